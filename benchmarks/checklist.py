@@ -1,11 +1,11 @@
-"""Criteria of a row by real weights: one question a prompt beside all questions in one answer.
+"""Criteria of a row by real weights: one question a prompt beside all criteria in one answer.
 
-    python benchmarks/checklist.py --model smollm2 [--rows 40] [--batch-size 16]
+    python benchmarks/checklist.py --model smollm2 [--rows 40] [--batch-size 16] [--engine vllm]
 
 The rows are made: a response names some of the things in a room, and each of 3 to 30 criteria asks whether it
-names one thing, so the truth is known. The rubric `checklist` asks for each criterion in a prompt of its own.
-The other form is a rubric with a boolean for each number of the list, made here for each number of criteria:
-the judge reads the whole list and answers all of it in one answer. Both use the same engine.
+names one thing, so the truth is known. The rubric `checklist` asks for each criterion in a prompt of its own,
+`checklist-at-once` for all of them in one answer. Both use the same engine; each
+engine has a file of results.
 
 AUC is the probability that a criterion that is met gets a higher probability of yes than one that is not; 0.5
 is chance. The mass is the share of the model's own probability on yes and no. Times include neither loading nor
@@ -16,17 +16,15 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import results_table
 from scipy.stats import mannwhitneyu, spearmanr
 
-from localjudge import Judge, Judgement, Rubric
+from localjudge import Judge, Judgement
 from localjudge.rows.criteria import read_criteria
 
 SIZES = (3, 5, 8, 12, 18, 24, 30)
@@ -38,33 +36,7 @@ THINGS = (
     "telescope", "toaster", "suitcase", "statue", "keyboard",
 )  # fmt: skip
 INSTRUCTION = "Describe the room that you see."
-TOGETHER = """
-name = "all-in-one"
-{aspects}
-[answer]
-form = "{form}"
-[prompt]
-template = '''
-Check whether a response meets each criterion of a list, and nothing else.
-
-Instruction:
-```
-{{$instruction}}
-```
-
-Response to check:
-```
-{{$candidate}}
-```
-
-Criteria:
-```
-{{$numbered}}
-```
-
-Does the response meet each criterion? Answer yes or no to each of them by its number, a line each:
-1. yes or no'''
-"""
+FORMS = {"one question a prompt": "checklist", "all in one answer": "checklist-at-once"}
 
 
 def main() -> None:
@@ -72,13 +44,14 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True, help="a model directory, as of models/smollm2.py")
     parser.add_argument("--rows", type=int, default=40)
     parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--engine", choices=("transformers", "vllm"), default="transformers")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", type=Path, default=results_table.RESULTS)
     options = parser.parse_args()
     rows, truth = made(options.rows, options.seed)
-    engine_args = {"batch_size": str(options.batch_size), "dtype": "float32"}
-    forms = {"one question a prompt": apart(rows, options.model, engine_args)}
-    forms["all in one answer"] = together(rows, options.model, engine_args)
+    limit = "max_num_seqs" if options.engine == "vllm" else "batch_size"
+    engine_args = {limit: str(options.batch_size), "dtype": "float32"}
+    forms = {name: judged(rows, options, rubric, engine_args) for name, rubric in FORMS.items()}
     met = np.concatenate([truth[row["id"]] for row in rows])
     found: dict[str, Any] = {}
     for name, (seconds, answers, masses) in forms.items():
@@ -106,8 +79,8 @@ def main() -> None:
         found["all in one answer"]["rows_per_second"] / found["one question a prompt"]["rows_per_second"], 2
     )
     content = {"model": options.model.name, "rows": len(rows), "criteria": len(met), "met": int(met.sum())}
-    content |= {"forms": found, "both": both, "all_in_one_speed": faster}
-    results_table.write("checklist", content, options.results)
+    content |= {"engine": options.engine, "forms": found, "both": both, "all_in_one_speed": faster}
+    results_table.write("checklist" + "_vllm" * (options.engine == "vllm"), content, options.results)
 
 
 def made(count: int, seed: int) -> tuple[list[dict[str, Any]], dict[str, np.ndarray[Any, Any]]]:
@@ -140,52 +113,24 @@ Form = tuple[float, dict[str, np.ndarray[Any, Any]], list[float]]
 """Seconds, the probabilities of yes by row, [criteria], and the masses of all answers."""
 
 
-def apart(rows: Sequence[Mapping[str, Any]], model: Path, engine_args: Mapping[str, str]) -> Form:
-    """Judge each criterion in a prompt of its own."""
-    with Judge(str(model), rubric="checklist", engine_args=engine_args) as judge:
+def judged(
+    rows: Sequence[Mapping[str, Any]], options: argparse.Namespace, rubric: str, engine_args: Mapping[str, str]
+) -> Form:
+    """Judge the rows by a rubric."""
+    with Judge(str(options.model), rubric=rubric, engine=options.engine, engine_args=engine_args) as judge:
         list(judge.check(rows[:1]))
         begin = time.perf_counter()
         outcomes = list(judge.check(rows))
         seconds = time.perf_counter() - begin
+    if failed := [each.error for each in outcomes if each.error is not None]:
+        raise SystemExit(f"{rubric}: {failed[0]}")
     shares = {each.id: np.array([result.probability for result in each.results]) for each in outcomes}
-    prompts = [prompt for each in outcomes for prompt in each.of_prompts]
+    results = [result.outcome for each in outcomes for result in each.results]
     return (
         seconds,
         shares,
-        [sum(each.mass.values()) if isinstance(each, Judgement) else 0.0 for each in prompts],
+        [mass for each in results if isinstance(each, Judgement) for mass in each.mass.values()],
     )
-
-
-def together(rows: Sequence[Mapping[str, Any]], model: Path, engine_args: Mapping[str, str]) -> Form:
-    """Judge all criteria of a row in one answer, by a rubric for each number of criteria."""
-    by_size: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in rows:
-        by_size[len(row["criteria"])].append(row)
-    seconds, shares, masses = 0.0, {}, list[float]()
-    for size, own in by_size.items():
-        folder = TemporaryDirectory()
-        rubric = Path(folder.name) / f"all-in-one-{size}.toml"
-        aspects = "\n".join(f"[aspects.c{place}]\nboolean = true" for place in range(1, size + 1))
-        form = "\\n".join(f"{place}. {{c{place}}}" for place in range(1, size + 1))
-        rubric.write_text(TOGETHER.format(aspects=aspects, form=form))
-        asked = [row | {"numbered": numbered(row)} for row in own]
-        with Judge(str(model), rubric=Rubric.load(rubric), engine_args=engine_args) as judge:
-            list(judge.score(asked[:1]))
-            begin = time.perf_counter()
-            outcomes = list(judge.score(asked))
-            seconds += time.perf_counter() - begin
-        folder.cleanup()
-        for outcome in outcomes:
-            assert isinstance(outcome, Judgement), outcome.error
-            shares[outcome.id] = np.array(
-                [outcome.probabilities[f"c{place}"][1] for place in range(1, size + 1)]
-            )
-            masses += outcome.mass.values()
-    return seconds, shares, masses
-
-
-def numbered(row: Mapping[str, Any]) -> str:
-    return "\n".join(f"{number}. {each['criterion']}" for number, each in enumerate(row["criteria"], 1))
 
 
 def difference(rows: Sequence[Mapping[str, Any]], one: Mapping[str, Any], other: Mapping[str, Any]) -> float:

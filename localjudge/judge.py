@@ -5,7 +5,7 @@ rows → prompts → (token table) → engine → answer reader → judgements
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -86,14 +86,14 @@ class Judge:
         self._longest: int | None = None
         self._log: Path | None = None
         try:
-            layout = config.answer_layout
+            layouts = config.answer_layouts
         except ValueError as error:
             raise SettingError("answer_spelling", config.answer_spelling, str(error)) from None
         self.model_changes: list[str] | None = None
-        self._read: Callable[[Any], ReadAnswer]
+        self._read: Callable[[Any, int], ReadAnswer]
         if isinstance(self._engine_options, ServerOptions):
             self.model: Model = find_served_model(self._engine_options, config.model)
-            self._prepare_texts(layout)
+            self._prepare_texts(layouts[-1])
         else:
             # Of a model on a server, only the tokenizer and the configuration must be here.
             self.model = found or (
@@ -102,11 +102,13 @@ class Judge:
                 else Model.find(config.model, adapter=config.adapter, allow_download=allow_download)
             )
             self.model_changes = changes_since_verified(self.model, allow_changed_model, report)
-            self._prepare_table(layout)
+            self._prepare_table(layouts)
 
-    def _prepare_table(self, layout: AnswerLayout) -> None:
+    def _prepare_table(self, layouts: Sequence[AnswerLayout]) -> None:
         """Prepare prompts and answers that are token ids, with the model's own tokenizer."""
-        reader, self.prompts = TableReader.from_config(self.config, layout, self.model)
+        reader, openings = TableReader.from_config(self.config, layouts, self.model)
+        assert openings[-1].encoder is not None  # the tokenizer is here
+        self.prompts = openings[-1].encoder
         self._read, self.decoding = reader.read, reader.decoding
         overflow, limit = self.config.on_overflow, self.config.max_result_tokens
         cuts_results = limit is not None or overflow == "cut-tool-results"
@@ -115,7 +117,13 @@ class Judge:
             advice = f"the rubric {self.rubric.name} shows no conversation; judge by another, such as agent"
             raise SettingError(name, given, advice)
         self.task_builder = TaskBuilder(
-            self.rubric, self.prompts, self.context, self.decoding.max_tokens, overflow, limit
+            self.rubric,
+            self.prompts,
+            self.context,
+            self.decoding.max_tokens,
+            overflow,
+            limit,
+            openings if self.rubric.checks_together else (),
         )
         self._prompt_settings: dict[str, Any] = {
             "chat_template": self.prompts.digest,
@@ -180,6 +188,8 @@ class Judge:
         if isinstance(self._engine_options, ServerOptions):
             return open_text_engine(self._engine_options, self.model, self.text_decoding)
         context = None if self._longest is None else self._longest + self.decoding.max_tokens
+        if context is not None and self.context is not None:
+            context = min(context, self.context)  # the longest prompt may have a shorter answer
         if self._cluster is None:
             return open_engine(self._engine_options, self.model, self.decoding, context=context, log=self._log)
         from localjudge.engines.ray.ray_engine import RayEngine

@@ -33,7 +33,8 @@ from localjudge.runs.checklist_summary import ChecklistSummary
 HELD_PROGRAM = Path(__file__).parent / "held_program.py"
 CHECKLIST_FILE = Path(__file__).parents[1] / "localjudge" / "rubrics" / "checklist.toml"
 ASPECTS = Rubric.load("checklist").aspects
-SETTINGS = ("--rubric", "checklist", "--engine-arg", "batch_size=1", "--seed", "3")
+SETTINGS = ("--engine-arg", "batch_size=1", "--seed", "3")
+FORMS = ("checklist", "checklist-at-once")
 
 
 def row(criteria: Any, **columns: Any) -> dict[str, Any]:
@@ -47,10 +48,11 @@ def row(criteria: Any, **columns: Any) -> dict[str, Any]:
 
 def said(criterion: Criterion | None, met: float | None, number: int = 1) -> Outcome:
     """Return the outcome of a prompt: a judgement with this probability of yes, or a failure."""
+    asked = [criterion] if criterion else []
     if met is None:
-        return Failure(id="r", key="k", error="no answer", row=number, criterion=criterion)
+        return Failure(id="r", key="k", error="no answer", row=number, criteria=asked)
     return Judgement(
-        id="r", key="k", row=number, criterion=criterion, texts={}, scores={"met": met > 0.5},
+        id="r", key="k", row=number, criteria=asked, texts={}, scores={"met": met > 0.5},
         probabilities={"met": [1 - met, met]}, rationale_cut=False, prompt_tokens=1, output_tokens=1,
     )  # fmt: skip
 
@@ -62,8 +64,14 @@ def scored(points: list[float], met: list[float | None]) -> Points:
     ).points
 
 
+@pytest.fixture(params=FORMS)
+def rubric(request: pytest.FixtureRequest) -> str:
+    """Each shipped rubric of criteria: one criterion a prompt, or all in one answer."""
+    return str(request.param)
+
+
 @pytest.fixture
-def run(model: Path, cli: Cli, tmp_path: Path) -> Callable[..., Path]:
+def run(model: Path, cli: Cli, tmp_path: Path, rubric: str) -> Callable[..., Path]:
     """Return a function that judges the same 12 rows of 1 to 6 criteria, and returns the run directory."""
     rows = [
         row(
@@ -80,7 +88,8 @@ def run(model: Path, cli: Cli, tmp_path: Path) -> Callable[..., Path]:
 
     def judged(folder: str, *arguments: str) -> Path:
         out = tmp_path / folder
-        ended = cli("score", tmp_path / "rows.jsonl", "--out", out, "--model", model, *SETTINGS, *arguments)
+        rows = ("score", tmp_path / "rows.jsonl", "--rubric", rubric)
+        ended = cli(*rows, "--out", out, "--model", model, *SETTINGS, *arguments)
         assert ended.code == FAILED_ROWS, ended.err
         return out
 
@@ -284,15 +293,21 @@ def test_only_a_rubric_of_criteria_checks_rows(model: Path) -> None:
 
 
 def test_the_file_of_rows_has_each_criterion_and_the_share_that_was_judged(
-    run: Callable[..., Path], cli: Cli
+    run: Callable[..., Path], cli: Cli, rubric: str
 ) -> None:
     folder = run("whole")
     lines = [json.loads(line) for line in (folder / "checklists.jsonl").read_text().splitlines()]
     prompts = list(read_lines(folder))
     assert len(lines) == 12
     assert [line["criteria_judged"] for line in lines] == [n % 6 + 1 if n != 5 else 0 for n in range(12)]
-    assert len(prompts) == sum(max(1, line["criteria_judged"]) for line in lines)
-    assert [(each["part"], each["parts"]) for each in prompts[1:3]] == [(1, 2), (2, 2)]
+    if rubric == "checklist":
+        assert len(prompts) == sum(max(1, line["criteria_judged"]) for line in lines)
+        assert [(each["part"], each["parts"]) for each in prompts[1:3]] == [(1, 2), (2, 2)]
+    else:
+        assert [len(each["criteria"]) for each in prompts] == [line["criteria_judged"] for line in lines]
+        for line, prompt in zip(lines, prompts, strict=True):
+            assert (prompt["met"] or []) == [each["met"] for each in line["criteria"]]
+            assert (prompt["met_mass"] or []) == [each["met_mass"] for each in line["criteria"]]
     assert [line["status"] for line in lines].count("failed") == 1
     assert lines[5]["error"].endswith(
         'an empty list; give a list of texts or of {"criterion": text, "points": number}'
@@ -308,14 +323,14 @@ def test_the_file_of_rows_has_each_criterion_and_the_share_that_was_judged(
 
 @pytest.mark.slow
 def test_a_run_of_criteria_that_was_killed_continues_to_the_same_bytes(
-    run: Callable[..., Path], preloaded: Preloaded, model: Path, tmp_path: Path
+    run: Callable[..., Path], preloaded: Preloaded, model: Path, tmp_path: Path, rubric: str
 ) -> None:
     whole, out = run("whole"), tmp_path / "broken"
-    for prompts in (5, 8):
+    for prompts in (5, 8) if rubric == "checklist" else (2, 3):
         with subprocess.Popen(
             [
                 *preloaded.script(HELD_PROGRAM), str(prompts), "score", tmp_path / "rows.jsonl", "--out", out,
-                "--model", model, *SETTINGS,
+                "--model", model, "--rubric", rubric, *SETTINGS,
             ],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         ) as process:  # fmt: skip
@@ -333,7 +348,7 @@ def test_a_run_of_criteria_that_was_killed_continues_to_the_same_bytes(
 
 @pytest.mark.slow
 def test_merged_shards_of_criteria_equal_the_whole_run(
-    run: Callable[..., Path], model: Path, cli: Cli, tmp_path: Path
+    run: Callable[..., Path], model: Path, cli: Cli, tmp_path: Path, rubric: str
 ) -> None:
     whole = run("whole")
     shards = [tmp_path / f"shard-{index}" for index in (1, 2, 3)]
@@ -345,6 +360,8 @@ def test_merged_shards_of_criteria_equal_the_whole_run(
             shard,
             "--model",
             model,
+            "--rubric",
+            rubric,
             *SETTINGS,
             "--shard",
             f"{index}/3",
@@ -355,15 +372,16 @@ def test_merged_shards_of_criteria_equal_the_whole_run(
 
 
 def test_changed_points_need_no_new_judgement(
-    run: Callable[..., Path], model: Path, cli: Cli, tmp_path: Path
+    run: Callable[..., Path], model: Path, cli: Cli, tmp_path: Path, rubric: str
 ) -> None:
     folder = run("whole")
     before = {line["key"] for line in read_lines(folder)}
     file = tmp_path / "rows.jsonl"
     file.write_text(file.read_text().replace('"points": 1}', '"points": 100}'))
-    ended = cli("score", file, "--out", folder, "--model", model, *SETTINGS)
+    ended = cli("score", file, "--out", folder, "--model", model, "--rubric", rubric, *SETTINGS)
     assert {line["key"] for line in read_lines(folder)} - before == set(), ended.err
-    assert {line["points"] for line in read_lines(folder)} >= {100.0}
+    if rubric == "checklist":
+        assert {line["points"] for line in read_lines(folder)} >= {100.0}
     assert '"points": 100.0' in (folder / "checklists.jsonl").read_text()
 
 
@@ -390,7 +408,7 @@ def test_a_row_of_a_program_has_criteria(model: Path) -> None:
 
 
 @pytest.fixture
-def two_systems(model: Path, tmp_path: Path) -> Path:
+def two_systems(model: Path, tmp_path: Path, rubric: str) -> Path:
     """Return a run of 8 instructions and two systems: the judge finds what a response names."""
     rows = [
         row(
@@ -407,9 +425,21 @@ def two_systems(model: Path, tmp_path: Path) -> Path:
         for n in range(8)
         for system in "ab"
     ]
-    with scripted_checks(model, lambda response, asked: 0.9 if asked.split()[-1] in response else 0.2) as judge:
+    with scripted_checks(
+        model, lambda response, asked: 0.9 if asked.split()[-1] in response else 0.2, rubric
+    ) as judge:
         assert score_run(judge, RowSource.from_rows(rows, judge.rubric.fields), tmp_path / "two").complete
     return tmp_path / "two"
+
+
+def judged_criteria(folder: Path) -> list[dict[str, Any]]:
+    """Return the judged criteria of a run, one by one."""
+    rows = [json.loads(line) for line in (folder / "checklists.jsonl").read_text().splitlines()]
+    return [
+        {"id": row["id"], "system": row["system"], "criterion": each["criterion"], "met": each["met"]}
+        for row in rows
+        for each in row["criteria"]
+    ]
 
 
 def test_systems_are_ranked_by_score_and_by_tag(two_systems: Path, cli: Cli) -> None:
@@ -437,7 +467,7 @@ def test_systems_are_ranked_by_score_and_by_tag(two_systems: Path, cli: Cli) -> 
 
 
 def test_labels_of_criteria_are_compared_with_the_judge(two_systems: Path, cli: Cli, tmp_path: Path) -> None:
-    lines, file = list(read_lines(two_systems)), tmp_path / "labels.jsonl"
+    lines, file = judged_criteria(two_systems), tmp_path / "labels.jsonl"
     wrong = {("r3", "a", "names red"), ("r4", "b", "names a fault")}
     labels = [
         {"id": line["id"], "system": line["system"], "criterion": line["criterion"],
@@ -505,9 +535,7 @@ def test_a_report_lists_a_row_with_its_criteria_and_a_table_of_the_tags(
 ) -> None:
     page = tmp_path / "page.html"
     labels = tmp_path / "labels.jsonl"
-    lines = [
-        {name: line[name] for name in ("id", "system", "criterion", "met")} for line in read_lines(two_systems)
-    ]
+    lines = judged_criteria(two_systems)
     labels.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert cli("report", two_systems, "--labels", labels, "--out", page).code == 0
     table = head(page)["table"]

@@ -245,7 +245,8 @@ def prompt(
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
     messages = Messages.here()
     before = [{"role": turn.role, "content": turn.text} for turn in judged_by.turns(config.answer_layout)]
-    rows = by_criterion(islice(read_rows(files, named, max_row_bytes, judged_by.fields), limit))
+    read = islice(read_rows(files, named, max_row_bytes, judged_by.fields), limit)
+    rows = by_criterion(read, judged_by.fields)
     first = [*islice(rows, 2)]
 
     def heading(said: str) -> None:
@@ -269,7 +270,7 @@ def prompt(
                     raise ValueError(task.error.removeprefix(f"{row.source}: "))
                 shown = task.shown or row
             text = judged_by.text(shown)
-            ids = judge.prompts.encode(text) if judge and tokens else None
+            ids = judge.task_builder.encoded(shown) if judge and tokens else None
         except ValueError as error:
             failed = True
             messages.error(f"{row.source}: {error}")

@@ -11,6 +11,8 @@ Each part leads to states that exist already, so the distance of a new state fol
   spelling, the one with the fewest tokens. So their probabilities are those of the values
   (`localjudge.constraint.value_paths`). No token limit can favour a value. In a form, the space before a value
   is a part of it if each value then begins with a token of its own.
+* **Layouts that end in the same way share the states of their end.** So the layouts of 1 to N criteria take as
+  many states for their values as that of N.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import hashlib
 import json
 import zipfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -32,7 +35,7 @@ from localjudge.errors import ModelError
 from localjudge.rubrics.answer import AnswerField, AnswerLayout, FreeText, ValueField
 from localjudge.system.cache import keep, recalled
 
-_FORMAT = "8"
+_FORMAT = "9"
 _STAND_IN = "x"
 
 
@@ -47,6 +50,7 @@ def token_table(
     encode: Callable[[str], Sequence[int]] | None = None,
     *,
     decodes_opening: bool = False,
+    shorter: Sequence[AnswerLayout] = (),
     cache: Path | None = None,
 ) -> TokenTable:
     """Return the table of an answer's tokens in a vocabulary; build it, or load it from the cache folder.
@@ -56,21 +60,24 @@ def token_table(
         vocabulary: the model's text tokens.
         encode: the tokenizer's own token ids of a text; None spells fixed text with the fewest tokens.
         decodes_opening: whether the answer's opening is decoded; otherwise the prompt ends with it.
+        shorter: layouts that are answers of this table, too: of one value less each, down to one, and ending as
+            the layout does.
         cache: a folder that keeps tables.
 
     Raises:
         ModelError: the vocabulary cannot spell an answer.
     """
-    ids = list(encode(_example(layout))) if encode else []
+    layouts = (layout, *shorter)
+    ids = [list(encode(_example(each))) if encode else [] for each in layouts]
     if cache is None:
-        return _build_table(layout, vocabulary, ids, decodes_opening)
-    answer = json.dumps([[*map(repr, layout.parts)], ids, decodes_opening])
+        return _build_table(layouts, vocabulary, ids, decodes_opening)
+    answer = json.dumps([[[*map(repr, each.parts)] for each in layouts], ids, decodes_opening])
     identity = (_FORMAT, version("outlines-core"), vocabulary.digest, answer)
     key = hashlib.sha256("\n".join(identity).encode()).hexdigest()
     file = cache / "tables" / f"{key[:32]}.npz"
     table = _cached_table(file, key)
     if table is None:
-        table = _build_table(layout, vocabulary, ids, decodes_opening)
+        table = _build_table(layouts, vocabulary, ids, decodes_opening)
         keep(file, lambda scratch: table.save(scratch, key))
     return table
 
@@ -78,6 +85,11 @@ def token_table(
 def _example(layout: AnswerLayout) -> str:
     """Return an answer with short values."""
     return "".join(map(_example_of, layout.parts))
+
+
+def _shape(part: str | AnswerField) -> str:
+    """Return what decides the states of a part: all but its name in a judgement."""
+    return repr(part if isinstance(part, str) else replace(part, name=""))
 
 
 def _example_of(part: str | AnswerField) -> str:
@@ -91,37 +103,51 @@ def _example_of(part: str | AnswerField) -> str:
 
 
 def _build_table(
-    layout: AnswerLayout, vocabulary: Vocabulary, ids: Sequence[int], decodes_opening: bool
+    layouts: Sequence[AnswerLayout],
+    vocabulary: Vocabulary,
+    ids: Sequence[Sequence[int]],
+    decodes_opening: bool,
 ) -> TokenTable:
-    example = _example(layout).encode()
-    speller = Speller(vocabulary, own_tokens(ids, example, vocabulary))
+    speller = Speller(vocabulary)
     states = States(vocabulary.size)
-    final = follows = states.add({}, 0)
+    final = last = states.add({}, 0)
     texts = TextCompiler(states, vocabulary)
     text_start: list[int] = []
     score_state: list[int] = []
     spellings: list[list[tuple[int, ...]]] = []
-    if not layout.parts[-1]:
+    starts: list[int] = []
+    if not layouts[0].parts[-1]:
         if not vocabulary.ends:
             raise ModelError("the model has no token that ends an answer; end the rubric's form with text")
-        follows = states.add(dict.fromkeys(vocabulary.ends, final), 1)
-    place = len(example)
-    following = FixedText(states, b"", [], final)
-    for part in reversed(layout.parts):
-        place -= len(_example_of(part).encode())
-        match part:
-            case str():
-                text = part.encode()
-                following = FixedText(states, text, speller.spell(text, place), follows)
-            case ValueField():
-                follows, picks, spelled = _add_values(states, part, following, speller)
-                score_state.insert(0, picks)
-                spellings.insert(0, spelled)
-            case FreeText():
-                follows = texts.add(len(layout.texts) - 1 - len(text_start), part, following)
-                text_start.insert(0, follows)
-    start = following.state(0) if decodes_opening else follows
-    if states.distance[start] >= UNREACHABLE:
+        last = states.add(dict.fromkeys(vocabulary.ends, final), 1)
+    built: dict[tuple[str, ...], tuple[int, FixedText]] = {}
+    for layout, own in zip(layouts, ids, strict=True):
+        example, rest = _example(layout).encode(), tuple(map(_shape, layout.parts))
+        speller.own = own_tokens(own, example, vocabulary)
+        place, texts_after = len(example), 0
+        follows, following = last, FixedText(states, b"", [], final)
+        for rank, part in reversed([*enumerate(layout.parts)]):
+            place -= len(_example_of(part).encode())
+            if rest[rank:] in built:
+                follows, following = built[rest[rank:]]
+                texts_after += isinstance(part, FreeText)
+                continue
+            match part:
+                case str():
+                    text = part.encode()
+                    following = FixedText(states, text, speller.spell(text, place), follows)
+                case ValueField():
+                    follows, picks, spelled = _add_values(states, part, following, speller)
+                    score_state.insert(0, picks)
+                    spellings.insert(0, spelled)
+                case FreeText():
+                    texts_after += 1
+                    follows = texts.add(len(layout.texts) - texts_after, part, following)
+                    text_start.insert(0, follows)
+            built[rest[rank:]] = follows, following
+        starts.insert(0, following.state(0) if decodes_opening else follows)
+    start = starts[-1]
+    if max(states.distance[each] for each in starts) >= UNREACHABLE:
         raise ModelError("the tokenizer cannot spell an answer to this rubric")
     states.rows[final][list(vocabulary.ends)] = final
     most, longest = max(map(len, spellings)), max(len(value) for values in spellings for value in values)
@@ -139,6 +165,7 @@ def _build_table(
         score_state=np.array(score_state, np.int16),
         value_token=value_token,
         start=start,
+        starts=np.array(starts[: len(layouts) if len(layouts) > 1 else 0], np.int16),
     )
 
 

@@ -89,11 +89,13 @@ class Speller:
 
     Args:
         vocabulary: the tokens.
+
+    Attributes:
         own: the tokens of a whole answer as the tokenizer encodes it, by the byte at which each begins.
     """
 
-    def __init__(self, vocabulary: Vocabulary, own: Mapping[int, Token]) -> None:
-        self._own = own
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.own: Mapping[int, Token] = {}
         self.token_of: dict[bytes, Token] = {}
         for token, piece in sorted(vocabulary.pieces.items()):
             self.token_of.setdefault(piece, Token(token, piece))
@@ -115,7 +117,7 @@ class Speller:
         next_token: list[Token | None] = [None] * len(text)
         rest = [*[inf] * len(text), 0]
         for begin in range(len(text) - 1, -1, -1):
-            own = None if place is None else self._own.get(place + begin)
+            own = None if place is None else self.own.get(place + begin)
             ends = range(begin + 1, min(begin + self._longest, len(text)) + 1)
             tokens = [self.token_of[text[begin:end]] for end in ends if text[begin:end] in self.token_of]
             if own is not None and text.startswith(own.piece, begin):

@@ -23,13 +23,16 @@ the text. So the states in it belong to the text (`closing`).
 
 Each text has a budget of its own: where a text begins, `left` is set to the distance there and the tokens that
 the text may have beyond its first (`TokenTable.allowances`). So no text takes the tokens of another one.
+
+Answers of 1 to N values can share a table: the states of the last values are the same for all, and each number
+of values has a state in which its answers begin (`TokenTable.starts`).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -54,12 +57,14 @@ class TokenTable:
         sentence_end: bool (S,), True where a sentence of a text has just ended, and in the literal text that
             closes the text right after that.
         closing: bool (S,), True inside the literal text that closes a text, where the text may still go on.
-        text_start: int16 (T,), the state in which each text begins.
+        text_start: int16 (T,), the states in which texts begin.
         score_state: int16 (A,), the state in which each aspect's value is picked.
         value_token: int32 (A, K, L), the tokens of each value of an aspect; -1 after the last token of a value,
             and after the last value.
-        start: the state before the first token of an answer.
+        start: the state before the first token of an answer; of the largest, if `starts` has some.
         thinking: the state of a model that thinks before it answers; None if it answers at once.
+        starts: int16 (N,), the state before the first token of an answer of the last 1, 2 … N of the A values;
+            empty if all answers have all values.
     """
 
     next_state: NDArray[np.int16]
@@ -72,6 +77,7 @@ class TokenTable:
     value_token: NDArray[np.int32]
     start: int
     thinking: int | None = None
+    starts: NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
 
     @property
     def entry(self) -> int:
@@ -107,7 +113,7 @@ class TokenTable:
     def digest(self) -> str:
         """SHA-256 of the table's content, in hex."""
         found = hashlib.sha256()
-        for each in fields(self):
+        for each in fields(self)[: None if len(self.starts) else -1]:
             part = np.asarray(-1 if (value := getattr(self, each.name)) is None else value)
             found.update(f"{each.name} {part.dtype.kind} {part.shape}\n".encode())
             found.update(np.ascontiguousarray(part).tobytes())
@@ -124,7 +130,16 @@ class TokenTable:
                 f"a text of {text_tokens} tokens leaves no room for an answer; the smallest that works is 1 "
                 f"({self.smallest_limit} tokens in all)"
             )
-        return self.smallest_limit + len(self.text_start) * (text_tokens - 1)
+        return self.smallest_limit + len(np.unique(self.text[self.text_start])) * (text_tokens - 1)
+
+    def beginning(self, start: int | None) -> TokenTable:
+        """Return the table of the answers that begin in this state, one of `starts`; None for `start`."""
+        return self if start is None else replace(self, start=start)
+
+    def values_from(self, start: int | None) -> slice:
+        """Return which of the A values an answer has that begins in this state; None for `start`."""
+        known = np.flatnonzero(self.starts == start)
+        return slice(-int(known[0]) - 1, None) if known.size else slice(None)
 
     def allowances(self, text_tokens: int, thinking_budget: int | None = None) -> NDArray[np.int64]:
         """Return the number of tokens left on arrival in each state, (S,); 0 where it does not start anew.
@@ -134,7 +149,8 @@ class TokenTable:
             thinking_budget: the most tokens of the thinking; None without thinking.
         """
         allowance = np.zeros(len(self.distance), np.int64)
-        allowance[self.start] = self.distance[self.start]
+        for start in (self.start, self.starts):
+            allowance[start] = self.distance[start]
         allowance[self.text_start] = self.distance[self.text_start] + np.int64(text_tokens - 1)
         if self.thinking is not None and thinking_budget is not None:
             allowance[self.thinking] = thinking_budget + self.distance[self.thinking]

@@ -68,6 +68,7 @@ class ValuePaths:
     """The ways through a token table to the values of A aspects: P picks, each with up to C tokens.
 
     Attributes:
+        table: the table.
         state: int64 (P,), the state of each pick; the first A are those in which the values of aspects begin.
         token: int64 (P, C), the tokens at each pick; -1 after its last.
         column: int64 (P, C + 2), where an engine keeps the probability of each token, their mass, and whether
@@ -76,7 +77,7 @@ class ValuePaths:
     """
 
     def __init__(self, table: TokenTable) -> None:
-        self._table = table
+        self.table = table
         self._picks = [_Pick(aspect, int(state)) for aspect, state in enumerate(table.score_state)]
         self._shape = table.value_token.shape[:2]
         spellings = [
@@ -116,11 +117,11 @@ class ValuePaths:
             written = (*pick.written, token)
             if [value for value, each in here.items() if each[: length + 1] == written and each != written]:
                 pick.picks[place] = len(self._picks)
-                self._picks.append(_Pick(pick.aspect, int(self._table.next_state[pick.state, token]), written))
+                self._picks.append(_Pick(pick.aspect, int(self.table.next_state[pick.state, token]), written))
             else:
                 pick.values[place] = next(value for value, each in here.items() if each == written)
         for value in (value for value, each in here.items() if each == pick.written):
-            allowed = np.flatnonzero(self._table.next_state[pick.state] >= 0).tolist()
+            allowed = np.flatnonzero(self.table.next_state[pick.state] >= 0).tolist()
             for token in sorted({*allowed} - {*pick.tokens}):
                 pick.values[len(pick.tokens)] = value
                 pick.tokens.append(token)
@@ -152,7 +153,7 @@ class ValuePaths:
         with np.errstate(invalid="ignore"):
             return found / total[:, None], roots[:, 0] * total, roots[:, 1] > 0
 
-    def unexplored(self, kept: Floats, tokens: Sequence[int]) -> list[Branch]:
+    def unexplored(self, kept: Floats, tokens: Sequence[int], start: int | None = None) -> list[Branch]:
         """Return the picks beside an answer for which the model is to be asked next; none at the end.
 
         Those of the least probability are left out, up to `UNEXPLORED` of the mass.
@@ -160,13 +161,15 @@ class ValuePaths:
         Args:
             kept: as in `values`.
             tokens: the answer, thoughts included.
+            start: the state in which it begins; None for the table's own.
         """
         aspects = range(self._shape[0] if self.most_branches else 0)
         wanted = [pick for aspect in aspects for pick in self._wanted(aspect, kept)]
         if not wanted:
             return []
-        answer = self._table.split(tokens)[1]
-        before, path = len(tokens) - len(answer), self._table.states(answer)
+        table = self.table.beginning(start)
+        answer = table.split(tokens)[1]
+        before, path = len(tokens) - len(answer), table.states(answer)
         return [
             Branch(
                 self._picks.index(pick),

@@ -24,7 +24,7 @@ from localjudge.engines.protocol import (
 )
 from localjudge.errors import ModelError, SettingError
 from localjudge.models.model import Model
-from localjudge.prompts.encoder import PromptEncoder
+from localjudge.prompts.task_builder import Opening
 from localjudge.rubrics.answer import Answer, AnswerLayout, ValueField, check_characters
 from localjudge.rubrics.aspect import Aspect, scores_of, written_aspects
 from localjudge.rubrics.rubric import Rubric
@@ -150,46 +150,54 @@ class TableReader:
 
     Attributes:
         rubric: the rubric.
-        layout: the answer as the judge writes it.
+        layouts: the answer as the judge writes it to a prompt of 1, 2 … criteria, or to any prompt.
         vocabulary: the model's vocabulary.
         decoding: how the answers were decoded.
-        opening: the text of an answer that stands in the prompt already.
+        opens: whether the opening of an answer stands in the prompt already.
     """
 
     rubric: Rubric
-    layout: AnswerLayout
+    layouts: Sequence[AnswerLayout]
     vocabulary: Vocabulary
     decoding: Decoding
-    opening: str
+    opens: bool
 
     @classmethod
-    def from_config(cls, config: JudgeConfig, layout: AnswerLayout, model: Model) -> tuple[Self, PromptEncoder]:
-        """Return the reader of a judge's answers, and the encoder of the prompts that they go on.
+    def from_config(
+        cls, config: JudgeConfig, layouts: Sequence[AnswerLayout], model: Model
+    ) -> tuple[Self, list[Opening]]:
+        """Return the reader of a judge's answers, and for each layout the opening that its answers go on.
 
         Raises:
-            SettingError: the model cannot think, or only without a limit.
+            SettingError: the model cannot think, or only without a limit, or the answer cannot follow thoughts.
             ModelError: its tokenizer cannot spell a prompt or an answer.
         """
+        *shorter, layout = layouts
         vocabulary, budget = model.vocabulary, _thinking_budget(config.thinking_budget, model)
+        if budget is not None and config.rubric.checks_together:
+            advice = "which no model that thinks first gives here; judge by checklist, one criterion a prompt"
+            reason = f"the rubric {config.rubric.name} asks for all criteria in one answer, {advice}"
+            raise SettingError("thinking_budget", budget, reason)
         prompts = model.prompts if budget is None else model.thinking_prompts
         if turns := config.rubric.turns(layout):
             prompts = model.prompts_after(turns, thinking=budget is not None)
         # A model that thinks first decodes the opening after its thoughts.
-        opening = layout.opening if budget is None else ""
+        opens = budget is None
         try:
-            encoder = prompts.with_opening(opening)
+            encoders = [prompts.with_opening(each.opening if opens else "") for each in layouts]
             table = token_table(
                 layout,
                 vocabulary,
                 prompts.spell,
-                decodes_opening=budget is not None,
+                decodes_opening=not opens,
+                shorter=shorter[::-1],
                 cache=cache_folder(),
             )
         except ModelError as error:
             raise ModelError(f"model {model.name}: {error}") from None
         if budget is not None and model.thinking_tokens is not None:
             table = table.after_thinking(vocabulary, *model.thinking_tokens)
-        if max(encoder.head + encoder.tail, default=0) >= vocabulary.size:
+        if max(encoders[-1].head + encoders[-1].tail, default=0) >= vocabulary.size:
             raise ModelError(
                 f"model {model.name}: its chat template uses tokens that the model does not have; "
                 "its tokenizer and its weights do not belong together"
@@ -199,30 +207,42 @@ class TableReader:
         decoding = Decoding(
             table, text_tokens, margin, config.temperature, config.top_p, thinking_budget=budget
         )
-        return cls(config.rubric, layout, vocabulary, decoding, opening), encoder
+        starts = table.starts.tolist() or [None]
+        openings = [
+            Opening(encoder, decoding.beginning(start).max_tokens, start)
+            for encoder, start in zip(encoders, starts, strict=True)
+        ]
+        return cls(config.rubric, layouts, vocabulary, decoding, opens), openings
 
-    def read(self, completion: Completion) -> ReadAnswer:
+    def read(self, completion: Completion, criteria: int = 0) -> ReadAnswer:
         """Read a completion.
+
+        Args:
+            completion: the completion.
+            criteria: the number of criteria of its prompt.
 
         Raises:
             ValueError, LookupError: it is not whole, which the table excludes.
         """
-        table = self.decoding.table
+        table, layout = self.decoding.table, self.layouts[-1]
+        if table.starts.size:
+            table, layout = table.beginning(int(table.starts[criteria - 1])), self.layouts[criteria - 1]
         thoughts, tokens = table.split(completion.tokens)
-        answer = self.rubric.parse(self.opening + self.vocabulary.decode(tokens))
+        said = layout.opening * self.opens + self.vocabulary.decode(tokens)
+        answer = self.rubric.parse(said, criteria)
         cut = table.was_cut(tokens, self.decoding.text_tokens, self.decoding.closing_margin)
         probabilities: dict[str, list[float]] = {}
         mass: dict[str, float] = {}
         likeliest: dict[str, bool] = {}
-        for place, field in enumerate(self.layout.values):
+        for place, field in enumerate(layout.values):
             if completion.probabilities is None or np.isnan(completion.probabilities[place]).any():
                 continue
             probabilities[field.name] = completion.probabilities[place, : len(field.values)].tolist()
             if completion.mass is not None and completion.likeliest is not None:
                 mass[field.name] = float(completion.mass[place])
                 likeliest[field.name] = bool(completion.likeliest[place])
-        said = self.vocabulary.decode_text(thoughts)
-        return ReadAnswer(answer, cut, probabilities, mass, likeliest, said, len(completion.tokens))
+        thought = self.vocabulary.decode_text(thoughts)
+        return ReadAnswer(answer, cut, probabilities, mass, likeliest, thought, len(completion.tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +261,15 @@ class TextReader:
 
     @classmethod
     def from_config(cls, config: JudgeConfig, layout: AnswerLayout) -> Self:
-        """Return the reader of a judge's answers."""
+        """Return the reader of a judge's answers.
+
+        Raises:
+            SettingError: the rubric asks for all criteria in one answer, which a server cannot enforce.
+        """
+        if config.rubric.checks_together:
+            advice = "which needs the token table; judge by checklist, one criterion a prompt"
+            name = config.rubric.name
+            raise SettingError("rubric", name, f"asks for all criteria in one answer, {advice}")
         return cls(config.rubric, layout, CHARACTERS_PER_TOKEN * config.max_rationale_tokens)
 
     def decoding(self, config: JudgeConfig) -> TextDecoding:
@@ -258,8 +286,8 @@ class TextReader:
             top_p=config.top_p,
         )
 
-    def read(self, completion: TextCompletion) -> ReadAnswer:
-        """Read a completion.
+    def read(self, completion: TextCompletion, criteria: int = 0) -> ReadAnswer:
+        """Read a completion; a server is asked for one criterion at a time.
 
         Raises:
             ValueError: it is not a whole answer; the message gives the reason.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,8 @@ class DryRunEngine:
         )
         self._represented = {"rate": options.rate, "gpu": options.gpu}
         words = _words(model.vocabulary.pieces, len(decoding.table.next_state[0]))
-        self._answer = cache(partial(_answer, decoding, words))
+        self._answer = cache(lambda start, seed: _answer(decoding.beginning(start), words, seed))
+        self._table = decoding.table
         values = decoding.table.score_token >= 0
         weights = np.random.default_rng(0).exponential(size=(_POOL, *values.shape)) * values
         self._probabilities = weights / weights.sum(axis=2, keepdims=True)
@@ -67,7 +68,8 @@ class DryRunEngine:
     def _complete(self, prompt: Prompt) -> Completion:
         digest = hashlib.sha256(array("i", prompt.tokens).tobytes()).digest()[:8]
         chosen = int.from_bytes(digest) % _POOL
-        return Completion(prompt.tag, tuple(self._answer(chosen)), self._probabilities[chosen])
+        probabilities = self._probabilities[chosen][self._table.values_from(prompt.start)]
+        return Completion(prompt.tag, tuple(self._answer(prompt.start, chosen)), probabilities)
 
 
 def _answer(decoding: Decoding, words: NDArray[np.bool_], seed: int) -> list[int]:

@@ -16,7 +16,7 @@ def prompt_outcome(
     task: Task,
     key: str,
     completions: Sequence[Completion | TextCompletion],
-    read: Callable[[Any], ReadAnswer],
+    read: Callable[[Any, int], ReadAnswer],
     config: JudgeConfig,
 ) -> Outcome:
     """Return the outcome of a prompt.
@@ -25,11 +25,12 @@ def prompt_outcome(
         task: the task of the prompt, whose row can be judged.
         key: the key of the outcome.
         completions: the answers of the engine, one for each sample.
-        read: reads an answer.
+        read: reads an answer to a prompt of a number of criteria.
         config: the settings of the judge.
     """
-    row, aspects, found = task.row, config.rubric.aspects, list[ReadAnswer]()
+    row, found = task.row, list[ReadAnswer]()
     assert isinstance(row, Row)  # only a row has a prompt
+    aspects = config.rubric.aspects_for(len(row.criteria))
     identity = row.identity | {"key": key, "prompt_tokens": len(task.tokens)}
     for completion in completions:
         if isinstance(completion, TextCompletion):
@@ -37,7 +38,7 @@ def prompt_outcome(
         if completion.error is not None:
             return Failure(**identity, error=f"{row.source}: {completion.error}")
         try:
-            found.append(read(completion).joined(aspects))
+            found.append(read(completion, len(row.criteria)).joined(aspects))
         except (ValueError, LookupError) as error:
             # The table excludes this case; an engine that does not apply the table is reported here.
             said = _printable(completion.text) if isinstance(completion, TextCompletion) else None

@@ -10,7 +10,7 @@ row of a run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -87,6 +87,10 @@ class Decoding:
         """The largest number of tokens of an answer."""
         return self.table.limit(self.text_tokens)
 
+    def beginning(self, start: int | None) -> Decoding:
+        """Return the settings for answers that begin in this state of the table; None for its `start`."""
+        return self if start is None else replace(self, table=self.table.beginning(start))
+
     @property
     def max_tokens(self) -> int:
         """Limit of tokens in total: thoughts, the token that ends them, and the answer."""
@@ -106,7 +110,8 @@ class Completion:
     top-p, normalized so that their sum is 1, and 0 after its last value; NaN for an aspect if the engine does
     not know them. `mass` is their sum before that, (A,): the share of the model's own probability, over its
     whole vocabulary, that the values have. `likeliest` says whether the model's likeliest token begins a value,
-    bool (A,). `error` is set instead if the engine could not answer this prompt.
+    bool (A,). If answers have different numbers of values, A is that of this answer. `error` is set instead if
+    the engine could not answer this prompt.
     """
 
     tag: int
@@ -118,16 +123,21 @@ class Completion:
 
 
 def completion(
-    tag: int, tokens: list[int], paths: ValuePaths, kept: NDArray[np.float64], known: Any = slice(None)
+    prompt: Prompt,
+    tokens: list[int],
+    paths: ValuePaths,
+    kept: NDArray[np.float64],
+    known: NDArray[np.bool_] | None = None,
 ) -> Completion:
-    """Return a completion from its tokens and what `ScoreBuffer.take` gives for it.
+    """Return the completion of a prompt from its tokens and what `ScoreBuffer.take` gives for it.
 
-    `known` selects the aspects whose probabilities the engine has to know.
+    `known` says for which aspects the engine has to know the probabilities, bool (A,); None for all.
     """
-    probabilities, mass, likeliest = paths.values(kept)
-    if not np.isfinite(probabilities[known]).all():
-        return Completion(tag, error="the model's probabilities of a score are not finite numbers")
-    return Completion(tag, tuple(tokens), probabilities, mass, likeliest)
+    own = paths.table.values_from(prompt.start)
+    probabilities, mass, likeliest = (each[own] for each in paths.values(kept))
+    if not np.isfinite(probabilities if known is None else probabilities[known[own]]).all():
+        return Completion(prompt.tag, error="the model's probabilities of a score are not finite numbers")
+    return Completion(prompt.tag, tuple(tokens), probabilities, mass, likeliest)
 
 
 @dataclass(frozen=True, slots=True)

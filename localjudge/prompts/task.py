@@ -18,13 +18,15 @@ _MOST_WAITING = 1000
 class Prompt:
     """A prompt: token ids, and the tag and the seed of its row.
 
-    `text` is set instead of the token ids for an engine without a tokenizer: the row's own turn.
+    `text` is set instead of the token ids for an engine without a tokenizer: the row's own turn. `start` is the
+    state of the token table in which the answer begins, if not where all answers do.
     """
 
     tag: int
     tokens: list[int]
     seed: int
     text: str = ""
+    start: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Task:
     `overflows` is True if the whole row does not fit the model's context. `candidate_cut` is the number of
     characters of the candidate, and of tool results, that were left out, and `shown` the row without them; None
     if it is whole. `places` are the places in a plan of all rows that share the task; a task outside of a plan
-    has none.
+    has none. `start` is that of `Prompt`.
     """
 
     row: Row | Failure
@@ -48,6 +50,7 @@ class Task:
     text: str = ""
     shown: Row | None = None
     places: Sequence[int] = ()
+    start: int | None = None
 
 
 class StopSubmitting(Exception):  # noqa: N818 (not an error)
@@ -104,7 +107,7 @@ class TaskFeed:
                 self._in_flight[self._tag] = task, key, []
                 for sample in range(self._samples):
                     tag = self._tag * self._samples + sample
-                    yield Prompt(tag, task.tokens, seed=_seed(key, sample), text=task.text)
+                    yield Prompt(tag, task.tokens, _seed(key, sample), task.text, task.start)
 
     def take(self, answers: Iterable[Any]) -> Iterator[tuple[Task, str, list[Any]]]:
         """Yield the tasks whose last answers are among these, and forget them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -24,19 +24,35 @@ WithoutMiddle = Callable[[str, int], tuple[str, str, int]]
 
 
 @dataclass(frozen=True, slots=True)
+class Opening:
+    """How the prompts of some rows end, and the answers that begin there.
+
+    Attributes:
+        encoder: puts the model's chat template around the text and encodes both; None if only a server has the
+            tokenizer: a task then has the text.
+        answer_tokens: largest number of tokens of an answer, including its thoughts.
+        start: as in `Prompt`.
+    """
+
+    encoder: PromptEncoder | None
+    answer_tokens: int
+    start: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TaskBuilder:
     """A builder of tasks from rows.
 
     Attributes:
         rubric: fills its template with the row.
-        encoder: puts the model's chat template around the text and encodes both; None if only a server has the
-            tokenizer: a task then has the text.
+        encoder: as in `Opening`.
         context: largest number of tokens of a prompt and its answer; None if there is no limit.
-        answer_tokens: largest number of tokens of an answer, including its thoughts.
+        answer_tokens: as in `Opening`; of the largest answer.
         on_overflow: what happens to a row that does not fit the context. Of two candidates, both are cut to the
             same length.
         max_result_tokens: the most tokens of a tool's result in a conversation; longer ones lose their middle.
             None if there is no limit.
+        by_criteria: the openings of prompts of 1, 2 … criteria; empty if all prompts have the same.
     """
 
     rubric: Rubric
@@ -45,6 +61,7 @@ class TaskBuilder:
     answer_tokens: int
     on_overflow: OnOverflow = "fail"
     max_result_tokens: int | None = None
+    by_criteria: Sequence[Opening] = ()
 
     def tasks(self, rows: Iterable[Row | Failure]) -> Iterator[Task]:
         """Yield the task of each row, in order; rows are encoded in batches."""
@@ -59,15 +76,45 @@ class TaskBuilder:
             size += own
         yield from self._encoded(waiting)
 
-    def excess(self, prompt_tokens: int) -> int:
-        """Return by how many tokens a prompt of this length and its answer exceed the context."""
-        return prompt_tokens + self.answer_tokens - self.context if self.context is not None else 0
+    def opening(self, row: Row) -> Opening:
+        """Return how the prompt of a row ends."""
+        usual = Opening(self.encoder, self.answer_tokens)
+        return self.by_criteria[len(row.criteria) - 1] if self.by_criteria and row.criteria else usual
+
+    def excess(self, prompt_tokens: int, answer_tokens: int | None = None) -> int:
+        """Return by how many tokens a prompt of this length and its answer exceed the context.
+
+        Args:
+            prompt_tokens: number of tokens of the prompt.
+            answer_tokens: largest number of tokens of the answer; None for that of all answers.
+        """
+        most = self.answer_tokens if answer_tokens is None else answer_tokens
+        return prompt_tokens + most - self.context if self.context is not None else 0
+
+    @property
+    def room(self) -> int | None:
+        """The most tokens of a prompt that fits the context with an answer; None if there is no limit."""
+        smallest = min((each.answer_tokens for each in self.by_criteria), default=self.answer_tokens)
+        return None if self.context is None else self.context - smallest
 
     def bound(self, row: Row) -> int | None:
         """Return a number that the prompt tokens of a row do not exceed; None if it is not known."""
         if self.encoder is None:
             return None
-        return 0 if self.rubric.refusal(row) else self.encoder.bound(self.rubric.text(row))
+        if self.rubric.refusal(row):
+            return 0
+        encoder = self.opening(row).encoder
+        return encoder and encoder.bound(self.rubric.text(row))
+
+    def encoded(self, row: Row) -> list[int]:
+        """Return the token ids of the prompt of a whole row.
+
+        Raises:
+            ValueError: the rubric cannot judge it, or the tokenizer cannot read it.
+        """
+        assert self.encoder is not None
+        encoder = self.opening(row).encoder or self.encoder
+        return encoder.encode(self.rubric.text(row))
 
     def task(self, row: Row) -> Task:
         """Return the task of one row."""
@@ -85,10 +132,14 @@ class TaskBuilder:
                 else:
                     cuts[place] = self._with_short_results(row)
                     texts[place] = self.rubric.text(cuts[place][0])
-        prompts: Iterable[list[int] | RowError | str] = texts.values()
-        if self.encoder is not None:
-            prompts = self.encoder.encode_all(list(texts.values()))
-        found |= zip(texts, prompts, strict=True)
+        alike: dict[int, list[int]] = {}
+        for place in texts:
+            row = rows[place]
+            alike.setdefault(len(row.criteria) * bool(self.by_criteria), []).append(place)
+        for places in alike.values():
+            own = [texts[place] for place in places]
+            encoder = self.opening(rows[places[0]]).encoder
+            found |= zip(places, own if encoder is None else encoder.encode_all(own), strict=True)
         for place, row in enumerate(rows):
             if isinstance(row, Failure):
                 yield Task(row)
@@ -100,25 +151,26 @@ class TaskBuilder:
             return _failed(row, tokens)
         if isinstance(tokens, str):
             return Task(row, [], text=tokens)
-        excess = self.excess(len(tokens))
+        opening = self.opening(row)
+        excess = self.excess(len(tokens), opening.answer_tokens)
         if excess <= 0:
-            return Task(row, tokens, candidate_cut=cut, shown=shown if cut else None)
+            return Task(row, tokens, candidate_cut=cut, shown=shown if cut else None, start=opening.start)
         does_not_fit = (
-            f"a prompt of {len(tokens)} tokens and an answer of up to {self.answer_tokens} do not fit the "
+            f"a prompt of {len(tokens)} tokens and an answer of up to {opening.answer_tokens} do not fit the "
             f"context of {self.context}"
         )
         if self.on_overflow == "fail":
             return _failed(row, RowError(does_not_fit), overflows=True)
-        assert self.encoder is not None  # it counted the tokens
+        assert opening.encoder is not None  # it counted the tokens
         if self.on_overflow == "cut-tool-results":
-            return self._without_oldest_results(row, self.encoder, does_not_fit)
-        shortened = self._longest_that_fits(shown, self.encoder, excess)
+            return self._without_oldest_results(row, opening, opening.encoder, does_not_fit)
+        shortened = self._longest_that_fits(shown, opening, opening.encoder, excess)
         if shortened is None:
             reason = f"{does_not_fit}, even with one character of its candidate"
             return _failed(row, RowError(reason), overflows=True)
         tokens, kept = shortened
         cut += sum(max(0, len(text) - kept) for text in shown.texts)
-        return Task(row, tokens, candidate_cut=cut, overflows=True, shown=shown.cut(kept))
+        return Task(row, tokens, candidate_cut=cut, overflows=True, shown=shown.cut(kept), start=opening.start)
 
     def _with_short_results(
         self, row: Row, oldest: int = 0, without_middle: WithoutMiddle | None = None
@@ -144,7 +196,9 @@ class TaskBuilder:
 
         return cut_results(row, self.rubric.fields, kept)
 
-    def _without_oldest_results(self, row: Row, encoder: PromptEncoder, does_not_fit: str) -> Task:
+    def _without_oldest_results(
+        self, row: Row, opening: Opening, encoder: PromptEncoder, does_not_fit: str
+    ) -> Task:
         """Return the task of a row with as many of its oldest tool results cut to their marks as necessary."""
 
         remembered = cache(encoder.without_middle)
@@ -152,16 +206,18 @@ class TaskBuilder:
         def task(oldest: int) -> Task | None:
             shown, cut = self._with_short_results(row, oldest, remembered)
             (tokens,) = encoder.encode_all([self.rubric.text(shown)])
-            if isinstance(tokens, RowError) or self.excess(len(tokens)) > 0:
+            if isinstance(tokens, RowError) or self.excess(len(tokens), opening.answer_tokens) > 0:
                 return None
-            return Task(row, tokens, candidate_cut=cut, overflows=True, shown=shown)
+            return Task(row, tokens, candidate_cut=cut, overflows=True, shown=shown, start=opening.start)
 
         most = self.rubric.text(row).count("\n\n")  # an empty line comes before each result
         fewest = bisect_left(range(most), True, lo=1, key=lambda oldest: task(oldest) is not None)
         reason = RowError(f"{does_not_fit}, even without the results of its tools")
         return task(fewest) or _failed(row, reason, overflows=True)
 
-    def _longest_that_fits(self, row: Row, encoder: PromptEncoder, excess: int) -> tuple[list[int], int] | None:
+    def _longest_that_fits(
+        self, row: Row, opening: Opening, encoder: PromptEncoder, excess: int
+    ) -> tuple[list[int], int] | None:
         """Search for the longest beginning of the candidate, of one character or more, that fits the context.
 
         The search ends at the longest, or at one that leaves fewer than `_TOKENS_TO_SPARE` tokens unused. Each
@@ -169,7 +225,8 @@ class TaskBuilder:
 
         Args:
             row: the row.
-            encoder: encodes its prompt.
+            opening: how its prompt ends.
+            encoder: that of the opening.
             excess: the tokens by which the whole row exceeds the context.
 
         Returns:
@@ -181,7 +238,8 @@ class TaskBuilder:
         while length < too_long:
             (tokens,) = encoder.encode_all([self.rubric.text(row.cut(length))])
             # A tokenizer may be unable to read the text if it ends here.
-            over = excess if isinstance(tokens, RowError) else self.excess(len(tokens))
+            error = isinstance(tokens, RowError)
+            over = excess if error else self.excess(len(tokens), opening.answer_tokens)
             if isinstance(tokens, RowError) or over > 0:
                 too_long, excess = length, over
             else:

@@ -162,6 +162,7 @@ def _dump(task: Task) -> bytes:
         "error": task.error,
         "overflows": task.overflows,
         "text": task.text,
+        "start": task.start,
     }
     return json.dumps(document).encode() + b"\n" + array("i", task.tokens).tobytes()
 

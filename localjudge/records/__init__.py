@@ -143,7 +143,7 @@ class Row:
             "row": self.number,
             "source": self.source,
             "columns": dict(self.columns),
-            "criterion": self.criterion,
+            "criteria": [*self.criteria],
         }
 
     @property
@@ -183,7 +183,7 @@ class _Outcome(BaseModel):
     An unreadable row has no `group` and no digests. `response_digest` is the digest of the instruction and the
     response that the judge reads first, and `opponent_digest` that of the instruction and the other one; lines
     of earlier versions have neither. `row` is the row's number in the whole input, from 1; None if it is not
-    known. `criterion` is what the prompt asks, if the row has criteria of its own.
+    known. `criteria` are what the prompt asks, if the row has criteria of its own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -200,7 +200,12 @@ class _Outcome(BaseModel):
     row: int | None = None
     source: str = ""
     columns: dict[str, Any] = Field(default_factory=dict)
-    criterion: Criterion | None = None
+    criteria: list[Criterion] = Field(default_factory=list)
+
+    @property
+    def criterion(self) -> Criterion | None:
+        """The only criterion; None if there are none, or several."""
+        return self.criteria[0] if len(self.criteria) == 1 else None
 
     @property
     def first(self) -> Self:
@@ -219,8 +224,14 @@ class _Outcome(BaseModel):
 
     @property
     def of_prompts(self) -> tuple[Self, ...]:
-        """The outcome of each prompt of the row: only this."""
-        return (self,)
+        """The outcome of each prompt of the row: only this, or one for each criterion that the prompt asked."""
+        if len(self.criteria) < 2:
+            return (self,)
+        return tuple(self._of_part(place, each) for place, each in enumerate(self.criteria, 1))
+
+    def _of_part(self, place: int, criterion: Criterion) -> Self:
+        """Return the outcome of one of several criteria, by its place from 1."""
+        return self.model_copy(update={"criteria": [criterion]})
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -252,10 +263,11 @@ class Judgement(_Outcome):
     known, and the mass is a lower bound where a server lists only some tokens. `spread` has the standard
     deviation of the expected scores between the answers that were sampled for the row, if there are several:
     the other numbers are their means, and the scores and texts are those of the answer nearest to the means.
-    `texts` has the rationale, or one for each aspect, by the names of their columns. `rationale_cut` is True if
-    the token limit, and not the model, ended a rationale. `candidate_cut` is the number of characters of the
-    responses, and of tool results in a conversation, that the judge did not see. `thoughts` is the text of a
-    reasoning model before its answer, if the run keeps it.
+    A prompt of several criteria has a value for each; its name is the aspect's with the place of the
+    criterion (`met_1`). `texts` has the rationale, or one for each aspect, by the names of their columns.
+    `rationale_cut` is True if the token limit, and not the model, ended a rationale. `candidate_cut` is the
+    number of characters of the responses, and of tool results in a conversation, that the judge did not see.
+    `thoughts` is the text of a reasoning model before its answer, if the run keeps it.
     """
 
     texts: dict[str, str]
@@ -278,6 +290,14 @@ class Judgement(_Outcome):
     @property
     def error(self) -> None:
         """None, so that every outcome has this attribute."""
+
+    def _of_part(self, place: int, criterion: Criterion) -> Self:
+        name = [*self.scores][place - 1]
+        own: dict[str, Any] = {"criteria": [criterion]}
+        for each in ("scores", "expected", "probabilities", "mass", "likeliest", "spread"):
+            values = getattr(self, each)
+            own[each] = {name.removesuffix(f"_{place}"): values[name]} if name in values else {}
+        return self.model_copy(update=own)
 
     @property
     def rationale(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from localjudge.errors import UsageError
@@ -69,14 +69,26 @@ def rationale_of(aspect: str) -> str:
     return aspect + _RATIONALE
 
 
+def criterion_names(aspect: str, count: int) -> list[str]:
+    """Return the name of the value of each criterion of a prompt; that of an only one is the aspect's."""
+    return [f"{aspect}_{place}" for place in range(1, count + 1)] if count > 1 else [aspect]
+
+
 def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
     """Return an outcome as one flat JSON object; judgements and failures have the same columns.
+
+    The columns of an aspect are lists if a prompt asks for all criteria of a row, with an entry for each.
 
     Args:
         outcome: a judgement or a failure.
         columns: the columns of its rubric.
     """
     aspects, judged = columns.aspects, outcome if isinstance(outcome, Judgement) else None
+    if columns.prompt == LIST_COLUMNS:
+        lines = [to_line(each, replace(columns, prompt=frozenset())) for each in outcome.of_prompts]
+        own = [aspect + suffix for aspect in aspects for suffix in ("", *_OF_ASPECT)]
+        lists = {name: [each[name] for each in lines] if judged else None for name in own}
+        return lines[0] | lists | {"criteria": [each.model_dump(exclude=_PLACES) for each in outcome.criteria]}
     line = {name: getattr(outcome, name) for name in _HEAD}
     line |= {column: getattr(outcome.criterion, name, None) for name, column in _OF_CRITERION.items()}
     line |= {text: judged and judged.texts[text] for text in columns.texts}
@@ -102,11 +114,15 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
     """
     if not line.keys() >= (COMMON_COLUMNS | columns.prompt) - _ADDED:
         raise ValueError("columns are missing")
-    names = {"id", "system", "prompt_tokens", *_PLACE} - ORDER_COLUMNS | columns.prompt - CRITERION_COLUMNS
+    of_criteria = CRITERION_COLUMNS | LIST_COLUMNS
+    names = {"id", "system", "prompt_tokens", *_PLACE} - ORDER_COLUMNS | columns.prompt - of_criteria
     common = {name: line.get(name) for name in names}
-    if line.get("criterion") is not None:
+    if columns.prompt == LIST_COLUMNS:
+        asked = line["criteria"]
+        common["criteria"] = [each | {"part": part, "parts": len(asked)} for part, each in enumerate(asked, 1)]
+    elif line.get("criterion") is not None:
         own = {name: line[column] for name, column in _OF_CRITERION.items() if column in columns.prompt}
-        common["criterion"] = Criterion.model_validate(own)
+        common["criteria"] = [Criterion.model_validate(own)]
     if unknown := line.keys() - _known(columns):
         raise UnknownColumnsError(", ".join(sorted(unknown)))
     if line["status"] == "failed":
@@ -122,6 +138,14 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
             value_of = line.__getitem__ if suffix in (EXPECTED, _PROBABILITIES) else line.get
             given = {aspect: value_of(aspect + suffix) for aspect in columns.aspects}
             judged[field] = {aspect: value for aspect, value in given.items() if value is not None}
+        if columns.prompt == LIST_COLUMNS:
+            for field in ("scores", *_OF_ASPECT.values()):
+                judged[field] = {
+                    name: value
+                    for aspect, values in judged[field].items()
+                    for name, value in zip(criterion_names(aspect, len(asked)), values, strict=True)
+                    if value is not None
+                }
     except KeyError as error:
         raise ValueError(f"no column {error}") from None
     return Judgement.model_validate(judged)
@@ -167,10 +191,14 @@ _OF_CRITERION = {
     "parts": "parts",
 }  # fmt: skip
 """The column of each field of a criterion."""
+_PLACES = {"part", "parts"}
+"""Those that follow from a list of criteria."""
 ORDER_COLUMNS = frozenset({"opponent", "swapped", "opponent_digest"})
 """Columns that tell the orders of a pair apart."""
 CRITERION_COLUMNS = frozenset(_OF_CRITERION.values())
 """Columns that tell the criteria of a row apart."""
+LIST_COLUMNS = frozenset({"criteria"})
+"""The column with all criteria of a row, where one prompt asks for all."""
 PROMPT_COLUMNS = ORDER_COLUMNS | CRITERION_COLUMNS
 """Columns that tell the prompts of a row apart, in any mode."""
 COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), AnswerColumns({}, ())))
@@ -222,9 +250,15 @@ def arrow_types(columns: AnswerColumns) -> dict[str, Any]:
     for name in PROMPT_COLUMNS & types.keys() - columns.prompt:
         del types[name]
     for aspect, kind in columns.aspects.items():
-        types |= {aspect: kinds[kind], aspect + LIKELIEST: pyarrow.bool_()}
-        types |= dict.fromkeys((aspect + EXPECTED, aspect + MASS, aspect + SPREAD), real)
-        types |= dict.fromkeys((aspect + _PROBABILITIES, aspect + INTERVAL), pyarrow.list_(real))
+        own = {aspect: kinds[kind], aspect + LIKELIEST: pyarrow.bool_()}
+        own |= dict.fromkeys((aspect + EXPECTED, aspect + MASS, aspect + SPREAD), real)
+        own |= dict.fromkeys((aspect + _PROBABILITIES, aspect + INTERVAL), pyarrow.list_(real))
+        if columns.prompt == LIST_COLUMNS:
+            text = pyarrow.string()
+            asked = {"text": text, "points": real, "name": text, "tags": pyarrow.list_(text)}
+            own = {name: pyarrow.list_(each) for name, each in own.items()}
+            own["criteria"] = pyarrow.list_(pyarrow.struct(asked))
+        types |= own
     return types
 
 

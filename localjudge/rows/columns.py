@@ -10,7 +10,7 @@ from typing import Any, cast
 from localjudge.errors import RowError, UsageError
 from localjudge.records import Criterion, Failure, Response, Row
 from localjudge.rows.conversation import CONVERSATIONS, MESSAGES, judges_conversation, with_conversation
-from localjudge.rows.criteria import CRITERIA_COLUMNS, CRITERION, read_criteria
+from localjudge.rows.criteria import CRITERIA_COLUMNS, CRITERION, NUMBERED_CRITERIA, read_criteria
 from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES, SYSTEMS, compares_responses
 from localjudge.rows.record import Record, RecordError
 
@@ -43,7 +43,8 @@ def column_names(used: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         used: the fields that the rubric's template uses.
     """
     if not compares_responses(used):
-        return COLUMN_NAMES | ({CRITERION: CRITERIA_COLUMNS} if CRITERION in used else {})
+        own = {CRITERION: CRITERIA_COLUMNS, NUMBERED_CRITERIA: ()}
+        return COLUMN_NAMES | ({**own} if CRITERION in used else {})
     shared = {field: names for field, names in COLUMN_NAMES.items() if field not in ("candidate", "system")}
     shared |= {"instruction": (*shared["instruction"], "input"), "id": (*shared["id"], "pair_id")}
     return {**shared, **PAIR_COLUMN_NAMES}

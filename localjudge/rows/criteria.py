@@ -10,7 +10,7 @@ path, of each weight divided by the sum of the weights beside it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from typing import Any
@@ -20,6 +20,10 @@ from localjudge.rows.record import RecordError
 
 CRITERION = "criterion"
 """The field of a template that asks for one criterion of the row."""
+NUMBERED_CRITERIA = "numbered_criteria"
+"""The field of a template that asks for all criteria of the row; such a template uses `CRITERION`, too."""
+MOST_TOGETHER = 40
+"""The most criteria of one prompt."""
 CRITERIA_COLUMNS = ("criteria", "rubrics")
 """Columns recognized for the list."""
 
@@ -31,13 +35,31 @@ _PARTS = "sub_tasks"
 _FORM = 'give a list of texts or of {"criterion": text, "points": number}'
 
 
-def by_criterion(rows: Iterable[Row | Failure]) -> Iterator[Row | Failure]:
-    """Yield the row of each prompt: a row with criteria becomes one for each."""
+def by_criterion(rows: Iterable[Row | Failure], used: Iterable[str]) -> Iterator[Row | Failure]:
+    """Yield the row of each prompt: a row with criteria becomes one for each, unless one prompt asks for all.
+
+    Args:
+        rows: the rows.
+        used: the fields that the rubric's template uses.
+    """
+    together = NUMBERED_CRITERIA in used
     for row in rows:
-        if isinstance(row, Row) and row.criteria:
+        if isinstance(row, Row) and row.criteria and not together:
             yield from (replace(row, criteria=(criterion,)) for criterion in row.criteria)
         else:
             yield row
+
+
+def numbered_criteria(criteria: Sequence[Criterion]) -> str:
+    """Return a list of criteria, the last of which has the number 1.
+
+    The numbers count down so that the end of an answer is the same for any number of criteria.
+    """
+    indent = "\n    "
+    return "\n".join(
+        f"{number}. {indent.join(each.text.splitlines())}"
+        for number, each in zip(range(len(criteria), 0, -1), criteria, strict=True)
+    )
 
 
 def read_criteria(given: Any) -> tuple[Criterion, ...]:

@@ -36,7 +36,7 @@ from localjudge.rows.conversation import (
     judges_conversation,
     with_conversation,
 )
-from localjudge.rows.criteria import by_criterion
+from localjudge.rows.criteria import NUMBERED_CRITERIA, by_criterion
 from localjudge.rows.formats import JSON_LINES, Records, check_file, read_file, read_text
 from localjudge.rows.pair_columns import compares_responses
 from localjudge.rows.questions import Questions
@@ -115,6 +115,7 @@ def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) ->
     """
     files = list(files)
     fields = dict.fromkeys([*column_names(used), MESSAGES, *used])
+    fields.pop(NUMBERED_CRITERIA, None)  # filled from the same column as the single criterion
     wanted = {
         field: (*names_of(field, columns, used), *_names_in_messages(field, columns, used))
         for field in fields
@@ -255,7 +256,8 @@ def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row 
         if not isinstance(rows, Iterable):
             raise UsageError(f"rows: a {type(rows).__name__}; give dicts, Rows or a table")
         records = rows
-    return by_criterion(_given_row(record, f"row {number}", used) for number, record in enumerate(records, 1))
+    found = (_given_row(record, f"row {number}", used) for number, record in enumerate(records, 1))
+    return by_criterion(found, used)
 
 
 def _given_row(record: Any, source: str, used: Sequence[str]) -> Row | Failure:

@@ -10,13 +10,13 @@ of what the score could be.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from operator import mul
 from typing import Any, Self
 
 from localjudge.records import Criterion, Failure, Outcome
-from localjudge.records.outcome_columns import MASS, AnswerColumns, to_line
+from localjudge.records.outcome_columns import CRITERION_COLUMNS, MASS, AnswerColumns, to_line
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.score_column import ScoreColumn
@@ -141,7 +141,8 @@ class ChecklistOutcome:
     """A row whose criteria were judged, or some of whose criteria could not be.
 
     Attributes:
-        of_prompts: the outcome of each criterion, in their order; that of an unreadable row.
+        of_prompts: the outcome of each criterion, in their order, also where one prompt asked for all; that of
+            an unreadable row.
         results: the result of each criterion; empty for an unreadable row.
     """
 
@@ -151,7 +152,8 @@ class ChecklistOutcome:
     @classmethod
     def from_prompts(cls, prompts: Iterable[Outcome], aspects: Mapping[str, Aspect]) -> Self:
         """Join the outcomes of a row's criteria, in any order."""
-        ordered = sorted(prompts, key=lambda each: each.criterion.part if each.criterion else 0)
+        parts = (part for prompt in prompts for part in prompt.of_prompts)
+        ordered = sorted(parts, key=lambda each: each.criterion.part if each.criterion else 0)
         results = (
             CriterionResult.from_outcome(each.criterion, each, *aspect)
             for each, aspect in product(ordered, aspects.items())
@@ -201,7 +203,7 @@ class ChecklistOutcome:
         Args:
             columns: the columns of its rubric.
         """
-        first, points = self.first, self.points
+        first, points, columns = self.first, self.points, replace(columns, prompt=CRITERION_COLUMNS)
         return {
             "id": self.id,
             "system": first.system,

@@ -31,7 +31,7 @@ from localjudge.records.outcome_columns import (
     is_reserved,
     to_line,
 )
-from localjudge.rows.criteria import CRITERION
+from localjudge.rows.criteria import CRITERION, NUMBERED_CRITERIA
 from localjudge.rows.pair_columns import PAIR, compares_responses
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.checklist_outcome import SCORE_COLUMN, ChecklistOutcome
@@ -51,7 +51,7 @@ class Join(Generic[T]):
 
     Attributes:
         joined: returns the outcome of a row from those of its prompts.
-        prompts: the number of prompts of each row; None if it is that of the row's criteria.
+        prompts: the number of prompts of each row; None if each criterion of the row can have one.
     """
 
     joined: Callable[[Sequence[Outcome]], T]
@@ -258,4 +258,5 @@ def refuse_criteria(mode: Mode[Any], where: str) -> None:
 def mode_of(used: Iterable[str]) -> Mode[Any]:
     """Return the mode of a rubric whose template uses these fields."""
     used = list(used)
-    return PAIRWISE if compares_responses(used) else CHECKLIST if CRITERION in used else POINTWISE
+    checks = not {CRITERION, NUMBERED_CRITERIA}.isdisjoint(used)
+    return PAIRWISE if compares_responses(used) else CHECKLIST if checks else POINTWISE

@@ -31,7 +31,8 @@ A rubric is one TOML file. The text that the judge reads and the schema of its a
 A rubric whose template has no `{$reference}` needs no reference. A template with `{$conversation}` and without
 `{$candidate}` judges whole conversations; `{$conversation_with_reasoning}` shows its reasoning, too.
 A template with `{$candidate_a}` and `{$candidate_b}` compares two responses; its aspects are preferences.
-A template with `{$criterion}` is filled for each of the row's own criteria (`localjudge.rows.criteria`).
+A template with `{$criterion}` is filled for each of the row's own criteria (`localjudge.rows.criteria`), and
+one with `{$numbered_criteria}` once for all of them: the answer then has a value for each.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -47,9 +49,17 @@ from pydantic import SerializationInfo, ValidationError, field_serializer, model
 
 from localjudge.errors import RowError, RubricError
 from localjudge.records import Row, Turn
-from localjudge.records.outcome_columns import INTERVAL, LIKELIEST, MASS, SPREAD, AnswerColumns
+from localjudge.records.outcome_columns import (
+    INTERVAL,
+    LIKELIEST,
+    LIST_COLUMNS,
+    MASS,
+    SPREAD,
+    AnswerColumns,
+    criterion_names,
+)
 from localjudge.rows.conversation import CONVERSATIONS, judges_conversation
-from localjudge.rows.criteria import CRITERION
+from localjudge.rows.criteria import CRITERION, MOST_TOGETHER, NUMBERED_CRITERIA, numbered_criteria
 from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.answer_keys import LONGEST_NAME, AnswerKeys
 from localjudge.rubrics.aspect import Aspect, RubricPart, scores_of, written_aspects
@@ -155,6 +165,8 @@ class Rubric(RubricPart):
                 f"aspects: a rubric that {self.mode.judges} has {self.mode.most_aspects}; remove the others"
             )
         self.answer.check(self.written_aspects)
+        if self.checks_together:
+            self._check_together()
         own = [aspects_text(self.written_aspects), answer_format(self.answer_layout, self.written_aspects)]
         if any(PLACEHOLDER.search(text) for text in own):
             raise ValueError("aspects: a description or a level has a placeholder; write it without {$…}")
@@ -164,6 +176,24 @@ class Rubric(RubricPart):
             )
         self.turns(self.answer_layout)
         return self
+
+    def _check_together(self) -> None:
+        """Refuse what the answer to several criteria cannot have."""
+        for found, where, what in (
+            (
+                self.answer.rationale_place == "each",
+                "answer.rationale_place",
+                "no rationale for each; give before",
+            ),
+            (self.prompt.examples, "prompt.examples", "no examples"),
+            (
+                ANSWER_FORMAT in PLACEHOLDER.findall(self.prompt.text),
+                f"template: {{${ANSWER_FORMAT}}}",
+                "another form for each number of criteria; describe it in words",
+            ),
+        ):
+            if found:
+                raise ValueError(f"{where}: a prompt of all criteria has {what}")
 
     @cached_property
     def _template(self) -> str:
@@ -201,7 +231,8 @@ class Rubric(RubricPart):
     @cached_property
     def fields(self) -> tuple[str, ...]:
         """The fields of a row that the template uses, each once."""
-        return tuple(dict.fromkeys(PLACEHOLDER.findall(self._template)))
+        found = dict.fromkeys(PLACEHOLDER.findall(self._template))
+        return (*found, *([CRITERION] if NUMBERED_CRITERIA in found else []))
 
     def turns(self, layout: AnswerLayout) -> tuple[Turn, ...]:
         """Return the turns before a row's: the system prompt, and two turns for each example.
@@ -287,6 +318,32 @@ class Rubric(RubricPart):
         return self.answer.layout(self.written_aspects)
 
     @cached_property
+    def checks_together(self) -> bool:
+        """Whether one prompt asks for all criteria of a row."""
+        return NUMBERED_CRITERIA in PLACEHOLDER.findall(self.prompt.template)
+
+    @property
+    def layouts(self) -> list[AnswerLayout]:
+        """The answer's fields for 1, 2 … criteria in one prompt; one layout if a prompt has no such list."""
+        return [self.layout_for(count) for count in range(1, MOST_TOGETHER * self.checks_together + 1)] or [
+            self.answer_layout
+        ]
+
+    def aspects_for(self, criteria: int) -> Mapping[str, Aspect]:
+        """Return the aspects of the answer to a prompt: one for each of several criteria."""
+        if not self.checks_together:
+            return self.aspects
+        ((name, aspect),) = self.aspects.items()
+        return dict.fromkeys(criterion_names(name, criteria), aspect)
+
+    def layout_for(self, criteria: int) -> AnswerLayout:
+        """Return the answer's fields for a prompt of this number of criteria."""
+        if not self.checks_together:
+            return self.answer_layout
+        ((name, _),) = self.aspects.items()
+        return self.answer.for_criteria(name, criteria).layout(self.aspects_for(criteria))
+
+    @cached_property
     def score_columns(self) -> tuple[ScoreColumn, ...]:
         """The numbers that statistics compute with."""
         return score_columns(self.aspects)
@@ -302,7 +359,8 @@ class Rubric(RubricPart):
         texts = tuple(text.name for text in self.answer_layout.texts)
         texts += tuple(scores_of(name) for name, aspect in self.aspects.items() if aspect.each is not None)
         types = {name: aspect.kind for name, aspect in self.aspects.items()}
-        return AnswerColumns(types, texts, prompt=self.mode.prompt_columns)
+        prompt = LIST_COLUMNS if self.checks_together else self.mode.prompt_columns
+        return AnswerColumns(types, texts, prompt=prompt)
 
     def refusal(self, row: Row) -> RowError | None:
         """Return why this rubric cannot judge a row; None if it can."""
@@ -310,6 +368,9 @@ class Rubric(RubricPart):
             return RowError(f"{len(row.responses)} responses; the rubric {self.name} {self.mode.judges}")
         if missing := [name for name in self.fields if self._field_of(row, name) is None]:
             return RowError(f"no {missing[0]}, which the rubric {self.name} needs")
+        if self.checks_together and len(row.criteria) > MOST_TOGETHER:
+            most = f"more than the {MOST_TOGETHER} that one answer holds; judge them by checklist, one a prompt"
+            return RowError(f"{len(row.criteria)} criteria, {most}")
         if self.prompt.empty_candidate == "fail" and not all(response.text for response in row.responses):
             return RowError(f"an empty candidate, which the rubric {self.name} does not judge")
         return None
@@ -332,18 +393,24 @@ class Rubric(RubricPart):
         if name in CONVERSATIONS and judges_conversation(self.fields):
             return row.candidate
         if name == CRITERION:
-            return row.criterion.text if row.criterion else None
+            return row.criteria[0].text if row.criteria else None
+        if name == NUMBERED_CRITERIA:
+            return numbered_criteria(row.criteria)
         known = {"instruction": row.instruction, "reference": row.reference}
         known |= dict(zip(self.mode.responses, row.texts, strict=True))
         return known[name] if name in known else row.fields.get(name)
 
-    def parse(self, text: str) -> Answer:
+    def parse(self, text: str, criteria: int = 0) -> Answer:
         """Read an answer.
+
+        Args:
+            text: the answer.
+            criteria: the number of criteria of its prompt.
 
         Raises:
             ValueError: the text is not an answer to this rubric.
         """
         try:
-            return self.answer_layout.parse(text)
+            return self.layout_for(criteria).parse(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"not an answer to the rubric {self.name}: {error}") from None

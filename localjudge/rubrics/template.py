@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, WITH_REASONING
-from localjudge.rows.criteria import CRITERION
+from localjudge.rows.criteria import CRITERION, NUMBERED_CRITERIA
 from localjudge.rows.pair_columns import PAIR, SYSTEMS
 from localjudge.rubrics.aspect import RubricPart
 from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS
@@ -56,16 +56,13 @@ class Template(RubricPart):
                 bare = {"candidate", CONVERSATION, *PAIR}.intersection(BARE.findall(self.template))
                 advice = f"write {{${min(bare)}}} for {{{min(bare)}}}" if bare else "add it, or {$conversation}"
                 raise ValueError(f"template: placeholder {{$candidate}} is missing; {advice}")
-        elif CRITERION in used:
-            raise ValueError(
-                f"template: {{${CRITERION}}} checks one response; remove it, or compare without it"
-            )
+        elif asked := [name for name in (CRITERION, NUMBERED_CRITERIA) if name in used]:
+            raise ValueError(f"template: {{${asked[0]}}} checks one response; remove it, or compare without it")
         elif "candidate" in used:
             raise ValueError("template: {$candidate} stands beside {$candidate_a}; remove one of the two")
-        if {*used} >= CONVERSATIONS:
-            raise ValueError(
-                f"template: {{${CONVERSATION}}} stands beside {{${WITH_REASONING}}}; remove one of the two"
-            )
+        for one, other in ((CONVERSATION, WITH_REASONING), (CRITERION, NUMBERED_CRITERIA)):
+            if {*used} >= {one, other}:
+                raise ValueError(f"template: {{${one}}} stands beside {{${other}}}; remove one of the two")
         if named := [name for name in used if name in ("id", *(SYSTEMS if not missing else ("system",)))]:
             raise ValueError(
                 f"template: {{${named[0]}}} says whose response it is; a judge is not told, remove it"

@@ -209,7 +209,10 @@ def numbered_row_outcomes(
     for line, prompt in enumerate(own_outcomes(folder, manifest)):
         lines[prompt.row] = line
         if (outcome := join.add(prompt)) is not None:
-            yield tuple(lines.pop(each.row) for each in outcome.of_prompts), outcome
+            yield (
+                tuple(lines.pop(row) for row in dict.fromkeys(each.row for each in outcome.of_prompts)),
+                outcome,
+            )
 
 
 def refuse_single(folder: Path, rubric: Rubric) -> None:
@@ -229,10 +232,10 @@ def own_outcomes(folder: Path, manifest: RunManifest) -> Iterator[Outcome]:
                 "another run or was edited; if this line is wrong, delete it, and the same score command "
                 "judges its row again"
             )
-        if isinstance(outcome, Judgement) and (problem := _invalid(rubric, outcome)):
-            raise RunMismatchError(
-                f"{file}:{number}: {problem}; delete this line, and the same score command judges its row again"
-            )
+        for each in outcome.of_prompts:
+            if isinstance(each, Judgement) and (problem := _invalid(rubric, each)):
+                advice = "delete this line, and the same score command judges its row again"
+                raise RunMismatchError(f"{file}:{number}: {problem}; {advice}")
         yield outcome
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from localjudge.errors import UsageError
 from localjudge.records import Outcome, Row
 from localjudge.records.outcome_columns import MODEL, NOTICE
-from localjudge.rows.criteria import CRITERION
+from localjudge.rows.criteria import CRITERION, NUMBERED_CRITERIA
 from localjudge.rows.inputs import STDIN, can_be_read_twice, find_inputs
 from localjudge.rows.pairs import paired_rows
 from localjudge.rubrics.rubric import Rubric
@@ -196,7 +196,7 @@ def text_columns(rubric: Rubric, taken: Iterable[str]) -> dict[str, str]:
     used = {*taken, *rubric.mode.texts, MODEL, NOTICE}
     column_of: dict[str, str] = {}
     for field in sorted(rubric.fields, key=lambda field: field in used):  # free names are kept
-        if field not in (*rubric.mode.texts, CRITERION):
+        if field not in (*rubric.mode.texts, CRITERION, NUMBERED_CRITERIA):
             column_of[field] = field
             while column_of[field] in used:
                 column_of[field] = f"input_{column_of[field]}"

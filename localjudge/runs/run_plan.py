@@ -153,7 +153,7 @@ class RunPlan(AbstractContextManager["RunPlan"]):
             row = self.row(place)
             if isinstance(row, Row):
                 longest = max(longest, len(self._builder.task(row).tokens))
-        room = -self._builder.excess(0)
+        room = self._builder.room
         return min(longest, room) if room else longest
 
     def instructions(self) -> Iterator[tuple[str, int]]:
@@ -228,7 +228,7 @@ def _digest(row: Row | Failure) -> bytes:
 def _identity(row: Row | Failure) -> list[str | bool | None]:
     """Return the fields that distinguish rows of one input with equal content."""
     of_pair = [] if row.opponent is None and not row.swapped else [row.opponent, row.swapped]
-    of_list = [row.criterion.model_dump_json()] if row.criterion else []
+    of_list = [each.model_dump_json() for each in row.criteria]
     return [row.id, row.system, *of_pair, *of_list]
 
 

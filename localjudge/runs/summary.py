@@ -114,10 +114,15 @@ class Summary:
             system.failed += 1
             self._reasons[outcome.reason] += 1
             return
-        self.spread.add(outcome)
         system.judged += 1
         system.cut += outcome.rationale_cut
         system.truncated += outcome.candidate_cut > 0
+        for each in outcome.of_prompts:
+            self._add_values(system, each)
+
+    def _add_values(self, system: SystemCounts, outcome: Judgement) -> None:
+        """Count the values of a judgement, or of one of its criteria."""
+        self.spread.add(outcome)
         for column in self.columns:
             number, expected = column.number(outcome), column.expected(outcome)
             system.sums[column.name] += number

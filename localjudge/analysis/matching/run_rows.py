@@ -140,9 +140,10 @@ def read_rows(
     shown: list[tuple[str | None, bool]] = []
     join = POINTWISE.join({}, 1) if by_criterion else None
     outcomes = (
-        (run, *each)
+        (run, places, each)
         for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True))
-        for each in numbered_row_outcomes(folder, manifest, join)
+        for places, outcome in numbered_row_outcomes(folder, manifest, join)
+        for each in (outcome.of_prompts if by_criterion else (outcome,))
     )
     for run, places, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
         first = outcome.first

@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
+from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.value_paths import ValuePaths
 from localjudge.engines.engine_options import TableServerOptions
 from localjudge.engines.protocol import LARGEST_LOGPROB, Completion, Decoding, EngineInfo, completion
 from localjudge.engines.server.connection import Connection, RequestRefusedError
 from localjudge.engines.server.served_model import ServedModel, ServerEngine
-from localjudge.engines.vllm.score_collector import KEY, TableSettings
+from localjudge.engines.vllm.score_collector import KEY, STATE, TableSettings
 from localjudge.errors import SettingError
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
@@ -134,7 +135,7 @@ class TableServer(ServerEngine[Completion]):
                 raise
             self._seeded = False
             reply = self._try()
-        answered, table = self._completion(0, reply), self._decoding.table
+        answered, table = self._completion(Prompt(0, [], 0), reply), self._decoding.table
         try:
             if answered.error is not None:
                 raise ValueError(answered.error)
@@ -149,13 +150,13 @@ class TableServer(ServerEngine[Completion]):
 
     async def _answer(self, prompt: Prompt) -> Completion:
         try:
-            return self._completion(prompt.tag, await self._requests.post(_PATH, self._body(prompt)))
+            return self._completion(prompt, await self._requests.post(_PATH, self._body(prompt)))
         except RequestRefusedError as error:
             return Completion(prompt.tag, error=str(error))
 
     def _body(self, prompt: Prompt) -> dict[str, Any]:
         """Return the request of a prompt, with each setting of which a server may have another default."""
-        decoding = self._decoding
+        decoding = self._decoding.beginning(prompt.start)
         body: dict[str, Any] = {
             "model": self._served.name,
             "prompt": prompt.tokens,
@@ -170,7 +171,7 @@ class TableServer(ServerEngine[Completion]):
             "stop_token_ids": sorted(self._model.vocabulary.ends),
             "return_token_ids": True,
             "return_tokens_as_token_ids": True,
-            "vllm_xargs": {KEY: self._digest},
+            "vllm_xargs": {KEY: self._digest} | ({} if prompt.start is None else {STATE: prompt.start}),
         }
         if self._listed:
             body |= {"logprobs": 1, "logprob_token_ids": self._listed}
@@ -178,15 +179,16 @@ class TableServer(ServerEngine[Completion]):
             body["seed"] = prompt.seed % 2**63
         return body
 
-    def _completion(self, tag: int, document: Mapping[str, Any]) -> Completion:
-        """Return the completion in a server's reply."""
+    def _completion(self, prompt: Prompt, document: Mapping[str, Any]) -> Completion:
+        """Return the completion of a prompt in a server's reply."""
+        tag = prompt.tag
         try:
             reply = _Reply.model_validate(document)
             choice = reply.choices[0]
         except (ValidationError, IndexError):
             return Completion(tag, error="the server's reply has no tokens in it")
         self._prompt_tokens += reply.usage.prompt_tokens if reply.usage else 0
-        table = self._decoding.table
+        table = self._decoding.table.beginning(prompt.start)
         unknown = [each for each in choice.token_ids if not 0 <= each < table.next_state.shape[1]]
         if unknown:
             reason = f"has the token {str(unknown[0])[:20]}, which the model does not have"
@@ -198,20 +200,20 @@ class TableServer(ServerEngine[Completion]):
         if len(listed) != len(choice.token_ids):
             reason = f"log-probabilities at {len(listed)} places for {len(choice.token_ids)} tokens"
             return Completion(tag, error=f"the server's reply has {reason}")
-        kept = self._probabilities(tokens, listed)
+        kept = self._probabilities(table, tokens, listed)
         if kept is None:
             return Completion(tag, tuple(tokens))
-        return completion(tag, tokens, self._paths, kept, table.first_token_decides)
+        return completion(prompt, tokens, self._paths, kept, table.first_token_decides)
 
     def _probabilities(
-        self, tokens: list[int], listed: list[dict[str, float] | None]
+        self, table: TokenTable, tokens: list[int], listed: list[dict[str, float] | None]
     ) -> NDArray[np.float64] | None:
         """Return the values' probabilities as `ScoreBuffer.take` does, (width,); None if one is not listed.
 
         It is NaN where the answer lacks the value, or the server's numbers are not log-probabilities, and for
         an aspect whose values share first tokens.
         """
-        table, paths = self._decoding.table, self._paths
+        paths = self._paths
         aspect_at = {int(table.score_state[at]): at for at in np.flatnonzero(table.first_token_decides)}
         kept = np.full(paths.width, np.nan)
         state = table.entry

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from localjudge.constraint.masking import HostTable
 from localjudge.constraint.value_paths import Branch
 from localjudge.engines.protocol import Decoding
+from localjudge.prompts.task import Prompt
 
 
 class BatchAnswers:
@@ -23,20 +24,22 @@ class BatchAnswers:
         tokens: the tokens of each row so far, thoughts included.
     """
 
-    def __init__(self, table: HostTable, decoding: Decoding, seeds: Sequence[int]) -> None:
+    def __init__(self, table: HostTable, decoding: Decoding, prompts: Sequence[Prompt]) -> None:
         self._table = table
         self._decoding = decoding
         if decoding.temperature > 0:
-            generators = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
+            generators = [np.random.Generator(np.random.Philox(each.seed)) for each in prompts]
             self._draws = np.stack([each.random(decoding.max_tokens) for each in generators])
         self._fixed_token = table.fixed_token
         self._allowances = decoding.allowances
         self._writes = (table.table.text >= 0) | (np.arange(len(table.table.text)) == table.table.thinking)
-        self._states = np.full(len(seeds), table.table.entry, np.int64)
+        self._starts = [each.start for each in prompts]
+        entry = table.table.entry
+        self._states = np.array([entry if start is None else start for start in self._starts], np.int64)
         # The length at which each row must be complete, unless another text begins before.
-        self._deadline = np.full(len(seeds), self._allowances[table.table.entry])
-        self.tokens: list[list[int]] = [[] for _ in seeds]
-        self._complete = np.zeros(len(seeds), bool)
+        self._deadline = self._allowances[self._states]
+        self.tokens: list[list[int]] = [[] for _ in prompts]
+        self._complete = np.zeros(len(prompts), bool)
 
     @property
     def writing(self) -> list[int]:
@@ -75,7 +78,7 @@ class BatchAnswers:
         return [
             (row, branch)
             for row, tokens in enumerate(self.tokens)
-            for branch in self._table.paths.unexplored(kept[row], tokens)
+            for branch in self._table.paths.unexplored(kept[row], tokens, self._starts[row])
         ]
 
     def keep(self, branches: Sequence[tuple[int, Branch]], logits: torch.Tensor) -> None:

@@ -130,7 +130,7 @@ class TransformersEngine:
 
     def _generate(self, batch: list[Prompt]) -> list[Completion]:
         tokens = [prompt.tokens for prompt in batch]
-        answers = self._answers = BatchAnswers(self._table, self._decoding, [prompt.seed for prompt in batch])
+        answers = self._answers = BatchAnswers(self._table, self._decoding, batch)
         try:
             with torch.inference_mode():
                 generate(self._model, tokens, answers, self._decoding.max_tokens)
@@ -145,7 +145,7 @@ class TransformersEngine:
         self._finished_tokens, self._answers = self.answer_tokens, None
         probabilities = self._table.scores.take(list(range(len(batch))))
         return [
-            completion(prompt.tag, answer, self._table.paths, kept)
+            completion(prompt, answer, self._table.paths, kept)
             for prompt, answer, kept in zip(batch, answers.tokens, probabilities, strict=True)
         ]
 

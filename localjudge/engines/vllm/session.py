@@ -168,18 +168,18 @@ class EngineSession:
         completions = []
         for (flight, tokens), kept in zip(finished, scores, strict=True):
             if flight.branch is None:
-                answer = _Answer(flight, self._engine.answer(tokens), kept)
+                answer = _Answer(flight, self._engine.answer(flight.prompt, tokens), kept)
             else:
                 answer = self._answers.pop(flight.prompt.tag)
                 answer.add(flight.branch, kept, paths)
             if not answer.missing:
-                more = paths.unexplored(answer.kept, answer.tokens)
+                more = paths.unexplored(answer.kept, answer.tokens, flight.prompt.start)
                 answer.missing = len(more)
                 self._branches += [(answer, branch) for branch in more]
             if answer.missing:
                 self._answers[flight.prompt.tag] = answer
             else:
-                completions.append(completion(flight.prompt.tag, answer.tokens, paths, answer.kept))
+                completions.append(completion(flight.prompt, answer.tokens, paths, answer.kept))
         return completions
 
 

@@ -187,9 +187,9 @@ class VllmEngine:
         most: int = self._config.scheduler_config.max_num_seqs
         return most + max(8, most // 4)
 
-    def answer(self, tokens: Sequence[int]) -> list[int]:
-        """Return the tokens of an answer without the token that ends the turn after it."""
-        return self._decoding.table.whole(tokens)
+    def answer(self, prompt: Prompt, tokens: Sequence[int]) -> list[int]:
+        """Return the tokens of the answer to a prompt without the token that ends the turn after it."""
+        return self._decoding.table.beginning(prompt.start).whole(tokens)
 
     def _start(self) -> Any:
         arguments = dict(self._arguments)
@@ -231,27 +231,30 @@ class VllmEngine:
     def check(self, prompt: Prompt) -> None:
         """Refuse a prompt whose answer vLLM would cut silently at the end of the context."""
         context = self._config.model_config.max_model_len
-        if len(prompt.tokens) + self._decoding.max_tokens > context:
+        answer = self._decoding.beginning(prompt.start).max_tokens
+        if len(prompt.tokens) + answer > context:
             raise ValueError(
-                f"a prompt of {len(prompt.tokens)} tokens and an answer of up to {self._decoding.max_tokens} "
+                f"a prompt of {len(prompt.tokens)} tokens and an answer of up to {answer} "
                 f"do not fit the engine's context of {context}"
             )
 
     def sampling_params(self, request: InFlightRequest) -> SamplingParams:
         """Return how vLLM decodes the answer, or the one token after a branch of it."""
-        decoding, branch = self._decoding, request.branch
+        prompt, branch = request.prompt, request.branch
+        decoding = self._decoding.beginning(prompt.start)
+        state = prompt.start if branch is None else branch.state
         # vLLM seeds each row separately; on a CPU it cannot do so with chunked prefill.
         seeded = decoding.temperature > 0 and self._config.device_config.device_type != "cpu"
         return SamplingParams(
             temperature=decoding.temperature,
             top_p=decoding.top_p,
-            seed=request.prompt.seed % 2**63 if seeded else None,
+            seed=prompt.seed % 2**63 if seeded else None,
             max_tokens=decoding.max_tokens if branch is None else 1,
             stop_token_ids=sorted(self._model.vocabulary.ends),
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
             skip_clone=True,
-            extra_args={KEY: request.slot} | ({} if branch is None else {STATE: branch.state}),
+            extra_args={KEY: request.slot} | ({} if state is None else {STATE: state}),
         )
 
     @property
