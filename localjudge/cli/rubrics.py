@@ -43,6 +43,10 @@ _SYSTEM = {
     "text": "first; this model has no chat template",
 }
 
+_Rubric = Annotated[
+    str, typer.Argument(metavar="NAME|FILE", help="The name of an included rubric, or a TOML file.")
+]
+
 app = group_that_lists(
     "rubrics",
     list_rubrics,
@@ -53,10 +57,7 @@ app = group_that_lists(
 
 @explained(app, "localjudge rubrics show no-reference")
 def show(
-    rubric: Annotated[
-        str,
-        typer.Argument(metavar="NAME|FILE", help="The name of an included rubric, or a TOML file."),
-    ],
+    rubric: _Rubric,
     as_json: AsJson = False,
 ) -> None:
     """Show a rubric: its aspects, its digest and its template.
@@ -89,10 +90,7 @@ def show(
 
 @explained(app, "localjudge rubrics check my-rubric.toml")
 def check(
-    rubric: Annotated[
-        str,
-        typer.Argument(metavar="NAME|FILE", help="The name of an included rubric, or a TOML file."),
-    ],
+    rubric: _Rubric,
     model: ModelName = None,
     rationale: RationalePlace = None,
 ) -> None:
