@@ -250,8 +250,10 @@ def test_every_encoding_holds_what_is_printed(
 
 
 def test_bars_and_signs_have_ascii_in_their_place(run: Path) -> None:
-    show, environment = [sys.executable, "-m", "localjudge", "show", run], {"PYTHONIOENCODING": "ascii"}
-    shown = subprocess.run(show, env=os.environ | environment, capture_output=True, check=True).stdout.decode()
+    show, environment = [sys.executable, "-m", "localjudge", "show"], {"PYTHONIOENCODING": "ascii"}
+    shown = subprocess.run(
+        [*show, run], env=os.environ | environment, capture_output=True, check=True
+    ).stdout.decode()
     chart = shown[shown.index("1 to 5") :]
     assert re.search(r"b +\| +[1-8-]{5} \|", chart)
 
