@@ -20,6 +20,7 @@ ROWS = 6
 REAL: dict[str, tuple[str, list[str]]] = {
     "agent": ("topicalchat_usr.jsonl", []),
     "checklist": ("prometheus_vicuna.jsonl", []),
+    "checklist-at-once": ("prometheus_vicuna.jsonl", []),
     "conversation": ("topicalchat_usr.jsonl", []),
     "correctness": ("qa_eval.jsonl", []),
     "criteria": ("prometheus_vicuna.jsonl", []),
@@ -41,8 +42,8 @@ def real_rows(shared: Path, name: str, tmp_path: Path) -> Path:
         for row in map(json.loads, islice(stream, ROWS)):
             if name in ("agent", "conversation"):
                 row = messages_of(row)
-            if name == "checklist":
-                row["criteria"] = [row["rubric"]]
+            if name.startswith("checklist"):
+                row["criteria"] = [row["rubric"]] * (1 if name == "checklist" else 3)
             rows.write(json.dumps(row) + "\n")
     return file
 
@@ -71,5 +72,9 @@ def test_an_included_rubric_judges_real_rows(
     lines = list(read_lines(tmp_path / "run"))
     assert len(lines) == ROWS * len(Rubric.load(name).mode.responses)
     for aspect, kind in Rubric.load(name).aspects.items():
-        assert all(line[aspect] in kind.values.values() for line in lines)
-        assert all(sum(line[f"{aspect}_probabilities"]) == pytest.approx(1, abs=1e-4) for line in lines)
+        for line in lines:
+            values, shares = line[aspect], line[f"{aspect}_probabilities"]
+            if not isinstance(values, list):
+                values, shares = [values], [shares]
+            assert all(value in kind.values.values() for value in values)
+            assert [sum(each) for each in shares] == pytest.approx([1] * len(values), abs=1e-4)

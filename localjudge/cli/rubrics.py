@@ -107,18 +107,23 @@ def check(
     found = Rubric.load(rubric, rationale=rationale)
     judge = Judge(model, rubric=found)
     table = judge.decoding.table
-    decided = zip(found.answer_layout.values, table.first_token_decides, strict=True)
+    layout = found.layouts[-1]
+    decided = zip(layout.values, table.first_token_decides, strict=True)
     asked = [field.name for field, known in decided if not known]
     most = ValuePaths(table).most_branches
-    texts = len(table.text_start)
+    texts, smallest = len(layout.texts), str(table.smallest_limit)
+    if found.checks_together:
+        one = table.beginning(int(table.starts[0])).smallest_limit
+        smallest = f"{one} for one criterion, and {smallest} for {len(table.starts)}, the most of a row,"
+        asked = [*found.aspects] if asked else []
     for heading, said in {
         "rubric": found.name,
         "fields": ", ".join(found.fields),
         "aspects": "; ".join(f"{name} ({aspect})" for name, aspect in found.aspects.items()),
         "system prompt": _SYSTEM[judge.prompts.system],
         "examples": str(len(found.prompt.examples)),
-        "answer": answer_format(found.answer_layout, found.written_aspects),
-        "tokens": f"{table.smallest_limit} at least"
+        "answer": answer_format(found.layout_for(1), found.written_aspects),
+        "tokens": f"{smallest} at least"
         + (f", and up to --max-rationale-tokens for {_counted(texts, 'text')}" if texts else ""),
         "probabilities": "of every aspect"
         + (
