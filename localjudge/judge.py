@@ -140,10 +140,8 @@ class Judge:
         if config.max_result_tokens is not None:
             raise SettingError("max_result_tokens", config.max_result_tokens, f"{counted}; leave it out")
         reader = TextReader.from_config(config, layout)
-        self._read = reader.read
-        self.text_decoding = reader.decoding(config)
-        limit = self.text_decoding.max_tokens
-        self.task_builder = TaskBuilder(self.rubric, None, None, limit)
+        self._read, self.text_decoding = reader.read, reader.decoding(config)
+        self.task_builder = TaskBuilder(self.rubric, None, None, self.text_decoding.max_tokens)
         self._prompt_settings = {"thinking_budget": config.thinking_budget}
 
     def __enter__(self) -> Self:
