@@ -249,14 +249,9 @@ def prompt(
     from localjudge.system.terminal import printable, unfiltered
 
     judged_by = Rubric.load(rubric, guard=guard, rationale=rationale)
-    config = JudgeConfig.from_settings(
-        model=model,
-        rubric=judged_by,
-        answer_spelling=answer_spelling,
-        on_overflow=on_overflow,
-        max_result_tokens=max_result_tokens,
-        max_rationale_tokens=max_rationale_tokens,
-    )
+    limits = {"max_result_tokens": max_result_tokens, "max_rationale_tokens": max_rationale_tokens}
+    spelled = {"answer_spelling": answer_spelling, "on_overflow": on_overflow}
+    config = JudgeConfig.from_settings(model=model, rubric=judged_by, **spelled, **limits)
     named = parse_columns(columns or (), judged_by.fields)
     files = find_inputs(inputs)
     check_inputs(files, named, judged_by.fields)
