@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -267,15 +267,10 @@ def prompt(
     before = [{"role": turn.role, "content": turn.text} for turn in judged_by.turns(config.answer_layout)]
     rows = by_criterion(islice(read_rows(files, named, max_row_bytes, judged_by.fields), limit))
     first = [*islice(rows, 2)]
-
-    def heading(said: str) -> None:
-        if len(first) + len(before) > 1:
-            print(printable(f"--- {said}"), file=texts)
-        else:
-            messages.say(f"--- {said}")
-
+    alone = len(first) + len(before) < 2
+    heading: Callable[[str], None] = messages.say if alone else partial(print, file=texts)
     for turn in [] if as_json else before:
-        heading(f"{turn['role']}, before each row")
+        heading(f"--- {turn['role']}, before each row")
         print(turn["content"], file=texts)
     failed = False
     for row in chain(first, rows):
@@ -297,7 +292,7 @@ def prompt(
         if as_json:
             print_json({"id": row.id, **({"turns": before} if before else {}), "text": text, "tokens": ids})
         else:
-            heading(f"{row.id} ({row.source})")
+            heading(printable(f"--- {row.id} ({row.source})"))
             print(text, file=texts)
             if ids is not None:
                 print(f"{len(ids)} tokens: {' '.join(map(str, ids))}")
