@@ -459,6 +459,36 @@ def test_the_aspect_that_the_next_key_answers_is_in_view_on_every_row(tmp_path: 
         assert page.run("document.activeElement.getBoundingClientRect().top") > 0
 
 
+def test_code_has_its_font_and_a_page_that_is_loaded_again_knows_the_name(tmp_path: Path) -> None:
+    rows, long = tmp_path / "rows.jsonl", "x = 1\n" * 9000
+    texts = [f"So:\n```python\n{long}```\nDone.", "~~~\nopen", "``` no block"]
+    rows.write_text("".join(json.dumps({"instruction": "Why?", "candidate": text}) + "\n" for text in texts))
+    with (
+        served(rows, "--rubric", "no-reference", "--out", tmp_path / "l.jsonl") as (_, address),
+        OpenPage(address, tmp_path, "document.activeElement.id === 'name'") as page,
+    ):
+        page.press(*"Ann", "Enter")
+        page.wait("row !== null")
+        for text in texts:
+            page.run(f"$('texts').replaceChildren(section('Response', {json.dumps(text)}))")
+            shown = page.run(
+                "[...document.querySelectorAll('.text > span')].map((one) => one.textContent).join('\\n')"
+            )
+            assert shown == text, "nothing is lost or doubled"
+            code = "\n".join(page.texts(".text > .code"))
+            assert code == {texts[0]: f"```python\n{long}```", texts[1]: text}.get(text, "")
+        assert page.run("getComputedStyle($('texts')).fontFamily").startswith("system-ui")
+        page.run(f"$('texts').replaceChildren(section('Response', {json.dumps(texts[1])}))")
+        assert "mono" in page.run("getComputedStyle(document.querySelector('.code')).fontFamily")
+        page.press("r")
+        page.wait("!$('found').hidden")
+        boxes = "['found', 'work'].map((id) => $(id).getBoundingClientRect())"
+        assert page.run(f"{boxes}[0].bottom <= {boxes}[1].top"), "a table covers no row"
+        page.run("window.before = true; location.reload()")
+        page.wait("window.before === undefined && typeof row === 'object' && row !== null")
+        assert page.run("annotator") == "Ann"
+
+
 @pytest.mark.parametrize(
     ("records", "mapping"),
     [

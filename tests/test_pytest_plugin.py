@@ -42,14 +42,15 @@ def test_an_assertion_about_a_mean_passes_or_shows_the_lowest_rows(printed: str)
     assert "PASSED test_answers.py::test_good" in printed
     said = printed.partition(" test_low ")[2].partition(" test_unjudged ")[0]
     assert " of 3 rows > 4.9" in said
-    first = said.partition("lowest rows:")[2].splitlines()[1]
-    assert " wrong " in first, "the lowest row stands first"
-    assert "Cusco" in first, "with its rationale"
+    first, reason = said.partition("lowest rows:")[2].splitlines()[1:3]
+    assert " wrong  Cusco banana I it of the." in first, "the lowest row stands first, with its response"
+    assert "Cusco" in reason, "and its rationale below"
 
 
 def test_a_row_that_could_not_be_judged_fails_the_test_and_never_has_a_score(printed: str) -> None:
     assert "1 of 2 rows could not be judged, so helpfulness has no mean:" in printed
     assert "torn  row 2: no candidate" in printed
+    assert "{'id': 'torn', 'instruction': 'A?'}" in printed
     assert "0 of 0 rows could not be judged, so helpfulness has no mean" in printed
     assert "PASSED test_answers.py::test_each" in printed, "a test may look at each outcome"
 

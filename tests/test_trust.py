@@ -505,7 +505,11 @@ def test_a_difference_that_is_the_same_everywhere_is_not_tested_and_nothing_else
     notes = " ".join(head(tmp_path / "report.html")["table"]["notes"])
     for said in (" ".join(cli("rank", run).out.split()), notes):
         assert "No significant difference" not in said
-        assert "is the same on all instructions or depends mostly on fewer than 5: a and b" in said
+        reason = "because the difference is the same on all instructions or depends mostly on fewer than 5."
+        assert (
+            f"On 20 instructions, b and a cannot be compared significantly (b minus a: 1.00), {reason}" in said
+        )
+        assert said.count("the same on all instructions") == 1
 
 
 def test_systems_without_a_common_instruction_are_not_said_to_be_alike(tmp_path: Path) -> None:
@@ -970,6 +974,10 @@ def test_agree_begins_with_the_aspects_whose_correlation_differs_from_0(
     perfect, file = judged([1, 2, 3, 4, 5] * 8, [1, 2, 3, 4, 5] * 8, name="perfect")
     out = cli("agree", perfect, "--labels", file, "--map", "human=wit").out
     assert out.startswith("Spearman's correlation with the labels has no interval: wit 1.00")
+    few, file = judged([1, 2, 4], [1, 3, 4], name="few")  # two systems, so two instructions
+    out = cli("agree", few, "--labels", file, "--map", "human=wit").out
+    needs = "has no interval, which takes 3 more labelled instructions"
+    assert out.startswith(f"Spearman's correlation with the labels {needs}: wit 1.00")
     constant, file = judged([3] * 20, [1, 2, 3, 4] * 5, name="constant")
     out = cli("agree", constant, "--labels", file, "--map", "human=wit").out
     assert out.startswith("Spearman's correlation with the labels is undefined: wit")

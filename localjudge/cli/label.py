@@ -64,7 +64,10 @@ def label(
     ] = None,
     inputs: MovedInputs = None,
 ) -> None:
-    """Label a sample of rows on a page of this machine, blind, with the keyboard alone."""
+    """Label a sample of rows on a page of this machine, blind, with the keyboard alone.
+
+    The default rubric has the aspects of just-eval, the default of score, each with a description for people.
+    """
     from localjudge.system.requirements import require
 
     require("label", "serve", "trust", *input_extras([*rows, *(inputs or ())]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -224,14 +224,9 @@ def prompt(
     from localjudge.system.terminal import printable, unfiltered
 
     judged_by = Rubric.load(rubric, guard=guard, rationale=rationale)
-    config = JudgeConfig.from_settings(
-        model=model,
-        rubric=judged_by,
-        answer_spelling=answer_spelling,
-        on_overflow=on_overflow,
-        max_result_tokens=max_result_tokens,
-        max_rationale_tokens=max_rationale_tokens,
-    )
+    limits = {"max_result_tokens": max_result_tokens, "max_rationale_tokens": max_rationale_tokens}
+    spelled = {"answer_spelling": answer_spelling, "on_overflow": on_overflow}
+    config = JudgeConfig.from_settings(model=model, rubric=judged_by, **spelled, **limits)
     named = parse_columns(columns or (), judged_by.fields)
     files = find_inputs(inputs)
     check_inputs(files, named, judged_by.fields)
@@ -248,15 +243,10 @@ def prompt(
     read = islice(read_rows(files, named, max_row_bytes, judged_by.fields), limit)
     rows = by_criterion(read, judged_by.fields)
     first = [*islice(rows, 2)]
-
-    def heading(said: str) -> None:
-        if len(first) + len(before) > 1:
-            print(printable(f"--- {said}"), file=texts)
-        else:
-            messages.say(f"--- {said}")
-
+    alone = len(first) + len(before) < 2
+    heading: Callable[[str], None] = messages.say if alone else partial(print, file=texts)
     for turn in [] if as_json else before:
-        heading(f"{turn['role']}, before each row")
+        heading(f"--- {turn['role']}, before each row")
         print(turn["content"], file=texts)
     failed = False
     for row in chain(first, rows):
@@ -278,7 +268,7 @@ def prompt(
         if as_json:
             print_json({"id": row.id, **({"turns": before} if before else {}), "text": text, "tokens": ids})
         else:
-            heading(f"{row.id} ({row.source})")
+            heading(printable(f"--- {row.id} ({row.source})"))
             print(text, file=texts)
             if ids is not None:
                 print(f"{len(ids)} tokens: {' '.join(map(str, ids))}")

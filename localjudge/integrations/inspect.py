@@ -7,6 +7,7 @@ Inspect finds it by its name, also for a log that is there: `inspect score LOG -
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import Any
 
@@ -46,9 +47,12 @@ def judge(
         UsageError: the settings, the rubric or the model cannot be used.
     """
     found = shared_judge(rubric=rubric, model=model, server=server, **settings)
+    notices = [*filter(None, [found.about.get("notice")])]
     waiting = anyio.CapacityLimiter(float("inf"))
 
     async def score(state: TaskState, target: Target) -> Score:
+        if notices:  # Inspect prints warnings of a running task; its table shows no metadata
+            logging.getLogger(__name__).warning("localjudge: %s", notices.pop())
         ask, answer = partial(found.outcomes, [_row(state, target, found)]), state.output.completion
         [outcome] = await anyio.to_thread.run_sync(ask, limiter=waiting, abandon_on_cancel=True)
         about = {**found.about, **outcome.model_dump(include=_METADATA)}

@@ -28,11 +28,11 @@ class Mean(float):
 
     Attributes:
         name: the aspect, or the label as `aspect=label`.
-        scored: the score of each row with its judgement.
+        scored: the score of each row with its judgement and the beginning of its response.
     """
 
     name: str
-    scored: list[tuple[int, Judgement]]
+    scored: list[tuple[int, Judgement, str]]
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,12 @@ class JudgedRows:
     Attributes:
         outcomes: the outcome of each row, in their order.
         judge: the judge that they are of.
+        rows: the rows as they were given.
     """
 
     outcomes: list[Outcome]
     judge: SharedJudge
+    rows: Sequence[Any]
 
     def mean(self, name: str) -> Mean:
         """Return the mean score of an aspect, or the share of a label that is named `aspect=label`.
@@ -58,17 +60,18 @@ class JudgedRows:
         known = [column.name for column in self.judge.rubric.score_columns]
         if name not in known:
             raise KeyError(f"{name}: the rubric has {', '.join(known)}")
-        judged = [each for each in self.outcomes if each.status == "judged"]
+        texts = [*zip(self.outcomes, map(_beginning, self.rows), strict=True)]
+        judged = [(each, text) for each, text in texts if each.status == "judged"]
         failed = [
-            f"  {f'{each.id}  ' * (each.id != each.source)}{each.error}"
-            for each in self.outcomes
+            f"  {f'{each.id}  ' * (each.id != each.source)}{each.error}\n    {text}"
+            for each, text in texts
             if each.status == "failed"
         ]
         if failed or not judged:
             said = f"{len(failed)} of {len(self.outcomes)} rows could not be judged, so {name} has no mean:"
             pytest.fail("\n".join([said, *failed[:_SHOWN]]), pytrace=False)
-        scored = [(self.judge.numbers(each)[name], each) for each in judged]
-        mean = Mean(sum(score for score, _ in scored) / len(scored))
+        scored = [(self.judge.numbers(each)[name], each, text) for each, text in judged]
+        mean = Mean(sum(score for score, *_ in scored) / len(scored))
         mean.name, mean.scored = name, scored
         return mean
 
@@ -89,8 +92,13 @@ def judged(
     judge = SharedJudge(**judge_settings)
     if notice := judge.about.get("notice"):
         pytestconfig.stash.setdefault(_NOTICES, []).append(notice)
-    yield lambda rows: JudgedRows(judge.outcomes(rows), judge)
+    yield lambda rows: JudgedRows(judge.outcomes(rows), judge, rows)
     judge.close()
+
+
+def _beginning(row: Any) -> str:
+    """Return the beginning of the response in a row, or of the row if it names the response otherwise."""
+    return " ".join(str(row.get("candidate") or row).split())[:_WIDTH]
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
@@ -101,7 +109,11 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
     return [
         f"mean {left.name} {left:.4g} of {len(left.scored)} rows {op} {right!r}",
         "lowest rows:",
-        *(f"  {score}  {each.id}  {' '.join(each.rationale.split())[:_WIDTH]}" for score, each in lowest),
+        *(
+            line
+            for score, each, text in lowest
+            for line in (f"  {score}  {each.id}  {text}", f"    {' '.join(each.rationale.split())[:_WIDTH]}")
+        ),
     ]
 
 

@@ -8,7 +8,9 @@ const LONG = 200_000; // characters of a text that are shown at once
 const PIECE = 20_000;
 // Characters that are not seen, or that turn the text around them.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\ufff9-\ufffb]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]|[\u{e0000}-\u{e007f}]/gu;
-let annotator = HEAD.annotator ?? "";
+// A block of code in Markdown, to its fence or to the end of the text.
+const CODE = /^ {0,3}(```|~~~)[^\n]*\n[\s\S]*?(?:^ {0,3}\1[^\n]*(?:\n|$)|(?![\s\S]))/gm;
+let annotator = HEAD.annotator ?? sessionStorage.getItem("annotator") ?? "";
 let row = null;
 let seen = 0; // seconds for which the row was visible
 let since = null;
@@ -36,24 +38,37 @@ function piece(text) {
   return node;
 }
 
-function write(box, text, from, to) {
-  for (let at = from; at < Math.min(to, text.length); ) {
-    let end = Math.min(at + PIECE, to, text.length);
+function write(box, text, to) {
+  const shown = text.slice(0, to);
+  let from = 0;
+  for (const code of shown.matchAll(CODE)) {
+    writePieces(box, shown, from, code.index);
+    from = code.index + code[0].length;
+    writePieces(box, shown, code.index, from, "code");
+  }
+  writePieces(box, shown, from, shown.length);
+}
+
+function writePieces(box, text, from, to, kind = "") {
+  for (let at = from; at < to; ) {
+    let end = Math.min(at + PIECE, to);
     const line = text.lastIndexOf("\n", end) + 1; // pieces end with lines, where there are any
-    if (end < text.length && line > at) end = line;
+    if (end < to && line > at) end = line;
     else if (/[\ud800-\udbff]/.test(text[end - 1] ?? "")) end += 1;
-    box.append(piece(text.slice(at, end).replace(/\n$/, "")));
+    const node = piece(text.slice(at, end).replace(/\n$/, ""));
+    node.className = kind;
+    box.append(node);
     at = end;
   }
 }
 
 function section(name, text) {
   const box = make("div", { class: "text", tabindex: "0", role: "region", "aria-label": name });
-  write(box, text, 0, LONG);
+  write(box, text, LONG);
   const whole = make("section", {}, make("h2", {}, name), box);
   if (text.length > LONG) {
     const more = make("button", { type: "button" }, `Show the other ${(text.length - LONG).toLocaleString()} characters`);
-    more.onclick = () => { box.replaceChildren(); write(box, text, 0, text.length); more.remove(); };
+    more.onclick = () => { box.replaceChildren(); write(box, text, text.length); more.remove(); };
     whole.append(more);
   }
   if (text === "") box.append(make("em", {}, "(empty)"));
@@ -145,7 +160,8 @@ function showTable(title, columns, rows, text, close) {
   $("found").querySelector("p").textContent = text;
   $("found").hidden = false;
   $("work").inert = true;
-  $("close").focus();
+  $("found").scrollIntoView({ block: "nearest" });
+  $("close").focus({ preventScroll: true });
 }
 
 function hideTable() {
@@ -250,7 +266,7 @@ $("close").onclick = () => { hideTable(); if (row === null) $("end").focus(); el
 $("results").hidden = HEAD.adjudicates;
 $("about").hidden = $("again").hidden = !HEAD.adjudicates;
 for (const button of document.querySelectorAll(".undo")) button.onclick = () => { hideTable(); ask("/undo", {}); };
-$("who").onsubmit = (event) => { event.preventDefault(); annotator = $("name").value.trim(); ask("/row", {}); };
+$("who").onsubmit = (event) => { event.preventDefault(); sessionStorage.setItem("annotator", annotator = $("name").value.trim()); ask("/row", {}); };
 
 document.addEventListener("keydown", (event) => {
   if (!$("found").hidden) {

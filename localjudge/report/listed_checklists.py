@@ -40,13 +40,9 @@ class ListedChecklists(Judgements):
                 for each in outcome.results
             ]
             points = {"score": outcome.points, **outcome.by_tag} if criteria else {}
-            shown = [text and text.candidate, None, outcome.error, None, None, outcome.first.source]
-            shown += [
-                max((each.candidate_cut for each in judged), default=0),
-                outcome.first.columns,
-                None,
-                None,
-            ]
+            cut, own = max((each.candidate_cut for each in judged), default=0), outcome.first
+            shown: list[Any] = [text and text.candidate, None, outcome.error, None, None, own.source, cut]
+            shown += [own.columns, None, None]
             shown += [criteria, [(name, points_text(each)) for name, each in points.items()]]
             yield PageRow(group, text, shown, len(str(criteria)) + len(text.candidate if text else ""))
 

@@ -205,7 +205,8 @@ def _profile_lead(rubric: Rubric) -> str:
     if rubric.mode is CHECKLIST:
         return (
             "Means of the scores of rows with 95 % intervals (the axis shows only a part of the scale), and "
-            "below them the distribution of the answers to criteria. Select a part of a bar to read its rows."
+            "below them the distribution of the answers to criteria, also of rows with another criterion that "
+            "failed. Select a part of a bar to read its rows."
         )
     return (
         f"{_means_heading(rubric)} of each aspect with 95 % intervals (each axis shows only a part of the "

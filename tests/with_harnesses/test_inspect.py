@@ -190,6 +190,13 @@ def test_a_conversation_is_judged_whole_with_each_turn_once(tmp_path: Path) -> N
     assert shown == repr("User:\n> Hi?\n\nAssistant:\n> Hello.\n\nUser:\n> Why?\n\nAssistant:\n> Because.")
 
 
+def test_the_warning_about_the_bundled_model_is_printed_once(tmp_path: Path) -> None:
+    own = 'scorer=judge(rubric="tact.toml", model="model", max_rationale_tokens=6)'
+    (tmp_path / "task.py").write_text(TASK.replace(own, "scorer=judge()"))
+    shown = " ".join(inspect(tmp_path, "eval", "task.py", "--log-dir", "logs").split())
+    assert shown.count("These scores come from the small bundled model") == 1
+
+
 def test_the_task_of_the_guide_can_be_made(tmp_path: Path) -> None:
     script_of(PAGES["harnesses"].read_text(), tmp_path)
     made = "import capitals; from inspect_ai.scorer._scorer import as_scorer_spec as spec; "

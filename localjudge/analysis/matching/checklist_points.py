@@ -66,8 +66,8 @@ class PointValues:
         table = np.concatenate([self.table(name) for name in names])
         tag = np.repeat(np.arange(len(names)), [len(self.table(name)) for name in names])
         scored = np.flatnonzero(np.isfinite(table[:, 1]))
-        ends = {"lowest": floor(min(self._lowest[name] for name in names)), "highest": 1}
-        own, number = ScoreColumn(column, column, ends, 1.0), table[:, 0].astype(np.intp)
+        lowest, number = floor(min(self._lowest[name] for name in names)), table[:, 0].astype(np.intp)
+        own = ScoreColumn(column, column, {"lowest": lowest, "highest": 1}, 1.0)
         found = scores_of((own,), (table[:, 1:2], table[:, 2:]), rows.take(number), scored)
         return replace(found, failed=len(rows) - len(rows.judged)), tag[scored]
 

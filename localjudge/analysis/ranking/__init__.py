@@ -13,7 +13,12 @@ from localjudge.analysis.matching.scores import ScoreKind, Scores, check_one_jud
 from localjudge.analysis.ranking.incomplete_runs import random_sample
 from localjudge.analysis.ranking.ranked_column import Pair, RankedColumn
 from localjudge.analysis.ranking.system_means import LabelledRows
-from localjudge.analysis.ranking.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, differences_in_words
+from localjudge.analysis.ranking.system_order import (
+    NO_DIFFERENCE,
+    NOT_TESTABLE,
+    SIGNIFICANCE_LEVEL,
+    differences_in_words,
+)
 from localjudge.analysis.statistics import UNDEFINED_SIGN, Estimate
 from localjudge.analysis.statistics.resampling import RESAMPLES
 from localjudge.errors import UsageError
@@ -274,12 +279,13 @@ def comparison_lines(ranking: Ranking) -> Iterator[str]:
     """Yield the results of the tests in the main column, a line each; the last is for the two best systems."""
     last = ranking.columns[-1]
     basis = "human" if ranking.basis == "human" else "judge's"
-    yield from differences_in_words(
-        f"in the {basis} scores ({last})",
-        ranking.groups[last],
-        ranking.untested[last],
-        ranking.detectable[last],
-    )
+    if len(ranking.systems) > 2 or not ranking.untested[last]:  # of two, the last line says why
+        yield from differences_in_words(
+            f"in the {basis} scores ({last})",
+            ranking.groups[last],
+            ranking.untested[last],
+            ranking.detectable[last],
+        )
     for pair in ranking.contradictions[:_MOST_CONTRADICTIONS]:
         yield f"Against the order of the systems: {_sentence(ranking, pair)}"
     if (more := len(ranking.contradictions) - _MOST_CONTRADICTIONS) > 0:
@@ -316,7 +322,7 @@ def _sentence(ranking: Ranking, pair: Pair) -> str:
     if abs(difference.value) <= NO_DIFFERENCE:
         return f"{on} and {other} have equal means in {pair.column}."
     if pair.p is None:
-        return f"{on} and {other} cannot be compared significantly ({figures})."
+        return f"{on} and {other} cannot be compared significantly ({figures}), because {NOT_TESTABLE}."
     figures += f", p {'' if pair.p < 0.001 else '= '}{p_value(pair.p)}"
     figures += adjustment(ranking).replace(" and p", ", both")
     if pair.p >= SIGNIFICANCE_LEVEL:

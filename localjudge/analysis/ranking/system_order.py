@@ -17,6 +17,11 @@ SIGNIFICANCE_LEVEL = 0.05
 NO_DIFFERENCE = 1e-9
 """A difference up to this size is a rounding error of 0."""
 
+NOT_TESTABLE = (
+    f"the difference is the same on all instructions or depends mostly on fewer than {MIN_INSTRUCTIONS}"
+)
+"""Why a difference has no p-value."""
+
 _MOST_NAMED = 5
 """Largest number of pairs without a test that are named."""
 
@@ -100,10 +105,7 @@ def differences_in_words(
     if untested:
         named = [f"{first} and {second}" for first, second in untested[:_MOST_NAMED]]
         named += [f"{len(untested) - _MOST_NAMED} more pairs"] * (len(untested) > _MOST_NAMED)
-        yield (
-            f"Unknown whether a difference {where} is significant, because it is the same on all instructions "
-            f"or depends mostly on fewer than {MIN_INSTRUCTIONS}: {'; '.join(named)}"
-        )
+        yield f"Unknown whether a difference {where} is significant, because {NOT_TESTABLE}: {'; '.join(named)}"
 
 
 def _cliques(joined: NDArray[np.bool_]) -> list[set[int]]:
