@@ -75,7 +75,8 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
         """The settings that all starts of a run must share, as far as they are known without the model.
 
         A setting that version 0.1 did not have is left out while it has its default, so that runs of earlier
-        versions go on. So is the budget for thinking: a model that always thinks has a default of its own.
+        versions can be continued. The same holds for `thinking_budget`, because a model that always thinks has
+        a default of its own.
         """
         shared = self.model_dump(include=set(SHARED), mode="json")
         defaults = {name: type(self).model_fields[name].default for name in SHARED - _ALWAYS_RECORDED}
@@ -102,7 +103,7 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
 
     @property
     def per_start_settings(self) -> dict[str, Any]:
-        """The other settings except the rubric, and the budget as it was given; starts may differ in them."""
+        """The settings that may differ between starts, without the rubric; and `thinking_budget` as given."""
         without = {"adapter"} if self.adapter is None else set()
         return self.model_dump(exclude={"rubric", *SHARED - {"thinking_budget"}, *without}, mode="json")
 

@@ -11,8 +11,8 @@
     * ServiceBusyError: too many rows wait for a judge that serves
     * RunBrokenError: the run directory was removed or taken over, or its disk is full (exit code 1)
 
-A row that cannot be judged raises no exception: it becomes a `Failure`. Its text stays in files, so it names
-the flag of a setting; and the key of a row that cannot be read is made from it, so the words stay the same.
+A row that cannot be judged raises no exception: it becomes a `Failure`. The reason is stored in files, so it
+names a setting by its flag. The key of an unreadable row depends on the reason: do not change its wording.
 
 The message of an exception names a setting as a Python program does, in backquotes: "allow larger rows with
 `max_row_bytes`". The command line shows its flag instead, --max-row-bytes (`localjudge.cli.messages.in_flags`).

@@ -206,7 +206,7 @@ class Judge:
         """Prepare the engine before its first use.
 
         Args:
-            longest: a number of tokens that no prompt exceeds, if known; it can limit the engine's context.
+            longest: an upper bound of the tokens of any prompt, if known; it can limit the engine's context.
             log: a file for the output of the engine's libraries, if any.
         """
         self._longest, self._log = longest, log

@@ -96,13 +96,15 @@ class SharedSettings:
     max_result_tokens: Annotated[
         int | None,
         Ge(0),
-        Flag("Cut the middle of tool results with more tokens.", "N", "Rubric and prompt", "give 0 or more"),
+        Flag(
+            "Cut the middle of tool results of more than N tokens.", "N", "Rubric and prompt", "give 0 or more"
+        ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class JudgeSettings(SharedSettings):
-    """All settings that a flag gives as they are. Those of this class may differ between starts of a run."""
+    """All settings that a flag gives as they are. Starts of a run may differ in those that this class adds."""
 
     model: Annotated[
         str | None,

@@ -27,10 +27,11 @@ from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.value_paths import UNEXPLORED
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
 from localjudge.engines.answer_reader import TextReader
+from localjudge.engines.protocol import Completion
 from localjudge.models.model import Model
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task import Prompt
-from localjudge.records import Failure, Judgement
+from localjudge.records import Failure, Judgement, Row
 from localjudge.records.outcome_columns import from_line, to_line
 from localjudge.rows.criteria import MOST_TOGETHER, read_criteria
 from localjudge.rows.inputs import given_rows
@@ -112,16 +113,17 @@ def test_probabilities_are_those_of_the_model_without_a_cache(
     rubric = rubric_with(ANSWERS[answer], **aspect)
     with Judge(model, rubric=rubric, max_rationale_tokens=6, engine_args={"dtype": "float32"}) as judge:
         rows = list(given_rows([row(count, f"r{count}") for count in (1, 2, 5)], rubric.fields))
-        tasks = {task.row.id: task for task in judge.task_builder.tasks(rows)}
+        asked = {row.id: row for row in rows if isinstance(row, Row)}
+        tasks = {name: judge.task_builder.task(row) for name, row in asked.items()}
         judged = {each.id: each for each in judge.score(rows)}
         network = AutoModelForCausalLM.from_pretrained(model, dtype="float32")
         table = judge.decoding.table
-        completions = {}
+        completions: dict[str, Completion] = {}
         prompts = [Prompt(n, t.tokens, 0, start=t.start) for n, t in enumerate(tasks.values())]
         for found in judge.engine.complete(prompts):
-            completions |= {[*tasks][each.tag]: each for each in found}
+            completions |= {[*tasks][each.tag]: each for each in found if isinstance(each, Completion)}
     for name, task in tasks.items():
-        outcome, answer = judged[name], completions[name].tokens
+        outcome, tokens = judged[name], completions[name].tokens
         assert isinstance(outcome, Judgement), outcome.error
         chosen = table.values_from(task.start)
         own = replace(
@@ -135,8 +137,8 @@ def test_probabilities_are_those_of_the_model_without_a_cache(
                 found: torch.Tensor = network(torch.tensor([[*prompt, *before]])).logits[0, -1]
                 return found
 
-        expected, mass = values_one_by_one(own, answer, logits)
-        assert len(outcome.scores) == len(expected) == len(task.row.criteria)
+        expected, mass = values_one_by_one(own, tokens, logits)
+        assert len(outcome.scores) == len(expected) == len(asked[name].criteria)
         assert total_variation(np.array([*outcome.probabilities.values()]), expected) <= UNEXPLORED + 1e-4
         assert [*outcome.mass.values()] == pytest.approx(mass, rel=2 * UNEXPLORED, abs=1e-4)
 
@@ -170,6 +172,9 @@ def test_a_line_holds_the_values_of_all_criteria_as_lists(count: int) -> None:
     assert line["met_mass"] == [None, *[0.5] * (count - 1)]
     assert [each["points"] for each in line["criteria"]] == [n - 1 for n in range(count)]
     assert from_line(json.loads(json.dumps(line)), rubric.columns) == judged
+    for damage in ({"met": True}, {"met": [True] * (count + 1)}, {"criteria": "a"}, {"met_mass": 1.0}):
+        with pytest.raises(ValueError, match="list of"):
+            from_line(line | damage, rubric.columns)
     failed = Failure(id="r", key="k", row=1, criteria=asked, error="no answer")
     broken = to_line(failed, rubric.columns)
     assert broken.keys() == line.keys()
@@ -192,13 +197,13 @@ def test_more_criteria_than_an_answer_holds_fail_the_row_and_none_counts_as_not_
 def test_a_row_needs_only_the_room_of_its_own_answer(model: Path) -> None:
     rubric = Rubric.load("checklist-at-once")
     with Judge(model, rubric=rubric, engine="dry-run") as judge:
-        few, many = judge.task_builder.tasks(given_rows([row(2), row(40)], rubric.fields))
-        answers = [judge.task_builder.opening(each.row).answer_tokens for each in (few, many)]
+        rows = [each for each in given_rows([row(2), row(40)], rubric.fields) if isinstance(each, Row)]
+        answers = [judge.task_builder.opening(each).answer_tokens for each in rows]
         assert answers[0] < answers[1] == judge.decoding.max_tokens
-        context = len(few.tokens) + answers[0]
+        context = len(judge.task_builder.encoded(rows[0])) + answers[0]
     for less, error in ((0, None), (1, f"do not fit the context of {context - 1}")):
-        settings = {"engine": "dry-run", "engine_args": {"max_model_len": str(context - less)}}
-        with Judge(model, rubric=rubric, **settings) as judge:
+        limit = {"max_model_len": str(context - less)}
+        with Judge(model, rubric=rubric, engine="dry-run", engine_args=limit) as judge:
             (found,) = judge.check([row(2)])
         assert (found.error is None) if error is None else (error in str(found.error))
 
@@ -225,6 +230,7 @@ def test_a_column_named_criteria_is_still_text_for_other_rubrics() -> None:
          "prompt": {"template": "{$instruction} {$candidate} {$criteria} Tact: 1 to 5"}}
     )  # fmt: skip
     (found,) = given_rows([{"instruction": "a", "candidate": "b", "criteria": "be brief"}], rubric.fields)
+    assert isinstance(found, Row)
     assert "be brief" in rubric.text(found)
 
 

@@ -322,9 +322,9 @@ def test_a_value_holds_the_space_before_it_if_that_keeps_the_values_apart() -> N
         (
             "{score}0",
             {"score": {"scale": {"lowest": 1, "highest": 10}}},
-            "'0' after {score} begins as the value",
+            "'0' after {score} could also continue the value",
         ),
-        ("{a} b", {"a": {"choices": ["A", "A or B"]}}, "' b' after {a} begins as the value 'A or B' goes on"),
+        ("{a} b", {"a": {"choices": ["A", "A or B"]}}, "' b' after {a} could also continue the value 'A or B'"),
         ("{rationale} {a}", TWO, "{b} occurs 0 times; write it once"),
         ("{score} and {score}", {}, "{score} occurs 2 times"),
         ("{why} {score} {why}", {}, "{why} occurs 2 times"),

@@ -234,7 +234,7 @@ A, REST = text("a"), bytes(99)
         (header(0, 0), "names no general.architecture"),
         (header(1, 1, LLAMA, A, struct.pack("<I", 2**20), REST), "1,048,576 dimensions"),
         (header(1, 1, LLAMA, named("a", 4, 5)), "unknown type 5"),
-        (header(1, 1, LLAMA, named("a", 40, 8)), "no whole blocks"),
+        (header(1, 1, LLAMA, named("a", 40, 8)), "not whole blocks"),
         (header(1, 1, LLAMA, named("a", 2**60, 0)), "cut short"),
         (header(2, 1, LLAMA, named("a", 4, 0), named("b", 4, 0), REST), "b begins within another"),
         (header(2, 1, LLAMA, named("a", 0, 0), named("a", 0, 0), REST), "occurs twice"),

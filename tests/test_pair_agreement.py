@@ -265,7 +265,7 @@ def test_a_label_is_understood_in_its_usual_spellings(
         ([True, False], "'label' holds 'True', which is not a label"),
         (
             [0, 1, 1, 0],
-            "'label' has the number 0, but never 2, so that 0 can mean a tie or one of the responses",
+            "'label' has the number 0, but never 2, so 0 is ambiguous: a tie or one of the responses",
         ),
         ([None, ""], "no label of better; its columns are"),
     ],

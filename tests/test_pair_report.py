@@ -150,7 +150,7 @@ def test_no_text_of_a_pair_stands_in_the_file_as_itself(page: Path) -> None:
 def test_a_calibration_is_refused_for_pairs_in_one_line(cli: Cli, run: Path, tmp_path: Path) -> None:
     end = cli("report", run, "--out", tmp_path / "report.html", "--calibration", run / "run.json")
     assert (end.code, end.err.count("\n")) == (2, 1)
-    assert "--calibration: is for runs of one judgement a response" in end.err
+    assert "--calibration: is for runs with one judgement for each response" in end.err
 
 
 def test_labels_of_pairs_have_their_agreement_on_the_page(cli: Cli, nameless: Path, tmp_path: Path) -> None:

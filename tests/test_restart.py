@@ -144,7 +144,8 @@ def test_lines_of_rows_that_have_left_the_input_are_set_aside_and_do_not_count(
     for limit, aside, done in ((7, 15, 0), (15, 0, 7), (4, 11, 4), (15, 0, 15)):
         end = cli("score", rows, "--limit", limit, "--out", out, *flags)
         assert end.code == 0, end.err
-        said = f"{aside} earlier lines are of no row of this input; {out / 'set-aside.jsonl'} keeps them\n"
+        kept = f"they are kept in {out / 'set-aside.jsonl'}\n"
+        said = f"{aside} earlier lines belong to no row of this input; {kept}"
         assert (said in end.err) == (aside > 0), end.err
         continuing = f"continuing: {done} rows are done already, {limit - done} are to do\n"
         assert (continuing in end.err) == (done > 0), end.err
@@ -168,7 +169,7 @@ def test_another_input_and_new_weights_are_said_even_if_quiet_and_the_run_has_th
     assert (end.code, [line for line in end.err.splitlines() if str(out) in line]) == (
         0,
         [
-            f"1 earlier lines are of no row of this input; {out / 'set-aside.jsonl'} keeps them",
+            f"1 earlier lines belong to no row of this input; they are kept in {out / 'set-aside.jsonl'}",
             f"{out}: means now use the weights and the best labels of this rubric: wit 99 instead of 1",
         ],
     )

@@ -95,4 +95,4 @@ def test_a_size_that_cannot_be_planned_is_refused(cli: Cli, flags: list[str], wh
 
 def test_a_pilot_of_one_system_is_refused(tmp_path: Path, cli: Cli) -> None:
     end = cli("sample-size", "--difference", 0.2, "--pilot", judged(tmp_path / "one", rows_of([1, 2, 3])))
-    assert (end.code, "no two systems" in end.err) == (2, True)
+    assert (end.code, "needs two systems with two instructions in common" in end.err) == (2, True)

@@ -57,7 +57,7 @@ def test_a_task_of_a_slurm_array_is_a_shard_counted_from_one() -> None:
     ],
 )
 def test_a_part_of_an_array_does_not_say_of_how_many_shards_it_is(changed: dict[str, str]) -> None:
-    with pytest.raises(UsageError, match=r"say of how many: --shard \$SLURM_ARRAY_TASK_ID/"):
+    with pytest.raises(UsageError, match=r"give the size of the whole array: --shard \$SLURM_ARRAY_TASK_ID/"):
         Shard.parse("slurm", ARRAY | changed)
     with pytest.raises(
         UsageError, match="not a task of a Slurm array; SLURM_ARRAY_TASK_COUNT, SLURM_ARRAY_TASK_MIN"
@@ -98,7 +98,7 @@ def test_a_shard_without_rows_says_so_instead_of_an_empty_table_and_is_merged(
     ]
     ((empty, folder),) = (each for each in zip(ends, shards, strict=True) if "0 judged" in each[0].err)
     assert (empty.code, empty.out) == (0, "")
-    assert "/2 has no rows: a shard has whole instructions, and the 1 row of the input" in empty.err
+    assert "/2 has no rows: instructions are not divided, and the 1 row of the input" in empty.err
     assert cli("show", folder).out.splitlines()[-1] == "no rows"
     assert cli("merge", *shards, "--out", tmp_path / "merged").code == 0
 
@@ -137,7 +137,7 @@ def test_merging_names_what_is_missing_or_does_not_belong(
             "jsonl:2: not a line of a run, or damaged",
         ),
         (lambda lines: [*lines, b'{"id": 1}\n'], "judgements.jsonl:LAST+1: not a line of a run, or damaged"),
-        (lambda lines: [*lines[:-1], lines[-1][:-30]], "judgements.jsonl:LAST: the line is torn"),
+        (lambda lines: [*lines[:-1], lines[-1][:-30]], "judgements.jsonl:LAST: the line is incomplete"),
         (lambda lines: [lines[0][:99], *lines[1:]], "judgements.jsonl:1: not a line of a run, or damaged"),
         (
             lambda lines: [lines[0].replace(b'"tact": ', b'"tact": "x'), *lines[1:]],

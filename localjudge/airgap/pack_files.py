@@ -200,15 +200,15 @@ def check_signer(key: Path) -> None:
 def sign_pack(folder: Path, key: Path) -> None:
     """Sign the checksums of a pack with ECDSA (or RSA) and SHA-256; the program asks for a pass phrase.
 
-    By the program openssl, because nearly every Linux has it: a machine with Python alone checks the signature
-    before it uses anything else of the pack. (Python's standard library checks no signature.) With ECDSA,
-    because every version of the program knows it, and FIPS 186 approves it. A pair of keys:
+    The program openssl signs, because nearly every Linux has it: a machine with Python alone can check the
+    signature before it uses anything else of the pack. (Python's standard library cannot check signatures.)
+    ECDSA is used because every version of openssl supports it and FIPS 186 approves it. To make a key pair:
 
         openssl ecparam -name prime256v1 -genkey -noout -out private.pem
         openssl ec -in private.pem -pubout -out public.pem
 
     Raises:
-        LocalJudgeError: the program could not; the pack stays, and the message has the command to sign it.
+        LocalJudgeError: openssl failed; the pack is kept, and the message has the command to sign it.
     """
     scratch = folder / f"{unpack.SIGNATURE}.partial"
     command = [_PROGRAM, "dgst", "-sha256", "-sign", str(key), "-out"]

@@ -1,7 +1,7 @@
-"""Statistics of each slice of a run. Looking at many slices finds differences by chance, so all are adjusted.
+"""Statistics of each slice of a run. Among many slices some differ by chance, so differences are adjusted.
 
-The intervals of changes, and what is called significant, hold for all slices of a table together (as
-`Studentised` has it), and the intervals of agreement are Bonferroni's. Those of single means are not adjusted.
+The intervals of changes and the tests of significance hold for all slices of a table together (see
+`Studentised`). The intervals of agreement have Bonferroni's correction. Those of single means are not adjusted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from localjudge.system.quantities import counted
 
 @dataclass(frozen=True, slots=True)
 class SliceRow:
-    """The statistics of a slice: estimates by what they are of, and the differences that are significant."""
+    """The statistics of a slice: estimates by the name of a system or column, and significant differences."""
 
     name: str
     instructions: int

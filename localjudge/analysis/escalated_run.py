@@ -46,7 +46,7 @@ def write_escalated(small: Selection, large: Selection | None, out: Path) -> Sum
     for folder, manifest in zip(folders, manifests, strict=True):
         if manifest.averaged:
             raise UsageError(
-                f"{folder}: its verdicts have the rule of an earlier version; judge the pairs again"
+                f"{folder}: an earlier version found its verdicts by another rule; judge the pairs again"
             )
     names = run_names(folders)
     notice = (

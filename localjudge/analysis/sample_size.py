@@ -92,8 +92,8 @@ class Pilot:
         found, instructions = paired_variances(values, group, system), int(group.max()) + 1
         if found is None:
             raise UsageError(
-                f"{where}: has no two systems with two common instructions, which a difference needs; give a "
-                "pilot of two systems, or the runs of two"
+                f"{where}: a difference needs two systems with two instructions in common; give a pilot of two "
+                "systems, or the runs of two"
             )
         notes = []
         if found.within is None:

@@ -56,7 +56,7 @@ _TOPICS: dict[str, dict[str, str]] = {
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by their names. Each is made when it is asked for, because most are not."""
+    """The commands by their names. A command is built at its first use, because a process uses few of them."""
 
     def __init__(self) -> None:
         self._examples = {

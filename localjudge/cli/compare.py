@@ -30,10 +30,13 @@ def compare(
     *,
     margin: Annotated[
         list[str] | None,
-        Flag("End with 3 unless this column, with 95 % confidence, fell by less than DROP.", "COLUMN=DROP"),
+        Flag(
+            "Exit with 3 unless, with 95 % confidence, this column fell by less than DROP or rose.",
+            "COLUMN=DROP",
+        ),
     ] = None,
     improve: Annotated[
-        list[str] | None, Flag("End with 3 unless this column, with 95 % confidence, rose.", "COLUMN")
+        list[str] | None, Flag("Exit with 3 unless, with 95 % confidence, this column rose.", "COLUMN")
     ] = None,
     markdown: Annotated[
         Path | None, Flag("Write the result as Markdown, for the page of a CI job.", "FILE")
@@ -140,7 +143,7 @@ def sample_size(
     if not difference:
         raise UsageError("--difference 0: must be above 0")
     if labels and not pilot:
-        raise UsageError("--labels: are of the rows of a pilot; give --pilot")
+        raise UsageError("--labels: must label the rows of a pilot; give --pilot, too")
     from localjudge.analysis.matching.scores import read_scores
     from localjudge.analysis.sample_size import Pilot, instructions_needed, labels_in_words
     from localjudge.cli.printed_tables import printed_table

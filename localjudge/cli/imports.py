@@ -22,7 +22,7 @@ def import_scores(
     scale: Annotated[
         str | None, Flag("The lowest and the highest score.  [default: 1-5]", "LOWEST-HIGHEST")
     ] = None,
-    choices: Annotated[str | None, Flag("The labels, if labels were given.", "A,B,...")] = None,
+    choices: Annotated[str | None, Flag("The labels, instead of a scale.", "A,B,...")] = None,
     rubric: Annotated[
         str | None, Flag("The rubric whose aspects were judged, instead of --aspect.", "NAME|FILE")
     ] = None,
@@ -74,7 +74,7 @@ def _aspects(
             )
         read = Rubric.load(rubric)
         if read.mode is not POINTWISE:
-            raise UsageError(f"--rubric {rubric}: {read.mode.judges}; import takes scores of one")
+            raise UsageError(f"--rubric {rubric}: {read.mode.judges}; give one that judges one response")
         return read.aspects
     if not names:
         raise UsageError("--aspect is missing: name the aspects that were judged, or give their --rubric")

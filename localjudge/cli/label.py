@@ -30,7 +30,7 @@ def label(
         "labels.jsonl"
     ),
     annotator: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who labels.  [default: the page asks]")
+        str | None, typer.Option(metavar="NAME", help="The annotator.  [default: the page asks]")
     ] = None,
     sample: Annotated[
         int | None,
@@ -40,13 +40,14 @@ def label(
         Literal["system", "score", "orders", "jurors", "mass", "interval"] | None,
         typer.Option(
             metavar="system|score|orders|jurors|mass|interval",
-            help="Draw more often: rows of rare systems or scores; or rows that the judge of RUN doubts, by "
-            "its orders, its jurors, its mass or its interval. rank, agree and calibrate undo it.",
+            help="Draw some rows more often: those of rare systems or scores, or those that the judge of RUN "
+            "doubts, by its orders, jurors, mass or interval. rank, agree and calibrate correct for it by "
+            "weights.",
         ),
     ] = None,
     overlap: Annotated[
         float,
-        typer.Option(min=0, max=1, metavar="SHARE", help="The share that everyone labels."),
+        typer.Option(min=0, max=1, metavar="SHARE", help="The share of instructions that everyone labels."),
     ] = 0.0,
     adjudicate: Annotated[
         bool,
@@ -89,7 +90,7 @@ def label(
     progress, run = Progress(), Path(rows[0])
     is_run = len(rows) == 1 and (run / MANIFEST).is_file()
     if show_judge and not is_run:
-        raise UsageError("--show-judge: needs a run, whose judge has answered; give a run directory")
+        raise UsageError("--show-judge: needs the judgements of a run; give a run directory")
     listener = listen.listener()
     with ExitStack() as stack:
         store = stack.enter_context(RowStore())

@@ -21,7 +21,7 @@ class ListenOptions:
     token_file: Annotated[
         Path | None,
         Flag(
-            "A file with the token that requests must send; the variable LOCALJUDGE_TOKEN has one, too.", "FILE"
+            "A file with the token that requests must send.  [default: the variable LOCALJUDGE_TOKEN]", "FILE"
         ),
     ] = None
     certfile: Annotated[Path | None, Flag("A TLS certificate.", "FILE")] = None

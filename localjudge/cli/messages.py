@@ -119,7 +119,7 @@ class Messages:
         return cls(next((_FORMS[each] for each in options_first(sys.argv[1:]) if each in _FORMS), "text"))
 
     def say(self, text: str, *, always: bool = False) -> None:
-        """Print what goes on; `always` prints it with `--quiet`, too."""
+        """Print a message about the progress; `always` prints it with `--quiet`, too."""
         self._tell("message", text, "", shown=always or self.form == "text")
 
     def warn(self, text: str, *, always: bool = False) -> None:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from localjudge.judge import Judge
     from localjudge.runs.run_control import StopSignal
 
-Orders = Annotated[str, Flag("Judge each pair in its own order, or in the reverse, too.", "one|both", PAIRS)]
+Orders = Annotated[str, Flag("Judge each pair in its own order only, or in both orders.", "one|both", PAIRS)]
 
 
 def score(
@@ -75,7 +75,7 @@ def score(
         str | None, Flag("Stop when the best system in this aspect is known; with --shuffle.", "ASPECT", RUN)
     ] = None,
     retry_failed: Annotated[
-        bool, Flag("Judge rows that failed in an earlier start again.", heading=RUN)
+        bool, Flag("Judge again the rows that failed in an earlier start.", heading=RUN)
     ] = False,
 ) -> None:
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
@@ -156,7 +156,9 @@ def _until_decided(
 
     require("--until-decided", "trust")
     if not shuffle:
-        raise UsageError("--until-decided: rows that finish first are a random sample only with --shuffle")
+        raise UsageError(
+            "--until-decided: give --shuffle; rows that finish first are a random sample only with --shuffle"
+        )
     if config.rubric.mode is not POINTWISE or len(options.adapter or ()) > 1:
         raise UsageError("--until-decided: is for one run that judges one response")
     known = [each.name for each in config.rubric.score_columns]
@@ -205,9 +207,7 @@ def prompt(
     tokens: Annotated[bool, typer.Option("--tokens", help="Print the token ids for the engine, too.")] = False,
     as_json: Annotated[
         bool,
-        typer.Option(
-            "--json", help="Print one JSON line per row: id, turns before the row's if any, text, tokens."
-        ),
+        typer.Option("--json", help="Print one JSON line per row: id, earlier turns (if any), text, tokens."),
     ] = False,
 ) -> None:
     """Print the exact prompts for the judge.

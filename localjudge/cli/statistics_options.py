@@ -27,7 +27,8 @@ RunFolders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run di
 LabelColumns = Annotated[
     list[str] | None,
     Flag(
-        "The aspect that a label column holds, or the share of a label: correct=grade=correct.",
+        "The aspect that a label column holds, or the share of a label: correct=grade=correct maps the "
+        "column correct to the share grade=correct.",
         "THEIRS=OURS",
         name="--map",
     ),
@@ -43,7 +44,8 @@ AllowNoGain = Annotated[list[str] | None, Flag("Calibrate this aspect although n
 ByColumn = Annotated[
     str | None,
     Flag(
-        "Also by the values of this column of the rows, such as topic; differences are adjusted for all.",
+        "Also print the statistics for each value of this column of the rows, such as topic; differences "
+        "are adjusted for the number of values.",
         "COLUMN",
     ),
 ]
@@ -118,7 +120,7 @@ def compare_responses(runs: Sequence[Path], **single: object) -> bool:
         single: the values of the options that only runs of single responses take.
 
     Raises:
-        UsageError: some do, and some judge one response; or they do, and such an option is given.
+        UsageError: only some of the runs compare responses; or they do, and one of `single` is given.
     """
     from localjudge.rubrics.mode import PAIRWISE
 
@@ -133,7 +135,7 @@ def check_criteria(runs: Sequence[Path], **whole: object) -> bool:
         whole: the values of the options that only runs of one score for each row take.
 
     Raises:
-        UsageError: some do, and some do not; or they do, and such an option is given.
+        UsageError: only some of the runs check criteria; or they do, and one of `whole` is given.
     """
     from localjudge.rubrics.mode import CHECKLIST
 

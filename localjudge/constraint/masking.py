@@ -31,8 +31,8 @@ class ScoreBuffer:
     Each answer has a slot, and each pick columns in it (`ValuePaths.column`). The last write counts, because an
     engine may compute a position more than once and only the last computation is valid. Probabilities are those
     of the tokens at a pick, before temperature and top-p, normalized so that their sum is 1; NaN if a logit is
-    not a finite number. What the sum was before, in the model's distribution over its whole vocabulary, is
-    their mass.
+    not a finite number. Their mass is their sum before this normalization, in the model's distribution over
+    its whole vocabulary.
     """
 
     def __init__(self, paths: ValuePaths, slots: int, device: torch.device) -> None:
@@ -85,8 +85,8 @@ class HostTable:
     """Mask logits by states that the host knows, and change as few logits as possible.
 
     The allowed tokens depend on the row's state and on how many of the state's distinct `tokens_required`
-    values fit the tokens left: almost always all of them, and a state has few. So there are few masks; each is
-    built once and applied to all rows that share it.
+    values fit the tokens left. A state has few such values, and almost always all of them fit. So there are few
+    masks; each is built once and applied to all rows that share it.
     """
 
     def __init__(self, table: TokenTable, closing_margin: int, device: torch.device, slots: int) -> None:

@@ -6,9 +6,9 @@ expression continues with the fixed text.
 
 * A JSON string closes at its quote. Each place in the fixed text where a token with the quote ends leads to the
   one spelling of the rest.
-* A text of a form closes where the literal text after it is whole. Until then the text may go on, so this
-  literal text may be spelled in any way. After a sentence it has states of its own: near the limit, what begins
-  there as the literal text must end as it.
+* A text of a form closes where the literal text after it is complete. Until then the text may continue, so any
+  tokens may spell this literal text. After a sentence, the literal text has states of its own: near the limit,
+  once it has begun there, it must be completed.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class TextCompiler:
         return transitions, begin
 
     def _add_sentence_end(self, text: Sequence[int], within: Mapping[int, int], closing: bytes) -> list[int]:
-        """Add the states after a sentence: copies of states of the text, reached by other tokens. Return them.
+        """Add and return the states after a sentence: copies of states of the text, reached by other tokens.
 
         Args:
             text: the states of the text.

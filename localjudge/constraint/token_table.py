@@ -6,23 +6,26 @@ closes its rationale reaches the token limit. So the table also holds the distan
 
     next_state[s, t]   the state after token t in state s, -1 if t is not allowed
     distance[s]        tokens that suffice to complete the answer from s, for any scores
-    need[s, t]         distance[next_state[s, t]]
+    required[s, t]     distance[next_state[s, t]] (`TokenTable.tokens_required`)
 
-With `left` tokens left, token t is allowed in state s exactly when `need[s, t] <= left - 1`. If
-`distance[s] <= left`, some token is always allowed and the answer is complete when none are left: inside a
-text, `distance[s]` is one more than the smallest need (after a sentence, the smallest of the tokens that close
-the text, whose needs `closing_margin` does not change), so the token with that need is allowed; where a value
-is picked, it is one more than the largest need, so every value is allowed; in fixed text, it is one more than
-the need of the only token. In each case the next state satisfies `distance <= left`, and at `left = 0` only a
-complete answer has distance 0.
+With `left` tokens left, token t is allowed in state s exactly when `required[s, t] <= left - 1`. If
+`distance[s] <= left`, some token is always allowed, and the answer is complete when no tokens are left:
+
+* Inside a text, `distance[s]` is one more than the smallest `required[s, t]`, so the token with this value is
+  allowed. (After a sentence, only tokens that close the text count: `closing_margin` does not change theirs.)
+* Where a value is picked, it is one more than the largest `required[s, t]`, so every value is allowed.
+* In fixed text, it is one more than the `required[s, t]` of the only token.
+
+In each case the next state satisfies `distance <= left`, and at `left = 0` only a complete answer has
+distance 0.
 
 Where an answer ends with a text or a value, the token that ends the turn completes it.
 
-A text of a form is closed by literal text, and until that is whole, its beginning may turn out to be a part of
-the text. So the states in it belong to the text (`closing`).
+A text of a form is closed by literal text. Until the literal text is complete, its beginning may turn out to be
+a part of the text. So the states inside the literal text belong to the text (`closing`).
 
-Each text has a budget of its own: where a text begins, `left` is set to the distance there and the tokens that
-the text may have beyond its first (`TokenTable.allowances`). So no text takes the tokens of another one.
+Each text has a budget of its own: where a text begins, `left` is set to the sum of the distance there and the
+tokens that the text may have beyond its first (`TokenTable.allowances`). So no text takes another one's tokens.
 
 Answers of 1 to N values can share a table: the states of the last values are the same for all, and each number
 of values has a state in which its answers begin (`TokenTable.starts`).
@@ -54,8 +57,8 @@ class TokenTable:
         next_state: int16 (S, V), the state after a token; -1 if the grammar forbids the token.
         distance: int16 (S,), tokens that suffice to complete the answer; `UNREACHABLE` if no number does.
         text: int16 (S,), the number of the text that each state is inside; -1 outside texts.
-        sentence_end: bool (S,), True where a sentence of a text has just ended, and in the literal text that
-            closes the text right after that.
+        sentence_end: bool (S,), True where a sentence of a text has just ended, and inside the literal text
+            that closes the text if it begins right after a sentence.
         closing: bool (S,), True inside the literal text that closes a text, where the text may still go on.
         text_start: int16 (T,), the states in which texts begin.
         score_state: int16 (A,), the state in which each aspect's value is picked.
@@ -142,7 +145,7 @@ class TokenTable:
         return slice(-int(known[0]) - 1, None) if known.size else slice(None)
 
     def allowances(self, text_tokens: int, thinking_budget: int | None = None) -> NDArray[np.int64]:
-        """Return the number of tokens left on arrival in each state, (S,); 0 where it does not start anew.
+        """Return the number of tokens left that each state sets on arrival, (S,); 0 where it sets none.
 
         Args:
             text_tokens: the most tokens of a text, at least 1.

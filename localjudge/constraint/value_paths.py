@@ -3,13 +3,13 @@
 Where each value of an aspect begins with a token of its own, the probabilities of these tokens, divided by
 their sum, are those of the values. Where values share their first tokens (1 and 10, warm and warmer), the
 probability of a value is the product of the probabilities of its tokens, and of the token that ends it if
-another value goes on from it, divided by the sum over all values. All are the model's own probabilities over
-its whole vocabulary, before the constraint; that sum is the mass of the values.
+another value continues it, divided by the sum over all values. All of these are the model's own probabilities
+over its whole vocabulary, before the constraint. The sum over all values is the mass of the values.
 
 A pick is a state of the token table in which tokens tell values apart: the state in which the value of an
-aspect begins and, where values share tokens, the states after these. An engine keeps what the model says at a
-pick that it computes. An answer takes one path; `ValuePaths.unexplored` names the picks beside it that the
-model has to be asked for.
+aspect begins and, where values share tokens, the states after these. An engine keeps the probabilities at each
+pick that it computes. An answer takes one path; `ValuePaths.unexplored` returns the picks beside this path that
+the model still has to compute.
 """
 
 from __future__ import annotations
@@ -128,12 +128,12 @@ class ValuePaths:
 
     @property
     def described(self) -> dict[str, float]:
-        """The bound on what is not asked for, for an engine's record; empty where nothing is."""
+        """The largest share of the mass that an engine leaves out, for its record; empty if it computes all."""
         return {"unexplored": UNEXPLORED} if self.most_branches else {}
 
     @property
     def most_branches(self) -> int:
-        """The largest number of picks for which the model is asked beside an answer."""
+        """The largest number of picks that the model computes beside those on the path of an answer."""
         return len(self._picks) - int(self._shape[0])
 
     def values(self, kept: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
@@ -154,9 +154,9 @@ class ValuePaths:
             return found / total[:, None], roots[:, 0] * total, roots[:, 1] > 0
 
     def unexplored(self, kept: Floats, tokens: Sequence[int], start: int | None = None) -> list[Branch]:
-        """Return the picks beside an answer for which the model is to be asked next; none at the end.
+        """Return the picks beside an answer that the model has to compute next; none when it has finished.
 
-        Those of the least probability are left out, up to `UNEXPLORED` of the mass.
+        The least probable picks are left out, as long as they have at most `UNEXPLORED` of the mass together.
 
         Args:
             kept: as in `values`.

@@ -70,8 +70,8 @@ class ReadAnswer:
     def joined(self, aspects: Mapping[str, Aspect]) -> ReadAnswer:
         """Return the answer with a preference in place of the scores of two responses.
 
-        Its probabilities take the two scores as independent; those of the second one are the model's after it
-        wrote the first one.
+        Its probabilities treat the two scores as independent, although the model gave those of the second score
+        after it had written the first one.
         """
         both = {name: [*written_aspects({name: each})] for name, each in aspects.items() if each.each}
         if not both:
@@ -247,7 +247,7 @@ class TableReader:
 
 @dataclass(frozen=True, slots=True)
 class TextReader:
-    """A reader of answers that are text, whole as far as a server enforces it.
+    """A reader of answers that are text; a server may enforce that they are complete.
 
     Attributes:
         rubric: the rubric.

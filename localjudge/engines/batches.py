@@ -42,9 +42,10 @@ def batches(prompts: Iterable[Prompt | None], size: int, *, mixed: bool) -> Iter
     left at the end are sorted by length, longest first, and divided into batches. `StopSubmitting` ends the
     batches without them.
 
-    The content of a batch does not change if other batches are removed from the input, so a run that continues
-    computes the same batches: the rest of an interval comes after its full batches, and a batch of the rest
-    ends either when it is full or at a prompt that is too short for it, as all later ones are.
+    The content of a batch does not change if other batches are removed from the input, so a run that is
+    continued computes the same batches. This holds because the rest of an interval comes after its full
+    batches, and a batch of the rest ends when it is full or when the next prompt, and so each later one, is too
+    short for it.
 
     Args:
         prompts: the prompts, in a fixed order.

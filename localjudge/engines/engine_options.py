@@ -193,7 +193,8 @@ class ConnectionOptions(_Options):
         max_num_seqs: the largest number of requests in flight.
         retries: how often a prompt is sent again if its answer is not whole.
         top_logprobs: the number of alternatives to ask for with each token, for probabilities; 0 for none.
-        seeded: whether a vLLM that applies no table gets seeds, which end a vLLM on a CPU; other servers do.
+        seeded: whether a vLLM server without our table gets seeds, which crash a vLLM on a CPU; servers other
+            than vLLM always get them.
         ca_file: a file with the certificates to trust for https; None for the system's.
     """
 

@@ -1,4 +1,4 @@
-"""The outcome of a prompt: the judgement that its answers say, or why they say none."""
+"""The outcome of a prompt: the judgement that its answers contain, or the reason why they contain none."""
 
 from __future__ import annotations
 

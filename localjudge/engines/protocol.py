@@ -134,10 +134,11 @@ def completion(
     `known` says for which aspects the engine has to know the probabilities, bool (A,); None for all.
     """
     own = paths.table.values_from(prompt.start)
-    probabilities, mass, likeliest = (each[own] for each in paths.values(kept))
-    if not np.isfinite(probabilities if known is None else probabilities[known[own]]).all():
+    probabilities, mass, likeliest = paths.values(kept)
+    required = probabilities[own] if known is None else probabilities[own][known[own]]
+    if not np.isfinite(required).all():
         return Completion(prompt.tag, error="the model's probabilities of a score are not finite numbers")
-    return Completion(prompt.tag, tuple(tokens), probabilities, mass, likeliest)
+    return Completion(prompt.tag, tuple(tokens), probabilities[own], mass[own], likeliest[own])
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +245,7 @@ class AdapterEngine(TableEngine, Protocol):
 
 
 class TextEngine(Engine, Protocol):
-    """An engine that applies no table: its answers are text, and whole as far as its server enforces it."""
+    """An engine that applies no table: its answers are text; its server may enforce that they are complete."""
 
     def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[TextCompletion]]:
         """Do what `TableEngine.complete` does, with the texts of the prompts."""

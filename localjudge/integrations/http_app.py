@@ -53,7 +53,7 @@ class AccessRules:
         token: the bearer token that a request needs; None for none.
         most_bytes: the largest body of a request.
         hosts: the host names that a request may be for; None for any. Without a token, only loopback names are
-            safe: a web page could ask by way of a name of its own.
+            safe: a web page could send requests through a host name of its own (DNS rebinding).
     """
 
     token: str | None = None

@@ -2,7 +2,7 @@
 
     Task(dataset=…, solver=generate(), scorer=judge(rubric="six-aspects", model="Qwen/Qwen3-8B"))
 
-Inspect finds it by its name, also for a log that is there: `inspect score LOG --scorer localjudge/judge`.
+Inspect finds it by its name, also to score an existing log: `inspect score LOG --scorer localjudge/judge`.
 """
 
 from __future__ import annotations

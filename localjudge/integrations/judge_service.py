@@ -77,8 +77,8 @@ class JudgeService(AbstractContextManager["JudgeService"]):
     def submit(self, rows: Sequence[Row | Failure]) -> list[Future[Outcome]]:
         """Queue rows, all or none, and return the future outcome of each.
 
-        A future that is cancelled before its row is taken keeps the row from being judged. The outcome's `row`
-        counts the rows of this service from 1.
+        If a future is cancelled before its row is taken from the queue, the row is not judged. The outcome's
+        `row` counts the rows of this service from 1.
 
         Raises:
             ServiceBusyError: too many rows are waiting.

@@ -24,7 +24,7 @@ _NOTICES = pytest.StashKey[list[str]]()
 
 
 class Mean(float):
-    """The mean of a score, which knows the rows that it is of.
+    """The mean of a score, with the rows from which it was computed.
 
     Attributes:
         name: the aspect, or the label as `aspect=label`.
@@ -41,7 +41,7 @@ class JudgedRows:
 
     Attributes:
         outcomes: the outcome of each row, in their order.
-        judge: the judge that they are of.
+        judge: the judge that judged them.
         rows: the rows as they were given.
     """
 

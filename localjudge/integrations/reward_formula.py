@@ -1,4 +1,4 @@
-"""The formula that makes one number of a judgement, such as `helpfulness_expected - 5 * (safety < 3)`.
+"""The formula that computes one number from a judgement, such as `helpfulness_expected - 5 * (safety < 3)`.
 
 It is parsed, never executed: numbers, texts, `+ - * / **`, comparisons (true counts as 1), `and`, `or`, `not`,
 `A if B else C`, and the functions `min`, `max` and `abs`. Its names are the aspects, `ASPECT_expected`, and
@@ -54,7 +54,7 @@ _Value = Callable[[Mapping[str, Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class RewardFormula:
-    """A number of a judgement.
+    """A parsed formula, which computes a number from a judgement.
 
     Attributes:
         text: the formula as it was given.
@@ -90,10 +90,10 @@ class RewardFormula:
         return cls(text, rubric, value)
 
     def reward(self, judgement: Judgement | ChecklistOutcome) -> float:
-        """Return the number of a judgement, or of a row whose criteria were judged.
+        """Return the reward of a judgement, or of a row whose criteria were judged.
 
         Raises:
-            ValueError: it is not defined: a division by zero, or an expected score that is not known.
+            ValueError: the reward is not defined: a division by zero, or an expected score that is not known.
         """
         if isinstance(judgement, ChecklistOutcome):
             points = judgement.points

@@ -36,7 +36,7 @@ def candidates_of_rows(
         UsageError: there is no row, or only a run has what is preferred.
     """
     if prefer not in (None, "system"):
-        raise UsageError(f"`prefer` {prefer}: needs a run, whose judge has said it; give a run directory")
+        raise UsageError(f"`prefer` {prefer}: needs the judgements of a run; give a run directory")
     return _candidates(rows, store, sample, prefer, {}, {}, {})
 
 

@@ -1,4 +1,4 @@
-"""What the labels say so far, for a person who asks: means agreement with the judge, no systems.
+"""Statistics of the labels so far, for an annotator who asks: means, agreement with the judge, no systems.
 
 The intervals hold at every look (confidence sequences over instructions in the order of their first labels).
 """

@@ -160,7 +160,7 @@ class LabelSession:
         return {**self._shown(place, annotator), "before": line["label"]}
 
     def findings(self, annotator: str) -> dict[str, Any]:
-        """Return what the labels of all people say; that this person has seen it is kept with later labels."""
+        """Return statistics of all labels; the later labels of this person record that they were seen."""
         answers = []
         for line in self._lines(adjudicated=False):
             place = self._place_of.get(line["label"]["row"])
@@ -173,9 +173,9 @@ class LabelSession:
         return found
 
     def settled(self, annotator: str, key: str) -> list[dict[str, Any]]:
-        """Return the labels of a row that a person has adjudicated, with this person's first, as text.
+        """Return the labels of a row that a person has adjudicated, as text; this person's come first.
 
-        None are shown of a row that the person has skipped.
+        A row that the person has skipped gives an empty list.
         """
         own = [line for line in self._lines() if line["label"]["row"] == key]
         if not self.adjudicates or own[0]["label"]["skipped"] is not None:

@@ -152,7 +152,7 @@ class _HeaderReader:
             raise ModelError(f"{name[:80]} has the unknown type {kind}")
         dtype, numbers, size = _TYPES[kind]
         if (shape or (1,))[-1] % numbers:
-            raise ModelError(f"its header is broken: {name[:80]} has rows that are no whole blocks of {dtype}")
+            raise ModelError(f"its header is broken: {name[:80]} has rows that are not whole blocks of {dtype}")
         return Tensor(dtype, shape, math.prod(shape) // numbers * size), offset
 
     def _value(self, kind: int) -> Any:

@@ -103,7 +103,7 @@ class PromptEncoder:
             return type(backend).from_str(text_only_twin(json.loads(layout), own, follows=follows))
 
         def twin(rank: int) -> Any:
-            """Return the text-only twin for the text before the id of this rank."""
+            """Return the text-only twin for the text that begins at the id of this rank."""
             return twin_after("nothing" if not rank else "added" if whole.ids[rank - 1] in added else "piece")
 
         self._twin, self._tail_twin = twin(first), twin(plain if self.tail else first)
@@ -159,9 +159,10 @@ class PromptEncoder:
         ]
 
     def without_middle(self, text: str, most: int) -> tuple[str, str, int]:
-        """Return the beginning and the end of a text, with this many tokens together, and the tokens between.
+        """Return the beginning and the end of a text, and the number of tokens between them.
 
-        A text that has no more tokens is all beginning.
+        Beginning and end have `most` tokens together. A text of at most `most` tokens is returned whole, as the
+        beginning.
 
         Raises:
             ValueError: the tokenizer cannot read the text.
@@ -177,7 +178,7 @@ class PromptEncoder:
         return text[:begin], text[end:], len(places) - most
 
     def bound(self, text: str) -> int | None:
-        """Return a number that the token ids of `encode(text)` do not exceed; None if it is not known."""
+        """Return an upper bound of the number of token ids of `encode(text)`; None if none is known."""
         if self._bound is None:
             return None
         around = self._bound.tokens(self.before + text + self.after)

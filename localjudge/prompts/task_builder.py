@@ -98,13 +98,12 @@ class TaskBuilder:
         return None if self.context is None else self.context - smallest
 
     def bound(self, row: Row) -> int | None:
-        """Return a number that the prompt tokens of a row do not exceed; None if it is not known."""
+        """Return an upper bound of the number of prompt tokens of a row; None if none is known."""
         if self.encoder is None:
             return None
         if self.rubric.refusal(row):
             return 0
-        encoder = self.opening(row).encoder
-        return encoder and encoder.bound(self.rubric.text(row))
+        return (self.opening(row).encoder or self.encoder).bound(self.rubric.text(row))
 
     def encoded(self, row: Row) -> list[int]:
         """Return the token ids of the prompt of a whole row.
@@ -123,6 +122,7 @@ class TaskBuilder:
 
     def _encoded(self, rows: list[Row | Failure]) -> Iterator[Task]:
         texts: dict[int, str] = {}
+        alike: dict[int, tuple[PromptEncoder | None, list[int]]] = {}
         cuts: dict[int, tuple[Row, int]] = {}
         found: dict[int, list[int] | RowError | str] = {}
         for place, row in enumerate(rows):
@@ -132,13 +132,10 @@ class TaskBuilder:
                 else:
                     cuts[place] = self._with_short_results(row)
                     texts[place] = self.rubric.text(cuts[place][0])
-        alike: dict[int, list[int]] = {}
-        for place in texts:
-            row = rows[place]
-            alike.setdefault(len(row.criteria) * bool(self.by_criteria), []).append(place)
-        for places in alike.values():
+                    count = len(row.criteria) * bool(self.by_criteria)
+                    alike.setdefault(count, (self.opening(row).encoder, []))[1].append(place)
+        for encoder, places in alike.values():
             own = [texts[place] for place in places]
-            encoder = self.opening(rows[places[0]]).encoder
             found |= zip(places, own if encoder is None else encoder.encode_all(own), strict=True)
         for place, row in enumerate(rows):
             if isinstance(row, Failure):
@@ -238,8 +235,9 @@ class TaskBuilder:
         while length < too_long:
             (tokens,) = encoder.encode_all([self.rubric.text(row.cut(length))])
             # A tokenizer may be unable to read the text if it ends here.
-            error = isinstance(tokens, RowError)
-            over = excess if error else self.excess(len(tokens), opening.answer_tokens)
+            over = excess
+            if not isinstance(tokens, RowError):
+                over = self.excess(len(tokens), opening.answer_tokens)
             if isinstance(tokens, RowError) or over > 0:
                 too_long, excess = length, over
             else:

@@ -49,7 +49,8 @@ class TaskStream(AbstractContextManager["TaskStream"]):
         first_too_long: the source of the first of these; None if there is none.
         prompts: number of prompts that were encoded so far; rows that share a task have one.
         tokens: total number of their tokens.
-        shared_tokens: number of these that the prompt before has at the same places, in whole blocks of 16.
+        shared_tokens: number of these tokens in the beginnings that prompts share with the prompt before them,
+            in whole blocks of 16 tokens.
         squares: sum of the squares of their lengths.
     """
 

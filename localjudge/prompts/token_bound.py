@@ -78,7 +78,7 @@ class TokenBound:
         return cls(prefixed, prefixed * growth)
 
     def tokens(self, text: str) -> int:
-        """Return a number that the tokens of this text do not exceed."""
+        """Return an upper bound of the number of tokens of this text."""
         size = len(text.encode(errors="surrogatepass"))
         # A character of n bytes, n > 1, adds n - 1 to this difference, which is at least n / 2.
         beyond = min(size, 2 * (size - len(text)))

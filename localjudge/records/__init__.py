@@ -160,8 +160,8 @@ class Row:
 
     @property
     def group(self) -> str:
-        """Digest of the texts that the rubric reads, but the responses and criteria, 16 hex digits; rows of one
-        instruction share it."""
+        """Digest of the texts that the rubric reads, except the responses and criteria, 16 hex digits; rows of
+        one instruction share it."""
         reference = [self.reference] * self.reads_reference
         return text_digest([self.instruction, *reference, *sorted(self.fields.items())], 8).hex()
 

@@ -1,4 +1,4 @@
-"""A table for notebooks: what a run, an outcome or a ranking shows of itself. All text stays text."""
+"""The HTML table that a notebook shows for a run, an outcome or a ranking. No text becomes markup."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
     if columns.prompt == LIST_COLUMNS:
         lines = [to_line(each, replace(columns, prompt=frozenset())) for each in outcome.of_prompts]
         own = [aspect + suffix for aspect in aspects for suffix in ("", *_OF_ASPECT)]
-        lists = {name: [each[name] for each in lines] if judged else None for name in own}
+        lists: dict[str, Any] = {name: [each[name] for each in lines] if judged else None for name in own}
         return lines[0] | lists | {"criteria": [each.model_dump(exclude=_PLACES) for each in outcome.criteria]}
     line = {name: getattr(outcome, name) for name in _HEAD}
     line |= {column: getattr(outcome.criterion, name, None) for name, column in _OF_CRITERION.items()}
@@ -116,9 +116,11 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
         raise ValueError("columns are missing")
     of_criteria = CRITERION_COLUMNS | LIST_COLUMNS
     names = {"id", "system", "prompt_tokens", *_PLACE} - ORDER_COLUMNS | columns.prompt - of_criteria
-    common = {name: line.get(name) for name in names}
+    common: dict[str, Any] = {name: line.get(name) for name in names}
     if columns.prompt == LIST_COLUMNS:
         asked = line["criteria"]
+        if not isinstance(asked, list) or not all(isinstance(each, dict) for each in asked):
+            raise ValueError("its criteria are not a list of objects")
         common["criteria"] = [each | {"part": part, "parts": len(asked)} for part, each in enumerate(asked, 1)]
     elif line.get("criterion") is not None:
         own = {name: line[column] for name, column in _OF_CRITERION.items() if column in columns.prompt}
@@ -140,15 +142,24 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
             judged[field] = {aspect: value for aspect, value in given.items() if value is not None}
         if columns.prompt == LIST_COLUMNS:
             for field in ("scores", *_OF_ASPECT.values()):
-                judged[field] = {
-                    name: value
-                    for aspect, values in judged[field].items()
-                    for name, value in zip(criterion_names(aspect, len(asked)), values, strict=True)
-                    if value is not None
-                }
+                judged[field] = _by_criterion(judged[field], len(common["criteria"]))
     except KeyError as error:
         raise ValueError(f"no column {error}") from None
     return Judgement.model_validate(judged)
+
+
+def _by_criterion(lists: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """Return the values of each criterion by their names, from a list for each aspect.
+
+    Raises:
+        ValueError: one is not a list of this many values.
+    """
+    found: dict[str, Any] = {}
+    for aspect, values in lists.items():
+        if not isinstance(values, list) or len(values) != count:
+            raise ValueError(f"{aspect} is not a list of {count} values")
+        found |= zip(criterion_names(aspect, count), values, strict=True)
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _known(columns: AnswerColumns) -> set[str]:
@@ -240,7 +251,7 @@ def place_of(line: Mapping[str, Any]) -> str:
 
 
 def arrow_types(columns: AnswerColumns) -> dict[str, Any]:
-    """Return the Arrow type of each column of lines, and of the intervals that an export adds, but of texts."""
+    """Return the Arrow type of each column of lines that is not text, and of the intervals in an export."""
     import pyarrow
 
     number, real, kinds = pyarrow.int64(), pyarrow.float64(), arrow_kinds()

@@ -78,7 +78,9 @@ def write_report(
             "`by_column`": by_column,
         }
         if surplus := [option for option, value in given.items() if value]:
-            raise UsageError(f"{surplus[0]}: is for runs of one judgement a response; the rubric {mode.judges}")
+            raise UsageError(
+                f"{surplus[0]}: is for runs with one judgement for each response; this rubric {mode.judges}"
+            )
     if mode is PAIRWISE:
         return _write_pairs(runs, out, title, inputs, labels, mapping, audit, resamples, seed, step)
     from localjudge.analysis.agreement import agree

@@ -1,4 +1,4 @@
-"""The values of an aspect as a report shows them: their texts, their colours, and what a mean of them is."""
+"""The values of an aspect as a report shows them: texts, colours, and the scale of their mean."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def legend(aspect: Aspect) -> list[tuple[str, str]]:
 
 
 def decides(rubric: Rubric) -> str | None:
-    """Return what decides which response is better: the overall score, the first ordered aspect, or nothing."""
+    """Return the name of the score that decides which response is better; None if no aspect is ordered."""
     columns = deciding(rubric.row_columns)
     return None if not columns else columns[0].name if len(columns) == 1 else OVERALL
 
 
 def scale_text(column: ScoreColumn) -> str:
-    """Return what the mean of a column is on: its scale, or that it is a share."""
+    """Return the scale of the mean of a column in words: the ends of the scale, or that it is a share."""
     if mean_is_share(column):
         return "share" if column.name != column.aspect else "share of yes"
     ends = [(number, shown(value)) for value, number in column.numbers.items()]

@@ -141,8 +141,8 @@ def cut_results(
     Args:
         row: the row.
         used: the fields that the rubric's template uses, a conversation among them.
-        kept: returns what is kept of a result, from its number, from 0, and its content: its beginning, its
-            end, and the number of tokens between them. It stays whole if that would not make it shorter.
+        kept: takes the number of a result, from 0, and its content; returns the beginning and the end to keep,
+            and the number of tokens between them. A result that would not become shorter stays whole.
 
     Returns:
         the row, and the number of characters that are left out.

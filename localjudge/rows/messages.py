@@ -1,8 +1,8 @@
 """Read the messages of a conversation, in the forms of OpenAI, Anthropic and Hugging Face's chat templates.
 
 A message becomes blocks: texts, reasoning, calls of tools and their results. Calls are numbered from 1, and a
-result has the number of its call: the first one without a result that has the id which the result names; where
-one of the two has no id, the first with the name, or simply the first.
+result has the number of its call. That is the first call without a result that matches: by the id if both have
+one, otherwise by the tool's name if the result gives one, otherwise any call.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ class Questions:
         """Return a record with its question, if it is an answer to one; or the reason why it cannot be judged.
 
         An answer of one turn gets an instruction and a candidate. An answer of several turns gets `messages`,
-        if the template shows a conversation. Of a list of references, one for each turn, it gets that of the
-        turn that is judged, or all of them if the whole conversation is judged.
+        if the template shows a conversation. If the question has a list of references, one for each turn, the
+        answer gets the reference of the turn that is judged, or all if the whole conversation is judged.
 
         Args:
             record: columns by name; or the reason why there is no record.

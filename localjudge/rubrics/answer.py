@@ -116,7 +116,7 @@ class Answer:
         """Return the values of an answer from what is written in each field.
 
         Raises:
-            ValueError: this is not one of the field's.
+            ValueError: what is written is not a value of its field.
         """
         answer = cls({}, {})
         for field, value in written:

@@ -120,10 +120,10 @@ class AnswerKeys(RubricPart):
 
 
 def refuse_duplicates(place: str, names: Iterable[str]) -> None:
-    """Refuse names of which one occurs twice.
+    """Check that no name occurs twice.
 
     Raises:
-        ValueError: one does; the message begins with the place.
+        ValueError: a name occurs twice; the message begins with the place.
     """
     seen: set[str] = set()
     for name in names:

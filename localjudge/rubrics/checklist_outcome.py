@@ -98,8 +98,8 @@ class Points:
     """The points of a row for some of its criteria, divided by their positive points; None without any.
 
     Attributes:
-        low, high: the interval of what the score could be, whatever the criteria that failed would be judged.
-        lowest: the score if only the criteria of negative points were met.
+        low, high: the interval that contains the score, however the failed criteria would be judged.
+        lowest: the score if only the criteria with negative points were met.
         expected: the mean under the judge's probabilities; None also if some are not known.
         judged: the number of criteria that were judged.
         criteria: the number of criteria.

@@ -75,7 +75,7 @@ class Example(RubricPart):
         }
         written = layout.write(values)
         if layout.parse(written).texts != {field.name: values[field.name] for field in layout.texts}:
-            raise ValueError("answer: a text cannot be read back from it as it is; write it in other words")
+            raise ValueError("answer: a text changes when the answer is read back; write it in other words")
         return written
 
 

@@ -5,7 +5,8 @@ doubled brace is a brace. Each answer can be read in one way only:
 
 * A free text ends where the literal text after it first occurs, so it never contains that text. It has one
   character or more; newlines and tabs are its only control characters.
-* There is literal text between two fields; after a value, it does not begin as a longer value goes on.
+* There is literal text between two fields. If a value is the beginning of a longer value, the literal text
+  after it does not begin with the byte with which the longer value continues.
 * Where the form ends with a field, the token that ends an answer ends the field.
 
 A space before a field belongs to the field's first token, as tokenizers write it: the prompt does not end with
@@ -86,7 +87,10 @@ class FormLayout(AnswerLayout):
             if isinstance(field, ValueField):
                 longer = [text for text in field.values if _goes_on(text, field.values, closing)]
                 if longer:
-                    raise ValueError(f"{closing!r} {after} begins as the value {longer[0]!r} goes on")
+                    raise ValueError(
+                        f"{closing!r} {after} could also continue the value {longer[0]!r}; write other text "
+                        "there"
+                    )
             elif len(closing.encode()) > _LONGEST_CLOSING:
                 raise ValueError(f"the text {after} takes more than {_LONGEST_CLOSING} bytes; shorten it")
             elif is_reserved(field.name) and not field.name.endswith(RATIONALE):

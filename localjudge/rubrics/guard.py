@@ -29,7 +29,7 @@ _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 
 
 def unfenced(template: str) -> list[str]:
-    """Return the fields of a template without a fence of their own, which the guard cannot protect."""
+    """Return the template's fields that have no fence of their own, so that the guard cannot protect them."""
     return re.findall(r"\{\$([^{}]*)\}", _FENCED.sub("", template))
 
 

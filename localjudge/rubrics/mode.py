@@ -2,8 +2,8 @@
 response by each of the row's own criteria (checklist).
 
 A row of the input becomes one or more prompts, and each prompt has an outcome, a line of `judgements.jsonl`. A
-mode says how the outcomes of a row's prompts become the outcome of the row, and which columns both have. All
-that differs between the modes is asked here; the statistics of each are chosen by the commands.
+mode says how the outcomes of a row's prompts become the outcome of the row, and which columns both have. Other
+modules get from here everything in which the modes differ; the commands choose the statistics of each mode.
 """
 
 from __future__ import annotations
@@ -240,18 +240,18 @@ POINTWISE, PAIRWISE, CHECKLIST = _Pointwise(), _Pairwise(), _Checklist()
 
 
 def refuse_criteria(mode: Mode[Any], where: str) -> None:
-    """Refuse a rubric that checks criteria of the row, for what takes one judgement of a row.
+    """Refuse a rubric that checks criteria of the row, for an operation that needs one judgement for each row.
 
     Args:
         mode: the mode of the rubric.
-        where: what was asked, for the message.
+        where: the command, the option or the run that the message names.
 
     Raises:
-        UsageError: the mode is that of criteria.
+        UsageError: the mode is `CHECKLIST`.
     """
     if mode is CHECKLIST:
         raise UsageError(
-            f"{where}: its rubric {mode.judges}; score, show, rank, agree, export and serve take these"
+            f"{where}: its rubric {mode.judges}; only score, show, rank, agree, export and serve can use it"
         )
 
 

@@ -64,9 +64,7 @@ class Template(RubricPart):
             if {*used} >= {one, other}:
                 raise ValueError(f"template: {{${one}}} stands beside {{${other}}}; remove one of the two")
         if named := [name for name in used if name in ("id", *(SYSTEMS if not missing else ("system",)))]:
-            raise ValueError(
-                f"template: {{${named[0]}}} says whose response it is; a judge is not told, remove it"
-            )
+            raise ValueError(f"template: {{${named[0]}}} tells the judge whose response it is; remove it")
         for field in PLACEHOLDER.findall(self.system):
             if field not in (ASPECTS, ANSWER_FORMAT):
                 raise ValueError(

@@ -56,7 +56,7 @@ def answer_pattern(layout: AnswerLayout, characters: int | None = None) -> str:
 
 
 def value_places(layout: AnswerLayout, text: str) -> dict[str, tuple[int, int]]:
-    """Return where each value stands in the text of an answer: its begin and its end, in characters.
+    """Return where each value stands in the text of an answer: its start and its end, in characters.
 
     Returns:
         the places by the names of the fields; none if the keys of a JSON answer stand in another order.

@@ -32,12 +32,12 @@ class MeanScore:
 
     @property
     def mean(self) -> float | None:
-        """The mean of the scores; of no row, None."""
+        """The mean of the scores; None if no row has one."""
         return round(self.total / self.rows, 4) if self.rows else None
 
     @property
     def clipped(self) -> float | None:
-        """The mean, clipped; of no row, None."""
+        """The mean, clipped; None if no row has a score."""
         return _clipped(self.mean)
 
     @property
@@ -53,7 +53,7 @@ def _clipped(mean: float | None) -> float | None:
 
 @dataclass(slots=True)
 class SystemPoints:
-    """The rows of one system: those of which a criterion failed, and those without positive points, apart."""
+    """The rows of one system; those with a failed criterion or without positive points count separately."""
 
     judged: int = 0
     failed: int = 0

@@ -57,7 +57,10 @@ class EarlierLines:
         return self._key(place) in self._staying
 
     def staying(self) -> Iterator[tuple[bytes, Outcome]]:
-        """Yield the lines that stay or come back, for each key not more than the input has; call it once."""
+        """Yield the lines that stay or come back, of each key at most as many as the input has rows.
+
+        This method can be called once.
+        """
         for piece, outcome in chain(read_journal(self._journal, self._columns), self._back()):
             if not self._again(outcome) and self.rows.take(outcome.key):
                 yield piece, outcome
@@ -68,7 +71,7 @@ class EarlierLines:
         yield from self._left(self._journal)
 
     def still_aside(self) -> Iterator[bytes]:
-        """Yield the lines that are set aside and belong to no row."""
+        """Yield the lines of the file of set-aside lines that belong to no row of the input."""
         return self._left(self._aside)
 
     def _left(self, file: Path) -> Iterator[bytes]:

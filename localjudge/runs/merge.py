@@ -1,4 +1,4 @@
-"""Merge shards into one run: that of one machine, as far as other batches give the same judgements."""
+"""Merge shards into the run that one machine would have written, if other batches give equal judgements."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _lines(part: _ShardRun) -> Iterator[tuple[bytes, Outcome]]:
         yield piece, outcome
     if end < file.stat().st_size:
         raise RunMismatchError(
-            f"{file}:{count + 1}: the line is torn; run this shard's score command again and then merge"
+            f"{file}:{count + 1}: the line is incomplete; run this shard's score command again and then merge"
         )
     if count != part.rows:
         raise RunMismatchError(

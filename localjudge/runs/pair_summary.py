@@ -31,7 +31,7 @@ class Side:
         self.counts[aspect, min(CLASSES - 1, int(preference * CLASSES))] += 1
 
     def win_rate(self, aspect: str) -> float | None:
-        """The mean preference; of no pair, None."""
+        """The mean preference; None without pairs."""
         return _share(self.sums[aspect], self.judged)
 
 
@@ -201,7 +201,10 @@ class OrderEffect:
 
     @property
     def shown_first(self) -> tuple[int, int]:
-        """Number of comparisons without a tie, one per order, that the first place wins; and of all."""
+        """Number of comparisons without a tie that the first place wins, and of all without a tie.
+
+        Each order of a pair is one comparison.
+        """
         first, second = (sum(places.count(one) * n for places, n in self.pairs.items()) for one in (1, -1))
         return first, first + second
 

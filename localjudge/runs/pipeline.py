@@ -146,7 +146,8 @@ def score_run(
         if run.set_aside:
             aside = folder / SET_ASIDE
             observer.warn(
-                f"{run.set_aside} earlier lines are of no row of this input; {aside} keeps them", always=True
+                f"{run.set_aside} earlier lines belong to no row of this input; they are kept in {aside}",
+                always=True,
             )
         if run.new_weights:
             changed = f"means now use the weights and the best labels of this rubric: {run.new_weights}"
@@ -205,7 +206,7 @@ def _introduce(judge: Judge, source: RowSource, folder: Path, observer: RunObser
     if judge.notice:
         observer.warn(judge.notice)
     if judge.model_changes:
-        observer.warn(f"the model is not what was verified: {in_words(judge.model_changes)}")
+        observer.warn(f"the model has changed since it was verified: {in_words(judge.model_changes)}")
 
 
 def _warn_of(plan: RunPlan, source: RowSource, observer: RunObserver) -> None:
@@ -213,11 +214,11 @@ def _warn_of(plan: RunPlan, source: RowSource, observer: RunObserver) -> None:
         raise UsageError(f"{', '.join(source.inputs) or 'rows'}: holds no rows")
     if not plan.rows:
         others = f"{counted(plan.input_rows, 'row')} of the input are in the others; merge needs this run, too"
-        observer.warn(f"shard {plan.shard} has no rows: a shard has whole instructions, and the {others}")
+        observer.warn(f"shard {plan.shard} has no rows: instructions are not divided, and the {others}")
     if source.missing:
         systems = ", ".join(f"{name} to {count}" for name, count in source.missing.items())
         observer.warn(
-            f"responses are missing, so that some pairs could not be formed: {systems} of the instructions"
+            f"some pairs could not be formed, because responses are missing: {systems} of the instructions"
         )
     if plan.repeated_ids:
         observer.warn(_repetition(plan))

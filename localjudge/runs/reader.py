@@ -174,7 +174,7 @@ def read_pairs(folder: Path) -> Iterator[PairOutcome]:
 
 
 def read_row_outcomes(folder: Path) -> Iterator[RowOutcome]:
-    """Yield the outcome of each row of the input of which every prompt has a line: a row's own, or a pair's.
+    """Yield the outcome of each row (a response, pair or list of criteria) whose prompts all have a line.
 
     Raises:
         RunMismatchError: as for `read_outcomes`.
@@ -271,7 +271,10 @@ def is_complete(folder: Path) -> bool:
 
 
 def rows_if_complete(folder: Path) -> int | None:
-    """Return the rows that the summary, which is written last, counts in a complete run; None if it is not."""
+    """Return the number of rows in the summary of a complete run; None if the run is not complete.
+
+    The summary is written last.
+    """
     try:
         if not (folder / SUMMARY).is_file():
             return None

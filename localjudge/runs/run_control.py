@@ -90,7 +90,7 @@ class RunObserver:
         """Receive a message about a step of the run."""
 
     def warn(self, text: str, *, always: bool = False) -> None:
-        """Receive a warning that a person should read before the scores, if `always` even a quiet one."""
+        """Receive a warning that a person should read before the scores; `always`: also if quiet."""
 
     @contextmanager
     def step(self, text: str, unit: str = "rows", /) -> Iterator[Report]:

@@ -215,7 +215,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         return self._ownership.writing(name)
 
     def write_rows(self, manifest: RunManifest) -> None:
-        """Write the outcome of each row, from the lines in the input's order, unless these are the outcomes."""
+        """Write the file of the rows' outcomes from the ordered lines, unless the lines are these outcomes."""
         if (name := manifest.rubric.mode.row_file) is not None:
             self._write_lines(name, row_lines(self.folder, manifest))
 

@@ -227,7 +227,8 @@ class RunManifest(_ManifestPart):
     def judge(self) -> dict[str, Any]:
         """What identifies the judge: the model, its adapter, the rubric and the settings that decide a score.
 
-        A seed is not part of it, because it names a draw of the judge. Nor are the engine and its data type.
+        The seed is not part of it, because a seed only selects one draw of the same judge. The engine and its
+        data type are not part of it either.
         """
         without = {"engine", "dtype", "chat_template", "vocabulary", "seed"}
         recorded = self.settings.as_dict()

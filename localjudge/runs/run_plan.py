@@ -134,10 +134,10 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         )
 
     def longest(self) -> int | None:
-        """Return a number of tokens that no prompt exceeds, and that fits the context; None if none is known.
+        """Return an upper bound, in tokens, of the length of prompts that fit the context; None if unknown.
 
-        It is exact if the largest row is much larger than most: the largest are encoded, and the size of the
-        next one bounds all others.
+        The largest rows are encoded, and the size of the next one bounds all others. So the bound is exact if
+        the largest row is much larger than most.
         """
         if len(self._bounds) < self.rows:
             return None

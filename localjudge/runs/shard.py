@@ -65,13 +65,13 @@ def _from_slurm(environment: Mapping[str, str]) -> Shard:
     names = [f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "COUNT", "MIN", "MAX")]
     if lacking := [name for name in names if not environment.get(name, "").isdecimal()]:
         raise UsageError(
-            f"`shard` {SLURM}: this is not a task of a Slurm array; {', '.join(lacking)}: not set, or no number"
+            f"`shard` {SLURM}: this is not a task of a Slurm array; {', '.join(lacking)}: unset or not a number"
         )
     task, count, lowest, highest = (int(environment[name]) for name in names)
     # If only a part of an array is submitted again, Slurm gives the size of that part.
     if lowest not in (0, 1) or highest - lowest + 1 != count:
         raise UsageError(
-            f"`shard` {SLURM}: tasks {lowest} to {highest} of {count} are no whole array; say of how many: "
-            "--shard $SLURM_ARRAY_TASK_ID/COUNT"
+            f"`shard` {SLURM}: tasks {lowest} to {highest}, {count} in all, are only a part of an array; give "
+            "the size of the whole array: --shard $SLURM_ARRAY_TASK_ID/COUNT"
         )
     return Shard(task - lowest + 1, count)

@@ -36,11 +36,11 @@ class SystemCounts:
     counts: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def mean(self, column: str) -> float | None:
-        """The mean score; of nothing, None."""
+        """The mean score; None without judged rows."""
         return _mean(self.sums[column], self.judged)
 
     def mean_expected(self, column: str) -> float | None:
-        """The mean of the expected scores of the rows that have one; of nothing, None."""
+        """The mean of the expected scores of the rows that have one; None if no row has one."""
         return _mean(self.expected_sums[column], self.expected[column])
 
 
@@ -226,7 +226,7 @@ def read_summary(folder: Path, report: Report = no_progress) -> Summary:
 
 
 def summaries_by_column(folder: Path, column: str) -> dict[str, Summary]:
-    """Return the summary of the rows with each value of a column of the input; of the others, by "(none)".
+    """Return a summary for each value of a column of the input; "(none)" has the rows without a value.
 
     Args:
         folder: the run directory.

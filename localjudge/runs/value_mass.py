@@ -1,8 +1,9 @@
-"""The mass of the values: on how much of the model's own probability the scores of a run stand.
+"""The mass of the values: the share of the model's own probability on which the scores of a run are based.
 
 Where a value comes next, the constraint allows only the values. The mass is the share of the model's own
-probability that they had before it. A low mass says that the model would have written something else there. A
-high mass alone does not make the scores good: a model that copies the prompt has it, too.
+probability that the values had before the constraint. A low mass says that the model would have written
+something else there. A high mass alone does not make the scores good: a model that copies the prompt has it,
+too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Signs that a judge does not work on the rows of a run: what a working judge gives for few of them.
+"""Signs that a judge does not work on the rows of a run: answers that a working judge gives only for few rows.
 
 A notice says what a run is; a sign is found in its answers, and may have a harmless reason. Each is one line of
 the form "kind: counts; what to do".

@@ -125,11 +125,11 @@ class RunSpeed:
                 self._tokens += outcome.output_tokens
 
     def compared(self, judge: Judge, tasks: TaskStream) -> str | None:
-        """Return one line with the speed until now and the predicted one, for the answers that came.
+        """Return one line that compares the speed so far with the prediction for the answers so far.
 
         Returns:
-            The line; None where no prediction can be made (a cluster, a device of unknown rates, another engine
-            than is predicted for this device), or where the run was short.
+            The line; None if the run was short or no prediction can be made: for a cluster, for a device of
+            unknown rates, or for an engine other than the one that is predicted on this device.
         """
         seconds, info = time.monotonic() - self._begin, judge.engine.info
         if seconds < SHORTEST_COMPARED or not self._answers or not tasks.prompts:

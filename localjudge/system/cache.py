@@ -13,7 +13,10 @@ from localjudge.system.durable import replacing
 
 
 def cache_folder() -> Path:
-    """Return `LOCALJUDGE_CACHE`, or a folder below `XDG_CACHE_HOME`, or one that cannot be written."""
+    """Return `LOCALJUDGE_CACHE`, or a folder below `XDG_CACHE_HOME` or `~/.cache`.
+
+    Without any of them, return a path that cannot be written, so nothing is cached.
+    """
     if own := os.environ.get("LOCALJUDGE_CACHE"):
         return Path(own)
     if shared := os.environ.get("XDG_CACHE_HOME"):
@@ -25,9 +28,9 @@ def cache_folder() -> Path:
 
 
 def recalled(file: Path) -> Path:
-    """Return a file of the cache to be read, which only this user can have written.
+    """Return a file of the cache after a check that only this user (or root) can have written it.
 
-    A file that another user can write is not used: a forged token table could change scores.
+    A file that another user can write is refused: a forged token table could change scores.
 
     Raises:
         OSError: it is not a file, belongs to another user, or others can write it.

@@ -40,7 +40,7 @@ class ScoreInterval(BaseModel):
         above: the same above it.
         lowest: the lowest label of the scale.
         highest: the highest one.
-        whole: whether labels are whole numbers; an interval then ends at such.
+        whole: whether labels are whole numbers; the ends of an interval are then whole numbers, too.
         rows: number of labelled rows.
         instructions: number of their instructions.
         width: mean width of the intervals of these rows.

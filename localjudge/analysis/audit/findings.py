@@ -51,10 +51,10 @@ class AuditCheck(_AuditRecord):
     """The result of one perturbation.
 
     `share` and `shift` are averages over the `decisive` aspects, which decide the check. `chance` is the share
-    that would hold if the judge ignored the text: if each of its scores of a row could belong to any text of
-    the row, and each answer about a pair to any pair; None if all its scores are of one text. `skipped` has the
-    number of rows for each reason why the perturbation did not apply; `failed` is the number of perturbed rows
-    that could not be judged.
+    that would hold if the judge ignored the text: each of its scores of a row could then belong to any text of
+    the row, and each answer about a pair to any pair. It is None if every row has scores of only one text.
+    `skipped` has the number of rows for each reason why the perturbation did not apply; `failed` is the number
+    of perturbed rows that could not be judged.
     """
 
     name: str

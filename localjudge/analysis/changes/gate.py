@@ -4,10 +4,10 @@ A column passes a margin if a one-sided 95 % bound excludes that its mean fell b
 (non-inferiority), so a small run cannot pass by being small. It has improved if the bound excludes that it did
 not rise. Every condition must hold, so none is adjusted for their number.
 
-The mean of a few instructions says little about rare and large drops: of 20 instructions, a third of the
-samples have no drop that happens once in twenty. The bound is therefore computed as if there were more
-instructions, at the lowest possible change (`WORST_INSTRUCTIONS`), with a quantile of Student's t a little
-further out (`QUANTILE`). Where all instructions changed equally, mostly not at all, it is the betting bound of
+The mean of a few instructions says little about rare and large drops: a third of the samples of 20 instructions
+contain no drop if one instruction in twenty has a drop. The bound is therefore computed as if there were more
+instructions, with the lowest possible change (`WORST_INSTRUCTIONS`), and with a slightly larger quantile of
+Student's t (`QUANTILE`). If all instructions changed equally (mostly not at all), it is the betting bound of
 Waudby-Smith & Ramdas (arXiv:2010.09686) with the largest bet: 59 equal instructions exclude a drop of 0.2 on a
 scale from 1 to 5. `benchmarks/gate.py` measures how often a gate passes by mistake.
 """

@@ -84,8 +84,8 @@ class JudgedRows:
     def from_pairs(cls, pairs: JudgedPairs) -> JudgedRows:
         """Return the preferences of two runs of pairs: the probability that a response is better, 0 to 1.
 
-        It is the response of the same system in all pairs if there are two systems in each run and one of them
-        in both. Otherwise it is the first response of the pairs in OLD, or in NEW without such a pair.
+        If each run compares two systems and the runs have one in common, it is the preference over this system.
+        Otherwise it is the preference for the first response of the pair in OLD, or in NEW if OLD lacks it.
         """
         subject, turned = _turned(pairs)
 

@@ -143,7 +143,7 @@ def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None 
 
 
 def refuse_unequal_chances(chance: Mapping[int, float], what: str) -> None:
-    """Refuse labels of rows that were drawn with unequal chances, for what weighs all rows alike.
+    """Refuse labels of rows that were drawn with unequal chances, if a statistic weights all rows equally.
 
     Raises:
         UsageError: the chances differ.

@@ -101,7 +101,8 @@ def identity_of(record: Mapping[str, Any], where: str, columns: Columns, used: S
 def column_of(name: str, record: Mapping[str, Any], columns: Columns, used: Sequence[str]) -> str | None:
     """Return the column of a record that has a field; None if it has none.
 
-    A field's own column counts even if it is empty: in an export, `system` may be null; `model` is the judge.
+    The field's own column is taken first, even if it is empty: in an export, `system` may be null, and `model`
+    is the judge, not the system.
     """
     possible = (columns.get(name, name), *column_names(used)[name])
     return next((column for column in possible if column in record), None)

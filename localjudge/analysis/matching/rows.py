@@ -148,8 +148,8 @@ class JudgedRows:
         for place in places:
             if self._alone.setdefault(place, record.systems) != record.systems:
                 raise UsageError(
-                    f"{record.where}: a record with the id {record.id} and another system stands before; the "
-                    f"{self.noun}s of the run name no system, so add the column {self._system_columns} to them"
+                    f"{record.where}: an earlier record has the id {record.id} and another system, but the "
+                    f"{self.noun}s of the run name no system; add the column {self._system_columns} to them"
                 )
 
     @property

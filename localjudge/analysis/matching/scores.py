@@ -36,8 +36,8 @@ class Scores(Columns):
     """The scores of n judged rows of one or more runs, for A aspects. No value is NaN.
 
     `group` is the number of the row's instruction, from 0; equal instructions (with equal references) share a
-    number across systems and runs. Intervals resample these groups. `expected` is None unless every row has
-    expected scores of some column; the other columns, which are named in `unmeasured`, have the integers there.
+    number across systems and runs. Intervals resample these groups. `expected` is None unless all rows have an
+    expected score in some column; columns where a row has none are in `unmeasured`, and have integers instead.
     `failed` is the number of rows without scores. `notices` has the notices of the runs.
     `calibrated` is True if `expected` has calibrated scores. `untested` is the reason why the scores have no
     intervals; empty if they have. `planned` is the number of instructions of an incomplete run, of which these

@@ -15,10 +15,10 @@ UNNAMED = "(none)"
 class SystemNames:
     """The names of the systems of runs, in tables that have all of them.
 
-    A system that answered an instruction differently in two runs is another system in each, as last week's and
-    this week's; its names then end with those of the runs. So is a system that two judges judged. Equal
-    responses that one judge judged in several runs are draws of one system. Runs without a common instruction
-    are parts of one. Rows without a system have the name of their run.
+    A name stands for a different system in each run if the responses to an instruction differ between the runs
+    (last week's and this week's version), or if the runs have different judges; the run's name is then added to
+    it. Equal responses that one judge judged in several runs are draws of one system. Runs without a common
+    instruction are parts of one run. Rows without a system get the name of their run.
 
     Args:
         runs: the names of the runs.

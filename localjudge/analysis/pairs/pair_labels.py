@@ -167,7 +167,7 @@ class _PairMatching:
         for column, numbers in self._numbers.items():
             if "0" in numbers and "2" not in numbers:
                 raise UsageError(
-                    f"`labels`: {column!r} has the number 0, but never 2, so that 0 can mean a tie or one of "
+                    f"`labels`: {column!r} has the number 0, but never 2, so 0 is ambiguous: a tie or one of "
                     "the responses; write a, b and tie"
                 )
         marks = self._records.marks

@@ -1,7 +1,7 @@
 """Confidence sequences: intervals of means that hold at every look, however often one looks.
 
-An ordinary interval holds at one moment that is fixed before. Who looks every hour, and stops when the interval
-excludes 0, finds a difference between equal systems far more often than in 5 % of sweeps. A confidence sequence
+An ordinary interval is valid at one moment that is fixed in advance. A user who looks every hour and stops when
+it excludes 0 finds a difference between equal systems in far more than 5 % of sweeps. A confidence sequence
 contains the mean at all moments together with a probability of at least 95 % (Waudby-Smith & Ramdas,
 arXiv:2010.09686: the hedged capital of predictable plug-in bets). It is wider: about 1.5 times at 300
 instructions. `benchmarks/confidence_sequences.py` measures both.

@@ -1,4 +1,4 @@
-"""A model that a server holds, known by what the server says about it; and what engines on a server share."""
+"""A model on a server, described as the server reports it; and the base class of engines on a server."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ServedModel(Model):
 
     @property
     def digest(self) -> str:
-        """The model as far as the server says: its name, and a digest if the server names one."""
+        """The name of the model, and the digest that the server reports, if any; neither is verified."""
         return f"unverified {self.name} {self.reported.get('digest', '')}".rstrip()
 
     @cached_property

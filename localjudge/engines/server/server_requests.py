@@ -46,7 +46,7 @@ class RequestWindow:
 
     Args:
         largest: the largest number of requests in flight.
-        patience_seconds: time of an answer above which the server has enough to do.
+        patience_seconds: if an answer takes longer than this, the server counts as fully loaded.
     """
 
     FIRST = 8
@@ -270,7 +270,7 @@ class ServerRequests(Generic[Answered]):
     def _give_up_after(self, met: RetryableRequestError, *, at_once: bool = False) -> None:
         """Raise EngineError if the server has answered nothing for too long.
 
-        That the server is waited for is logged once: at once, or when that takes long.
+        Log once that the run waits for the server: immediately if `at_once`, otherwise when the wait is long.
         """
         now = time.monotonic()
         if self._away_since is None:

@@ -55,7 +55,7 @@ class _Reply(BaseModel):
 
 
 async def table_of(connection: Connection, model: str) -> str | None:
-    """Return the digest of a server's token table, by a request for another one; None if it has none.
+    """Return the digest of a server's token table, which its refusal of another table names; None without one.
 
     Args:
         connection: the server.

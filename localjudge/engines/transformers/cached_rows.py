@@ -1,7 +1,7 @@
 """The rows of a batch in a cache of keys and values that is written in place.
 
-Token n of a row stands at place n, so a row needs no padding before it, and nothing moves when a row has other
-new tokens than its neighbours. What stands after a row's last token is not valid; a mask hides it until it is
+Token n of a row stands at place n, so a row needs no padding before it, and nothing moves when rows get
+different numbers of new tokens. What stands after a row's last token is not valid; a mask hides it until it is
 overwritten. The rows that a pass computes are the first ones of the cache: when a row leaves them or returns,
 two rows change places.
 """
@@ -134,13 +134,13 @@ class CachedRows:
         return logits[places, [kept.index(ends[place]) for place in places]].float()
 
     def branches(self, branches: Sequence[tuple[int, list[int]]]) -> Iterator[tuple[list[int], torch.Tensor]]:
-        """Compute other ways on from the answers of rows, one of each row in a pass.
+        """Compute the logits after branches of the rows' answers; each pass computes one branch of each row.
 
         Args:
-            branches: each a row and the tokens of its answer.
+            branches: for each branch, its row and the tokens of the answer up to its end.
 
         Yields:
-            numbers of branches, and the logits after each, float32 (branches, V).
+            indices of `branches`, and the logits after each of these, float32 (branches, V).
         """
         waiting: dict[int, list[int]] = {}
         for number, (row, _) in enumerate(branches):
@@ -223,7 +223,7 @@ class CachedRows:
 
 
 def keeps_rows(model: PreTrainedModel, inputs: dict[str, Any]) -> bool:
-    """Return whether a row's keys and values, with nothing else, continue the row in any batch.
+    """Return whether a row can be continued in any batch from its keys and values alone.
 
     Args:
         model: the model.

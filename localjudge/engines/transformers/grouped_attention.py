@@ -25,7 +25,7 @@ _BLOCK = 256
 
 
 def use_grouped_attention(model: PreTrainedModel) -> None:
-    """Compute a model's attention so, if it uses PyTorch's `scaled_dot_product_attention`."""
+    """Make a model use this module's attention, if it uses PyTorch's `scaled_dot_product_attention`."""
     if model.config._attn_implementation == "sdpa":
         AttentionInterface.register(GROUPED, _attention)
         AttentionMaskInterface.register(GROUPED, sdpa_mask)

@@ -44,7 +44,7 @@ class TableSettings:
 
     @classmethod
     def from_decoding(cls, decoding: Decoding, table: Path, slots: int = 0) -> Self:
-        """Return the settings for answers that are decoded so, with this file; a server keeps no scores."""
+        """Return the settings for this decoding and this file of the table; a server has 0 slots for scores."""
         return cls(
             table=str(table),
             closing_margin=decoding.closing_margin,

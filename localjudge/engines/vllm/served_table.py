@@ -1,8 +1,9 @@
 """The token table on a vLLM server: `vllm serve --logits-processors localjudge.engines.vllm.served_table:V1_…`.
 
 The name of the class holds the digest of the table and of its limits, because vLLM validates a request where
-only the class is known. A request asks for the table by this digest and gets it, or an error of its own: what a
-processor raised later would end the server for everybody. Requests that do not ask for it are left alone.
+only the class is known. A request asks for the table by this digest. If the server has another table, this
+request alone gets an error: an error that a processor raised later would stop the server for all clients.
+Requests that do not ask for a table are not changed.
 """
 
 from __future__ import annotations
@@ -88,17 +89,17 @@ def _processor(runner: str, digest: str) -> type[Any]:
 
 
 def refuse(params: Any, digest: str) -> None:
-    """Refuse a request that asks for another table, for what no table can give, or that would end the server.
+    """Refuse a request for another table, with options that a table excludes, or that would crash the server.
 
     Args:
         params: vLLM's parameters of the request.
         digest: the digest of the server's table.
 
     Raises:
-        ValueError: the request; vLLM answers it with status 400.
+        ValueError: the request is refused; vLLM answers it with status 400.
     """
     if params.seed is not None and _is_on_cpu():
-        raise ValueError("localjudge: the seed of a request ends a vLLM on a CPU; leave it out")
+        raise ValueError("localjudge: the seed of a request crashes a vLLM on a CPU; leave it out")
     asked = (params.extra_args or {}).get(KEY)
     if asked is None:
         return

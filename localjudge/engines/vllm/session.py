@@ -1,7 +1,8 @@
 """One session of a vLLM engine: from its start until all prompts are done or the engine dies.
 
-Where values share tokens, the engine is asked for the branches of an answer when it has come: each is a request
-of one token, whose prompt, the row's and the answer up to there, is in the prefix cache.
+Where values share tokens, the session requests the branches of an answer when the answer is finished. Each is a
+request of one token. Its prompt, which is the row's prompt and the answer up to the branch, is in the prefix
+cache.
 """
 
 from __future__ import annotations

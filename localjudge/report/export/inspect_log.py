@@ -1,7 +1,7 @@
 """Export a run as Inspect logs, one per system, written by Inspect itself; open them with `inspect view`.
 
 Inspect computes the results of a log, too: for each aspect the mean of the judged samples and its standard
-error, or the share of each label. What too few samples do not define is left out; Inspect would write 0.
+error, or the share of each label. A result that too few samples leave undefined is omitted, not written as 0.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a statistic says: sentences, and the tables that they are from.
+    """The output of a statistic: sentences, and the tables from which they are derived.
 
     Attributes:
         answer: the sentences that the output begins with.
