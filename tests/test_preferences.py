@@ -447,7 +447,7 @@ def test_no_table_says_that_systems_do_not_differ_if_that_was_not_tested(
     run = judged(lambda first, second: 0.95 if len(first) > len(second) else 0.05)
     shown = " ".join(cli("rank", run).out.split())
     assert "No significant difference" not in shown
-    unknown = "Unknown whether a difference in strength (better) is significant, because it is the same on all"
+    unknown = "Unknown whether a difference in strength (better) is significant, because the difference is the "
     assert unknown in shown
     assert cli("report", run, "--out", tmp_path / "report.html").code == 0
     notes = head(tmp_path / "report.html")["table"]["notes"]

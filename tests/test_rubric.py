@@ -147,8 +147,11 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
         TONE.replace("{$candidate}", "{candidate}"),
         "placeholder {$candidate} is missing; write {$candidate} for {candidate}",
     ),
-    "system in the template": (TONE.replace("{$candidate}", "{$candidate} {$system}"), "{$system} says whose"),
-    "id in the template": (TONE.replace("{$candidate}", "{$candidate} {$id}"), "{$id} says whose"),
+    "system in the template": (
+        TONE.replace("{$candidate}", "{$candidate} {$system}"),
+        "{$system} tells the judge whose",
+    ),
+    "id in the template": (TONE.replace("{$candidate}", "{$candidate} {$id}"), "{$id} tells the judge whose"),
     "reserved ending": (TONE.replace('"tact"', '"tact_expected"'), "'tact_expected' is the name of another"),
     "unknown key": (TONE + 'tempo = "fast"', "prompt.tempo: unknown key"),
     "key of no aspect": (TONE.replace("warmth =", "wit ="), "answer.aspects: 'wit' is not one of the aspects"),

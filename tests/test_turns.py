@@ -273,8 +273,9 @@ def test_the_prompt_command_prints_the_turns_and_the_check_says_where_the_system
     rubric, rows = load(tmp_path), write_rows(tmp_path / "rows.jsonl", 2)
     file, turns = tmp_path / "fit.toml", rubric.turns(rubric.answer_layout)
     end = cli("prompt", rows, "--rubric", file)
-    assert end.out.startswith("".join(turn.text + "\n" for turn in turns) + "Q: Question 0?")
-    assert end.err.splitlines()[:2] == ["--- system, before each row", "--- user, before each row"]
+    before = "".join(f"--- {turn.role}, before each row\n{turn.text}\n" for turn in turns)
+    assert end.out.startswith(before + "--- r0 (")
+    assert ")\nQ: Question 0?" in end.out
     end = cli("prompt", rows, "--rubric", file, "--json")
     printed = [json.loads(line) for line in end.out.splitlines()]
     assert [line["turns"] for line in printed] == 2 * [messages(list(turns), "")[:-1]]
