@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from localjudge.config import JudgeConfig
-from localjudge.engines.answer_reader import ReadAnswer, TableReader, TextReader
+from localjudge.engines.answer_reader import ReadAnswer, TableReader
 from localjudge.engines.engine_options import Cluster, ServerOptions, TableServerOptions
 from localjudge.engines.prompt_outcome import prompt_outcome
 from localjudge.engines.protocol import AdapterEngine, TableEngine, TextEngine
 from localjudge.engines.selection import engine_options, find_served_model, open_engine, open_text_engine
+from localjudge.engines.server.text_reader import TextReader
 from localjudge.errors import SettingError, UsageError
 from localjudge.models.adapter import Adapter
 from localjudge.models.capacity.profiles import profile_of
@@ -134,11 +135,6 @@ class Judge:
     def _prepare_texts(self, layout: AnswerLayout) -> None:
         """Prepare prompts and answers that are text, for a server that alone has the model's tokenizer."""
         config = self.config
-        counted = "only the server can count the tokens of a prompt"
-        if config.on_overflow != "fail":
-            raise SettingError("on_overflow", config.on_overflow, f"{counted}; give fail")
-        if config.max_result_tokens is not None:
-            raise SettingError("max_result_tokens", config.max_result_tokens, f"{counted}; leave it out")
         reader = TextReader.from_config(config, layout)
         self._read, self.text_decoding = reader.read, reader.decoding(config)
         self.task_builder = TaskBuilder(self.rubric, None, None, self.text_decoding.max_tokens)

@@ -26,8 +26,8 @@ from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.value_paths import UNEXPLORED
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
-from localjudge.engines.answer_reader import TextReader
 from localjudge.engines.protocol import Completion
+from localjudge.engines.server.text_reader import TextReader
 from localjudge.models.model import Model
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task import Prompt

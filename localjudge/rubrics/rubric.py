@@ -39,7 +39,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -50,31 +49,25 @@ from pydantic import SerializationInfo, ValidationError, field_serializer, model
 from localjudge.errors import RowError, RubricError
 from localjudge.records import Row, Turn
 from localjudge.records.outcome_columns import (
-    INTERVAL,
-    LIKELIEST,
     LIST_COLUMNS,
-    MASS,
-    SPREAD,
     AnswerColumns,
     criterion_names,
 )
 from localjudge.rows.conversation import CONVERSATIONS, judges_conversation
 from localjudge.rows.criteria import CRITERION, MOST_TOGETHER, NUMBERED_CRITERIA, numbered_criteria
 from localjudge.rubrics.answer import Answer, AnswerLayout
-from localjudge.rubrics.answer_keys import LONGEST_NAME, AnswerKeys
+from localjudge.rubrics.answer_keys import AnswerKeys
 from localjudge.rubrics.aspect import Aspect, RubricPart, scores_of, written_aspects
 from localjudge.rubrics.aspect_table import with_aspects
-from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS, answer_format, aspects_text, unmentioned
+from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS, answer_format, aspects_text
 from localjudge.rubrics.guard import guarded, unfenced
 from localjudge.rubrics.mode import Mode, mode_of
 from localjudge.rubrics.rubric_file import read_document
-from localjudge.rubrics.rubric_problems import problems_of
+from localjudge.rubrics.rubric_problems import check_aspects, check_together, problems_of, prompt_problems
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
-from localjudge.rubrics.template import BARE, PLACEHOLDER, Template
+from localjudge.rubrics.template import PLACEHOLDER, Template
 
 DEFAULT_RUBRIC = "just-eval"
-
-_ASPECT = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Rubric(RubricPart):
@@ -141,32 +134,10 @@ class Rubric(RubricPart):
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
-        if not self.aspects:
-            raise ValueError("aspects: name at least one aspect")
-        beside = {name + suffix for name in self.aspects for suffix in (MASS, LIKELIEST, SPREAD, INTERVAL)}
-        both = [name for name, aspect in self.aspects.items() if aspect.each is not None]
-        beside |= {*map(scores_of, both), *written_aspects({name: self.aspects[name] for name in both})}
-        for aspect in self.aspects:
-            if len(aspect) > LONGEST_NAME:
-                raise ValueError(
-                    f"aspects: {aspect[:20]!r}… has {len(aspect)} characters; use at most {LONGEST_NAME}"
-                )
-            if not _ASPECT.fullmatch(aspect):
-                raise ValueError(f"aspects: {aspect!r} is not a column name; use a-z, 0-9, _, a letter first")
-            if self.mode.reserves(aspect) or aspect in beside:
-                raise ValueError(
-                    f"aspects: {aspect!r} is the name of another column; choose another, such as {aspect}_score"
-                )
-        for name, each in self.aspects.items():
-            if problem := self.mode.refusal(each):
-                raise ValueError(f"aspects: {name} {problem}")
-        if len(self.aspects) > self.mode.most_aspects:
-            raise ValueError(
-                f"aspects: a rubric that {self.mode.judges} has {self.mode.most_aspects}; remove the others"
-            )
+        check_aspects(self.aspects, self.mode)
         self.answer.check(self.written_aspects)
         if self.checks_together:
-            self._check_together()
+            check_together(self.answer, self.prompt)
         own = [aspects_text(self.written_aspects), answer_format(self.answer_layout, self.written_aspects)]
         if any(PLACEHOLDER.search(text) for text in own):
             raise ValueError("aspects: a description or a level has a placeholder; write it without {$…}")
@@ -176,24 +147,6 @@ class Rubric(RubricPart):
             )
         self.turns(self.answer_layout)
         return self
-
-    def _check_together(self) -> None:
-        """Refuse what the answer to several criteria cannot have."""
-        for found, where, what in (
-            (
-                self.answer.rationale_place == "each",
-                "answer.rationale_place",
-                "no rationale for each; give before",
-            ),
-            (self.prompt.examples, "prompt.examples", "no examples"),
-            (
-                ANSWER_FORMAT in PLACEHOLDER.findall(self.prompt.text),
-                f"template: {{${ANSWER_FORMAT}}}",
-                "another form for each number of criteria; describe it in words",
-            ),
-        ):
-            if found:
-                raise ValueError(f"{where}: a prompt of all criteria has {what}")
 
     @cached_property
     def _template(self) -> str:
@@ -210,23 +163,8 @@ class Rubric(RubricPart):
     @cached_property
     def problems(self) -> list[str]:
         """What looks wrong in the prompt, in words."""
-        found = []
-        if missing := self._unmentioned():
-            found.append(
-                f"the template never mentions {', '.join(missing)}, so the judge cannot know what is asked; "
-                "add {$aspects} and {$answer_format} to the template"
-            )
-        if bare := BARE.findall(self.prompt.text):
-            found.append(
-                f"{{{bare[0]}}} in the template is not a placeholder; write {{${bare[0]}}} for the column"
-            )
-        return found
-
-    def _unmentioned(self) -> list[str]:
-        found = unmentioned(self._filled(self.prompt.text), self.written_aspects, self.aspect_keys)
-        # In a form, the value of an only aspect needs no name.
-        nameless = [*self.written_aspects] if self.answer.form is not None and len(self.aspects) == 1 else []
-        return [text for text in found if text not in nameless]
+        text, single = self._filled(self.prompt.text), len(self.aspects) == 1
+        return prompt_problems(self.prompt, text, self.written_aspects, self.answer, single=single)
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
@@ -296,16 +234,6 @@ class Rubric(RubricPart):
                 if aspect.get(name) is None:
                     aspect.pop(name, None)
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
-
-    def new_weights(self, before: Rubric) -> str:
-        """Return in words which weights and best labels differ from those of a rubric of the same digest."""
-        found = []
-        for name, aspect in self.aspects.items():
-            was = before.aspects[name]
-            if (aspect.weight, aspect.best) != (was.weight, was.best):
-                best = f", best {aspect.best} instead of {was.best}" * (aspect.best != was.best)
-                found.append(f"{name} {aspect.weight:g} instead of {was.weight:g}{best}")
-        return "; ".join(found)
 
     @property
     def template_digest(self) -> str:

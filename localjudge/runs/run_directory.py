@@ -38,7 +38,7 @@ from localjudge.runs.run_manifest import (
     as_json,
 )
 from localjudge.runs.run_plan import RunPlan
-from localjudge.runs.run_start import manifest_of, recorded_run
+from localjudge.runs.run_start import changed_weights, manifest_of, recorded_run
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.shuffled_order import ORDER, order_lines
 from localjudge.runs.summary import Summary
@@ -160,7 +160,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             **({} if plan.shuffle is None else {"shuffle": plan.shuffle}),
         )
         if before is not None:
-            self.new_weights = judge.rubric.new_weights(before.rubric)
+            self.new_weights = changed_weights(judge.rubric, before.rubric)
         self.write_json(MANIFEST, self._manifest.as_dict())
         # A run without a summary counts as incomplete.
         for name in filter(None, (SUMMARY, ORDER, judge.rubric.mode.row_file)):

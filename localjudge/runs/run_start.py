@@ -10,6 +10,7 @@ from localjudge.config import SHARED
 from localjudge.errors import RunMismatchError
 from localjudge.judge import Judge
 from localjudge.rows.inputs import EXAMPLES, STDIN
+from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS
 from localjudge.runs.run_manifest import (
     FORMAT,
@@ -114,3 +115,14 @@ def changes(manifest: RunManifest, described: Mapping[str, Any]) -> list[str]:
 
 def _adapter_name(adapter: AdapterRecord | None, digest: str | None) -> str:
     return f"{adapter.name} ({str(digest)[:8]})" if adapter else "none"
+
+
+def changed_weights(rubric: Rubric, before: Rubric) -> str:
+    """Return in words which weights and best labels differ from those of a rubric of the same digest."""
+    found = []
+    for name, aspect in rubric.aspects.items():
+        was = before.aspects[name]
+        if (aspect.weight, aspect.best) != (was.weight, was.best):
+            best = f", best {aspect.best} instead of {was.best}" * (aspect.best != was.best)
+            found.append(f"{name} {aspect.weight:g} instead of {was.weight:g}{best}")
+    return "; ".join(found)
