@@ -211,7 +211,7 @@ def test_a_row_needs_only_the_room_of_its_own_answer(model: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"answer": {"rationale_place": "each"}}, "no rationale for each"),
+        ({"answer": {"rationale_place": "each"}}, "has one rationale"),
         ({"template": SHIPPED["prompt"]["template"] + "{$answer_format}"}, "describe it in words"),
         ({"template": SHIPPED["prompt"]["template"] + "{$criterion}"}, "remove one of the two"),
         ({"answer": {"form": "{met} {met}"}}, "write it once"),
