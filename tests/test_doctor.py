@@ -159,9 +159,10 @@ def test_a_vllm_that_breaks_or_finds_no_device_is_red(installed_as: Path) -> Non
         return check
 
     (installed_as / "vllm").mkdir()
-    (installed_as / "vllm" / "__init__.py").write_text("import sys; sys.exit('no CPU of this kind')")
+    (installed_as / "vllm" / "__init__.py").write_text("import sys; sys.exit('no CPU of such a kind')")
     check = said()
-    assert (check.state, check.found) == ("wrong", "SystemExit: no CPU of this kind")
+    assert (check.state, check.found) == ("wrong", "SystemExit: no CPU of such a kind")
+    # Of another length: Python takes a file of the same second and length for the one that it has compiled.
     for name, text in {
         "__init__": "__version__ = '9.9.0-no-device'; LLM = None",
         "envs": "VLLM_USE_V2_MODEL_RUNNER = None",
