@@ -27,7 +27,7 @@ def trajectory(*results: str, last: str = "Done.") -> list[dict[str, Any]]:
 
 
 def long_trajectories(size: int = 1) -> list[dict[str, Any]]:
-    """Return 12 rows, many of which lose results in a context of 1500 size tokens; one never fits."""
+    """Return 12 rows for a context of 1500 tokens times `size`: many lose tool results, and one never fits."""
     rows = [
         {"id": f"r{n}", "messages": trajectory(*["word " * (9 + 37 * n % 101)] * (1 + 5 * n % 13) * size)}
         for n in range(12)

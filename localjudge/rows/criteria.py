@@ -51,7 +51,7 @@ def by_criterion(rows: Iterable[Row | Failure], used: Iterable[str]) -> Iterator
 
 
 def numbered_criteria(criteria: Sequence[Criterion]) -> str:
-    """Return a list of criteria, the last of which has the number 1.
+    """Return a numbered list of criteria. The last criterion has the number 1.
 
     The numbers count down so that the end of an answer is the same for any number of criteria.
     """

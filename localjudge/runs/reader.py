@@ -57,7 +57,7 @@ class RecordedRun:
 
     @property
     def pairs(self) -> RecordedPairs:
-        """The pairs of which every order has a line.
+        """The pairs that have a line for every order.
 
         Raises:
             UsageError: the rubric of the run does not compare responses.
@@ -162,7 +162,7 @@ def read_outcomes(folder: Path) -> Iterator[Outcome]:
 
 
 def read_pairs(folder: Path) -> Iterator[PairOutcome]:
-    """Yield the outcome of each pair of which every order has a line.
+    """Yield the outcome of each pair that has a line for every order.
 
     Raises:
         RunMismatchError: as for `read_outcomes`.

@@ -129,8 +129,8 @@ class _Distribution(NamedTuple):
 def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) -> _Distribution | None:
     """Return the probability of each value, and their mass; None if the tokens do not show it.
 
-    A token tells the values apart if it goes on as exactly one of them does. The probabilities of these tokens
-    are normalized to 1.
+    A token identifies a value if it begins this value alone, or if it begins with this value. The probabilities
+    of these tokens are normalized to 1.
 
     Args:
         choices: the tokens of the completion; a token that ends the turn may follow the answer's.
