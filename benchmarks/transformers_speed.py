@@ -127,18 +127,17 @@ def floor(model: Any, lengths: list[int], passes: list[tuple[int, int]]) -> dict
     """
     import torch
 
-    config, linear = model.config, torch.nn.functional.linear
-    weights = [each.weight for each in model.modules() if isinstance(each, torch.nn.Linear)]
-    head = weights.pop()
+    config = model.config
+    *layers, head = (each for each in model.modules() if isinstance(each, torch.nn.Linear))
 
     @torch.inference_mode()
     def products(rows: int, *, logits: bool) -> float:
         inputs = {
-            each.shape[1]: torch.randn(rows, each.shape[1], dtype=each.dtype) for each in [*weights, head]
+            each.in_features: torch.randn(rows, each.in_features, dtype=model.dtype) for each in [*layers, head]
         }
         begin = time.perf_counter()
-        for each in [*weights, *[head] * logits]:
-            linear(inputs[each.shape[1]], each)
+        for each in [*layers, *[head] * logits]:
+            each(inputs[each.in_features])
         return time.perf_counter() - begin
 
     @torch.inference_mode()

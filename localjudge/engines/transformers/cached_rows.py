@@ -193,13 +193,11 @@ class CachedRows:
         tokens = torch.tensor([[*each, *[0] * (now.count - len(each))] for each in new], device=device)
         places = now.places(device)
         ends = torch.tensor([begin + len(each) for begin, each in zip(begins, new, strict=True)], device=device)
-        mask = None
-        # Without earlier tokens, the mask is that of the model itself: each token sees those before it.
-        if any(begins) and (now.count > 1 or min(begins) != max(begins)):
-            mask = torch.arange(now.width, device=device) <= places[:, None, :, None]
-            if self._model.config._attn_implementation == "eager":
-                dtype = self._model.dtype
-                mask = torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
+        mask = None  # that of the model: each token sees those before it
+        if min(begins) != max(begins):
+            dtype = self._model.dtype
+            hidden = torch.arange(now.width, device=device) > places[:, None, :, None]
+            mask = torch.zeros_like(hidden, dtype=dtype).masked_fill(hidden, torch.finfo(dtype).min)
         logits: torch.Tensor = self._model(
             input_ids=tokens,
             position_ids=torch.minimum(places, ends[:, None] - 1).clamp(min=0),

@@ -26,6 +26,7 @@ from localjudge.engines.protocol import Completion, Decoding, EngineInfo, comple
 from localjudge.engines.transformers.answers import BatchAnswers
 from localjudge.engines.transformers.generation import generate
 from localjudge.engines.transformers.grouped_attention import use_grouped_attention
+from localjudge.engines.transformers.packed_linear import pack
 from localjudge.errors import EngineError, ModelError
 from localjudge.models.adapter import WEIGHTS, Adapter
 from localjudge.models.gguf import LINKED, alone
@@ -77,6 +78,12 @@ class TransformersEngine:
             if widened:
                 self._model = self._model.float()
             use_grouped_attention(self._model)
+            if self._device.type == "cpu":
+                pack(self._model)
+                # glibc keeps freed blocks up to the size of the largest one that was freed, at most 32 MiB.
+                # What it gives back, such as the outputs of a layer, costs page faults the next time.
+                block = torch.empty(31 << 20, dtype=torch.uint8)
+                del block
             if model.adapter:
                 self._adapters = LoadedAdapters(self._model, model.adapter)
             self._model = self._model.to(self._device).eval()
