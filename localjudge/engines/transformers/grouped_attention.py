@@ -34,12 +34,12 @@ def use_grouped_attention(model: PreTrainedModel) -> None:
 
 def _mask(q_length: int, kv_length: int, q_offset: int = 0, **other: Any) -> torch.Tensor | None:
     """Do what `sdpa_mask` does, but return None where `_attention` adds empty queries."""
-    every_token_before = (
-        other.get("allow_is_causal_skip", True)
-        and not other.get("kv_offset")
-        and all(other.get(name) is None for name in ("attention_mask", "local_size"))
+    plain = other.get("allow_is_causal_skip", True) and all(
+        other.get(name) is None for name in ("attention_mask", "local_size")
     )
-    if every_token_before and torch.device(other["device"]).type == "cpu" and q_offset < q_length > 1:
+    on_processor = torch.device(other["device"]).type == "cpu"
+    # With more tokens in the cache than new ones, the empty queries cost more than the mask.
+    if on_processor and plain and 0 < q_offset < q_length and kv_length == q_offset + q_length:
         return None
     found: torch.Tensor | None = sdpa_mask(q_length=q_length, kv_length=kv_length, q_offset=q_offset, **other)
     return found

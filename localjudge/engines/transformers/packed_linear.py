@@ -21,7 +21,7 @@ class PackedLinear(torch.nn.Linear):  # type: ignore[misc]
 
     @property
     def weight(self) -> torch.Tensor:
-        """The weights in their usual order, (outputs, inputs); a copy."""
+        """The weights in their usual order, (outputs, inputs); packed ones are copied at each call."""
         return self._packed.to_dense()
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:

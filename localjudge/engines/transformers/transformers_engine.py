@@ -80,10 +80,7 @@ class TransformersEngine:
             use_grouped_attention(self._model)
             if self._device.type == "cpu":
                 pack(self._model)
-                # glibc keeps freed blocks up to the size of the largest one that was freed, at most 32 MiB.
-                # What it gives back, such as the outputs of a layer, costs page faults the next time.
-                block = torch.empty(31 << 20, dtype=torch.uint8)
-                del block
+                _keep_freed_memory()
             if model.adapter:
                 self._adapters = LoadedAdapters(self._model, model.adapter)
             self._model = self._model.to(self._device).eval()
@@ -155,6 +152,15 @@ class TransformersEngine:
             completion(prompt, answer, self._table.paths, kept)
             for prompt, answer, kept in zip(batch, answers.tokens, probabilities, strict=True)
         ]
+
+
+def _keep_freed_memory() -> None:
+    """Make glibc keep freed blocks of less than 32 MiB, such as the outputs of a layer, for the next pass.
+
+    It keeps blocks up to the size of the largest one that was freed, up to that limit. Each 4 KiB of what it
+    gives back to the system costs a page fault the next time.
+    """
+    torch.empty(31 << 20, dtype=torch.uint8)
 
 
 def _device_name(device: torch.device) -> str:
