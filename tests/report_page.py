@@ -88,9 +88,7 @@ class OpenPage(AbstractContextManager["OpenPage"]):
             target = self._call("Target.createTarget", url="about:blank")["targetId"]
             self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
             self._call("Page.enable")
-            self._call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
-            while self._next().get("method") != "Page.loadEventFired":
-                pass
+            self._load("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
             self.wait(ready)
         except BaseException:
             self.__exit__()
@@ -113,6 +111,10 @@ class OpenPage(AbstractContextManager["OpenPage"]):
         look = f"() => {condition} ? done(true) : tries++ > 1500 ? done(false) : setTimeout(look, 20)"
         is_true = self.run(f"new Promise((done) => {{ let tries = 0; const look = {look}; look(); }})")
         assert is_true, f"{condition} stays false"
+
+    def reload(self) -> None:
+        """Load the page again, and return when it is loaded."""
+        self._load("Page.reload")
 
     def press(self, *keys: str) -> None:
         """Press keys one after the other: a character, or the name of a key."""
@@ -146,6 +148,11 @@ class OpenPage(AbstractContextManager["OpenPage"]):
             "box.dispatchEvent(new Event('change', { bubbles: true })); })()"
         )
 
+    def _load(self, method: str, **parameters: Any) -> None:
+        self._call(method, **parameters)
+        while self._next().get("method") != "Page.loadEventFired":
+            pass
+
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._sent += 1
         message = {"id": self._sent, "method": method, "params": parameters}
@@ -154,6 +161,7 @@ class OpenPage(AbstractContextManager["OpenPage"]):
         os.write(self._to, json.dumps(message).encode() + b"\0")
         while (answer := self._next()).get("id") != self._sent:
             pass
+        assert "result" in answer, answer
         return dict(answer["result"])
 
     def _next(self) -> dict[str, Any]:

@@ -484,8 +484,8 @@ def test_code_has_its_font_and_a_page_that_is_loaded_again_knows_the_name(tmp_pa
         page.wait("!$('found').hidden")
         boxes = "['found', 'work'].map((id) => $(id).getBoundingClientRect())"
         assert page.run(f"{boxes}[0].bottom <= {boxes}[1].top"), "a table covers no row"
-        page.run("window.before = true; location.reload()")
-        page.wait("window.before === undefined && typeof row === 'object' && row !== null")
+        page.reload()
+        page.wait("row !== null")
         assert page.run("annotator") == "Ann"
 
 
