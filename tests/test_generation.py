@@ -13,10 +13,11 @@ import torch
 from conftest import random_model
 from test_transformers import THINKING_CHAT, save_random_model
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from localjudge import Judge, Rubric
 from localjudge.engines.protocol import Completion
-from localjudge.engines.transformers import cached_rows
+from localjudge.engines.transformers import cached_rows, grouped_attention
 from localjudge.engines.transformers.grouped_attention import use_grouped_attention
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
@@ -194,6 +195,18 @@ def test_prompts_are_computed_a_few_at_a_time(
     assert_as_a_pass_for_each_token(judge, prompts_of(judge))
 
 
+def test_the_pass_of_a_prompt_ends_with_the_last_keys_and_values(llama: Path) -> None:
+    judge = Judge(llama, max_rationale_tokens=20, engine_args=ENGINE_ARGS)
+    calls: list[int] = []
+    layers = judge.engine._model.model.layers  # type: ignore[attr-defined]
+    for number, layer in enumerate(layers):
+        layer.mlp.register_forward_hook(lambda *_, number=number: calls.append(number))
+    with counted_passes(judge) as shapes:
+        completions(judge, prompts_of(judge)[:4])
+    assert calls.count(0) == len(shapes)
+    assert calls.count(len(layers) - 1) == len(shapes) - PREFILL
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_prompts_that_begin_alike_are_computed_once(llama: Path, temperature: float) -> None:
     judge = Judge(llama, max_rationale_tokens=5, temperature=temperature, engine_args=ENGINE_ARGS)
@@ -302,3 +315,22 @@ def test_attention_without_hidden_products_is_that_of_transformers(heads: int) -
         use_grouped_attention(model)
         after = model(tokens, attention_mask=mask).logits[:, 70:]
     torch.testing.assert_close(after, before, rtol=0, atol=1e-5)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("heads", "shared"), [(4, 4), (6, 2), (8, 1)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_of_one_token_is_that_of_transformers(
+    dtype: torch.dtype, heads: int, shared: int, masked: bool
+) -> None:
+    torch.manual_seed(0)
+    query, key, value = (
+        torch.randn(3, n, tokens, 16) for n, tokens in [(heads, 1), (shared, 70), (shared, 70)]
+    )
+    mask = torch.zeros(3, 1, 1, 70)
+    mask[0, :, :, 40:] = torch.finfo(dtype).min
+    layer = torch.nn.Module()
+    layer.num_key_value_groups, layer.is_causal = heads // shared, True
+    values = [layer, *(each.to(dtype) for each in (query, key, value)), mask.to(dtype) if masked else None]
+    torch.testing.assert_close(grouped_attention._attention(*values), sdpa_attention_forward(*values))

@@ -9,7 +9,8 @@ two rows change places.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -34,30 +35,41 @@ class _Places:
         first, last: the rows of the pass.
         begins: the place of the first new token of each row of the pass.
         count: number of new tokens of each row.
+        only_fills: whether nobody reads its logits.
+        row, place: for each new token, its row of the pass and its place, (rows, 1) and (rows, tokens).
     """
 
     rows: int
     longest: int
-    first: int
-    last: int
-    begins: Sequence[int]
-    count: int
+    first: int = field(init=False)
+    last: int = field(init=False)
+    begins: Sequence[int] = field(init=False)
+    count: int = field(init=False)
+    only_fills: bool = field(init=False)
+    row: torch.Tensor = field(init=False)
+    place: torch.Tensor = field(init=False)
 
     @property
     def width(self) -> int:
         return max(self.begins) + self.count
 
-    def places(self, device: torch.device) -> torch.Tensor:
-        """Return the place of each new token, (rows, tokens)."""
-        return torch.tensor(self.begins, device=device)[:, None] + torch.arange(self.count, device=device)
+
+class _FilledError(Exception):
+    """Ends a pass that is only to fill the cache: what follows would compute logits, which nobody reads."""
 
 
 class _RowLayer(DynamicLayer):  # type: ignore[misc]
-    """The keys and values of a layer, (rows, heads, places, width of a head)."""
+    """The keys and values of a layer, (rows, heads, places, width of a head).
 
-    def __init__(self, now: _Places) -> None:
+    Args:
+        now: where the pass writes.
+        is_last: whether no further layer keeps keys and values.
+    """
+
+    def __init__(self, now: _Places, is_last: bool) -> None:
         super().__init__()
         self._now = now
+        self._is_last = is_last
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -76,8 +88,9 @@ class _RowLayer(DynamicLayer):  # type: ignore[misc]
             if min(now.begins) == max(now.begins):
                 rows[:, :, now.begins[0] : now.width] = new
             else:
-                places = now.places(rows.device)
-                rows[torch.arange(len(rows), device=rows.device)[:, None], :, places] = new.transpose(1, 2)
+                rows[now.row, :, now.place] = new.transpose(1, 2)
+        if self._is_last and now.only_fills:
+            raise _FilledError
         return tuple(kept[now.first : now.last, :, : now.width] for kept in (self.keys, self.values))
 
     def get_seq_length(self) -> int:
@@ -104,8 +117,9 @@ class CachedRows:
         self._model = model
         self._prompts = prompts
         self._cache = inputs["past_key_values"]
-        self._now = _Places(len(prompts), max(map(len, prompts)), 0, 0, [], 0)
-        self._layers = self._cache.layers = [_RowLayer(self._now) for _ in self._cache.layers]
+        self._now = _Places(len(prompts), max(map(len, prompts)))
+        last = len(self._cache.layers) - 1
+        self._layers = self._cache.layers = [_RowLayer(self._now, n == last) for n in range(last + 1)]
         # Similar prompts follow each other, so that what they share is computed once.
         self._order = sorted(range(len(prompts)), key=prompts.__getitem__)
         self._held: list[list[int]] = [[] for _ in prompts]  # the tokens of each answer that the cache has
@@ -164,7 +178,8 @@ class CachedRows:
                         kept[row, :, :count] = kept[first - 1, :, :count]
             new = [each[begin:] for each, begin in zip(prompts[first:last], begins, strict=True)]
             if any(new):
-                self._forward(first, new, begins, [0])
+                with suppress(_FilledError):
+                    self._forward(first, new, begins, [])
             first = last
 
     def _rows_of_a_pass(self, prompts: Sequence[list[int]], shared: Sequence[int]) -> int:
@@ -185,27 +200,36 @@ class CachedRows:
     ) -> torch.Tensor:
         """Compute new tokens of rows that stand beside each other in the cache, from the row `first` on.
 
+        Args:
+            first: the first of the rows.
+            new: the tokens of each row.
+            begins: the place of the first new token of each row.
+            kept: the places in `new` after which logits are computed; with none, the pass ends when the cache
+                is filled.
+
         Returns:
-            the logits after the tokens at the places `kept` of `new`, (rows, places, V).
+            the logits, (rows, places, V).
         """
         device, now = self._model.device, self._now
         now.first, now.last, now.begins, now.count = first, first + len(new), begins, max(map(len, new))
+        now.only_fills = not kept
         tokens = torch.tensor([[*each, *[0] * (now.count - len(each))] for each in new], device=device)
-        places = now.places(device)
+        now.row = torch.arange(len(new), device=device)[:, None]
+        now.place = torch.tensor(begins, device=device)[:, None] + torch.arange(now.count, device=device)
         ends = torch.tensor([begin + len(each) for begin, each in zip(begins, new, strict=True)], device=device)
         mask = None  # that of the model: each token sees those before it
         if min(begins) != max(begins):
             dtype = self._model.dtype
-            hidden = torch.arange(now.width, device=device) > places[:, None, :, None]
+            hidden = torch.arange(now.width, device=device) > now.place[:, None, :, None]
             mask = torch.zeros_like(hidden, dtype=dtype).masked_fill(hidden, torch.finfo(dtype).min)
         logits: torch.Tensor = self._model(
             input_ids=tokens,
-            position_ids=torch.minimum(places, ends[:, None] - 1).clamp(min=0),
+            position_ids=torch.minimum(now.place, ends[:, None] - 1).clamp(min=0),
             attention_mask=mask,
             past_key_values=self._cache,
             use_cache=True,
             return_dict=True,
-            logits_to_keep=torch.tensor(kept, device=device),
+            logits_to_keep=torch.tensor(kept or [0], device=device),
         ).logits
         return logits
 

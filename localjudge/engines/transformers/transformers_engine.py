@@ -26,7 +26,7 @@ from localjudge.engines.protocol import Completion, Decoding, EngineInfo, comple
 from localjudge.engines.transformers.answers import BatchAnswers
 from localjudge.engines.transformers.generation import generate
 from localjudge.engines.transformers.grouped_attention import use_grouped_attention
-from localjudge.engines.transformers.packed_linear import pack
+from localjudge.engines.transformers.packed_layers import pack
 from localjudge.errors import EngineError, ModelError
 from localjudge.models.adapter import WEIGHTS, Adapter
 from localjudge.models.gguf import LINKED, alone
