@@ -265,11 +265,13 @@ def test_a_full_disk_is_red(tmp_path: Path) -> None:
         assert (check.state, "GB free, less than 1000000000.0 GB" in check.found) == ("wrong", True)
 
 
-def test_sizes_that_read_the_same_are_told_apart_in_bytes(tmp_path: Path) -> None:
-    check = environment.out(tmp_path, shutil.disk_usage(tmp_path).free + 2**40)
-    assert " GB free, less than " in check.found
-    check = environment.out(tmp_path, shutil.disk_usage(tmp_path).free + 2**20)
-    assert " bytes free, less than " in check.found
+def test_sizes_that_read_the_same_are_told_apart_in_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = shutil.disk_usage(tmp_path)  # other programs write to it meanwhile
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: disk)
+    assert " GB free, less than " in environment.out(tmp_path, disk.free + 2**40).found
+    assert f" {disk.free:,} bytes free, less than " in environment.out(tmp_path, disk.free + 1).found
 
 
 @pytest.fixture
