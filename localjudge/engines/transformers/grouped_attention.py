@@ -7,6 +7,10 @@ further tokens of one head.
 On a processor, PyTorch computes all products of a mask, also those that it hides. Without a mask, it leaves out
 most of what is after each token, but only if the first query belongs to the first key. So prompts whose first
 tokens are in the cache get empty queries for these.
+
+PyTorch keeps the scores of bfloat16 queries and keys in float32. Products whose results are bfloat16 would take
+two thirds of the time on some processors, but where keys have a large common part, as those of some models
+have, their error is ten times as large and more.
 """
 
 from __future__ import annotations
