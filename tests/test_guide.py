@@ -27,6 +27,7 @@ BLOCK = re.compile(
 )
 NOT_RUN = {
     "needs a GPU",
+    "needs DeepEval",
     "needs DuckDB",
     "needs Ray",
     "needs Slurm; the tests run its four tasks one after another",
