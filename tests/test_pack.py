@@ -475,8 +475,8 @@ def test_wheels_for_another_machine_are_chosen_by_its_python_and_glibc(tmp_path:
     gather_wheels("scales", target, tmp_path / "wheels", arguments, print)
     chosen = [file.name for file in (tmp_path / "wheels").glob("scales*")]
     assert chosen == ["scales-0.1.0-cp312-cp312-manylinux_2_17_x86_64.whl"]
-    failed = r"pip (download|wheel) failed: ERROR: .*No matching distribution found"  # `wheel` on Python 3.13
-    with pytest.raises(LocalJudgeError, match=failed):
+    how = "wheel" if sys.version_info[:2] == (3, 13) else "download"  # what it does for this Python, or another
+    with pytest.raises(LocalJudgeError, match=f"pip {how} failed: ERROR: .*No matching distribution found"):
         gather_wheels("scales", Target.from_options("3.13", ()), tmp_path / "none", arguments, print)
 
 

@@ -34,6 +34,7 @@ def packed(model: torch.nn.Module) -> torch.nn.Module:
 def test_packed_layers_compute_what_ordinary_layers_do(layers: torch.nn.ModuleList, tokens: int) -> None:
     inputs = torch.randn(2, tokens, 96)
     for plain, fast in zip(layers, packed(layers).children(), strict=True):
+        assert isinstance(fast, PackedLinear)
         torch.testing.assert_close(fast(inputs), plain(inputs), rtol=1e-5, atol=1e-5)
         assert torch.equal(fast.weight, plain.weight)
         inputs = plain(inputs)

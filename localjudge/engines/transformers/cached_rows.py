@@ -205,10 +205,13 @@ class CachedRows:
             new: the tokens of each row.
             begins: the place of the first new token of each row.
             kept: the places in `new` after which logits are computed; with none, the pass ends when the cache
-                is filled.
+                has the tokens.
 
         Returns:
             the logits, (rows, places, V).
+
+        Raises:
+            _FilledError: the cache is filled, and no logits are wanted.
         """
         device, now = self._model.device, self._now
         now.first, now.last, now.begins, now.count = first, first + len(new), begins, max(map(len, new))
