@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from localjudge.config import JudgeConfig
+from localjudge.constraint.value_paths import VALUE_RULE
 from localjudge.engines.answer_reader import ReadAnswer, TableReader
 from localjudge.engines.engine_options import Cluster, ServerOptions, TableServerOptions
 from localjudge.engines.prompt_outcome import prompt_outcome
@@ -213,6 +214,7 @@ class Judge:
         adapter = self.model.adapter
         return {
             **self.config.run_identity,
+            "value_rule": VALUE_RULE,
             "model": "on a server " * self._has_served_weights + self.model.digest,
             **({"adapter": adapter.digest} if adapter else {}),
             **self._prompt_settings,
@@ -256,7 +258,6 @@ class Judge:
             },
             "max_tokens": self.task_builder.answer_tokens,
             "notice": self.notice,
-            **self.rubric.mode.recorded,
         }
 
     @property

@@ -119,7 +119,7 @@ def test_the_winner_is_the_most_probable_result(odds: tuple[float, float, float]
     assert Odds(*odds).preference == pytest.approx(odds[0] + odds[1] / 2)
 
 
-def labelled(own: str, reverse: str | None, labels: tuple[str, ...], averaged: bool = False) -> Preference:
+def labelled(own: str, reverse: str | None, labels: tuple[str, ...]) -> Preference:
     """Return the preference of a pair whose orders write these labels."""
     orders = [
         Judgement(
@@ -130,7 +130,7 @@ def labelled(own: str, reverse: str | None, labels: tuple[str, ...], averaged: b
         if label is not None
     ]  # fmt: skip
     aspect = Aspect(preference={label: label for label in labels})
-    return PairOutcome.from_orders(orders, {"better": aspect}, averaged).preferences["better"]
+    return PairOutcome.from_orders(orders, {"better": aspect}).preferences["better"]
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,6 @@ def test_the_verdict_of_a_pair_is_what_both_orders_write(
 ) -> None:
     found = labelled(own, reverse, labels)
     assert (found.winner, found.agree, found.same_response) == (winner, agree, same)
-
-
-def test_the_rule_of_earlier_versions_takes_the_averaged_probabilities() -> None:
-    assert labelled("A+", "A", ("A+", "A", "B", "B+"), averaged=True).winner == "tie", "never undecided"
 
 
 def test_a_pair_of_which_an_order_failed_is_a_failure_and_no_tie() -> None:

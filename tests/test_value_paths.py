@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from small_tokenizers import TOKENIZER_NAMES, model_with
 from test_generation import (
@@ -26,9 +26,10 @@ from test_generation import (
 from test_typed_answers import rubrics, table_of
 from value_oracle import ASPECTS, total_variation, values_one_by_one
 
-from localjudge import Judge, Rubric
+from localjudge import Judge, Judgement, Rubric
 from localjudge.constraint import value_paths
-from localjudge.constraint.masking import ScoreBuffer
+from localjudge.constraint.masking import DeviceTable, HostTable, ScoreBuffer
+from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.value_paths import UNEXPLORED, ValuePaths
 from localjudge.prompts.task import Prompt
 
@@ -67,11 +68,129 @@ def test_values_of_any_rubric_have_the_probabilities_of_all_their_tokens(data: s
     expected, all_of_it = values_one_by_one(table, answer, logits)
     assert asked <= paths.most_branches
     assert total_variation(probabilities, expected) <= UNEXPLORED + 1e-6
-    assert (mass <= all_of_it + 1e-6).all()
-    assert (mass >= all_of_it * (1 - UNEXPLORED) - 1e-6).all()
+    assert mass == pytest.approx(all_of_it, abs=UNEXPLORED + 1e-6)
     if all(table.first_token_decides):
         assert not asked
         assert probabilities == pytest.approx(expected, abs=1e-6)
+
+
+def values_at(
+    table: TokenTable, logits: Callable[[Sequence[int]], torch.Tensor]
+) -> tuple[np.ndarray[Any, Any], list[tuple[int, ...]]]:
+    """Return the probabilities of the values of an answer that begins with them, and their tokens."""
+    paths = ValuePaths(table)
+    kept = ScoreBuffer(paths, 1, torch.device("cpu"))
+    spelled = [tuple(value[value >= 0].tolist()) for value in table.value_token[0]]
+    for value in spelled:
+        state = int(table.score_state[0])
+        for length, token in enumerate(value):
+            for pick in np.flatnonzero(paths.state == state).tolist():
+                kept.keep(logits(value[:length])[None], torch.tensor([0]), torch.tensor([pick]))
+            state = int(table.next_state[state, token])
+        for pick in np.flatnonzero(paths.state == state).tolist():
+            kept.keep(logits(value)[None], torch.tensor([0]), torch.tensor([pick]))
+    return paths.values(kept.take([0])[0])[0][0], spelled
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.text("12ab", min_size=1, max_size=4), min_size=3, max_size=9, unique=True),
+    st.sampled_from(["{value}", "Score: {value}", "{value}\nDone."]),
+    st.integers(0, 2**31),
+)
+def test_another_value_changes_only_the_share_of_the_beginning_that_it_has(
+    labels: list[str], form: str, seed: int
+) -> None:
+    """1, 10 and 100 beside 1 and 10: each beginning keeps its share, and values outside it their odds."""
+
+    def logits(before: Sequence[int]) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(hash((seed, *before)) % 2**63)
+        return torch.randn(table.next_state.shape[1], generator=generator) * 3
+
+    found = []
+    for some in (labels[:-1], labels):
+        rubric = Rubric.model_validate(
+            {
+                "name": "generated",
+                "aspects": {"value": {"choices": some}},
+                "answer": {"form": form},
+                "prompt": {"template": "{$instruction} {$candidate} {$aspects} {$answer_format}"},
+            }
+        )
+        table, _ = table_of(rubric)
+        found.append(values_at(table, logits))
+    (before, tokens), (after, more) = found
+    assume(tokens == more[:-1])  # the space before a value is a part of it only if all then begin differently
+    added = more[-1]
+    shared = max(n for n in range(len(added) + 1) if any(one[:n] == added[:n] for one in tokens))
+    alike = np.array([one[:shared] == added[:shared] for one in tokens])
+    if shared:
+        assert after[:-1][~alike] == pytest.approx(before[~alike], abs=1e-9)
+        assert after[:-1][alike].sum() + after[-1] == pytest.approx(before[alike].sum(), abs=1e-9)
+    else:
+        assert after[:-1] / after[:-1].sum() == pytest.approx(before, abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rubrics(), st.integers(0, 2**31), st.sampled_from([0.5, 4.0]))
+def test_what_is_written_follows_the_probabilities_that_are_kept(
+    rubric: Rubric, seed: int, scale: float
+) -> None:
+    """At each pick, on the host and on a device, the masked logits are those of its branches."""
+    table, _ = table_of(rubric)
+    paths, generator = ValuePaths(table), torch.Generator().manual_seed(seed)
+    for kind in (HostTable, DeviceTable):
+        tensors = kind(table, 0, torch.device("cpu"), len(paths.state))
+        given = torch.randn(len(paths.state), table.next_state.shape[1], generator=generator) * scale
+        written = given.clone()
+        slots, left = np.arange(len(paths.state)), table.distance[paths.state].astype(np.int64) + 9
+        rows: Any = (paths.state, left, slots)
+        tensors.constrain(written, *(rows if kind is HostTable else map(torch.from_numpy, rows)))
+        kept, shares = tensors.scores.take(slots.tolist()), torch.softmax(written.double(), dim=1)
+        for pick, count in enumerate(paths.count):
+            columns = paths.column[pick]
+            tokens = [*paths.token[pick, :count], *([paths.closing[pick]] if paths.closing[pick] >= 0 else [])]
+            branches = kept[pick, [*columns[:count], columns[-3]]][: len(tokens)]
+            assert shares[pick, tokens].numpy() == pytest.approx(branches, abs=1e-6)
+            assert int(written[pick].argmax()) == tokens[int(branches.argmax())]
+            assert torch.isfinite(written[pick]).sum() == len(tokens)
+
+
+@pytest.mark.slow
+def test_sampled_values_are_as_frequent_as_they_are_probable(tmp_path: Path) -> None:
+    aspects = ["ten", "heat"]
+    judge = judge_of(save_model(tmp_path, "llama", {}), aspects, engine_args=ENGINE_ARGS, temperature=1.0)
+    text = judge.prompts.encode("A response to judge.")
+    drawn = completions(judge, [Prompt(n, list(text), seed=n) for n in range(400)])
+    again = completions(judge, [Prompt(0, list(text), seed=0)])
+    assert again[0].tokens == drawn[0].tokens
+    table, first = judge.decoding.table, 0
+    counts, expected = (np.zeros(table.value_token.shape[1]) for _ in range(2))
+    for each in drawn.values():
+        assert each.probabilities is not None
+        path = table.states(each.tokens)
+        rest = each.tokens[path.index(int(table.score_state[first])) :]
+        spelled = [tuple(value[value >= 0].tolist()) for value in table.value_token[first]]
+        written = max((value for value in spelled if value and rest[: len(value)] == value), key=len)
+        counts[spelled.index(written)] += 1
+        expected += each.probabilities[first]
+    # Each answer has its own rationale, so its own probabilities: the difference is a sum of 400 of mean 0.
+    deviation = np.sqrt((expected * (1 - expected / len(drawn))).clip(min=1))
+    assert np.abs(counts - expected).max() <= 4.5 * deviation.max()
+
+
+def test_a_value_that_was_written_although_another_is_likelier_is_named(tmp_path: Path) -> None:
+    judge = judge_of(save_model(tmp_path, "llama", {}), ["hundred", "heat"], engine_args=ENGINE_ARGS)
+    rows = [{"instruction": f"Say {n}.", "candidate": f"{n * n}"} for n in range(40)]
+    named = 0
+    for outcome in judge.score(rows):
+        assert isinstance(outcome, Judgement)
+        for aspect, shares in outcome.probabilities.items():
+            values = [*judge.rubric.aspects[aspect].values.values()]
+            is_likeliest = shares[values.index(outcome.scores[aspect])] == max(shares)
+            assert (aspect in outcome.not_likeliest) is not is_likeliest
+            named += not is_likeliest
+    assert named
 
 
 def test_a_broken_logit_beside_a_later_token_of_a_value_leaves_no_number() -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import accumulate
-from math import prod
 from typing import Any
 
 import numpy as np
 import torch
 
-from localjudge.constraint.token_table import UNREACHABLE, TokenTable
+from localjudge.constraint.token_table import TokenTable
 
 ASPECTS: dict[str, dict[str, Any]] = {
     "ten": {"scale": {"lowest": 1, "highest": 10}},
@@ -40,29 +38,26 @@ def values_one_by_one(
     def probabilities(before: tuple[int, ...]) -> torch.Tensor:
         return torch.softmax(logits(before).double(), dim=0)
 
-    def share(before: Sequence[int], tokens: Sequence[int]) -> float:
-        return float(probabilities(tuple(before))[list(tokens)].sum())
-
-    found, path = np.zeros(table.value_token.shape[:2]), table.states(answer)
+    found, masses = np.zeros(table.value_token.shape[:2]), np.zeros(len(table.score_state))
+    path = table.states(answer)
     for aspect, state in enumerate(table.score_state):
-        before = list(answer[: path.index(int(state))])
+        before = tuple(answer[: path.index(int(state))])
         values = [tuple(value[value >= 0].tolist()) for value in table.value_token[aspect]]
-        for place, value in enumerate(values):
-            if not value:
-                continue
-            if table.first_token_decides[aspect]:
-                found[aspect, place] = share(before, value[:1])
-                continue
-            shares = [share([*before, *value[:at]], [value[at]]) for at in range(len(value))]
-            if longer := {each[len(value)] for each in values if each[: len(value)] == value != each}:
-                *_, after = accumulate(
-                    value, lambda at, token: int(table.next_state[at, token]), initial=int(state)
-                )
-                ends = set(np.flatnonzero(table.allowed(after, UNREACHABLE)).tolist()) - longer
-                shares.append(share([*before, *value], sorted(ends)))
-            found[aspect, place] = prod(shares)
-    mass = found.sum(axis=1)
-    return found / mass[:, None], mass
+        for place, value in enumerate(filter(None, values)):  # the last may be missing
+            share = mass = 1.0
+            for length in range(len(value) + 1):
+                longer = {each[length] for each in values if each[:length] == value[:length] != each}
+                said = probabilities(before + value[:length]) if longer else torch.ones(0)
+                onward = float(said[[*longer]].sum()) if longer else 0.0
+                if length and value[:length] in values:  # a value may end here
+                    rest = float(said[[token for token in range(len(said)) if token not in longer]].sum())
+                    share *= float(said[value[length]]) if length < len(value) else rest if longer else 1.0
+                elif length == 0 or len(longer) > 1:
+                    share *= float(said[value[length]]) / onward
+                    mass *= onward
+            found[aspect, place] = share
+            masses[aspect] += share * mass
+    return found, masses
 
 
 def total_variation(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> float:

@@ -43,11 +43,6 @@ def write_escalated(small: Selection, large: Selection | None, out: Path) -> Sum
             f"{folders[-1]}: judged in {counted(last.orders, 'order')}, but {folders[0]} in {first.orders}; "
             "judge the pairs again in the same orders"
         )
-    for folder, manifest in zip(folders, manifests, strict=True):
-        if manifest.averaged:
-            raise UsageError(
-                f"{folder}: an earlier version found its verdicts by another rule; judge the pairs again"
-            )
     names = run_names(folders)
     notice = (
         f"{SEVERAL_JUDGES}: each {rubric.mode.item} has the verdict of one of them (column `judge`); a "

@@ -30,12 +30,13 @@ import numpy as np
 from localjudge.constraint.open_text import TextCompiler
 from localjudge.constraint.states import FixedText, Speller, States, own_tokens
 from localjudge.constraint.token_table import UNREACHABLE, TokenTable
+from localjudge.constraint.value_paths import VALUE_RULE
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.errors import ModelError
 from localjudge.rubrics.answer import AnswerField, AnswerLayout, FreeText, ValueField
 from localjudge.system.cache import keep, recalled
 
-_FORMAT = "9"
+_FORMAT = f"10 {VALUE_RULE}"
 _STAND_IN = "x"
 
 
@@ -179,7 +180,8 @@ def _add_values(
         value.
     """
     after = following.state(0)
-    goes_on = {int(token): int(states.rows[after][token]) for token in np.flatnonzero(states.rows[after] >= 0)}
+    # Only the tokens that end an answer are several, and any of them does.
+    closing = int(np.flatnonzero(states.rows[after] >= 0)[0])
     lead = field.lead.encode()
     spellings = [_tokens(speller, lead + text.encode()) for text in field.values]
     if lead and len({tokens[0] for tokens in spellings} - {*_tokens(speller, lead)}) == len(spellings):
@@ -193,9 +195,9 @@ def _add_values(
         following_tokens = sorted({tokens[len(written)] for tokens in rest if len(tokens) > len(written)})
         if not following_tokens:
             return after
-        # Where a value is whole and another one continues it, the fixed text may follow.
         row = {token: add((*written, token)) for token in following_tokens}
-        row |= goes_on if written in rest else {}
+        if written in rest:  # a value that others continue may end here
+            row[closing] = int(states.rows[after][closing])
         return states.add(row, 1 + max(states.distance[state] for state in row.values()))
 
     picks = add(())

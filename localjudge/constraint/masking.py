@@ -26,40 +26,56 @@ def _make_finite(logits: torch.Tensor) -> None:
 
 
 class ScoreBuffer:
-    """The probabilities of the tokens of values, kept on the logits' device until the engine fetches them.
+    """The probabilities of the branches of values, kept on the logits' device until the engine fetches them.
 
-    Each answer has a slot, and each pick columns in it (`ValuePaths.column`). The last write counts, because an
-    engine may compute a position more than once and only the last computation is valid. Probabilities are those
-    of the tokens at a pick, before temperature and top-p, normalized so that their sum is 1; NaN if a logit is
-    not a finite number. Their mass is their sum before this normalization, in the model's distribution over
-    its whole vocabulary.
+    Each answer has a slot, and each pick columns in it (`ValuePaths.column`). The last write counts, because
+    an engine may compute a position more than once and only the last computation is valid. Probabilities are
+    those of the branches at a pick, before temperature and top-p, divided by their sum; NaN if a logit that
+    they need is not a finite number. The sum is in the model's distribution over its whole vocabulary, and 1
+    where a value may end.
     """
 
     def __init__(self, paths: ValuePaths, slots: int, device: torch.device) -> None:
         # One extra slot and one extra column: on a device, what is not to be kept is written there.
         shape = slots + 1, paths.width + 1
         self._kept = torch.full(shape, torch.nan, dtype=torch.float64, device=device)
-        self._columns, tokens = (torch.from_numpy(each).to(device) for each in (paths.column, paths.token))
-        self._tokens, self._no_token = tokens.clamp(min=0), tokens < 0
+        absent = np.arange(paths.token.shape[1]) >= paths.count[:, None]
+        self._columns, self._tokens, self._closing, self._absent = (
+            torch.from_numpy(each).to(device) for each in (paths.column, paths.token, paths.closing, absent)
+        )
         self._nowhere = slots
 
     def keep(self, logits: torch.Tensor, slots: torch.Tensor, picks: torch.Tensor) -> None:
-        """Keep the probabilities of the tokens at each row's pick, and their mass.
+        """Keep the probabilities at each row's pick, make the logits finite, and fold the end into one token.
+
+        Where a value may end, the token that the table allows after it gets the logit of the end: the
+        log-sum-exp of all tokens that continue no value. So what is written follows the kept probabilities.
 
         Args:
-            logits: (rows, V), before they are masked.
+            logits: (rows, V), before they are masked; changed in place.
             slots: the slot of each row, (rows,).
             picks: the pick of each row, (rows,); -1 for none.
         """
-        chosen = logits.gather(1, self._tokens[picks]).double()
-        chosen.masked_fill_(self._no_token[picks], -torch.inf)
+        tokens, closing = self._tokens[picks], self._closing[picks]
+        chosen = logits.gather(1, tokens)
+        others = logits.scatter_(1, tokens, -torch.inf)
+        rest, largest = torch.logsumexp(others, dim=1), others.amax(dim=1)
+        logits.scatter_(1, tokens, chosen)
+        likeliest = chosen.amax(dim=1) >= largest
+        listed = chosen.double().masked_fill_(self._absent[picks], -torch.inf)
+        end = torch.where(closing >= 0, rest.double(), -torch.inf)
+        branches = torch.cat([listed, end[:, None]], dim=1)
         # A broken logit of another token must not make a row fail: the mass is then a number without meaning.
-        whole = torch.logsumexp(logits, dim=1).double().nan_to_num(torch.inf)
-        likeliest = chosen.amax(dim=1) >= logits.amax(dim=1)
-        mass = (torch.logsumexp(chosen, dim=1) - whole).exp().clamp(max=1)
-        found = torch.cat([torch.softmax(chosen, dim=1), mass[:, None], likeliest[:, None]], dim=1)
+        whole = torch.logaddexp(torch.logsumexp(listed, dim=1), rest.double().nan_to_num(torch.inf))
+        mass = (torch.logsumexp(branches, dim=1) - whole).exp().clamp(max=1)
+        found = torch.cat([torch.softmax(branches, dim=1), mass[:, None], likeliest[:, None]], dim=1)
         at = torch.where(picks >= 0, slots, self._nowhere)
         self._kept[at[:, None], self._columns[picks]] = found
+        _make_finite(logits)
+        _make_finite(rest)
+        folds = ((picks >= 0) & (closing >= 0))[:, None]
+        where = closing.clamp(min=0)[:, None]
+        logits.scatter_(1, where, torch.where(folds, rest[:, None], logits.gather(1, where)))
 
     def look(self, slots: list[int]) -> NDArray[np.float64]:
         """Return what is kept in these slots, (slots, `ValuePaths.width`); NaN where nothing was kept."""
@@ -101,7 +117,7 @@ class HostTable:
         self._pick[self.paths.state] = np.arange(len(self.paths.state))
 
     def constrain(self, logits: torch.Tensor, states: Rows, left: Rows, slots: Rows) -> None:
-        """Keep the scores' probabilities, then forbid, in place, each token that may not come next.
+        """Do what `ScoreBuffer.keep` does, then forbid, in place, each token that may not come next.
 
         Args:
             logits: (rows, V), floating point.
@@ -112,7 +128,9 @@ class HostTable:
         picks = self._pick[states]
         if (picking := np.flatnonzero(picks >= 0)).size:
             at = self._tensor(picking)
-            self.scores.keep(logits[at], *map(self._tensor, (slots[picking], picks[picking])))
+            some = logits[at]
+            self.scores.keep(some, *map(self._tensor, (slots[picking], picks[picking])))
+            logits[at] = some
         _make_finite(logits)
         groups: dict[tuple[int, int], list[int]] = {}
         # Plain Python: NumPy's overhead for each group is larger than the work.
@@ -195,7 +213,6 @@ class DeviceTable:
     ) -> None:
         """Do what `HostTable.constrain` does, for int64 tensors on the device."""
         self.scores.keep(logits, slots, self._pick[states])
-        _make_finite(logits)
         most = (left - 1).clamp(max=UNREACHABLE - 1).to(torch.int16)
         logits.masked_fill_(self._need[states] > most[:, None], -torch.inf)
 

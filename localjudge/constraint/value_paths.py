@@ -1,15 +1,23 @@
 """The probabilities of whole values, from those of the tokens that tell the values apart.
 
-Where each value of an aspect begins with a token of its own, the probabilities of these tokens, divided by
-their sum, are those of the values. Where values share their first tokens (1 and 10, warm and warmer), the
-probability of a value is the product of the probabilities of its tokens, and of the token that ends it if
-another value continues it, divided by the sum over all values. All of these are the model's own probabilities
-over its whole vocabulary, before the constraint. The sum over all values is the mass of the values.
+A pick is a state of the token table with several branches: the state in which the value of an aspect begins
+and, where values share their first tokens (1 and 10, warm and warmer), the states in which these values part.
+The branches of a pick share 1:
 
-A pick is a state of the token table in which tokens tell values apart: the state in which the value of an
-aspect begins and, where values share tokens, the states after these. An engine keeps the probabilities at each
-pick that it computes. An answer takes one path; `ValuePaths.unexplored` returns the picks beside this path that
-the model still has to compute.
+* Where the value begins, they are the first tokens of the values. Each has its probability divided by their
+  sum. This sum, in the model's distribution over its whole vocabulary, is the mass of the values.
+* Where a value may end and others continue it, they are the tokens that continue, and the end, which has all
+  other tokens. So the values that begin alike have together what their beginning has, however many they are. A
+  token that would spell the continuation in another way counts as the end.
+* Where no value may end (`very good`, `very bad`), the tokens that continue are divided by their sum, which
+  multiplies the mass alone.
+
+The probability of a value is the product of its branches. So it does not depend on which other values exist,
+except on those that share its beginning. The engine writes a branch by the same probabilities: the end's is
+given to the only token that the table allows there (`ScoreBuffer.keep`).
+
+An engine keeps the probabilities at each pick that it computes. An answer takes one path;
+`ValuePaths.unexplored` returns the picks beside this path that the model still has to compute.
 """
 
 from __future__ import annotations
@@ -24,8 +32,10 @@ from localjudge.constraint.token_table import TokenTable
 
 Floats = NDArray[np.float64]
 
+VALUE_RULE = 2
+"""The number of this definition. It is a part of keys and of the identity of a token table."""
 UNEXPLORED = 0.001
-"""The largest share of the mass of an aspect's values that the model is not asked for.
+"""The largest probability of an aspect's values together that the model is not asked for.
 
 An expected score is exact up to this share of its scale, and the probabilities of labels up to this total
 variation.
@@ -53,7 +63,8 @@ class Branch:
 class _Pick:
     """A pick of an aspect, after the tokens `written` of some of its values.
 
-    Each of its tokens leads to another pick, or ends a value (`picks` and `values`, by the place of the token).
+    Each of its tokens leads to another pick, or decides on a value (`picks` and `values`, by the place of the
+    token). `ends` is the value that may end here, and `closing` the token that follows it; -1 if none may end.
     """
 
     aspect: int
@@ -62,6 +73,8 @@ class _Pick:
     tokens: list[int] = field(default_factory=list)
     picks: dict[int, int] = field(default_factory=dict)
     values: dict[int, int] = field(default_factory=dict)
+    ends: int = -1
+    closing: int = -1
 
 
 class ValuePaths:
@@ -70,9 +83,12 @@ class ValuePaths:
     Attributes:
         table: the table.
         state: int64 (P,), the state of each pick; the first A are those in which the values of aspects begin.
-        token: int64 (P, C), the tokens at each pick; -1 after its last.
-        column: int64 (P, C + 2), where an engine keeps the probability of each token, their mass, and whether
-            the model's likeliest token is one of them; `width` where there is nothing to keep.
+        token: int64 (P, C), the tokens at each pick; its first one again after its last.
+        count: int64 (P,), the number of tokens of each pick.
+        closing: int64 (P,), the token that follows a value that may end at the pick; -1 if none may.
+        column: int64 (P, C + 3), where an engine keeps the probability of each token, that of the end, the sum
+            of both before it was divided, and whether the model's likeliest token is one of the tokens; `width`
+            where there is nothing to keep.
         width: number of columns.
     """
 
@@ -87,17 +103,19 @@ class ValuePaths:
         for pick in self._picks:  # which become more
             self._spread(pick, spellings[pick.aspect])
         most = max((len(pick.tokens) for pick in self._picks), default=0)
-        self.width = sum(len(pick.tokens) + 2 for pick in self._picks)
+        self.width = sum(len(pick.tokens) + 3 for pick in self._picks)
         self.state = np.array([pick.state for pick in self._picks], np.int64)
-        self.token = np.full((len(self._picks), most), -1, np.int64)
-        self.column = np.full((len(self._picks), most + 2), self.width, np.int64)
+        self.closing = np.array([pick.closing for pick in self._picks], np.int64)
+        self.count = np.array([len(pick.tokens) for pick in self._picks], np.int64)
+        self.token = np.array(
+            [pick.tokens + pick.tokens[:1] * (most - len(pick.tokens)) for pick in self._picks], np.int64
+        )
+        self.column = np.full((len(self._picks), most + 3), self.width, np.int64)
         begin = 0
-        for place, pick in enumerate(self._picks):
-            end = begin + len(pick.tokens)
-            self.token[place, : end - begin] = pick.tokens
-            self.column[place, : end - begin] = np.arange(begin, end)
-            self.column[place, -2:] = end, end + 1
-            begin = end + 2
+        for place, count in enumerate(self.count.tolist()):
+            self.column[place, :count] = np.arange(begin, begin + count)
+            self.column[place, -3:] = np.arange(begin + count, begin + count + 3)
+            begin += count + 3
 
     def _spread(self, pick: _Pick, spellings: dict[int, tuple[int, ...]]) -> None:
         """Fill in where the tokens of a pick lead; add the picks that follow.
@@ -106,25 +124,25 @@ class ValuePaths:
             pick: the pick.
             spellings: the tokens of each value of its aspect.
         """
-        first = {value: tokens[0] for value, tokens in spellings.items()}
-        if not pick.written and len(set(first.values())) == len(first):
-            pick.tokens, pick.values = [*first.values()], dict(enumerate(first))
-            return
         length = len(pick.written)
-        here = {value: each for value, each in spellings.items() if each[:length] == pick.written}
-        pick.tokens = [*dict.fromkeys(each[length] for each in here.values() if len(each) > length)]
-        for place, token in enumerate(pick.tokens):
-            written = (*pick.written, token)
-            if [value for value, each in here.items() if each[: length + 1] == written and each != written]:
-                pick.picks[place] = len(self._picks)
-                self._picks.append(_Pick(pick.aspect, int(self.table.next_state[pick.state, token]), written))
-            else:
-                pick.values[place] = next(value for value, each in here.items() if each == written)
-        for value in (value for value, each in here.items() if each == pick.written):
+        here = {value: tokens for value, tokens in spellings.items() if tokens[:length] == pick.written}
+        longer = {value: tokens for value, tokens in here.items() if len(tokens) > length}
+        pick.tokens = [*dict.fromkeys(tokens[length] for tokens in longer.values())]
+        if ended := here.keys() - longer.keys():
+            (pick.ends,) = ended
             allowed = np.flatnonzero(self.table.next_state[pick.state] >= 0).tolist()
-            for token in sorted({*allowed} - {*pick.tokens}):
-                pick.values[len(pick.tokens)] = value
-                pick.tokens.append(token)
+            (pick.closing,) = {*allowed} - {*pick.tokens}
+        for place, token in enumerate(pick.tokens):
+            alike = {value: tokens for value, tokens in longer.items() if tokens[length] == token}
+            if len(alike) == 1:
+                (pick.values[place],) = alike
+                continue
+            shared, state = length, pick.state
+            while len(after := {tokens[shared : shared + 1] for tokens in alike.values()}) == 1:
+                (tokens,) = after
+                state, shared = int(self.table.next_state[state, tokens[0]]), shared + 1
+            pick.picks[place] = len(self._picks)
+            self._picks.append(_Pick(pick.aspect, state, next(iter(alike.values()))[:shared]))
 
     @property
     def described(self) -> dict[str, float]:
@@ -146,17 +164,19 @@ class ValuePaths:
             the probabilities (A, K), 0 after the last value; the mass (A,); whether the model's likeliest token
             begins a value (A,). NaN where the model's numbers are not finite.
         """
-        found, aspects = np.zeros(self._shape), self._shape[0]
+        aspects = self._shape[0]
+        roots = kept[self.column[:aspects, -2:]]
+        shares, masses = np.zeros(self._shape), np.zeros(self._shape)
         for aspect in range(aspects):
-            found[aspect] = self._explored(aspect, kept)[0]
-        total, roots = found.sum(axis=1), kept[self.column[:aspects, -2:]]
-        with np.errstate(invalid="ignore"):
-            return found / total[:, None], roots[:, 0] * total, roots[:, 1] > 0
+            shares[aspect], masses[aspect], _ = self._explored(aspect, kept)
+        total = shares.sum(axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return shares / total[:, None], roots[:, 0] * masses.sum(axis=1) / total, roots[:, 1] > 0
 
     def unexplored(self, kept: Floats, tokens: Sequence[int], start: int | None = None) -> list[Branch]:
         """Return the picks beside an answer that the model has to compute next; none when it has finished.
 
-        The least probable picks are left out, as long as they have at most `UNEXPLORED` of the mass together.
+        The least probable picks are left out, as long as they have at most `UNEXPLORED` together.
 
         Args:
             kept: as in `values`.
@@ -181,37 +201,40 @@ class ValuePaths:
         ]
 
     def _wanted(self, aspect: int, kept: Floats) -> list[_Pick]:
-        shares, frontier = self._explored(aspect, kept)
-        frontier.sort(key=lambda each: -each[0])
-        known, rest = float(shares.sum()), sum(reach for reach, _ in frontier)
+        frontier = sorted(self._explored(aspect, kept)[2], key=lambda each: -each[0])
+        rest = sum(share for share, _ in frontier)
         wanted: list[_Pick] = []
-        for reach, pick in frontier:
-            if not rest > UNEXPLORED * (known + rest):
+        for share, pick in frontier:
+            if not rest > UNEXPLORED:
                 break
-            known, rest = known + reach, rest - reach
+            rest -= share
             wanted.append(pick)
-            while len(wanted[-1].tokens) == len(wanted[-1].picks) == 1:  # a single way, without a choice
-                wanted.append(self._picks[wanted[-1].picks[0]])
         return wanted
 
-    def _explored(self, aspect: int, kept: Floats) -> tuple[Floats, list[tuple[float, _Pick]]]:
-        """Return the share of each value that is known, (K,), and the picks that are not, with their shares.
+    def _explored(self, aspect: int, kept: Floats) -> tuple[Floats, Floats, list[tuple[float, _Pick]]]:
+        """Return what is known of an aspect's values.
 
-        Shares are of the mass of the tokens that begin a value.
+        Returns:
+            the probability of each value, (K,), 0 where it is not known; the same times the sums of the picks
+            on its way, (K,), relative to the mass of the first pick; the picks that were not computed, each
+            with the probability of its values together.
         """
-        shares = np.zeros(self._shape[1])
+        shares, masses = np.zeros(self._shape[1]), np.zeros(self._shape[1])
         frontier: list[tuple[float, _Pick]] = []
-        ahead = [(1.0, aspect)]
+        ahead = [(1.0, 1.0, aspect)]
         while ahead:
-            weight, place = ahead.pop()
-            pick, (mass, is_likeliest) = self._picks[place], kept[self.column[place, -2:]].tolist()
-            if np.isnan(is_likeliest) and place != aspect:
-                frontier.append((weight, pick))
-                continue
-            # A mass of 0 is that of a broken logit: the probability of what follows is then not known.
-            part = 1.0 if place == aspect else mass or np.nan
-            known = kept[self.column[place, : len(pick.tokens)]] * weight * part
-            for token, value in pick.values.items():
-                shares[value] += known[token]
-            ahead += [(float(known[token]), after) for token, after in pick.picks.items()]
-        return shares, frontier
+            weight, mass, place = ahead.pop()
+            pick, (end, sum_here, is_likeliest) = self._picks[place], kept[self.column[place, -3:]].tolist()
+            if place != aspect:
+                if np.isnan(is_likeliest):
+                    frontier.append((weight, pick))
+                    continue
+                mass *= sum_here
+            known = (kept[self.column[place, : len(pick.tokens)]] * weight).tolist()
+            decided = [(known[token], value) for token, value in pick.values.items()]
+            if pick.ends >= 0:
+                decided.append((end * weight, pick.ends))
+            for share, value in decided:
+                shares[value], masses[value] = share, share * mass
+            ahead += [(known[token], mass, after) for token, after in pick.picks.items()]
+        return shares, masses, frontier

@@ -45,12 +45,19 @@ def prompt_outcome(
             reason = f"{row.source}: the engine's answer is not whole: {_printable(str(error))}"
             return Failure(**identity, error=reason, failed_answer=said)
     whole, spread = averaged(found, aspects)
+    scores = whole.answer.scores
+    probabilities = {name: [round(each, 6) for each in row] for name, row in whole.probabilities.items()}
     return Judgement(
         **identity,
         texts=whole.answer.texts,
-        scores=whole.answer.scores,
+        scores=scores,
+        not_likeliest=[
+            name
+            for name, shares in probabilities.items()
+            if shares[[*aspects[name].values.values()].index(scores[name])] < max(shares)
+        ],
         expected=whole.expected(aspects),
-        probabilities={name: [round(each, 6) for each in row] for name, row in whole.probabilities.items()},
+        probabilities=probabilities,
         mass={name: round(each, 6) for name, each in whole.mass.items()},
         likeliest=dict(whole.likeliest),
         spread=spread,

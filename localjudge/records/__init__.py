@@ -257,7 +257,8 @@ class Judgement(_Outcome):
     `scores` has the value of each aspect: a number of its scale, a boolean or a label. A preference calls the
     response that the judge reads first A. `probabilities` has the probability of each value of an aspect, in
     the rubric's order, normalized so that their sum is 1, and `expected` the mean number of an ordered aspect;
-    an aspect is missing from both if the engine does not know them. `mass` is that sum before it was
+    an aspect is missing from both if the engine does not know them. `not_likeliest` names the aspects whose
+    score is not the value with the largest probability. `mass` is that sum before it was
     normalized: the share of the model's own probability that the values have, where any token could follow.
     `likeliest` says whether the model's likeliest token began a value. Both are missing where they are not
     known, and the mass is a lower bound where a server lists only some tokens. `spread` has the standard
@@ -272,6 +273,7 @@ class Judgement(_Outcome):
 
     texts: dict[str, str]
     scores: dict[str, bool | int | str]
+    not_likeliest: list[str] = Field(default_factory=list)
     expected: dict[str, FiniteFloat] = Field(default_factory=dict)
     probabilities: dict[str, list[FiniteFloat]] = Field(default_factory=dict)
     mass: dict[str, FiniteFloat] = Field(default_factory=dict)
@@ -297,6 +299,7 @@ class Judgement(_Outcome):
         for each in ("scores", "expected", "probabilities", "mass", "likeliest", "spread"):
             values = getattr(self, each)
             own[each] = {name.removesuffix(f"_{place}"): values[name]} if name in values else {}
+        own["not_likeliest"] = [name.removesuffix(f"_{place}")] * (name in self.not_likeliest)
         return self.model_copy(update=own)
 
     @property

@@ -31,7 +31,7 @@ _BESIDE = {OVERALL, "annotator", "failed", "n", "pairs", "rank", "rows", *_TEXTS
 EXPECTED, _PROBABILITIES, _RATIONALE = "_expected", "_probabilities", "_rationale"
 """Suffixes of an aspect's other columns."""
 MASS, LIKELIEST, SPREAD, INTERVAL = "_mass", "_likeliest", "_spread", "_interval"
-"""Suffixes of those that lines of earlier versions do not have; an aspect's name may end so."""
+"""Suffixes of further ones; an aspect's name may end so."""
 _OF_ASPECT = {
     EXPECTED: "expected", _PROBABILITIES: "probabilities", MASS: "mass", LIKELIEST: "likeliest",
     SPREAD: "spread",
@@ -39,7 +39,7 @@ _OF_ASPECT = {
 """The field of a judgement with the values of each such column."""
 _HEAD = ("id", "system", "opponent", "swapped", "status", "error")
 """Fields at the beginning of a line."""
-_OF_ANSWER = ("rationale_cut", "candidate_cut", "thoughts")
+_OF_ANSWER = ("not_likeliest", "rationale_cut", "candidate_cut", "thoughts")
 """Fields that only a judgement has."""
 _PLACE = ("key", "group", "digest", "response_digest", "opponent_digest", "row", "source", "columns")
 """Fields at the end of a line: what identifies its row, and where it stands in the input."""
@@ -88,6 +88,7 @@ def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
         lines = [to_line(each, replace(columns, prompt=frozenset())) for each in outcome.of_prompts]
         own = [aspect + suffix for aspect in aspects for suffix in ("", *_OF_ASPECT)]
         lists: dict[str, Any] = {name: [each[name] for each in lines] if judged else None for name in own}
+        lists["not_likeliest"] = judged and judged.not_likeliest
         return lines[0] | lists | {"criteria": [each.model_dump(exclude=_PLACES) for each in outcome.criteria]}
     line = {name: getattr(outcome, name) for name in _HEAD}
     line |= {column: getattr(outcome.criterion, name, None) for name, column in _OF_CRITERION.items()}
@@ -112,7 +113,7 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
         UnknownColumnsError: the line is whole, but has other columns, too.
         ValueError: the line does not belong to a run with these columns, or is damaged.
     """
-    if not line.keys() >= (COMMON_COLUMNS | columns.prompt) - _ADDED:
+    if not line.keys() >= COMMON_COLUMNS | columns.prompt:
         raise ValueError("columns are missing")
     of_criteria = CRITERION_COLUMNS | LIST_COLUMNS
     names = {"id", "system", "prompt_tokens", *_PLACE} - ORDER_COLUMNS | columns.prompt - of_criteria
@@ -128,7 +129,7 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
     if unknown := line.keys() - _known(columns):
         raise UnknownColumnsError(", ".join(sorted(unknown)))
     if line["status"] == "failed":
-        own = {"error": line["error"], "failed_answer": line.get("failed_answer")}
+        own = {"error": line["error"], "failed_answer": line["failed_answer"]}
         return Failure.model_validate({**common, **own})
     if line["status"] != "judged":
         raise ValueError("the status is neither judged nor failed")
@@ -137,8 +138,7 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
         judged["texts"] = {text: line[text] for text in columns.texts}
         judged["scores"] = {aspect: line[aspect] for aspect in columns.aspects}
         for suffix, field in _OF_ASPECT.items():
-            value_of = line.__getitem__ if suffix in (EXPECTED, _PROBABILITIES) else line.get
-            given = {aspect: value_of(aspect + suffix) for aspect in columns.aspects}
+            given = {aspect: line[aspect + suffix] for aspect in columns.aspects}
             judged[field] = {aspect: value for aspect, value in given.items() if value is not None}
         if columns.prompt == LIST_COLUMNS:
             for field in ("scores", *_OF_ASPECT.values()):
@@ -214,8 +214,6 @@ PROMPT_COLUMNS = ORDER_COLUMNS | CRITERION_COLUMNS
 """Columns that tell the prompts of a row apart, in any mode."""
 COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), AnswerColumns({}, ())))
 """Columns that every line has, for any rubric."""
-_ADDED = frozenset({"failed_answer", "response_digest", "opponent_digest"})
-"""Those of both that lines of earlier versions do not have."""
 
 
 def is_reserved(name: str) -> bool:
@@ -257,7 +255,7 @@ def arrow_types(columns: AnswerColumns) -> dict[str, Any]:
     number, real, kinds = pyarrow.int64(), pyarrow.float64(), arrow_kinds()
     types = dict.fromkeys(("candidate_cut", "prompt_tokens", "output_tokens", "row", "part", "parts"), number)
     types |= dict.fromkeys(("rationale_cut", "swapped"), pyarrow.bool_())
-    types |= {"points": real, "tags": pyarrow.list_(pyarrow.string())}
+    types |= {"points": real, **dict.fromkeys(("tags", "not_likeliest"), pyarrow.list_(pyarrow.string()))}
     for name in PROMPT_COLUMNS & types.keys() - columns.prompt:
         del types[name]
     for aspect, kind in columns.aspects.items():

@@ -89,7 +89,6 @@ class Mode(ABC, Generic[T]):
         most_aspects: the largest number of aspects of a rubric.
         responses: the fields of the template with the responses.
         prompt_columns: the columns of a line that tell the prompts of a row apart.
-        recorded: what `run.json` says of how the outcomes of prompts are joined.
         row_columns: the numbers of a row, if they are not those of its prompts.
         row_file: the file of a run with the outcomes of the rows, if they are not the lines of their prompts.
     """
@@ -100,7 +99,6 @@ class Mode(ABC, Generic[T]):
     responses: ClassVar[tuple[str, ...]] = ("candidate",)
     most_aspects: ClassVar[float] = inf
     prompt_columns: ClassVar[frozenset[str]] = frozenset()
-    recorded: ClassVar[Mapping[str, str]] = {}
     row_columns: ClassVar[tuple[ScoreColumn, ...]] = ()
     row_file: ClassVar[str | None] = None
 
@@ -118,13 +116,12 @@ class Mode(ABC, Generic[T]):
         return None if aspect.preference is None else "is a preference; the template shows one response"
 
     @abstractmethod
-    def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[T]:
+    def join(self, aspects: Mapping[str, Aspect], prompts: int) -> Join[T]:
         """Return the join of the outcomes of a run, whose prompts are numbered row by row.
 
         Args:
             aspects: the aspects of the rubric.
             prompts: the number of orders of each pair; 1 without pairs.
-            averaged: as for `PairOutcome.from_orders`.
         """
 
     @abstractmethod
@@ -156,7 +153,7 @@ class _Pointwise(Mode[Outcome]):
     name = "pointwise"
     judges = "judges one response"
 
-    def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[Outcome]:
+    def join(self, aspects: Mapping[str, Aspect], prompts: int) -> Join[Outcome]:
         return Join(lambda parts: parts[0], 1)
 
     def line(self, outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
@@ -172,7 +169,6 @@ class _Pairwise(Mode[PairOutcome]):
     judges = "compares two responses"
     responses = PAIR
     prompt_columns = ORDER_COLUMNS
-    recorded = {"verdicts": "labels"}  # noqa: RUF012
     row_file = "pairs.jsonl"
 
     def reserves(self, name: str) -> bool:
@@ -182,8 +178,8 @@ class _Pairwise(Mode[PairOutcome]):
     def refusal(self, aspect: Aspect) -> str | None:
         return "is not a preference; the template shows two responses" if aspect.preference is None else None
 
-    def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[PairOutcome]:
-        return Join(lambda parts: PairOutcome.from_orders(parts, aspects, averaged), prompts)
+    def join(self, aspects: Mapping[str, Aspect], prompts: int) -> Join[PairOutcome]:
+        return Join(lambda parts: PairOutcome.from_orders(parts, aspects), prompts)
 
     def line(self, outcome: PairOutcome, columns: AnswerColumns) -> dict[str, Any]:
         return outcome.line(columns)
@@ -212,9 +208,7 @@ class _Checklist(Mode[ChecklistOutcome]):
         unordered = "has no order, so it earns no points; give ordered = true"
         return super().refusal(aspect) or (unordered if aspect.numbers is None else None)
 
-    def join(
-        self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False
-    ) -> Join[ChecklistOutcome]:
+    def join(self, aspects: Mapping[str, Aspect], prompts: int) -> Join[ChecklistOutcome]:
         return Join(lambda parts: ChecklistOutcome.from_prompts(parts, aspects), None)
 
     def line(self, outcome: ChecklistOutcome, columns: AnswerColumns) -> dict[str, Any]:

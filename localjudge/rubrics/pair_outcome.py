@@ -80,8 +80,7 @@ class Preference:
         value: the probability that the input's first response is better, averaged over the orders that were
             judged; a tie counts half.
         winner: the verdict: what the labels of all orders say. If the labels of two orders differ, it is a tie,
-            or None (undecided) if the aspect has no label for a tie. In runs of earlier versions it is the most
-            probable result of the averaged distribution.
+            or None (undecided) if the aspect has no label for a tie.
         places: for each order, what its label names: 1 the response that was shown first, -1 the other one, 0 a
             tie.
         shown_first: for each order, the probability that the response that was shown first is better.
@@ -129,23 +128,18 @@ class PairOutcome:
     preferences: Mapping[str, Preference]
 
     @classmethod
-    def from_orders(
-        cls, orders: Iterable[Outcome], aspects: Mapping[str, Aspect], averaged: bool = False
-    ) -> Self:
+    def from_orders(cls, orders: Iterable[Outcome], aspects: Mapping[str, Aspect]) -> Self:
         """Join the outcomes of a pair's orders.
 
         Args:
             orders: the outcome of each order.
             aspects: the aspects of the rubric.
-            averaged: use the rule of earlier versions: the winner is the most probable result of both orders.
         """
         orders = tuple(sorted(orders, key=lambda each: each.swapped))
         judged = [each for each in orders if isinstance(each, Judgement)]
         if len(judged) < len(orders):
             return cls(orders, {})
-        return cls(
-            orders, {name: _preference(judged, name, aspect, averaged) for name, aspect in aspects.items()}
-        )
+        return cls(orders, {name: _preference(judged, name, aspect) for name, aspect in aspects.items()})
 
     @property
     def first(self) -> Outcome:
@@ -214,7 +208,7 @@ class PairOutcome:
         return line | {"source": first.source, "columns": first.columns}
 
 
-def _preference(orders: list[Judgement], name: str, aspect: Aspect, averaged: bool) -> Preference:
+def _preference(orders: list[Judgement], name: str, aspect: Aspect) -> Preference:
     odds = [Odds.from_judgement(each, name, aspect) for each in orders]
     mean = Odds.mean(odds)
     numbers = aspect.numbers
@@ -225,7 +219,7 @@ def _preference(orders: list[Judgement], name: str, aspect: Aspect, averaged: bo
     winner = _WINNERS[named.pop()] if len(named) == 1 else undecided
     return Preference(
         value=round(mean.preference, 6),
-        winner=mean.winner if averaged else winner,
+        winner=winner,
         places=tuple(places),
         shown_first=tuple(
             round(1 - each.preference if order.swapped else each.preference, 6)

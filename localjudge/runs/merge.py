@@ -108,8 +108,6 @@ def _refuse_others(parts: Sequence[_ShardRun]) -> None:
         found = changes(first.manifest, part.manifest.as_dict() | {"shard": first.manifest.shard})
         if part.shard.count != first.shard.count:
             found.append(f"shards: {first.shard.count} there, {part.shard.count} here")
-        if part.manifest.averaged != first.manifest.averaged:
-            found.append(f"verdicts of pairs: {first.manifest.verdicts} there, {part.manifest.verdicts} here")
         if part.start.input_digest != first.start.input_digest:
             rows = f"{first.start.input_rows} rows there, {part.start.input_rows} here"
             found.append(f"input: other rows, or in another order ({rows})")

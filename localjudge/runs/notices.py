@@ -19,7 +19,7 @@ DRY_RUN, IMPORTED, SERVER = "dry-run", "elsewhere", "server"
 SEVERAL_JUDGES = "several judges"
 KINDS = (
     "dry run", SEVERAL_JUDGES, "bundled model", "small model", "unverified", "served model", "changed model",
-    "prompt", "incomplete", "part", "one order", "missing responses", "averaged verdicts", "guarded",
+    "prompt", "incomplete", "part", "one order", "missing responses", "guarded",
     "truncated", "calibrated",
 )  # fmt: skip
 """The kinds of notices."""
@@ -73,11 +73,6 @@ def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) ->
     if missing := manifest.last_start.missing:
         systems = ", ".join(f"{name} to {count}" for name, count in missing.items())
         found.append(f"missing responses: {systems} of the instructions; these pairs could not be formed")
-    if manifest.averaged:
-        found.append(
-            "averaged verdicts: made by an earlier version; the winner of a pair is the most probable result "
-            "on average over both orders, not what both orders say"
-        )
     if manifest.rubric.prompt.guard:
         found.append("guarded: made with --guard; do not compare with scores made without it")
     if truncated:

@@ -38,7 +38,7 @@ from localjudge.settings import SharedSettings
 from localjudge.system.version import __version__
 
 MANIFEST = "run.json"
-FORMAT: Literal[4] = 4
+FORMAT: Literal[5] = 5
 
 
 class _ManifestPart(BaseModel):
@@ -53,6 +53,7 @@ class _Digests(_ManifestPart):
     engine: str
     rubric: str
     model: str
+    value_rule: int | None = None
     adapter: str | None = None
     dtype: str | None = None
     chat_template: str | None = None
@@ -62,8 +63,8 @@ class _Digests(_ManifestPart):
 class RunSettings(SharedSettings, _Digests):  # type: ignore[misc]  # it does not see that both are frozen
     """Everything that decides a judgement besides the row; all starts of a run must have the same settings.
 
-    `rubric`, `model`, `adapter`, `chat_template` and `vocabulary` are digests. A jury and imported scores have
-    only the first three settings.
+    `rubric`, `model`, `adapter`, `chat_template` and `vocabulary` are digests; `value_rule` is the number of
+    the definition of a value's probability. A jury and imported scores have only the first three settings.
     """
 
 
@@ -186,11 +187,9 @@ class RunManifest(_ManifestPart):
         jury: the jurors, if a jury made the scores.
         dry_run: True if a source of this run, such as a juror, is a dry run.
         inherited_notices: the notices of the sources of this run.
-        verdicts: how the verdict of a pair is found: from the labels of both orders, or in runs of earlier
-            versions, from their averaged probabilities.
     """
 
-    format: Literal[4]
+    format: Literal[5]
     settings: RunSettings
     rubric: Rubric
     prompt_sha256: str
@@ -201,7 +200,6 @@ class RunManifest(_ManifestPart):
     jury: list[JurorRecord] | None = None
     dry_run: bool = False
     inherited_notices: list[str] = Field(default_factory=list)
-    verdicts: Literal["labels", "averaged"] = "averaged"
     starts: list[StartRecord] = Field(min_length=1)
 
     @field_validator("rubric", mode="before")
@@ -241,18 +239,13 @@ class RunManifest(_ManifestPart):
         return 1 if pairing is None else pairing.orders
 
     @property
-    def averaged(self) -> bool:
-        """Whether the verdicts of its pairs come from averaged probabilities, as in earlier versions."""
-        return "verdicts" in self.rubric.mode.recorded and self.verdicts == "averaged"
-
-    @property
     def mass_is_lower_bound(self) -> bool:
         """Whether the masses of its values are sums over the few tokens that a server lists."""
         return self.settings.engine == "server" and not self.model.files
 
     def join(self) -> Join[Any]:
         """Return the join of the outcomes of each row's prompts."""
-        return self.rubric.mode.join(self.rubric.aspects, self.orders, self.averaged)
+        return self.rubric.mode.join(self.rubric.aspects, self.orders)
 
     def config_of(self, start: StartRecord) -> JudgeConfig | None:
         """Return the settings of a start; None if it had no judge."""

@@ -222,7 +222,7 @@ def write_run(
         notice=None,
         shard=None,
         starts=[StartRecord.now(inputs, columns, pairing=pairing)],
-        **{**rubric.mode.recorded, **fields},
+        **fields,
     )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with replacing(folder) as scratch:

@@ -228,6 +228,6 @@ class TableServer(ServerEngine[Completion]):
                 total = chosen.sum()
                 is_likeliest = max(found[name] for name in names) >= max(found.values())
                 kept[paths.column[aspect, : len(names)]] = chosen / total if total > 0 else np.nan
-                kept[paths.column[aspect, -2:]] = min(total, 1.0), is_likeliest
+                kept[paths.column[aspect, -3:]] = 0.0, min(total, 1.0), is_likeliest
             state = int(table.next_state[state, token])
         return kept

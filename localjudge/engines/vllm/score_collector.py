@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from localjudge.constraint.token_table import TokenTable
+from localjudge.constraint.value_paths import VALUE_RULE
 from localjudge.engines.protocol import Decoding
 
 KEY = "localjudge"
@@ -55,8 +56,15 @@ class TableSettings:
         )
 
     def digest(self, table: TokenTable) -> str:
-        """Return the digest of a table and of the limits of its answers, 32 hex digits."""
-        identity = [table.digest, self.closing_margin, self.text_tokens, self.thinking_budget, self.max_tokens]
+        """Return the digest of a table, its rule of values and the limits of its answers, 32 hex digits."""
+        identity = [
+            VALUE_RULE,
+            table.digest,
+            self.closing_margin,
+            self.text_tokens,
+            self.thinking_budget,
+            self.max_tokens,
+        ]
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
     def as_config(self) -> dict[str, Any]:
