@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from difflib import SequenceMatcher
 from functools import cache
@@ -196,6 +197,19 @@ def test_an_audit_is_the_same_from_the_same_seed_and_continues_what_is_there(
         sample_rows(read_rows([str(rows)]), 4, 4, rubric).rows
         != sample_rows(read_rows([str(rows)]), 4, 3, rubric).rows
     )
+
+
+@pytest.mark.parametrize("killed", ["rows", "again", "reordered"])
+def test_an_audit_that_was_killed_as_a_run_began_is_continued(
+    tmp_path: Path, rows: Path, model: Path, killed: str
+) -> None:
+    """The folder of the run is there, and its manifest is not."""
+    whole = audit_of(recalled, rows, model, tmp_path / "audit", size=3, seed=3)
+    runs = ("rows", "again", "reordered")
+    for name in runs[runs.index(killed) :]:
+        shutil.rmtree(tmp_path / "audit" / name)
+    (tmp_path / "audit" / killed).mkdir()
+    assert audit_of(recalled, rows, model, tmp_path / "audit", size=3, seed=3) == whole
 
 
 def setting(**changes: object) -> PerturbationContext:

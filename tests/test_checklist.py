@@ -217,7 +217,16 @@ def test_files_of_other_benchmarks_are_read_as_they_come() -> None:
         ([{"criterion": "a", "points": 1, "weight": 2}], "criterion 1 has points and weight"),
         ([{"criterion": "a", "points": "many"}], "criterion 1 has the points 'many'"),
         ([{"criterion": "a", "points": True}], "criterion 1 has the points 'True'"),
-        ([{"criterion": "a", "points": float("nan")}], "criterion 1 has the points 'nan'"),
+        (
+            [{"criterion": "a", "points": float("nan")}],
+            "criterion 1 has points that are not a number from -1,000",
+        ),
+        ([{"criterion": "a", "points": 10**400}], "criterion 1 has points that are not a number from -1,000"),
+        ([{"criterion": "a", "points": 1e308}], "has points that are not a number from -1,000,000,000 to 1,0"),
+        (
+            {"requirements": "a", "sub_tasks": [{"requirements": "b", "weight": 10**400}]},
+            "its root, part 1 has po",
+        ),
         ([{"criterion": "a", "points": 1, "tags": [1]}], "criterion 1: its tags are not texts"),
         ([{"criterion": "a", "points": 1, "name": 4}], "the name of criterion 1 has no text, but int"),
         ({"requirements": "a", "sub_tasks": [3]}, "its root, part 1 has no points"),

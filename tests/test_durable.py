@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import stat
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from conftest import Cli, random_model, write_rows
 
 from localjudge.airgap import unpack
 from localjudge.airgap.pack_files import PackManifest, write_beside, write_parts
-from localjudge.system.durable import replacing, settle
+from localjudge.cli import app
+from localjudge.system.durable import replacing, settle, write_text
 
 Event = tuple[str, Path, tuple[int, ...]]
 
@@ -101,6 +108,115 @@ def test_every_result_is_flushed_before_it_gets_its_name_and_its_folder_after(
             "--column", "instruction=id", "--column", "reference=wit"),
     )  # fmt: skip
     durable("audit/rows.jsonl", of=("audit", rows, "--out", tmp_path / "audit", "--sample", 2, *flags))
+    durable("mine.toml", of=("rubrics", "init", tmp_path / "mine.toml"))
+    table = tmp_path / "table.npz"
+    served = ("serve-flags", random_model(tmp_path / "model"), "--rubric", short_rubric)
+    durable(table, of=(*served, "--table", table))
+
+
+def test_a_comparison_is_flushed_before_its_files_get_their_names(
+    cli: Cli, tmp_path: Path, events: list[Event]
+) -> None:
+    pytest.importorskip("sklearn")
+    page, cases = tmp_path / "page.md", tmp_path / "cases.xml"
+    end = cli(
+        "compare", *compared_runs(cli, tmp_path), "--markdown", page, "--junit", cases, "--margin", "tact=1"
+    )
+    assert end.code in (0, 3), end.err
+    for file in (page, cases):
+        assert_durable(file, events)
+
+
+def compared_runs(cli: Cli, folder: Path) -> list[Path]:
+    """Return two runs of other responses to the same instructions, with imported scores."""
+    for name in ("old", "new"):
+        rows = [
+            {
+                "id": f"{n}",
+                "instruction": f"Say {n}.",
+                "candidate": f"{name} {n}",
+                "system": "s",
+                "tact": 1 + n % 3,
+            }
+            for n in range(12)
+        ]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        end = cli("import", folder / f"{name}.jsonl", "--aspect", "tact", "--out", folder / name)
+        assert end.code == 0, end.err
+    return [folder / "old", folder / "new"]
+
+
+@pytest.mark.parametrize("flags", [["--markdown"], ["--junit"]])
+def test_a_full_disk_leaves_the_old_file_of_a_comparison(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    pytest.importorskip("sklearn")
+    runs, target = compared_runs(cli, tmp_path), tmp_path / "result"
+    target.write_text("before")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    end = cli("compare", *runs, *flags, target, "--margin", "tact=1")
+    assert (end.code, "No space left on device" in end.err) == (1, True)
+    assert target.read_text() == "before"
+    assert not list(tmp_path.glob(".result*"))
+
+
+def test_a_link_keeps_its_place_and_what_it_names_is_written(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    target, link = tmp_path / "elsewhere" / "result", tmp_path / "link"
+    link.symlink_to(target)
+    write_text(link, "written")
+    assert link.is_symlink()
+    assert target.read_text() == "written"
+    assert [each.name for each in target.parent.iterdir()] == ["result"]
+
+
+def test_the_next_start_removes_what_a_killed_one_left_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "result[1]"
+    script = (
+        "import os, sys, pathlib, signal\nfrom localjudge.system.durable import replacing\n"
+        "with replacing(pathlib.Path(sys.argv[1])) as scratch:\n"
+        "    scratch.write_text('half')\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, target], check=False)
+    [left] = tmp_path.iterdir()
+    assert left != target
+    (tmp_path / ".result[1].notes.tmp").write_text("somebody's")
+    with replacing(target) as own:
+        own.write_text("own")
+        write_text(tmp_path / "other", "does not remove a running one's")
+    assert target.read_text() == "own"
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".result[1].notes.tmp", "other", "result[1]"]
+
+
+def outputs(command: Any, name: str = "") -> Iterator[str]:
+    """Yield each flag or argument of a command that names an output: the command and its name."""
+    for word, inner in getattr(command, "commands", {}).items():
+        yield from outputs(inner, f"{name} {word}".strip())
+    for each in command.params:
+        writes = "rite" in (each.help or "") and each.metavar in ("FILE", "DIR")
+        if writes or {"--out", "--table"} & {*each.opts}:
+            yield f"{name} {each.opts[0]}"
+
+
+def test_each_command_that_writes_a_file_is_one_of_those_whose_files_are_durable() -> None:
+    """A new one belongs into a test of this file."""
+    runs = {f"{name} --out" for name in ("score", "audit", "merge", "import", "jury", "escalate")}
+    files = {f"{name} --out" for name in ("export", "report", "calibrate", "models sign")}
+    files |= {
+        "compare --markdown",
+        "compare --junit",
+        "escalate --rest",
+        "rubrics init file",
+        "serve-flags --table",
+    }
+    others = (
+        {"label --out", "serve --out"} | {"pack --out"} | {"doctor --out"}
+    )  # appended; a folder; only looked at
+    assert {*outputs(typer.main.get_command(app))} == runs | files | others
 
 
 def test_a_calibration_is_flushed_before_it_gets_its_name(

@@ -22,6 +22,10 @@ def test_low(judged):
 def test_unjudged(judged):
     assert judged([PERU, {"id": "torn", "instruction": "A?"}]).mean("helpfulness") > 1
 
+def test_hostile(judged):
+    said = "\\x1b]0;owned\\x07\\x1b[2Jclick"
+    assert judged({**PERU, "id": said, "candidate": said} for _ in range(2)).mean("helpfulness") >= 6
+
 def test_none(judged):
     assert judged([]).mean("helpfulness") > 1
 
@@ -53,6 +57,14 @@ def test_a_row_that_could_not_be_judged_fails_the_test_and_never_has_a_score(pri
     assert "{'id': 'torn', 'instruction': 'A?'}" in printed
     assert "0 of 0 rows could not be judged, so helpfulness has no mean" in printed
     assert "PASSED test_answers.py::test_each" in printed, "a test may look at each outcome"
+
+
+def test_rows_may_come_from_a_generator_and_nothing_in_them_controls_the_terminal(printed: str) -> None:
+    said = printed.partition(" test_hostile ")[2].partition(" test_none ")[0]
+    assert " of 2 rows >= 6" in said
+    assert "\\u001b]0;owned\\u0007\\u001b[2Jclick" in said
+    assert "\x1b" not in printed
+    assert "\x07" not in printed
 
 
 def test_the_model_is_loaded_once_and_a_warning_about_the_judge_stands_at_the_end(printed: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from conversation_rows import ANSWER, REASONED, WHOLE, row_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from localjudge import Failure, Row, Rubric, RubricError
 from localjudge.rows.columns import as_row
 from localjudge.rows.inputs import given_rows, read_rows
+from localjudge.rows.messages import read_messages
 
 OPENAI = [
     {"role": "system", "content": "You book trains."},
@@ -183,11 +187,11 @@ def content(*parts: Any, role: str = "assistant") -> list[Any]:
 
 
 MALFORMED: list[tuple[Any, str]] = [
-    ([RESULT], "turn 1 is the result of a call, and no call with the id 'a' before it waits for one"),
-    ([CALLING, RESULT, RESULT], "turn 3 is the result of a call, and no call with the id 'a' before it waits"),
-    ([CALLING, RESULT | {"tool_call_id": "b"}], "turn 2 is the result of a call, and no call with the id 'b'"),
-    ([{"role": "function", "name": "g", "content": "1"}], "turn 1 is the result of a call, and no call of 'g'"),
-    ([{"role": "tool", "content": "1"}], "turn 1 is the result of a call, and no call before it waits for one"),
+    ([RESULT], "turn 1 is the result of a call with the id 'a', and has no matching earlier call"),
+    ([CALLING, RESULT, RESULT], "turn 3 is the result of a call with the id 'a', and has no matching earlier"),
+    ([CALLING, RESULT | {"tool_call_id": "b"}], "turn 2 is the result of a call with the id 'b', and has no"),
+    ([{"role": "function", "name": "g", "content": "1"}], "turn 1 is the result of a call of 'g', and has no"),
+    ([{"role": "tool", "content": "1"}], "turn 1 is the result of a call, and has no matching earlier call"),
     ([CALLING, CALLING], "turn 2 has a call with the id 'a', which a call without a result has"),
     ([CALLING | {"tool_calls": "f()"}], "turn 1 has tool_calls of type str; give a list of calls"),
     ([CALLING | {"tool_calls": {"a": CALL}}], "turn 1 has tool_calls of type dict; give a list of calls"),
@@ -203,7 +207,7 @@ MALFORMED: list[tuple[Any, str]] = [
     (content({"type": "tool_result", "content": "1"}), "turn 1 has a part of type tool_result, which is not"),
     (content({"type": "thinking", "thinking": "x"}, role="user"), "turn 1 has a part of type thinking, which"),
     (content({"type": "tool_use", "id": "a"}), "turn 1 has a call without the name of its tool"),
-    (content({"type": "tool_result", "tool_use_id": "z"}, role="user"), "no call with the id 'z' before it"),
+    (content({"type": "tool_result", "tool_use_id": "z"}, role="user"), "a call with the id 'z', and has no"),
     ([{"role": "assistant", "content": None}], "turn 1 has content of type NoneType; it must be text or a"),
     ([{"role": "assistant", "content": "x", "audio": {"id": "1"}}], "turn 1 has audio, which is not supported"),
     (content({"type": "input_audio", "input_audio": {}}, role="user"), "turn 1 has a part of type input_audio"),
@@ -263,3 +267,66 @@ def test_the_included_rubric_shows_the_whole_trajectory() -> None:
     rubric = Rubric.load("agent")
     assert f"```\n{TEXT}\n```" in rubric.text(row_of(OPENAI, *rubric.fields))
     assert rubric.problems == []
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["call", "result"]),
+            st.sampled_from([None, "i", "j", "k"]),
+            st.sampled_from(["f", "g"]),
+            st.booleans(),
+        ),
+        max_size=14,
+    )
+)
+def test_a_result_belongs_to_the_first_call_that_it_can_answer(
+    said: list[tuple[str, str | None, str, bool]],
+) -> None:
+    """By the id if both have one, otherwise by the tool if the result names one."""
+    waiting: list[tuple[int, str | None, str]] = []
+    messages: list[dict[str, Any]] = []
+    expected: list[int] = []
+    for kind, own, tool, named in said:
+        if kind == "call":
+            if own in [known for _, known, _ in waiting if known]:
+                continue
+            number = sum(message["role"] == "assistant" for message in messages) + 1
+            waiting.append((number, own, tool))
+            messages.append({"role": "assistant", "tool_calls": [{"id": own, "function": {"name": tool}}]})
+            continue
+        fits = [
+            each for each in waiting if (each[1] == own if own and each[1] else not named or each[2] == tool)
+        ]
+        if fits:
+            waiting.remove(fits[0])
+            expected.append(fits[0][0])
+            messages.append(
+                {"role": "tool", "tool_call_id": own, "content": "1"} | ({"name": tool} if named else {})
+            )
+    if messages:
+        blocks = [block for turn in read_messages(messages) for block in turn.blocks]
+        assert [block.call for block in blocks if block.kind == "result"] == expected
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_many_calls_before_their_results_take_no_longer_each(ids: bool) -> None:
+    """Comparisons are counted, because time depends on the machine."""
+    count = 3_000
+    calls = [{"id": f"c{n}" if ids else None, "function": {"name": "f"}} for n in range(count)]
+    results = [{"role": "tool", "tool_call_id": f"c{n}" if ids else None, "content": "1"} for n in range(count)]
+    steps = 0
+
+    def count_lines(frame: Any, event: str, _: Any) -> Any:
+        nonlocal steps
+        steps += event == "line" and frame.f_code.co_filename.endswith("messages.py")
+        return count_lines
+
+    sys.settrace(count_lines)
+    try:
+        turns = read_messages([{"role": "assistant", "tool_calls": calls}, *results])
+    finally:
+        sys.settrace(None)
+    assert [turn.blocks[0].call for turn in turns[1:]] == [*range(1, count + 1)]
+    assert steps < 200 * count

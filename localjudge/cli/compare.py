@@ -21,6 +21,7 @@ from localjudge.cli.statistics_options import (
 )
 from localjudge.errors import UsageError
 from localjudge.settings import Flag
+from localjudge.system.durable import write_text
 from localjudge.system.quantities import counted
 
 
@@ -96,10 +97,10 @@ def compare(
         page = (
             f"## {' → '.join(changes.names)}\n\n{indent(as_text(printed_findings(found, all_tables)), ' ' * 4)}"
         )
-        markdown.write_text(page, "utf-8")
+        write_text(markdown, page)
     if junit:
         name, answer = f"localjudge compare {' '.join(changes.names)}", "\n".join(change_lines(changes))
-        junit.write_text(as_junit(conditions, name, answer), "utf-8")
+        write_text(junit, as_junit(conditions, name, answer))
     gate = [{"condition": each.name, "passes": each.passes, "reason": each.reason} for each in conditions]
     statistics.print({**asdict(changes), "gate": gate}, found, all_tables, sliced)
     if not all(each.passes for each in conditions):

@@ -47,6 +47,8 @@ def escalate(
     people.require("escalate")
     if (to is None) != (out is None):
         raise UsageError("--to and --out: give both, or none of them to see the plan")
+    if rest is not None and rest.exists():
+        raise UsageError(f"--rest {rest}: exists already; give the name of a new file")
     if out is not None and out.exists() and any(out.iterdir()):
         raise UsageError(f"--out {out}: is not empty; choose another folder")
     from localjudge.analysis.escalated_run import write_escalated
@@ -59,6 +61,7 @@ def escalate(
     from localjudge.runs.reread_texts import rows_found
     from localjudge.runs.row_source import RowSource
     from localjudge.runs.run_manifest import MANIFEST, read_manifest
+    from localjudge.system.durable import replacing
 
     progress, manifest = Progress(), read_manifest(run)
     refuse_dry_run(manifest, run)
@@ -78,7 +81,7 @@ def escalate(
     found = counted(len(rows), manifest.rubric.mode.item)
     progress.say(f"passed on: {found} of {len(small.passed_on):,} found in the inputs")
     if rest is not None:
-        with rest.open("x", encoding="utf-8") as stream:
+        with replacing(rest) as scratch, scratch.open("w", encoding="utf-8") as stream:
             records = (record_of(row, responses_of(manifest.rubric.fields)) for row in rows)
             stream.writelines(json.dumps(record) + "\n" for record in records)
     if to is None or out is None:

@@ -18,6 +18,7 @@ from localjudge.cli.options import (
     settle_environment,
 )
 from localjudge.errors import UsageError
+from localjudge.system.durable import write_text
 
 
 def list_rubrics(as_json: AsJson = False) -> None:
@@ -149,12 +150,11 @@ def init(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
 ) -> None:
     """Write a commented rubric as a template; `--rubric FILE` accepts it unchanged."""
-    text = (files("localjudge") / "rubrics" / "starting_rubric.txt").read_bytes()
+    text = (files("localjudge") / "rubrics" / "starting_rubric.txt").read_text(encoding="utf-8")
+    if file.exists():
+        raise UsageError(f"{file}: exists already; give the name of a new file")
     try:
-        with file.open("xb") as stream:
-            stream.write(text)
-    except FileExistsError:
-        raise UsageError(f"{file}: exists already; give the name of a new file") from None
+        write_text(file, text)
     except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise UsageError(f"{file}: cannot be written: {error.strerror}") from None
     Messages.here().say(f"{file} · edit it, then: localjudge score ROWS --rubric {file} --out DIR")

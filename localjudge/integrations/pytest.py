@@ -9,11 +9,13 @@ pytest finds it by its entry point. `judge_settings` in a conftest.py names the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from localjudge.system.terminal import printable
 
 if TYPE_CHECKING:
     from localjudge.integrations.shared_judge import SharedJudge
@@ -63,7 +65,7 @@ class JudgedRows:
         texts = [*zip(self.outcomes, map(_beginning, self.rows), strict=True)]
         judged = [(each, text) for each, text in texts if each.status == "judged"]
         failed = [
-            f"  {f'{each.id}  ' * (each.id != each.source)}{each.error}\n    {text}"
+            printable(f"  {f'{each.id}  ' * (each.id != each.source)}{each.error}") + f"\n    {text}"
             for each, text in texts
             if each.status == "failed"
         ]
@@ -85,20 +87,30 @@ def judge_settings() -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def judged(
     judge_settings: dict[str, Any], pytestconfig: pytest.Config
-) -> Iterator[Callable[[Sequence[Any]], JudgedRows]]:
+) -> Iterator[Callable[[Iterable[Any]], JudgedRows]]:
     """Judge rows, dicts as for `Judge.score`; the engine is loaded at the first rows of the session."""
     from localjudge.integrations.shared_judge import SharedJudge
 
     judge = SharedJudge(**judge_settings)
     if notice := judge.about.get("notice"):
         pytestconfig.stash.setdefault(_NOTICES, []).append(notice)
-    yield lambda rows: JudgedRows(judge.outcomes(rows), judge, rows)
+
+    def judge_rows(rows: Iterable[Any]) -> JudgedRows:
+        given = rows if isinstance(rows, Sequence) else [*rows]
+        return JudgedRows(judge.outcomes(given), judge, given)
+
+    yield judge_rows
     judge.close()
 
 
 def _beginning(row: Any) -> str:
     """Return the beginning of the response in a row, or of the row if it names the response otherwise."""
-    return " ".join(str(row.get("candidate") or row).split())[:_WIDTH]
+    return _one_line(str(row.get("candidate") or row))
+
+
+def _one_line(text: str) -> str:
+    """Return the beginning of a text on one line, without characters that control a terminal."""
+    return printable(" ".join(text.split())[:_WIDTH])
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
@@ -112,7 +124,7 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
         *(
             line
             for score, each, text in lowest
-            for line in (f"  {score}  {each.id}  {text}", f"    {' '.join(each.rationale.split())[:_WIDTH]}")
+            for line in (f"  {score}  {printable(each.id)}  {text}", f"    {_one_line(each.rationale)}")
         ),
     ]
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import isfinite
 from typing import Any
 
 from localjudge.records import Criterion, Failure, Row
-from localjudge.rows.record import RecordError
+from localjudge.rows.record import LARGEST_NUMBER, RecordError, is_number
 
 CRITERION = "criterion"
 """The field of a template that asks for one criterion of the row."""
@@ -152,8 +151,10 @@ def _text(given: Any, where: str) -> str:
 
 def _number(given: Any, where: str) -> float:
     points = _IMPORTANCE.get(given.strip().casefold()) if isinstance(given, str) else given
-    if isinstance(points, bool) or not isinstance(points, int | float) or not isfinite(points):
+    if not is_number(points):
         said = "no points" if given is None else f"the points {str(given)[:40]!r}"
+        if isinstance(points, int | float) and not isinstance(points, bool):
+            said = f"points that are not a number from {-LARGEST_NUMBER:,.0f} to {LARGEST_NUMBER:,.0f}"
         raise RecordError(f"{where} has {said}; give a number, below 0 if it must not be met")
     return float(points)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -85,7 +86,11 @@ class _Reader:
 
     def __init__(self) -> None:
         self._calls = 0
-        self._waiting: dict[int, tuple[str | None, str]] = {}  # the id and the tool of each call
+        # The calls without a result: each with its id; those with an id, by it; and all in their order, by
+        # whether they have an id and by their tool, or by None for any tool.
+        self._waiting: dict[int, str | None] = {}
+        self._by_id: dict[str, int] = {}
+        self._in_order: defaultdict[tuple[bool, str | None], deque[int]] = defaultdict(deque)
 
     def message(self, message: Any) -> Message:
         if not isinstance(message, Mapping):
@@ -143,10 +148,14 @@ class _Reader:
             except (TypeError, ValueError, RecursionError) as error:
                 raise RecordError(f"has arguments that cannot be written as JSON: {error}") from None
         own = _identity(call.get("id"))
-        if own is not None and own in (known for known, _ in self._waiting.values()):
+        if own is not None and own in self._by_id:
             raise RecordError(f"has a call with the id {own[:40]!r}, which a call without a result has")
         self._calls += 1
-        self._waiting[self._calls] = own, name
+        self._waiting[self._calls] = own
+        if own is not None:
+            self._by_id[own] = self._calls
+        for tool in (name, None):
+            self._in_order[own is not None, tool].append(self._calls)
         shown = name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
         return Block("call", f"{shown} {arguments}" if arguments else shown, self._calls)
 
@@ -156,12 +165,23 @@ class _Reader:
         text = "\n".join(map(_text, _parts(content)))
         if isinstance(error, Mapping) and not text:  # as Inspect writes the failure of a tool
             text = str(error.get("message") or "")
-        for number, (known, tool) in self._waiting.items():
-            if own == known if None not in (own, known) else not isinstance(name, str) or name == tool:
-                del self._waiting[number]
-                return Block("error" if error else "result", text, number)
+        if number := self._answered(own, name if isinstance(name, str) else None):
+            return Block("error" if error else "result", text, number)
         of = f" with the id {own[:40]!r}" if own is not None else f" of {str(name)[:40]!r}" if name else ""
-        raise RecordError(f"is the result of a call, and no call{of} before it waits for one")
+        raise RecordError(f"is the result of a call{of}, and has no matching earlier call without a result")
+
+    def _answered(self, own: str | None, tool: str | None) -> int:
+        """Return the number of the call that a result with this id and tool answers; 0 if there is none."""
+        found = [self._by_id[own]] if own is not None and own in self._by_id else []
+        for has_id in (False,) if own is not None else (False, True):
+            calls = self._in_order[has_id, tool]
+            while calls and calls[0] not in self._waiting:
+                calls.popleft()
+            found += [calls[0]] if calls else []
+        number = min(found, default=0)
+        if (known := self._waiting.pop(number, None)) is not None:
+            del self._by_id[known]
+        return number
 
 
 def _joined(blocks: list[Block]) -> list[Block]:

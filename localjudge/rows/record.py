@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from localjudge.errors import RowError
 
@@ -18,8 +18,17 @@ DAMAGED = (EOFError, OSError, zlib.error)
 """Errors from a file that is truncated or damaged."""
 
 
+LARGEST_NUMBER = 1e9
+"""The largest size of a number in a row: sums and products of such numbers stay exact to nine digits."""
+
+
 class RecordError(ValueError):
     """A record is not a row; the message is the reason."""
+
+
+def is_number(given: object) -> TypeGuard[int | float]:
+    """Return whether a value of a row is a number that statistics can compute with, and not a boolean."""
+    return not isinstance(given, bool) and isinstance(given, int | float) and abs(given) <= LARGEST_NUMBER
 
 
 def too_large(most_bytes: int) -> RowError:

@@ -268,7 +268,7 @@ def read_manifest(folder: Path) -> RunManifest:
         document: Any = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         # A start that was killed early has made the folder, and nothing that a later start could continue.
-        anew = "; if a start was stopped before it wrote one, the same score command begins it anew"
+        anew = "; if a start was stopped before it wrote one, the same command begins it anew"
         said = f"{folder}: not a run directory: it has no {MANIFEST}"
         raise RunMismatchError(said + anew * folder.is_dir()) from None
     except NotADirectoryError:

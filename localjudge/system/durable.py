@@ -1,17 +1,22 @@
 """Write results completely or not at all, even after a power cut.
 
 Each result is written under a scratch name, flushed to the disk and renamed; then its folder is flushed. All
-output for users is written in this way, except that a run's journal is appended to.
+output for users is written in this way, except that a run's journal and a label file are appended to. A scratch
+name says which process writes it, so that the next one can remove what a killed process left.
 """
 
 from __future__ import annotations
 
 import errno
+import glob
+import hashlib
 import os
 import secrets
 import shutil
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 
@@ -20,22 +25,69 @@ def replacing(target: Path, within: Path | None = None) -> Iterator[Path]:
     """Yield a scratch path for a file or a folder; it becomes the target if the block ends without an error.
 
     Args:
-        target: a file, which is replaced if it exists; or a folder, which must be new or empty.
+        target: a file, which is replaced if it exists; or a folder, which must be new or empty. Of a symbolic
+            link, the file or folder that it names.
         within: the folder of the scratch path, on the target's file system; default: the target's folder.
 
     Raises:
         OSError: it cannot be written or renamed. The target is unchanged, and the scratch path is removed.
     """
-    scratch = (within or target.parent) / f".{target.name}.{secrets.token_hex(4)}.tmp"
+    target = Path(os.path.realpath(target)) if target.is_symlink() else target
+    _remove_abandoned(target)
+    writer = f"{_machine()}-{os.getpid()}-{secrets.token_hex(4)}"
+    scratch = (within or target.parent) / f".{target.name}.{writer}.tmp"
     try:
         yield scratch
         settle(scratch, target)
     except BaseException:
-        if scratch.is_dir():
-            shutil.rmtree(scratch, ignore_errors=True)
-        else:
-            scratch.unlink(missing_ok=True)
+        _remove(scratch)
         raise
+
+
+def _remove(scratch: Path) -> None:
+    if scratch.is_dir():
+        shutil.rmtree(scratch, ignore_errors=True)
+    else:
+        scratch.unlink(missing_ok=True)
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove what processes of this machine that have ended left of a target."""
+    for scratch in target.parent.glob(f".{glob.escape(target.name)}.{_machine()}-*-*.tmp"):
+        process = scratch.name.split("-")[-2]
+        if process.isdecimal() and not _is_running(int(process)):
+            with suppress(OSError):
+                _remove(scratch)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+@cache
+def _machine() -> str:
+    """Return 8 characters that identify this machine and the space of its process numbers."""
+    try:
+        space = str(os.stat("/proc/self/ns/pid").st_ino)
+    except OSError:
+        space = ""
+    return hashlib.sha256(f"{socket.gethostname()} {space}".encode()).hexdigest()[:8]
+
+
+def write_text(target: Path, text: str) -> None:
+    """Write a file of text in UTF-8.
+
+    Raises:
+        OSError: it cannot be written; the target is unchanged.
+    """
+    with replacing(target) as scratch:
+        scratch.write_text(text, encoding="utf-8")
 
 
 def settle(scratch: Path, target: Path) -> None:

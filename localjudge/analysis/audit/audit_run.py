@@ -39,7 +39,7 @@ from localjudge.runs.pipeline import Stopping, score_run
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_control import RunObserver
 from localjudge.runs.run_directory import RunDirectory
-from localjudge.runs.run_manifest import read_manifest
+from localjudge.runs.run_manifest import MANIFEST, read_manifest
 from localjudge.system.durable import replacing
 
 ROWS = "rows.jsonl"
@@ -165,7 +165,8 @@ def _refuse_another(judge: Judge, out: Path) -> None:
     Raises:
         UsageError: it contains something else, or the audit of another judge.
     """
-    runs = [out / name for name in RUNS if (out / name).exists()]
+    # A start that was stopped at once leaves a folder without a manifest; the next start begins its run anew.
+    runs = [out / name for name in RUNS if (out / name / MANIFEST).exists()]
     if not runs and not (out / ROWS).exists():
         return
     if not _is_of_audit(out / ROWS):
@@ -178,7 +179,7 @@ def _refuse_another(judge: Judge, out: Path) -> None:
             raise UsageError(
                 f"`out` {folder}: has a run that does not belong to an audit; choose another folder"
             )
-    if runs:
+    if out / RUNS[0] in runs:
         RunDirectory(out / RUNS[0]).refuse_another(judge)
 
 

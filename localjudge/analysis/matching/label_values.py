@@ -91,7 +91,7 @@ class LabelColumn:
         lowest, highest = self.numbers
         try:
             number = float("" if isinstance(value, bool) else value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise UsageError(says + (labels if self.texts else ", which is not a number")) from None
         if number != number:
             return None

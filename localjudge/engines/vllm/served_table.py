@@ -18,6 +18,7 @@ from typing import Any, Literal
 from localjudge.constraint.token_table import TokenTable
 from localjudge.engines.protocol import Decoding
 from localjudge.engines.vllm.score_collector import KEY, TableSettings
+from localjudge.system.durable import replacing
 
 _NAME = re.compile(r"(V[12])_([0-9a-f]{32})")
 # Parameters that can forbid the tokens that the table allows; the sampler has nothing to sample then.
@@ -42,7 +43,8 @@ def serve_flags(decoding: Decoding, table: Path, runner: Runner) -> list[str]:
         OSError: the file cannot be written.
     """
     settings = TableSettings.from_decoding(decoding, table)
-    decoding.table.save(table)
+    with replacing(table) as scratch:
+        decoding.table.save(scratch)
     return [
         "--logits-processors",
         f"{__name__}:{runner}_{settings.digest(decoding.table)}",
