@@ -72,8 +72,8 @@ def test_new_responses_by_one_judge_are_compared_on_the_same_instructions(tmp_pa
     assert change["equal"] == 40
     assert found["columns"]["clarity"]["p"] is None
     assert found["verdicts"]["helpfulness"]["changed"] == 20
-    out = cli("compare", old, new, "--resamples", FEW).out
-    assert "helpfulness fell by 0.33" in out
+    out = " ".join(cli("compare", old, new, "--resamples", FEW).out.split())
+    assert "north → south: on 60 instructions, helpfulness fell by 0.33" in out
     assert "clarity is the same on all" in out
 
 
@@ -84,7 +84,8 @@ def test_a_change_that_is_not_significant_comes_with_what_would_have_been_found(
     new = judged(tmp_path / "new", rows_of(scores(40, 1), "another answer"))
     found, out = compared(cli, old, new), cli("compare", old, new, "--resamples", FEW).out
     assert found["columns"]["helpfulness"]["p"] > 0.05
-    largest = max(map(abs, list(found["columns"]["helpfulness"]["difference"].values())[1:]))
+    difference = found["columns"]["helpfulness"]["difference"]
+    largest = max(abs(difference["low"]), abs(difference["high"]))
     limit = float(out.partition("by more than ")[2].split(";")[0].rstrip(".\n").split()[0].rstrip("."))
     assert limit >= largest > limit - 0.01, "both ends of the interval lie inside"
     assert "would have been found in 80 % of such" in " ".join(out.split())
@@ -201,11 +202,15 @@ def test_a_row_that_failed_counts_as_the_lowest_score_and_is_printed(tmp_path: P
     after = [row | ({"helpfulness": None} if at in (7, 8) else {}) for at, row in enumerate(before)]
     new = judged(tmp_path / "new", after[:-8])
     found = compared(cli, old, new, "--margin", "helpfulness=0.5")
-    assert found["missing"] == ["7", "8", *map(str, range(92, 100))]
+    failed, absent = "failed in new: no score of helpfulness", "not in new"
+    reasons = {"7": failed, "8": failed} | {str(at): absent for at in range(92, 100)}
+    assert {row["id"]: row["reason"] for row in found["missing"]} == reasons
     assert not found["gate"][0]["passes"]
     assert "change -0.40" in found["gate"][0]["reason"]
     assert found["columns"]["helpfulness"]["difference"]["value"] == 0
-    assert "7, 8, 92, 93, 94 and 5 more" in " ".join(found["notes"])
+    said = " ".join(cli("compare", old, new).out.split())
+    assert "10 of 100 rows of old have no score in new" in said
+    assert f"{failed} (7, 8); {absent} (92, 93, 94, 95, 96 and 3 more)" in said
 
 
 def test_the_files_for_a_ci_job_say_what_failed(tmp_path: Path, cli: Cli) -> None:
@@ -296,7 +301,8 @@ def test_a_changed_system_is_compared_by_its_wins_over_the_other(
     new = judged_pairs(file, model, tmp_path / "new")
     found = compared(cli, pair_run, new, "--margin", "better=0.9")
     assert (found["differs"], found["rows"]) == ("responses", 7)
-    assert "preference for x and a over y" in " ".join(found["notes"])
+    assert "preference for x over y and for a over y" in " ".join(found["notes"])
+    assert found["gate"][0]["condition"] == "x over y → a over y: better fell by less than 0.9"
 
 
 def test_a_share_of_a_label_is_a_column(tmp_path: Path, cli: Cli) -> None:

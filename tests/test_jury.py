@@ -219,3 +219,24 @@ def test_two_jurors_have_no_majorities_and_no_outlier(tmp_path: Path, cli: Cli) 
     assert shown.startswith("Agreement among the jurors, Krippendorff's nominal alpha: ")
     assert "all equal" in shown
     assert not any(word in shown for word in ("majority", "tied", "Outlier"))
+
+
+def test_what_cannot_be_tested_is_not_called_insignificant(tmp_path: Path, cli: Cli) -> None:
+    runs = []
+    for juror, scores in enumerate(([1, 3, 5], [1, 3, 5], [5, 3, 1])):
+        file = tmp_path / f"scores{juror}.jsonl"
+        rows = [
+            {"id": f"r{n}", "instruction": f"Q{n}", "candidate": "It is.", "wit": score}
+            for n, score in enumerate(scores)
+        ]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        runs.append(tmp_path / f"run{juror}")
+        import_scores([str(file)], runs[-1], ["wit"])
+    shown = " ".join(cli("jury", *runs, "--labels", tmp_path / "scores0.jsonl", "--resamples", FEW).out.split())
+    few = "it depends on 3 of the instructions, and an interval requires 5"
+    assert (
+        f"Outlier among the jurors: not tested, because the gain in agreement has no interval: {few}" in shown
+    )
+    assert "undefined, because the errors of a juror are the same on all rows" in shown
+    few = "it depends on 2 of the instructions, and an interval requires 5"
+    assert f"The jury and its best juror are not compared, because {few}." in shown

@@ -120,6 +120,43 @@ def test_a_column_that_the_prompt_used_is_read_again_from_the_inputs(tmp_path: P
     assert (end.code, "no row has this column" in end.err) == (2, True)
 
 
+def test_the_system_is_a_column_everywhere(tmp_path: Path, cli: Cli) -> None:
+    given = {"south": scores(30), "north": scores(30, 1)}
+    rows = [row for name, each in given.items() for row in with_topics(each, f"answer of {name}", name)]
+    run, labels = judged(tmp_path / "run", rows), tmp_path / "labels.jsonl"
+    labels.write_text(
+        "".join(json.dumps({**row, "helpfulness": at % 5 + 1}) + "\n" for at, row in enumerate(rows))
+    )
+    for args in (("rank", run), ("agree", run, "--labels", labels)):
+        end = cli(*args, "--by-column", "system", "--resamples", FEW, "--json")
+        assert end.code == 0, end.err
+        found = {row["name"]: row for row in json.loads(end.out)["slices"]["rows"]}
+        assert {name: row["instructions"] for name, row in found.items()} == {"north": 30, "south": 30}
+    ranked = json.loads(cli("rank", run, "--by", "helpfulness", "--by-column", "system", "--json").out)[
+        "slices"
+    ]
+    means = {row["name"]: row["estimates"][row["name"]]["value"] for row in ranked["rows"]}
+    assert means == {name: pytest.approx(np.mean(each)) for name, each in given.items()}
+    out = cli("show", run, "--by-column", "system").out
+    assert [line for line in out.splitlines() if line.startswith("system: ")] == [
+        "system: north",
+        "system: south",
+    ]
+    page = tmp_path / "page.html"
+    assert cli("report", run, "--by-column", "system", "--out", page).code == 0
+    table = head(page)["slices"]["tables"][0]
+    assert [row[0] for row in table["rows"]] == ["north", "south"]
+
+
+def test_a_text_that_the_prompt_reads_is_a_column(tmp_path: Path, cli: Cli) -> None:
+    rows = [{**row, "gold": f"label {at % 2}"} for at, row in enumerate(rows_of(scores(20)))]
+    file, how = tmp_path / "rows.jsonl", ("--engine", "dry-run", "--column", "reference=gold")
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert cli("score", file, *how, "--out", tmp_path / "run").code == 0
+    end = cli("rank", tmp_path / "run", "--allow-dry-run", "--by-column", "gold", "--json")
+    assert [row["name"] for row in json.loads(end.out)["slices"]["rows"]] == ["label 0", "label 1"]
+
+
 def test_a_column_that_tells_rows_apart_is_no_slice(tmp_path: Path, cli: Cli) -> None:
     rows = [{**row, "number": at} for at, row in enumerate(rows_of(scores(60)))]
     end = cli("rank", judged(tmp_path / "run", rows), "--by-column", "number")

@@ -500,15 +500,15 @@ def test_a_difference_that_is_the_same_everywhere_is_not_tested_and_nothing_else
     level = np.tile([1, 2], 10)
     run, _ = judged(np.column_stack([level, level + 1]).ravel().tolist(), [3] * 40, systems="ab")
     found = ranked(read_scores([run]))
-    assert (found.groups["wit"], found.untested["wit"]) == ((("b",), ("a",)), (("a", "b"),))
+    assert found.groups["wit"] == (("b",), ("a",))
+    assert found.untested["wit"] == (("a", "b", "it is the same on all instructions"),)
     assert cli("report", run, "--out", tmp_path / "report.html").code == 0
     notes = " ".join(head(tmp_path / "report.html")["table"]["notes"])
     for said in (" ".join(cli("rank", run).out.split()), notes):
         assert "No significant difference" not in said
-        reason = "because the difference is the same on all instructions or depends mostly on fewer than 5."
-        assert (
-            f"On 20 instructions, b and a cannot be compared significantly (b minus a: 1.00), {reason}" in said
-        )
+        reason = "because it is the same on all instructions; b is higher on 20 and lower on 0"
+        start = "On 20 instructions, b and a have an untested difference in means (b minus a: 1.00), "
+        assert f"{start}{reason} (exact sign test p < .001)." in said
         assert said.count("the same on all instructions") == 1
 
 
@@ -517,7 +517,7 @@ def test_systems_without_a_common_instruction_are_not_said_to_be_alike(tmp_path:
     import_scores([str(write(tmp_path / "apart.jsonl", apart))], tmp_path / "apart", ["wit"])
     found = ranked(read_scores([tmp_path / "apart"]))
     assert {len(group) for group in found.groups["wit"]} == {1}
-    assert found.untested["wit"] == (("a", "b"),)
+    assert found.untested["wit"] == (("a", "b", "no instruction has both"),)
 
 
 def test_rank_prints_the_differences_with_their_intervals_and_says_in_a_sentence_what_they_mean(
@@ -632,7 +632,7 @@ def test_aspects_without_labels_are_ranked_by_the_judge(tmp_path: Path, cli: Cli
     assert "no labels of tact, overall: their ranks follow from the judge's scores" in found["notes"]
     for system in found["systems"]:
         assert system["human"]["wit"]["low"] is not None
-        assert system["human"]["tact"] == system["human"]["overall"] == UNDEFINED.as_dict()
+        assert Estimate(**system["human"]["tact"]) == Estimate(**system["human"]["overall"]) == UNDEFINED
 
 
 def test_an_interval_depends_on_its_seed_alone_and_a_constant_has_none() -> None:
@@ -973,14 +973,16 @@ def test_agree_begins_with_the_aspects_whose_correlation_differs_from_0(
     assert out.startswith("Spearman's correlation with the labels is below 0: wit -")
     perfect, file = judged([1, 2, 3, 4, 5] * 8, [1, 2, 3, 4, 5] * 8, name="perfect")
     out = cli("agree", perfect, "--labels", file, "--map", "human=wit").out
-    assert out.startswith("Spearman's correlation with the labels has no interval: wit 1.00")
+    why = "has no interval, because all disagreement, or all agreement, is in at most one of the instructions"
+    assert " ".join(out.split()).startswith(f"Spearman's correlation with the labels {why}: wit 1.00")
     few, file = judged([1, 2, 4], [1, 3, 4], name="few")  # two systems, so two instructions
     out = cli("agree", few, "--labels", file, "--map", "human=wit").out
-    needs = "has no interval, which takes 3 more labelled instructions"
-    assert out.startswith(f"Spearman's correlation with the labels {needs}: wit 1.00")
+    why = "has no interval, because it depends on 2 of the instructions, and an interval requires 8"
+    assert " ".join(out.split()).startswith(f"Spearman's correlation with the labels {why}: wit 1.00")
     constant, file = judged([3] * 20, [1, 2, 3, 4] * 5, name="constant")
     out = cli("agree", constant, "--labels", file, "--map", "human=wit").out
-    assert out.startswith("Spearman's correlation with the labels is undefined: wit")
+    why = "is undefined, because the scores or the labels are all equal"
+    assert " ".join(out.split()).startswith(f"Spearman's correlation with the labels {why}: wit")
 
 
 def test_tables_fit_a_terminal_and_show_text_as_text(tmp_path: Path, cli: Cli) -> None:

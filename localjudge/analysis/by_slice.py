@@ -13,15 +13,14 @@ from itertools import combinations
 import numpy as np
 
 from localjudge.analysis.agreement.comparison import ComparedLabels, correlation, with_interval
-from localjudge.analysis.changes.matched_runs import MatchedRuns
 from localjudge.analysis.matching.human_labels import Labels
 from localjudge.analysis.matching.scores import ScoreKind, Scores
 from localjudge.analysis.matching.slices import Slices
 from localjudge.analysis.ranking import deciding_column
 from localjudge.analysis.ranking.system_means import column_means, instruction_means
-from localjudge.analysis.ranking.system_order import SIGNIFICANCE_LEVEL
+from localjudge.analysis.ranking.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL
 from localjudge.analysis.statistics import Estimate, agreement_statistics
-from localjudge.analysis.statistics.resampling import cell_means, studentise
+from localjudge.analysis.statistics.resampling import studentise
 from localjudge.errors import UsageError
 from localjudge.runs.reader import is_complete
 from localjudge.system.quantities import counted
@@ -97,13 +96,13 @@ def rank_by_slice(
         first, second = np.array(pairs).T
         differences = column_means(np.hstack([each[:, first] - each[:, second] for each in means]))
         tested = studentise(differences, low - high, high - low, True, resamples, seed)
-        p = tested.adjusted().reshape(len(means), -1)
-        above = tested.value.reshape(len(means), -1) > 0
+        p, value = (each.reshape(len(means), -1) for each in (tested.adjusted(), tested.value))
         significant = [
             tuple(
-                " > ".join(scores.systems[system] for system in (pair if is_above else pair[::-1]))
-                for pair, is_above, chance in zip(pairs, above[place], p[place], strict=True)
-                if chance < SIGNIFICANCE_LEVEL
+                " > ".join(scores.systems[system] for system in (pair if difference > 0 else pair[::-1]))
+                + ", not tested" * bool(np.isnan(chance))
+                for pair, difference, chance in zip(pairs, value[place], p[place], strict=True)
+                if chance < SIGNIFICANCE_LEVEL or (np.isnan(chance) and abs(difference) > NO_DIFFERENCE)
             )
             for place in range(len(means))
         ]
@@ -121,37 +120,6 @@ def rank_by_slice(
             for name, each, differs in zip(slices.names, means, significant, strict=True)
         ),
     )
-
-
-def change_by_slice(matched: MatchedRuns, slices: Slices, resamples: int, seed: int) -> Sliced:
-    """Return the change of each column in each slice; a row has the slice that OLD gives it.
-
-    Args:
-        matched: the rows of both runs.
-        slices: the slices of the rows of both, those of OLD first.
-        resamples: number of resamples for the intervals.
-        seed: seed of the resamples.
-    """
-    rows, both = matched.rows, matched.in_both
-    changes, of_cell = (matched.new - matched.old)[both], slices.of_row[matched.places[both, 0]]
-    group, groups = matched.group[both], int(matched.group.max()) + 1
-    each = (of_cell == place for place in range(len(slices.names)))
-    means = np.hstack([cell_means(changes[chosen], group[chosen], groups) for chosen in each])
-    width = np.tile(rows.width, len(slices.names))
-    tested = studentise(column_means(means), -width, width, True, resamples, seed)
-    found, p = iter(tested.simultaneous(-width, width).estimates()), iter(tested.adjusted().tolist())
-
-    def row(place: int, name: str) -> SliceRow:
-        estimates = {column: next(found) for column in rows.names}
-        chances = {column: next(p) for column in rows.names}
-        moved = tuple(
-            f"{column} {'rose' if (each.value or 0) > 0 else 'fell'}"
-            for column, each in estimates.items()
-            if chances[column] < SIGNIFICANCE_LEVEL
-        )
-        return SliceRow(name, len(np.unique(group[of_cell == place])), estimates, moved)
-
-    return Sliced(slices.column, "changes", tuple(row(place, name) for place, name in enumerate(slices.names)))
 
 
 def agree_by_slice(scores: Scores, labels: Labels, slices: Slices) -> Sliced:

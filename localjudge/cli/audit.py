@@ -22,6 +22,7 @@ from localjudge.cli.options import (
 from localjudge.cli.statistics_options import AllTables
 from localjudge.errors import UsageError
 from localjudge.settings import Flag
+from localjudge.system.quantities import as_number
 
 if TYPE_CHECKING:
     from localjudge.judge import Judge
@@ -102,11 +103,8 @@ def _thresholds(options: list[str] | tuple[()], names: list[str]) -> dict[str, f
     named: dict[str, float] = {}
     for option in options:
         name, equals, text = option.partition("=")
-        try:
-            share = float(text)
-        except ValueError:
-            share = -1.0
-        if not equals or name not in (*names, "all") or not 0 <= share <= 1:
+        share = as_number(text)
+        if not equals or name not in (*names, "all") or share is None or not 0 <= share <= 1:
             raise UsageError(
                 f"--threshold {option}: write NAME=SHARE, with a share from 0 to 1; the names are all, "
                 f"{', '.join(names)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from textwrap import indent
@@ -17,12 +18,13 @@ from localjudge.cli.statistics_options import (
     LabelOptions,
     ScoresOf,
     StatisticsOptions,
+    check_criteria,
     compare_responses,
 )
 from localjudge.errors import UsageError
 from localjudge.settings import Flag
 from localjudge.system.durable import write_text
-from localjudge.system.quantities import counted
+from localjudge.system.quantities import as_number, counted
 
 
 def compare(
@@ -32,12 +34,22 @@ def compare(
     margin: Annotated[
         list[str] | None,
         Flag(
-            "Exit with 3 unless, with 95 % confidence, this column fell by less than DROP or rose.",
+            "Exit with 3 unless, with 95 % confidence, this column fell by less than DROP or rose, for each "
+            "system.",
             "COLUMN=DROP",
         ),
     ] = None,
     improve: Annotated[
-        list[str] | None, Flag("Exit with 3 unless, with 95 % confidence, this column rose.", "COLUMN")
+        list[str] | None,
+        Flag("Exit with 3 unless, with 95 % confidence, this column rose, for each system.", "COLUMN"),
+    ] = None,
+    system: Annotated[
+        list[str] | None,
+        Flag(
+            "Compare only this system, and of pairs, its preference. Several: each must pass.  [default: all; "
+            "of pairs, each that is not the baseline]",
+            "NAME",
+        ),
     ] = None,
     markdown: Annotated[
         Path | None, Flag("Write the result as Markdown, for the page of a CI job.", "FILE")
@@ -59,25 +71,31 @@ def compare(
     for file in (markdown, junit):
         if file is not None:
             check_out_file(file)
-    margins = dict(map(_margin, margin or ()))
+    margins, systems, runs = _margins(margin or ()), system or (), [old, new]
     if junit and not (margins or improve):
         raise UsageError("--junit: has no condition to report; give --margin or --improve")
-    from localjudge.analysis.by_slice import change_by_slice
+    pairwise = compare_responses(runs, scores=scores)
+    checks = check_criteria(runs, scores=scores, labels=labels, by_column=by_column)
     from localjudge.analysis.changes import change_lines, compare_runs
+    from localjudge.analysis.changes.compared_rows import ComparedRows
     from localjudge.analysis.changes.gate import as_junit, check_gate
-    from localjudge.analysis.changes.matched_runs import JudgedRows, match_runs
+    from localjudge.analysis.changes.matched_runs import match_runs
+    from localjudge.analysis.changes.sliced_changes import change_by_slice
+    from localjudge.analysis.matching.checklist_points import read_points
     from localjudge.analysis.matching.scores import read_scores
     from localjudge.analysis.pairs import read_judged_pairs
     from localjudge.cli.printed_tables import printed_findings
     from localjudge.cli.progress import Progress
     from localjudge.report.tables.change_tables import change_findings
 
-    progress, runs = Progress(), [old, new]
+    progress = Progress()
     with progress.step("reading both runs"):
-        if compare_responses(runs, scores=scores):
-            rows = JudgedRows.from_pairs(read_judged_pairs(runs, people.moved))
+        if pairwise:
+            rows = ComparedRows.from_pairs(read_judged_pairs(runs, people.moved), systems)
+        elif checks:
+            rows = ComparedRows.from_scores(read_points(runs, by_run=False), only=systems)
         else:
-            rows = JudgedRows.from_scores(read_scores(runs, by_run=False), scores)
+            rows = ComparedRows.from_scores(read_scores(runs, by_run=False), scores, systems)
         known = people.labels_of(rows.source) if labels else None
         matched = match_runs(rows)
         if labels and matched.differs != "judge":
@@ -101,21 +119,24 @@ def compare(
     if junit:
         name, answer = f"localjudge compare {' '.join(changes.names)}", "\n".join(change_lines(changes))
         write_text(junit, as_junit(conditions, name, answer))
-    gate = [{"condition": each.name, "passes": each.passes, "reason": each.reason} for each in conditions]
+    gate = [each.as_dict() for each in conditions]
     statistics.print({**asdict(changes), "gate": gate}, found, all_tables, sliced)
     if not all(each.passes for each in conditions):
         raise typer.Exit(BELOW_THRESHOLD)
 
 
-def _margin(given: str) -> tuple[str, float]:
-    """Return the column and the margin of COLUMN=DROP; a share of a label has another "=" in its name."""
-    name, equals, drop = given.rpartition("=")
-    try:
-        if equals:
-            return name, float(drop)
-    except ValueError:
-        pass
-    raise UsageError(f"--margin {given}: write COLUMN=DROP, such as helpfulness=0.2")
+def _margins(given: Iterable[str]) -> dict[str, float]:
+    """Return the margin of each column in COLUMN=DROP; a share of a label has another "=" in its name."""
+    margins: dict[str, float] = {}
+    for each in given:
+        name, _, text = each.rpartition("=")
+        drop = as_number(text)
+        if not name or drop is None:
+            raise UsageError(f"--margin {each}: write COLUMN=DROP, such as helpfulness=0.2")
+        if name in margins:
+            raise UsageError(f"--margin {each}: {name} has a margin of {margins[name]:g} already; give one")
+        margins[name] = drop
+    return margins
 
 
 _RESPONSES: tuple[int, ...] = (1, 2, 4, 8)

@@ -19,7 +19,8 @@ _WHOLE_NAME = 40
 
 
 def printed_findings(found: Findings, all_tables: bool = False) -> Group:
-    """Return the output of a statistic: notices, the answer, the main tables, the details, and notes.
+    """Return the output of a statistic: notices, tables above the answer, the answer, the main tables, the
+    details, and notes.
 
     Without `all_tables`, a line names the details.
     """
@@ -30,7 +31,7 @@ def printed_findings(found: Findings, all_tables: bool = False) -> Group:
     if found.details and not all_tables:
         last.append(Text(f"--all also prints: {', '.join(found.details)}", style="dim"))
     first = ["\n".join(found.answer)] if found.answer else []
-    return Group(printed([*first, *parts], found.notices), *last)
+    return Group(printed([*found.first, *first, *parts], found.notices), *last)
 
 
 def printed(parts: Iterable[Table | str], notices: Sequence[str] = ()) -> Group:

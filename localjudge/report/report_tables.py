@@ -88,7 +88,7 @@ def systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[s
 def _alike_in_labels(rankings: Sequence[Ranking], names: Sequence[str]) -> Iterator[str]:
     """Yield which systems do not differ significantly, or are not tested, in the shares of labels."""
     alike: dict[tuple[str, ...], list[str]] = {}
-    untested: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    untested: dict[tuple[tuple[str, str, str], ...], list[str]] = {}
     for ranking in rankings:
         for name in names:
             for group in ranking.groups[name]:
@@ -183,7 +183,8 @@ def section(found: Findings, leads: Sequence[str] = ()) -> dict[str, Any]:
         leads: paragraphs after its answer.
     """
     tables: list[dict[str, Any]] = []
-    for parts, folded in ((found.main, False), *((parts, True) for parts in found.details.values())):
+    shown = [*found.first, *found.main]
+    for parts, folded in ((shown, False), *((parts, True) for parts in found.details.values())):
         for part in parts:
             if isinstance(part, str):
                 tables[-1]["notes"].append(part)

@@ -146,9 +146,11 @@ def _changes(
 
     None unless there are two runs, and both are complete.
     """
-    from localjudge.analysis.by_slice import change_by_slice
     from localjudge.analysis.changes import compare_runs
-    from localjudge.analysis.changes.matched_runs import JudgedRows, match_runs
+    from localjudge.analysis.changes.compared_rows import ComparedRows
+    from localjudge.analysis.changes.matched_runs import match_runs
+    from localjudge.analysis.changes.sliced_changes import change_by_slice
+    from localjudge.analysis.matching.checklist_points import read_points
     from localjudge.analysis.matching.slices import read_slices
     from localjudge.analysis.pairs import read_judged_pairs
 
@@ -156,9 +158,11 @@ def _changes(
         return None
     try:
         if read_manifest(runs[0]).rubric.mode is PAIRWISE:
-            rows = JudgedRows.from_pairs(read_judged_pairs(runs, inputs))
+            rows = ComparedRows.from_pairs(read_judged_pairs(runs, inputs))
+        elif read_manifest(runs[0]).rubric.mode is CHECKLIST:
+            rows = ComparedRows.from_scores(read_points(runs, by_run=False))
         else:
-            rows = JudgedRows.from_scores(read_scores(runs, by_run=False))
+            rows = ComparedRows.from_scores(read_scores(runs, by_run=False))
         matched = match_runs(rows)
         found = change_findings(compare_runs(matched, resamples=resamples, seed=seed))
     except UsageError as error:

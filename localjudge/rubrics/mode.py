@@ -245,7 +245,8 @@ def refuse_criteria(mode: Mode[Any], where: str) -> None:
     """
     if mode is CHECKLIST:
         raise UsageError(
-            f"{where}: its rubric {mode.judges}; only score, show, rank, agree, export and serve can use it"
+            f"{where}: its rubric {mode.judges}; only score, show, rank, compare, agree, export and serve can "
+            "use it"
         )
 
 

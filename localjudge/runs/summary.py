@@ -18,6 +18,7 @@ from localjudge.runs.notices import notices
 from localjudge.runs.pair_summary import PairSummary
 from localjudge.runs.reader import count_lines, own_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
+from localjudge.runs.system_column import system_value
 from localjudge.runs.warning_signs import WarningSigns
 from localjudge.system.steps import Report, no_progress, with_progress
 
@@ -236,10 +237,15 @@ def summaries_by_column(folder: Path, column: str) -> dict[str, Summary]:
         UsageError: no row has the column.
     """
     manifest, seen = read_manifest(folder), dict[str, None]()
+    of_systems = system_value(manifest, column)
     found: dict[str, Summary] = {}
     for outcome in own_outcomes(folder, manifest):
         value = outcome.columns.get(column)
         seen |= dict.fromkeys(outcome.columns)
+        if value is None:
+            pair = (outcome.system, outcome.opponent)[:: -1 if outcome.swapped else 1]
+            value = of_systems(pair if manifest.rubric.mode is PAIRWISE else outcome.systems)
+            seen |= {} if value is None else {column: None}
         name = "(none)" if value is None else value if isinstance(value, str) else json.dumps(value)
         found.setdefault(name, Summary(manifest)).add(outcome)
     if column not in seen:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 GIB = 2**30
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def as_number(text: str) -> float | None:
+    """Return the decimal number that a text is; None for other texts, also for 0_3, nan, inf and " 1"."""
+    return float(text) if _NUMBER.fullmatch(text) else None
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

@@ -9,9 +9,17 @@ import numpy as np
 
 from localjudge.analysis import Floats, Integers
 from localjudge.analysis.matching.label_records import LabelArray
-from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics
-from localjudge.analysis.statistics.jackknife import PARTS, agreement_estimate, exact_share
+from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics, why_undefined
+from localjudge.analysis.statistics.jackknife import (
+    LEAST_FOR_AGREEMENT,
+    PARTS,
+    agreement_estimate,
+    exact_share,
+)
 from localjudge.analysis.statistics.resampling import mean_estimate
+
+ONE_SIDE_IS_EQUAL = "the scores or the labels are all equal"
+"""Why a correlation or kappa is undefined, or is 0 without an interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +148,10 @@ def with_interval(
     from scipy.sparse import csr_array
 
     present, numbered = np.unique(group, return_inverse=True)
-    if value is None or len(present) < 2:
-        return Estimate(value)
+    if value is None:
+        return Estimate(why=ONE_SIDE_IS_EQUAL)
+    if len(present) < 2:
+        return Estimate(value, why=why_undefined(value, len(present), LEAST_FOR_AGREEMENT, False))
     # Equal pairs become one pair with more weight, because integers have few different pairs.
     pairs, pair = np.unique(np.column_stack([x, y]), axis=0, return_inverse=True)
     # Above this number, several instructions are left out at a time.

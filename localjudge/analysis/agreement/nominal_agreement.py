@@ -9,7 +9,7 @@ import numpy as np
 
 from localjudge.analysis import Floats, Integers
 from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, replace_annotators
-from localjudge.analysis.agreement.comparison import with_interval
+from localjudge.analysis.agreement.comparison import ONE_SIDE_IS_EQUAL, with_interval
 from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.matching.measured_texts import Measures
 from localjudge.analysis.matching.scores import Scores
@@ -149,7 +149,8 @@ class _Pairs:
 
         human = self.human
         if (given == given[0]).all():
-            kappa = UNDEFINED if (human == given[0]).all() else Estimate(0.0)
+            value = None if (human == given[0]).all() else 0.0
+            kappa = Estimate(value, why=ONE_SIDE_IS_EQUAL)
         else:
             whole = given.astype(int), human.astype(int)
             value = float(cohen_kappa_score(*whole, sample_weight=self.weight))

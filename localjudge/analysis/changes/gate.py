@@ -2,7 +2,8 @@
 
 A column passes a margin if a one-sided 95 % bound excludes that its mean fell by the margin or more
 (non-inferiority), so a small run cannot pass by being small. It has improved if the bound excludes that it did
-not rise. Every condition must hold, so none is adjusted for their number.
+not rise. Every condition must hold for each system, so none is adjusted for their number. A row of OLD that has
+a score, but none in NEW, counts as the lowest score, and so does a further row of NEW that failed.
 
 The mean of a few instructions says little about rare and large drops: a third of the samples of 20 instructions
 contain no drop if one instruction in twenty has a drop. The bound is therefore computed as if there were more
@@ -14,14 +15,17 @@ scale from 1 to 5. `benchmarks/gate.py` measures how often a gate passes by mist
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 
 from localjudge.analysis import Floats
 from localjudge.analysis.changes.matched_runs import MatchedRuns, by_instruction
+from localjudge.analysis.matching.system_names import UNNAMED
 from localjudge.analysis.statistics import two_decimals
 from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS
 from localjudge.errors import UsageError
@@ -37,51 +41,64 @@ QUANTILE = 0.96
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition of a gate, and whether it holds.
+    """A condition of a gate for one system, and whether it holds.
 
     Attributes:
         column: the column.
+        system: the system; of pairs, whose preference it is.
         margin: the largest drop that passes; None if the column must rise.
-        change: the mean change, where a row that is missing in NEW has the lowest score.
+        change: the mean change, where each row without a score in NEW counts as the lowest score.
         bound: the lower end of its one-sided 95 % interval; None for fewer than five instructions.
         instructions: number of instructions.
-        missing: number of rows that are missing in NEW.
+        lowest: number of rows that count as the lowest score.
     """
 
     column: str
+    system: str
     margin: float | None
     change: float
     bound: float | None
     instructions: int
-    missing: int
+    lowest: int
 
     @property
     def passes(self) -> bool:
         return self.bound is not None and (self.bound > 0 if self.margin is None else self.bound > -self.margin)
 
     @property
-    def name(self) -> str:
-        """The condition in a few words."""
+    def asks(self) -> str:
+        """What it asks of the column, in a few words."""
         return (
             f"{self.column} rose" if self.margin is None else f"{self.column} fell by less than {self.margin:g}"
         )
 
     @property
+    def name(self) -> str:
+        """The condition with its system, if that has a name."""
+        return self.asks if self.system == UNNAMED else f"{self.system}: {self.asks}"
+
+    @property
     def reason(self) -> str:
-        """What was measured, in words."""
+        """What was measured, in words, and how its bound differs from the interval of a table."""
+        on = counted(self.instructions, "instruction")
         if self.bound is None:
-            return f"{counted(self.instructions, 'instruction')} are too few; a gate needs {MIN_INSTRUCTIONS}"
-        counts = f", with {counted(self.missing, 'missing row')} at the lowest score" * bool(self.missing)
+            return f"{on} are too few; a gate needs {MIN_INSTRUCTIONS}"
+        counts = f", with {counted(self.lowest, 'row')} at the lowest score" * bool(self.lowest)
         return (
             f"change {two_decimals(self.change)}, at least {two_decimals(self.bound)} with 95 % confidence on "
-            f"{counted(self.instructions, 'instruction')}{counts}"
+            f"{on}{counts}; this bound is one-sided, for one column of one system, and counts "
+            f"{WORST_INSTRUCTIONS:g} more instructions with the largest drop, so it differs from an interval"
         )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the condition for programs."""
+        return {"condition": self.name, "passes": self.passes, "reason": self.reason, **asdict(self)}
 
 
 def check_gate(
     matched: MatchedRuns, margins: Mapping[str, float], improved: Sequence[str] = ()
 ) -> tuple[Condition, ...]:
-    """Return the conditions of a gate.
+    """Return the conditions of a gate, each for every system.
 
     Args:
         matched: the rows of both runs.
@@ -89,7 +106,8 @@ def check_gate(
         improved: the columns that must rise.
 
     Raises:
-        UsageError: there is no such column, a margin is not positive, or a run is dry or incomplete.
+        UsageError: there is no such column, a margin is not positive, a run is dry or incomplete, or nothing
+            tells whose preference counts in pairs.
     """
     rows = matched.rows
     for name in (*margins, *improved):
@@ -98,31 +116,59 @@ def check_gate(
     for name, drop in margins.items():
         if not 0 < drop < rows.width[rows.names.index(name)]:
             raise UsageError(f"`margin` {name}={drop:g}: must be above 0 and smaller than the scale")
-    given = zip(rows.source.folders, rows.source.manifests, strict=True) if margins or improved else ()
-    for folder, manifest in given:
+    if not margins and not improved:
+        return ()
+    for folder, manifest in zip(rows.source.folders, rows.source.manifests, strict=True):
         if is_dry_run(manifest) or not is_complete(folder):
             what = "a dry run" if is_dry_run(manifest) else "not complete; the same score command continues it"
             raise UsageError(f"{folder}: is {what}, and a gate needs every score")
-    missing = ~matched.in_both
-    changes = np.where(missing[:, None], rows.low, matched.new) - matched.old
-    means = by_instruction(changes, matched.group)
-    found = []
-    for name in dict.fromkeys((*margins, *improved)):
-        at = rows.names.index(name)
-        bound = float(lower_bound(means[:, at], rows.width[at]))
-        asked: list[float | None] = [margins[name]] if name in margins else []
-        for margin in [*asked, *[None] * (name in improved)]:
-            found.append(
-                Condition(
-                    column=name,
-                    margin=margin,
-                    change=float(means[:, at].mean()),
-                    bound=bound if len(means) >= MIN_INSTRUCTIONS else None,
-                    instructions=len(means),
-                    missing=int(missing.sum()),
-                )
-            )
-    return tuple(found)
+    if rows.problem:
+        option = "margin" if margins else "improve"
+        raise UsageError(f"`{option}`: {rows.problem}")
+    asked: list[tuple[str, float | None]] = [
+        *margins.items(),
+        *((name, None) for name in dict.fromkeys(improved)),
+    ]
+    own = [matched.system == place for place in range(len(matched.systems))]
+    means = [by_instruction(matched.change[cells], matched.group[cells]) for cells in own]
+    return tuple(
+        Condition(
+            column=name,
+            system=system,
+            margin=margin,
+            change=float(changes.mean()),
+            bound=float(lower_bound(changes, rows.width[at])) if len(changes) >= MIN_INSTRUCTIONS else None,
+            instructions=len(changes),
+            lowest=int(matched.lowest[cells].sum()),
+        )
+        for name, margin in asked
+        for at in (rows.names.index(name),)
+        for system, cells, table in zip(matched.systems, own, means, strict=True)
+        for changes in (table[:, at],)
+    )
+
+
+def gate_lines(conditions: Sequence[Condition]) -> Iterator[str]:
+    """Yield a line for what is asked of each column: whether it holds for each system, or for which not."""
+    for asks in dict.fromkeys(each.asks for each in conditions):
+        own = [each for each in conditions if each.asks == asks]
+        failed = [each for each in own if not each.passes]
+        if len(own) == 1:
+            yield f"Gate, {own[0].name}: {'FAILED' if failed else 'passed'} ({own[0].reason})"
+            continue
+        lowest = min(failed or own, key=bound_order)
+        said = f"FAILED for {', '.join(each.system for each in failed)}" if failed else "passed"
+        yield f"Gate, {asks}, for each of {len(own)} systems: {said} ({lowest.system}: {lowest.reason})"
+    if len(conditions) > 1:
+        yield (
+            "A gate passes only if every condition holds for every system, so none is adjusted for their "
+            "number: a change at the margin passes by mistake in at most 5 % of cases."
+        )
+
+
+def bound_order(condition: Condition) -> float:
+    """Return the key that sorts the conditions of a column, the worst first."""
+    return -math.inf if condition.bound is None else condition.bound
 
 
 def lower_bound(

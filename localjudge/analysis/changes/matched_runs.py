@@ -1,4 +1,4 @@
-"""The rows of two runs side by side: what differs between the runs, and which row belongs to which.
+"""Two runs side by side: what differs between them, and what each of their cells holds.
 
 Either the responses differ, as last week's and this week's, and the same judge has judged both; or the judge
 differs, and has judged the same responses. If both differ, nothing tells which of them changed a score.
@@ -6,185 +6,95 @@ differs, and has judged the same responses. If both differ, nothing tells which 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from localjudge.analysis import Flags, Floats, Integers
+from localjudge.analysis.changes.compared_rows import ComparedRows
+from localjudge.analysis.changes.matched_cells import Cell, MatchedCell
 from localjudge.analysis.matching.identity import Identity
 from localjudge.analysis.matching.rows import align_runs, with_digests
-from localjudge.analysis.matching.run_rows import run_names
-from localjudge.analysis.matching.scores import ScoreKind, Scores
-from localjudge.analysis.pairs import RESULTS, JudgedPairs
+from localjudge.analysis.matching.run_rows import UnscoredRow, run_names
+from localjudge.analysis.matching.system_names import UNNAMED
 from localjudge.analysis.statistics.resampling import cell_means
 from localjudge.errors import UsageError
-from localjudge.rubrics.answer import shown
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.system.quantities import counted
 
 Differs = Literal["nothing", "responses", "judge"]
+Keys = list[Hashable]
+"""The cell of each row; None for a row whose cell is not known."""
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedRows:
-    """The n judged rows of both runs, in numbers.
+class RowWithoutScore:
+    """A row without a score: its id, its system (of a pair, whose preference it is), and why it has none."""
 
-    Attributes:
-        source: the scores or the pairs of both runs, OLD first.
-        identities: what identifies each row.
-        digests: the digest of the texts of its first prompt.
-        columns: the numbers [n] and the ends of each column: the score columns and their mean, or the
-            preference for a response.
-        written: the number of the judge's verdict in each aspect, [n]: that of its value or, without an order,
-            the place of its label; of a pair, as in `localjudge.analysis.pairs.RESULTS`.
-        texts: the text of each such number.
-        ordered: the aspects with an order.
-        turned: whether a pair has its responses in the reverse of its input's order, [n].
-        note: what the numbers are, in words.
-    """
-
-    source: Scores | JudgedPairs
-    identities: Sequence[Identity]
-    digests: Sequence[str | None]
-    columns: Mapping[str, tuple[Floats, tuple[int, int]]]
-    written: Mapping[str, Floats]
-    texts: Mapping[str, Mapping[float, str]]
-    ordered: frozenset[str]
-    turned: Flags
-    note: str
-
-    @classmethod
-    def from_scores(cls, scores: Scores, of: ScoreKind | None = None) -> JudgedRows:
-        """Return the scores of two runs.
-
-        Args:
-            scores: the scores of both, OLD first.
-            of: the kind of scores; by default the expected scores if both runs have them.
-        """
-        of = of or scores.best
-        written, texts = {}, {}
-        for aspect, place in {column.aspect: place for place, column in enumerate(scores.columns)}.items():
-            written[aspect] = scores.integer[:, place].astype(np.float64)
-            texts[aspect] = {
-                float(number): shown(value) for value, number in scores.columns[place].numbers.items()
-            }
-            if labels := scores.nominal.get(aspect):
-                written[aspect] = scores.shares(aspect, "integer").argmax(axis=1).astype(np.float64)
-                texts[aspect] = {float(place): shown(label) for place, label in enumerate(labels)}
-        ordered = frozenset(written.keys() - scores.nominal.keys())
-        turned, note = np.zeros(len(scores.ids), dtype=np.bool_), f"the {of} scores are compared"
-        return cls(
-            scores, scores.identities, scores.digests, scores.table(of), written, texts, ordered, turned, note
-        )
-
-    @classmethod
-    def from_pairs(cls, pairs: JudgedPairs) -> JudgedRows:
-        """Return the preferences of two runs of pairs: the probability that a response is better, 0 to 1.
-
-        If each run compares two systems and the runs have one in common, it is the preference over this system.
-        Otherwise it is the preference for the first response of the pair in OLD, or in NEW if OLD lacks it.
-        """
-        subject, turned = _turned(pairs)
-
-        def own(values: Floats) -> Floats:
-            return np.where(turned, 1 - values, values)
-
-        texts = {number: name for name, number in RESULTS.items()}
-        return cls(
-            pairs,
-            [each.reversed() if turn else each for each, turn in zip(pairs.identities, turned, strict=True)],
-            [digest for digest, _ in pairs.shown],
-            {name: (own(each.preference[:, 0]), (0, 1)) for name, each in pairs.aspects.items()},
-            {name: own(each.result[:, 0]) for name, each in pairs.aspects.items()},
-            dict.fromkeys(pairs.aspects, texts),
-            frozenset(),
-            turned,
-            f"each number is the preference for {subject}, from 0 to 1",
-        )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the C columns."""
-        return tuple(self.columns)
-
-    @property
-    def values(self) -> Floats:
-        """The numbers of all columns, [n, C]."""
-        return np.column_stack([values for values, _ in self.columns.values()])
-
-    @property
-    def low(self) -> Floats:
-        """The lowest number of each column, [C]."""
-        return np.array([low for _, (low, _) in self.columns.values()], dtype=np.float64)
-
-    @property
-    def width(self) -> Floats:
-        """The width of the scale of each column, [C]."""
-        return np.array([high - low for _, (low, high) in self.columns.values()], dtype=np.float64)
-
-    def verdict(self, aspect: str, row: int) -> str:
-        """Return what the judge wrote."""
-        return self.texts[aspect][float(self.written[aspect][row])]
-
-
-def _turned(pairs: JudgedPairs) -> tuple[str, Flags]:
-    """Return whose preference counts, in words, and which pairs to turn so that it is the first one, [n]."""
-    sets = [
-        {frozenset(pairs.systems[row]) for row in np.flatnonzero(pairs.run == run).tolist()} for run in (0, 1)
-    ]
-    if all(len(each) == 1 and len(next(iter(each))) == 2 and None not in next(iter(each)) for each in sets):
-        old, new = (next(iter(each)) for each in sets)
-        common = sorted(old & new, key=str)
-        if common:
-            other = common[-1]
-            subject = " and ".join(dict.fromkeys(str(next(iter(each - {other}))) for each in (old, new)))
-            return f"{subject} over {other}", np.array([first == other for first, _ in pairs.systems])
-    # By texts: a pair of NEW is turned to the order of the same pair in OLD.
-    digests = [each.digests for each in pairs.identities]
-    known = {digests[row] for row in np.flatnonzero(pairs.run == 0).tolist()}
-    turned = [
-        run == 1 and own not in known and own[::-1] in known
-        for run, own in zip(pairs.run.tolist(), digests, strict=True)
-    ]
-    return "the first response of a pair", np.array(turned)
+    id: str
+    system: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedRuns:
-    """The n cells that OLD has judged: the rows of one system on one instruction, or one response.
+    """The n cells in which OLD has a score.
 
     Attributes:
         rows: the rows of both runs.
         names: the names of the runs.
         differs: what differs between the runs.
         how: what differs, in words.
-        group: the number of each cell's instruction, from 0 without gaps, [n].
-        old: the mean of each column in OLD, [n, C].
-        new: the same in NEW, [n, C]; NaN where NEW has judged no row of the cell.
-        places: the first row of each cell in OLD and in NEW, [n, 2]; -1 without one.
-        only_new: number of rows of NEW that belong to no cell.
+        group: the number of each cell's instruction, [n].
+        systems: the names of the systems; of pairs, whose preference counts.
+        system: the place of each cell's system in `systems`, [n].
+        old: the mean of each column in OLD, of the rows with a score in both runs, [n, C]; NaN without any.
+        new: the same in NEW, with its further rows.
+        change: the mean change where each row without a score in NEW counts as the lowest score, [n, C].
+        lowest: number of rows of each cell that count as the lowest score, [n].
+        row_pairs: the rows of OLD and of NEW that belong together, [m, 2].
+        places: the first of these in each cell, [n, 2]; -1 without one.
+        missing: the rows of OLD that have a score, but none in NEW.
+        failed: the rows of OLD that failed, which are compared with nothing.
+        unmatched: the rows of NEW that failed and belong to no row of OLD.
+        only_new: number of rows of NEW with a score that belong to no cell.
         notes: remarks on the matching.
     """
 
-    rows: JudgedRows
+    rows: ComparedRows
     names: tuple[str, ...]
     differs: Differs
     how: str
     group: Integers
+    systems: tuple[str, ...]
+    system: Integers
     old: Floats
     new: Floats
+    change: Floats
+    lowest: Integers
+    row_pairs: Integers
     places: Integers
+    missing: tuple[RowWithoutScore, ...]
+    failed: tuple[RowWithoutScore, ...]
+    unmatched: tuple[RowWithoutScore, ...]
     only_new: int
     notes: tuple[str, ...]
 
     @property
     def in_both(self) -> Flags:
-        """The cells that both runs have judged, [n]."""
+        """The cells with a row that both runs have judged, [n]."""
         found: Flags = self.places[:, 1] >= 0
         return found
+
+    @property
+    def whose(self) -> str:
+        """Whose columns are compared, in words; empty for one system without a name."""
+        if len(self.systems) > 1:
+            return f"{len(self.systems)} systems together"
+        return "" if self.systems[0] == UNNAMED else self.systems[0]
 
 
 def by_instruction(cells: Floats, group: Integers) -> Floats:
@@ -197,7 +107,7 @@ def by_instruction(cells: Floats, group: Integers) -> Floats:
     return cell_means(cells, np.unique(group, return_inverse=True)[1], len(np.unique(group)))
 
 
-def match_runs(rows: JudgedRows) -> MatchedRuns:
+def match_runs(rows: ComparedRows) -> MatchedRuns:
     """Match the rows of two runs.
 
     Raises:
@@ -205,94 +115,224 @@ def match_runs(rows: JudgedRows) -> MatchedRuns:
             be told apart.
     """
     names = tuple(run_names(rows.source.folders))
-    own = [np.flatnonzero(rows.source.run == run).tolist() for run in (0, 1)]
+    scored = [np.flatnonzero((rows.source.run == run) & rows.chosen).tolist() for run in (0, 1)]
+    failed = [[each for each, _ in rows.unscored if each.run == run] for run in (0, 1)]
     judges = [manifest.judge for manifest in rows.source.manifests]
-    if different := [name for name, value in judges[0].items() if value != judges[1][name]]:
+    different = [name for name, value in judges[0].items() if value != judges[1][name]]
+    notes: tuple[str, ...] = ()
+    if different:
         how = _how_judges_differ(rows.source.manifests, different)
-        keys, notes = _by_response(rows, own, names, how)
+        keys, keys_of_failed, notes = _by_response(rows, scored, failed, names, how)
     else:
-        how, notes = "", ()
-        keys = _by_instruction(rows, own, names)
-    place: dict[Hashable, int] = {}
-    old = np.array([place.setdefault(keys[row], len(place)) for row in own[0]])
-    new = np.array([place.get(keys[row], -1) for row in own[1]])
-    first = np.full((len(place), 2), -1)
-    digests: list[list[set[Hashable]]] = [[set(), set()] for _ in place]
-    for run, cells in enumerate((old, new)):
-        for row, cell in zip(own[run][::-1], cells[::-1].tolist(), strict=True):
-            if cell >= 0:
-                first[cell, run] = row
-                digests[cell][run].add(rows.identities[row].digests)
-    in_both = first[:, 1] >= 0
-    if not in_both.any():
-        raise UsageError(f"{names[1]}: has no row of {names[0]}; compare runs on the same instructions")
-    changed = sum(before != after for before, after in digests if after)
-    differs: Differs = "judge" if different else "responses" if changed else "nothing"
+        keys, keys_of_failed = _by_instruction(rows, scored, failed, names)
+    cells: dict[Hashable, Cell] = {keys[row]: Cell() for row in scored[0]}
+    for run in (0, 1):
+        for row in scored[run]:
+            if keys[row] in cells:
+                cells[keys[row]].scored[run].append(row)
+        for each, key in zip(failed[run], keys_of_failed[run], strict=True):
+            if key in cells:
+                cells[key].failed[run].append(each)
+    ids = [each.id for each in rows.identities]
+    unread = {each.identity.id for each in failed[0] if each.group is None}
+    matched = [cell.match(ids, unread) for cell in cells.values()]
+    row_pairs = np.array([pair for cell in matched for pair in cell.pairs], dtype=np.int64).reshape(-1, 2)
+    missing, unmatched = _without_score(rows, matched, failed, names[1])
+    if not len(row_pairs):
+        said = "compare runs on the same instructions"
+        if lost := next((each for each in missing if each.reason != _absent(names[1])), None):
+            said = f"{lost.id} {lost.reason}"
+        raise UsageError(f"{names[1]}: has no row of {names[0]} with a score; {said}")
+    changed = sum(_changed(rows.identities, cell.pairs) for cell in matched)
     if not different:
-        of = counted(int(in_both.sum()), rows.source.manifests[0].rubric.mode.item)
+        of = counted(len(row_pairs), rows.source.manifests[0].rubric.mode.item)
         how = f"the judge is the same, and the responses changed in {changed:,} of {of}"
-        how = how if changed else "the judge and all responses are the same"
+        if not changed:
+            how = "the judge and all responses" + " with a score in both runs" * bool(missing) + " are the same"
+    systems = _systems(rows, [*cells.values()])
+    there = tuple(dict.fromkeys(systems))
+    table, lowest = rows.values, np.array([cell.lowest for cell in matched])
+    of_old = _means(table, [cell.scored[0] for cell in cells.values()])
+    of_new = _means(table, [cell.new for cell in matched], rows.low, lowest)
     return MatchedRuns(
         rows=rows,
         names=names,
-        differs=differs,
+        differs="judge" if different else "responses" if changed else "nothing",
         how=how,
-        group=np.unique(rows.source.group[first[:, 0]], return_inverse=True)[1].astype(np.int32),
-        old=cell_means(rows.values[own[0]], old, len(place)),
-        new=cell_means(rows.values[own[1]], new, len(place)),
-        places=first,
-        only_new=int((new < 0).sum()),
+        group=rows.source.group[[cell.scored[0][0] for cell in cells.values()]],
+        systems=there,
+        system=np.array([there.index(name) for name in systems]),
+        old=_means(table, [[old for old, _ in cell.pairs] for cell in matched]),
+        new=_means(table, [cell.new * bool(cell.pairs) for cell in matched]),
+        change=of_new - of_old,
+        lowest=lowest,
+        row_pairs=row_pairs,
+        places=np.array([cell.pairs[0] if cell.pairs else (cell.missing[0][0], -1) for cell in matched]),
+        missing=missing,
+        failed=tuple(
+            RowWithoutScore(each.identity.id or "", name, each.reason)
+            for each, name in rows.unscored
+            if each.run == 0
+        ),
+        unmatched=unmatched,
+        only_new=sum(keys[row] not in cells for row in scored[1]),
         notes=notes,
     )
 
 
-def _by_instruction(rows: JudgedRows, own: Sequence[Sequence[int]], names: Sequence[str]) -> list[Hashable]:
-    """Return the cell of each row: its instruction, and its system if a run has several.
+def _means(
+    table: Floats, cells: Sequence[Sequence[int]], low: Floats | None = None, lowest: Integers | None = None
+) -> Floats:
+    """Return the mean of each column over the rows of each cell, [cells, C]; NaN for a cell without rows.
+
+    Args:
+        table: the columns, [rows, C].
+        cells: the rows of each cell.
+        low: the lowest score of each column, [C].
+        lowest: number of further rows of each cell with the lowest score, [cells].
+    """
+    counts = np.array([len(rows) for rows in cells])
+    of_cell = np.repeat(np.arange(len(cells)), counts)
+    rows = np.array([row for each in cells for row in each], dtype=np.int64)
+    means = cell_means(table[rows], of_cell, len(cells))
+    if low is None or lowest is None:
+        return means
+    total = (counts + lowest)[:, None]
+    found: Floats = (np.nan_to_num(means) * counts[:, None] + low * lowest[:, None]) / total
+    return found
+
+
+def _changed(identities: Sequence[Identity], pairs: Sequence[tuple[int, int]]) -> int:
+    """Return how many rows of OLD have a response that NEW does not have in the cell."""
+    old, new = (Counter(identities[pair[run]].digests for pair in pairs) for run in (0, 1))
+    return (old - new).total()
+
+
+def _systems(rows: ComparedRows, cells: Sequence[Cell]) -> list[str]:
+    """Return the name of the system of each cell; both names, if it has another one in NEW."""
+    old = [rows.systems[cell.scored[0][0]] for cell in cells]
+    names = {name: {name: None} for name in old}
+    for name, cell in zip(old, cells, strict=True):
+        names[name] |= {rows.systems[row]: None for row in cell.scored[1][:1]}
+    shown = {name: " → ".join(each for each in both if each != UNNAMED) for name, both in names.items()}
+    return [shown[name] or UNNAMED for name in old]
+
+
+def _absent(new: str) -> str:
+    return f"not in {new}"
+
+
+def _without_score(
+    rows: ComparedRows, matched: Sequence[MatchedCell], failed: Sequence[Sequence[UnscoredRow]], new: str
+) -> tuple[tuple[RowWithoutScore, ...], tuple[RowWithoutScore, ...]]:
+    """Return the rows of OLD without a score in NEW, and the rows of NEW that failed and are none of these."""
+    used: set[int] = set()
+    unread: dict[str | None, list[UnscoredRow]] = defaultdict(list)
+    for each in failed[1]:
+        if each.group is None:
+            unread[each.identity.id].append(each)
+    systems = {name for each in rows.identities for name in each.systems}
+    missing = []
+    for row, lost in (pair for cell in matched for pair in cell.missing):
+        own, name = rows.identities[row], rows.identities[row].id or ""
+        if lost is None:
+            # A pair is not formed if one of its responses cannot be read.
+            same = [each for part in (name, *name.split(" vs ")) for each in unread[part]]
+            known = (each for each in same if not {*each.identity.systems} & (systems - {*own.systems, None}))
+            lost = next(known, None)
+        if lost is not None:
+            used.add(id(lost))
+        reason = _absent(new) if lost is None else f"failed in {new}: {lost.reason}"
+        missing.append(RowWithoutScore(name, rows.systems[row], reason))
+    in_old = {(each.identity.id, each.identity.systems) for each in failed[0]}
+    unmatched = [
+        RowWithoutScore(each.identity.id or "", name, each.reason)
+        for each, name in rows.unscored
+        if each.run == 1 and id(each) not in used and (each.identity.id, each.identity.systems) not in in_old
+    ]
+    return tuple(missing), tuple(unmatched)
+
+
+def _by_instruction(
+    rows: ComparedRows,
+    scored: Sequence[Sequence[int]],
+    failed: Sequence[Sequence[UnscoredRow]],
+    names: Sequence[str],
+) -> tuple[Keys, list[Keys]]:
+    """Return the cell of each row, also of those that failed: its instruction, and its system if a run has
+    several.
 
     Raises:
         UsageError: a run has several systems, and none of them is in both.
     """
-    systems = [{rows.identities[row].systems for row in each} for each in own]
+    known = [[each for each in of_run if each.group is not None] for of_run in failed]
+    systems = [
+        {rows.identities[row].systems for row in own} | {each.identity.systems for each in lost}
+        for own, lost in zip(scored, known, strict=True)
+    ]
     is_one = all(len(each) == 1 for each in systems)
     if not is_one and not systems[0] & systems[1]:
         raise UsageError(
             f"{names[1]}: has no system of {names[0]}; compare runs of the same systems, or of one system each"
         )
-    return [
+    keys: Keys = [
         (group, None if is_one else identity.systems)
         for group, identity in zip(rows.source.group.tolist(), rows.identities, strict=True)
+    ]
+    return keys, [
+        [
+            None if each.group is None else (each.group, None if is_one else each.identity.systems)
+            for each in own
+        ]
+        for own in failed
     ]
 
 
 def _by_response(
-    rows: JudgedRows, own: Sequence[Sequence[int]], names: Sequence[str], how: str
-) -> tuple[list[Hashable], tuple[str, ...]]:
-    """Return the cell of each row, of equal texts in both runs, and remarks.
+    rows: ComparedRows,
+    scored: Sequence[Sequence[int]],
+    failed: Sequence[Sequence[UnscoredRow]],
+    names: Sequence[str],
+    how: str,
+) -> tuple[Keys, list[Keys], tuple[str, ...]]:
+    """Return the cell of each row, also of those that failed, of equal texts in both runs, and remarks.
 
     Raises:
         UsageError: NEW has another response in the place of one of OLD.
     """
+    known = [[each for each in of_run if each.digest is not None] for of_run in failed]
     identities = [
-        with_digests([rows.identities[row] for row in each], [rows.digests[row] for row in each], manifest)
-        for each, manifest in zip(own, rows.source.manifests, strict=True)
+        with_digests(
+            [*(rows.identities[row] for row in own), *(each.identity for each in lost)],
+            [*(rows.digests[row] for row in own), *(each.digest for each in lost)],
+            manifest,
+        )
+        for own, lost, manifest in zip(scored, known, rows.source.manifests, strict=True)
     ]
     common, notes = align_runs(identities, rows.source.manifests)
-    keys: list[Hashable] = [(row,) for row in range(len(rows.source.run))]
-    for cell, pair in enumerate(common):
-        for each, place in zip(own, pair, strict=True):
-            keys[each[place]] = cell
-    left: list[dict[Hashable, str]] = [defaultdict(str) for _ in own]
-    for found, each in zip(left, own, strict=True):
-        for row in each:
-            if isinstance(keys[row], tuple):
-                found[rows.identities[row].id, rows.identities[row].systems] = rows.identities[row].where
+    cell_of: list[dict[int, int]] = [{pair[run]: cell for cell, pair in enumerate(common)} for run in (0, 1)]
+    keys: Keys = [(row,) for row in range(len(rows.source.run))]
+    left: list[dict[Hashable, str]] = [{} for _ in scored]
+    for run, own in enumerate(scored):
+        for place, row in enumerate(own):
+            if place in cell_of[run]:
+                keys[row] = cell_of[run][place]
+            else:
+                left[run][rows.identities[row].id, rows.identities[row].systems] = rows.identities[row].where
     if both := left[0].keys() & left[1].keys():
         raise UsageError(
-            f"{names[1]}: {how}, and so did {counted(len(both), 'response')} of {len(own[0]):,} (such as "
+            f"{names[1]}: {how}, and so did {counted(len(both), 'response')} of {len(scored[0]):,} (such as "
             f"{left[0][next(iter(both))]}), so nothing tells which of them changed a score; judge the same "
             "responses with both judges, or all of them with one"
         )
-    return keys, notes
+    places = [
+        {id(each): len(own) + at for at, each in enumerate(lost)}
+        for own, lost in zip(scored, known, strict=True)
+    ]
+    keys_of_failed: list[Keys] = [
+        [cell_of[run].get(places[run].get(id(each), -1)) for each in failed[run]] for run in (0, 1)
+    ]
+    return keys, keys_of_failed, notes
 
 
 def _how_judges_differ(manifests: Sequence[RunManifest], different: Sequence[str]) -> str:

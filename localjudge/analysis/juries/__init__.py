@@ -26,6 +26,7 @@ from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.matching.rows import align_runs, with_digests
 from localjudge.analysis.matching.run_rows import run_names
 from localjudge.analysis.matching.scores import Scores, read_scores
+from localjudge.analysis.statistics import why_undefined
 from localjudge.analysis.statistics.agreement_statistics import alpha
 from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES, bootstrap_weights
 from localjudge.errors import UsageError
@@ -74,7 +75,8 @@ class Jury:
 
     `outlier` is the juror without whom the others agree most (`Juror.alpha_without`,
     averaged over the aspects), if this gain is significant after a Bonferroni correction for the number of
-    jurors. It is None if no gain is significant, and for two jurors. `not_shared` is the number of judgements
+    jurors. It is None if no gain is significant, and for two jurors. `outlier_untested` says why three jurors
+    or more have no test of it, and is empty if they have. `not_shared` is the number of judgements
     of rows that some jurors have not judged. `errors` has the errors on each aspect with labels, and `notes`
     remarks for the reader.
     """
@@ -86,6 +88,7 @@ class Jury:
     aspects: Mapping[str, JuryAspect]
     nominal: Mapping[str, NominalJuryAspect]
     outlier: str | None
+    outlier_untested: str
     disagreements: tuple[SplitRow, ...]
     errors: Mapping[str, JuryErrors]
     notes: tuple[str, ...]
@@ -139,6 +142,7 @@ def compare_judges(
     known = None if labels is None else labels(scores)
     related = _related(names, scores.manifests)
     errors = {} if known is None else _errors(rated, places, scores, known, group, names, resamples, seed)
+    outlier, untested = _outlier(rated, group, names, min(resamples, 200), seed)
     notes = list(known.notes if known else ())
     if scores.nominal.keys() - errors and related and len(names) >= FEWEST_JURORS:
         notes.append(
@@ -160,7 +164,8 @@ def compare_judges(
             for each in rated
             if each.level == "nominal"
         },
-        outlier=_outlier(rated, group, names, min(resamples, 200), seed),
+        outlier=outlier,
+        outlier_untested=untested,
         disagreements=_disagreements(rated, places, scores, disagreements),
         errors=errors,
         notes=tuple(notes),
@@ -250,11 +255,11 @@ def _jurors(
 
 def _outlier(
     rated: Sequence[RatedAspect], group: Integers, names: Sequence[str], resamples: int, seed: int
-) -> str | None:
-    """Return the outlier among the jurors; None if there is none."""
+) -> tuple[str | None, str]:
+    """Return the outlier among the jurors, if there is one, and why three jurors or more have no test of it."""
     jurors = len(names)
     if jurors < 3:
-        return None
+        return None, ""
     members = [np.flatnonzero(group == one) for one in np.unique(group)]
 
     def gains(rows: NDArray[np.intp]) -> list[float]:
@@ -266,8 +271,9 @@ def _outlier(
         ]
 
     observed = np.array(gains(np.arange(len(group))))
-    if not np.isfinite(observed).any():
-        return None
+    if len(members) < MIN_INSTRUCTIONS or not np.isfinite(observed).any():
+        alpha = np.nan if len(members) >= MIN_INSTRUCTIONS else 0.0
+        return None, why_undefined(alpha, len(members), MIN_INSTRUCTIONS, True)
     best = int(np.nanargmax(observed))
     resampled = [
         gains(np.concatenate([members[one] for one in np.repeat(np.arange(len(members)), weights.astype(int))]))
@@ -276,7 +282,7 @@ def _outlier(
     ]
     # Bonferroni correction, because the juror was chosen among all.
     low = np.nanquantile(np.array(resampled)[:, best], 0.025 / jurors) if resampled else np.nan
-    return names[best] if len(members) >= MIN_INSTRUCTIONS and low > 0 else None
+    return (names[best], "") if low > 0 else (None, "")
 
 
 def _mean_alpha(tables: Sequence[tuple[str, Integers]]) -> float:

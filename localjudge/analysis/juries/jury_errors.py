@@ -10,7 +10,7 @@ import numpy as np
 from localjudge.analysis import Floats, Integers
 from localjudge.analysis.juries.jury_aspect import RatedAspect
 from localjudge.analysis.matching.label_records import LabelArray
-from localjudge.analysis.statistics import UNDEFINED, Estimate
+from localjudge.analysis.statistics import Estimate
 from localjudge.analysis.statistics.jackknife import PARTS, jackknife_interval
 from localjudge.analysis.statistics.resampling import averages, studentise
 
@@ -95,7 +95,7 @@ def jury_errors(
     half = np.random.default_rng(seed).permutation(groups) < groups // 2
     choosing, others = half[of_row], ~half[of_row]
     best = int(own[choosing].mean(axis=0).argmin()) if choosing.any() else None
-    found = [UNDEFINED] * 3
+    found = [Estimate(why="the labelled rows are of one instruction, and two choose and compare it")] * 3
     if best is not None:
         columns = np.column_stack([of_jury, own[:, best], of_jury - own[:, best]])[others]
         means = averages(columns, of_row[others], groups)
@@ -104,7 +104,12 @@ def jury_errors(
     return JuryErrors(
         rows=len(rows),
         instructions=groups,
-        correlation=Estimate.from_floats(correlations[0], *(jurors / np.array([high, low]) - 1) / (jurors - 1)),
+        correlation=Estimate.from_floats(
+            correlations[0],
+            (jurors / high - 1) / (jurors - 1),
+            (jurors / low - 1) / (jurors - 1),
+            "" if np.isfinite(correlations[0]) else "the errors of a juror are the same on all rows",
+        ),
         votes=Estimate.from_floats(np.exp(worth[0]), low, high),
         best=None if best is None else names[best],
         compared=int(others.sum()),

@@ -52,13 +52,16 @@ class PointValues:
         """Return the number, the score and the expected score of each row with this tag; NaN without one."""
         return np.reshape(self._tables[name], (-1, 3))
 
-    def scores(self, names: Sequence[str], column: str, rows: RunRows) -> tuple[Scores, Integers]:
+    def scores(
+        self, names: Sequence[str], column: str, rows: RunRows, by_run: bool = True
+    ) -> tuple[Scores, Integers]:
         """Return the scores of the criteria with each of these tags in one column, and the tag of each, [n].
 
         Args:
             names: the tags, or "score" for all criteria.
             column: the name of the column.
             rows: the rows that were added.
+            by_run: as for `localjudge.analysis.matching.scores.read_scores`.
 
         Raises:
             UsageError: no row has a score.
@@ -68,17 +71,20 @@ class PointValues:
         scored = np.flatnonzero(np.isfinite(table[:, 1]))
         lowest, number = floor(min(self._lowest[name] for name in names)), table[:, 0].astype(np.intp)
         own = ScoreColumn(column, column, {"lowest": lowest, "highest": 1}, 1.0)
-        found = scores_of((own,), (table[:, 1:2], table[:, 2:]), rows.take(number), scored)
+        found = scores_of((own,), (table[:, 1:2], table[:, 2:]), rows.take(number), scored, by_run)
         return replace(found, failed=len(rows) - len(rows.judged)), tag[scored]
 
 
-def read_points(folders: Sequence[Path], by: str | None = None, report: Report = no_progress) -> Scores:
+def read_points(
+    folders: Sequence[Path], by: str | None = None, report: Report = no_progress, by_run: bool = True
+) -> Scores:
     """Return the scores of the rows of runs of criteria, in one column.
 
     Args:
         folders: run directories.
         by: a tag, for the score of the criteria that have it; None or "score" for that of all criteria.
         report: receives the number of lines that were read, and of all.
+        by_run: as for `localjudge.analysis.matching.scores.read_scores`.
 
     Raises:
         UsageError: no row has a score, or no criterion has the tag.
@@ -88,7 +94,7 @@ def read_points(folders: Sequence[Path], by: str | None = None, report: Report =
         raise UsageError(
             f"`by` {by}: no criterion has this tag; give one of {', '.join([SCORE, *values.tags])}"
         )
-    found, _ = values.scores([by or SCORE], by or SCORE, rows)
+    found, _ = values.scores([by or SCORE], by or SCORE, rows, by_run)
     notes = []
     if without := len(rows.judged) - len(found.ids):
         notes.append(f"{counted(without, 'row')} without positive points among these criteria have no score")

@@ -38,6 +38,26 @@ class RowValues(Protocol[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class UnscoredRow:
+    """A row or pair without a score.
+
+    Attributes:
+        run: the index of its run.
+        identity: what identifies it.
+        group: the number of its instruction; None if no row of the instruction has a score, or if the row
+            could not be read.
+        digest: the digest of its texts; None if it could not be read.
+        reason: why it has no score.
+    """
+
+    run: int
+    identity: Identity
+    group: int | None
+    digest: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunRows(Columns):
     """The n rows of one or more runs, judged or failed, in the order of their lines.
 
@@ -54,6 +74,7 @@ class RunRows(Columns):
         shown: the digest of the texts of its first prompt, and whether that prompt shows the responses of a
             pair in the reverse of the input's order.
         flags: a sum of `FAILED` and the other bits, [n].
+        errors: why it has no score; empty if it has one.
         mass: the mass of the values in all rows of each judge, by the index of its first run.
     """
 
@@ -67,6 +88,7 @@ class RunRows(Columns):
     group: Integers
     shown: list[tuple[str | None, bool]]
     flags: NDArray[np.uint8]
+    errors: list[str]
     mass: Mapping[int, ValueMass]
 
     def __len__(self) -> int:
@@ -76,6 +98,21 @@ class RunRows(Columns):
     def judged(self) -> NDArray[np.intp]:
         """The numbers of the rows that did not fail."""
         return np.flatnonzero(self.flags & FAILED == 0)
+
+    def without_score(self, scored: NDArray[np.intp]) -> tuple[UnscoredRow, ...]:
+        """Return the other rows than those that have a score, with the numbers of the instructions of these."""
+        kept = self.group[scored]
+        numbers = dict(zip(kept.tolist(), first_seen(kept).tolist(), strict=True))
+        return tuple(
+            UnscoredRow(
+                int(self.run[row]),
+                self.identities[row],
+                numbers.get(int(self.group[row])),
+                self.shown[row][0],
+                self.errors[row] or "no score",
+            )
+            for row in np.setdiff1d(np.arange(len(self)), scored).tolist()
+        )
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -133,7 +170,7 @@ def read_rows(
     names, judge = SystemNames(run_names(folders), judges), [judges.index(each) for each in judges]
     numbers: dict[str, int] = {}
     mass = {first: ValueMass() for first in judge}
-    runs, groups, flags = array("i"), array("i"), array("B")
+    runs, groups, flags, errors = array("i"), array("i"), array("B"), list[str]()
     lines: list[tuple[int, ...]] = []
     identities: list[Identity] = []
     ids: list[str] = []
@@ -156,6 +193,7 @@ def read_rows(
         groups.append(numbers.setdefault(first.group or f"{run}\0{first.source}", len(numbers)))
         shown.append((first.digest, first.swapped))
         flags.append(_flags(outcome))
+        errors.append((outcome.error or "").replace(f"{first.source}: ", ""))
         for each in outcome.of_prompts:
             mass[judge[run]].add(each)
     return RunRows(
@@ -169,6 +207,7 @@ def read_rows(
         group=np.array(groups, dtype=np.int32),
         shown=shown,
         flags=np.array(flags, dtype=np.uint8),
+        errors=errors,
         mass=mass,
     )
 

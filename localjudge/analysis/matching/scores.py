@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from localjudge.analysis import Columns, Floats, Integers
 from localjudge.analysis.matching.identity import Identity
-from localjudge.analysis.matching.run_rows import RunRows, common_rubric, first_seen, read_rows
+from localjudge.analysis.matching.run_rows import RunRows, UnscoredRow, common_rubric, first_seen, read_rows
 from localjudge.analysis.matching.system_names import UNNAMED
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Outcome
@@ -38,7 +38,7 @@ class Scores(Columns):
     `group` is the number of the row's instruction, from 0; equal instructions (with equal references) share a
     number across systems and runs. Intervals resample these groups. `expected` is None unless all rows have an
     expected score in some column; columns where a row has none are in `unmeasured`, and have integers instead.
-    `failed` is the number of rows without scores. `notices` has the notices of the runs.
+    `unscored` has the rows without scores, and `failed` is their number. `notices` has those of the runs.
     `calibrated` is True if `expected` has calibrated scores. `untested` is the reason why the scores have no
     intervals; empty if they have. `planned` is the number of instructions of an incomplete run, of which these
     are the first that are finished, in random order; None for other scores.
@@ -56,6 +56,7 @@ class Scores(Columns):
     integer: Integers  # [n, A]
     expected: Floats | None  # [n, A]
     failed: int
+    unscored: tuple[UnscoredRow, ...] = ()
     unmeasured: frozenset[str] = frozenset()
     notices: tuple[str, ...] = ()
     calibrated: bool = False
@@ -269,7 +270,7 @@ def scores_of(
     systems = [named[row][0] or UNNAMED for row in judged.tolist()]
     order = sorted(set(systems), key=lambda name: (name == UNNAMED, name))
     place = {name: number for number, name in enumerate(order)}
-    failed, rows = len(rows) - len(judged), rows.take(judged)
+    failed, unscored, rows = len(rows) - len(judged), rows.without_score(judged), rows.take(judged)
     integer, expected = values[0][judged], values[1][judged]
     measured = np.logical_and.reduce(np.isfinite(expected), axis=0)
     return Scores(
@@ -288,6 +289,7 @@ def scores_of(
             column.name for column, known in zip(columns, measured.tolist(), strict=True) if not known
         ),
         failed=failed,
+        unscored=unscored,
         notices=(*rows.notices, *(rows.names.names()[1] if by_run else ())),
         identities=rows.identities,
         mass_note=rows.mass_note,

@@ -13,9 +13,11 @@ import numpy as np
 
 from localjudge.analysis import Integers
 from localjudge.errors import UsageError
+from localjudge.rows.columns import names_of, record_of, responses_of
 from localjudge.runs.reader import numbered_row_outcomes
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
+from localjudge.runs.system_column import system_value
 
 MOST = 50
 """Largest number of slices; a column with more values tells rows apart, and does not group them."""
@@ -35,7 +37,8 @@ def read_slices(
 ) -> Slices:
     """Return the slices of the judged rows of runs, in the order in which the statistics read them.
 
-    A column that the prompt used is not in the lines of a run, so it is read again from the inputs.
+    The systems are a column, too. A column that the prompt used is not in the lines of a run, so it is read
+    again from the inputs.
 
     Args:
         folders: the run directories.
@@ -49,23 +52,29 @@ def read_slices(
     found: list[tuple[int, str | None, Any]] = []  # the run, the digest and the value of each row
     seen: dict[str, None] = {}
     for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True)):
+        of_systems = system_value(manifest, column)
         for _, outcome in numbered_row_outcomes(folder, manifest):
             if outcome.error is None:
                 seen |= dict.fromkeys(outcome.first.columns)
-                found.append((run, outcome.first.digest, outcome.first.columns.get(column)))
+                own = outcome.first.columns.get(column)
+                own = of_systems(outcome.systems) if own is None else own
+                found.append((run, outcome.first.digest, own))
     values = [value for *_, value in found]
     if all(value is None for value in values):
         start = 0
         for run, own in groupby(found, lambda each: each[0]):
-            digests = [digest for _, digest, _ in own]
-            for place, row in rows_found(manifests[run], digests, inputs):
-                values[start + place] = row.fields.get(column)
+            digests, manifest = [digest for _, digest, _ in own], manifests[run]
+            used, columns = manifest.rubric.fields, manifest.last_start.columns
+            for place, row in rows_found(manifest, digests, inputs):
+                record = record_of(row, responses_of(used))
+                field = next((each for each in record if column in names_of(each, columns, used)), column)
+                values[start + place] = record.get(field)
             start += len(digests)
     texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
     names = sorted({text for text in texts if text is not None})
     if not 0 < len(names) <= MOST:
         why = f"has {len(names):,} values; give one with at most {MOST}" if names else "no row has this column"
-        there = ", ".join(seen) or "none"
+        there = ", ".join(["system", *seen])
         raise UsageError(f"`by_column` {column}: {why}; the other columns of these rows are {there}")
     places = {name: place for place, name in enumerate(names)}
     return Slices(column, tuple(names), np.array([-1 if text is None else places[text] for text in texts]))

@@ -12,7 +12,7 @@ import numpy as np
 
 from localjudge.analysis import Columns, Floats
 from localjudge.analysis import Integers as Integers
-from localjudge.analysis.matching.run_rows import RunRows, common_rubric, first_seen, read_rows
+from localjudge.analysis.matching.run_rows import RunRows, UnscoredRow, common_rubric, first_seen, read_rows
 from localjudge.errors import UsageError
 from localjudge.records import Row
 from localjudge.rows.inputs import find_inputs
@@ -107,13 +107,14 @@ class JudgedPairs(RunRows):
         columns: the other columns of the row of each pair.
         aspects: the verdicts in each aspect.
         lengths: the characters of both responses, [n, 2]; NaN if its texts were not found.
-        failed: number of pairs that could not be judged.
+        failed: number of pairs that could not be judged, which are in `unscored`.
     """
 
     columns: Sequence[Mapping[str, Any]]
     aspects: Mapping[str, PairVerdicts]
     lengths: Floats
     failed: int
+    unscored: tuple[UnscoredRow, ...]
 
     @property
     def folder(self) -> Path:
@@ -178,6 +179,7 @@ def read_judged_pairs(folders: Sequence[Path], inputs: Sequence[str] = ()) -> Ju
         aspects={name: values.verdicts(name).take(judged) for name in aspects},
         lengths=np.full((len(judged), 2), np.nan),
         failed=len(rows) - len(judged),
+        unscored=rows.without_score(judged),
     )
     for place, row in found.rows_again(inputs):
         found.lengths[place] = [len(text) for text in row.texts]

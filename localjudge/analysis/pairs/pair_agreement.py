@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from localjudge.analysis import Floats, Integers
 from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, replace_annotators
-from localjudge.analysis.agreement.comparison import with_interval
+from localjudge.analysis.agreement.comparison import ONE_SIDE_IS_EQUAL, with_interval
 from localjudge.analysis.matching.human_labels import Labels
 from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.pairs import RESULTS, JudgedPairs, PairVerdicts
@@ -19,6 +19,7 @@ from localjudge.analysis.statistics.agreement_statistics import nominal_alpha
 from localjudge.analysis.statistics.jackknife import exact_share
 from localjudge.analysis.statistics.resampling import RESAMPLES, mean_estimate
 from localjudge.errors import UsageError
+from localjudge.runs.system_column import system_value
 
 SUBSET = "subset"
 """The column whose values divide the pairs if no other is named."""
@@ -115,7 +116,10 @@ def agree_on_pairs(
         UsageError: no row has the column.
     """
     column = by_column or SUBSET
-    subsets = np.array([str(each[column]) if each.get(column) is not None else "" for each in pairs.columns])
+    of_systems = system_value(pairs.manifest, column)
+    own = (each.get(column) for each in pairs.columns)
+    values = (of_systems(of) if each is None else each for each, of in zip(own, pairs.systems, strict=True))
+    subsets = np.array(["" if each is None else str(each) for each in values])
     names = [] if (subsets == "").all() else sorted(set(subsets.tolist()) - {""})
     if by_column is not None and not names:
         columns = ", ".join(list(pairs.columns[0])[:12]) or "none"
@@ -215,11 +219,11 @@ class _Comparing:
         from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
         decided = (human != _TIE) & (result != _TIE)
-        kappa = auc = UNDEFINED
+        kappa, auc = Estimate(why=ONE_SIDE_IS_EQUAL), UNDEFINED
         if len(np.unique(human)) > 1:
             whole = ((each * 2).astype(int) for each in (human, result))
             value = float(cohen_kappa_score(*whole, sample_weight=weight))
-            kappa = Estimate(value)
+            kappa = Estimate(value, why=ONE_SIDE_IS_EQUAL)
             if len(np.unique(result)) > 1:
                 statistic = agreement_statistics.nominal_kappa
                 kappa = with_interval(value, statistic, human, result, group, weight=weight)

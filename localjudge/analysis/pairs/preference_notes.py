@@ -77,18 +77,14 @@ def notes_on_intervals(
     """
     if len(np.unique(between.group)) < MIN_INSTRUCTIONS:
         return
-    lacking: dict[str, list[str]] = {}
+    lacking: dict[tuple[str, str], list[str]] = {}
     for statistic, estimates in by_system.items():
-        if of := [name for name, estimate in estimates.items() if _lacks_interval(estimate)]:
+        for why, of in _by_reason(estimates).items():
             more = [f"{len(of) - _MOST_NAMED} more"] * (len(of) > _MOST_NAMED)
-            lacking.setdefault(f" of {', '.join(of[:_MOST_NAMED] + more)}", []).append(statistic)
-    lacking[""] = [statistic for statistic, estimate in of_all.items() if _lacks_interval(estimate)]
-    for whose, statistics in lacking.items():
-        if statistics:
-            yield (
-                f"no interval can be computed for {', '.join(statistics)}{whose}: the judge's preferences are "
-                f"the same on all instructions, set no bound, or count on fewer than {MIN_INSTRUCTIONS} of them"
-            )
+            lacking.setdefault((f" of {', '.join(of[:_MOST_NAMED] + more)}", why), []).append(statistic)
+    lacking |= {("", why): statistics for why, statistics in _by_reason(of_all).items()}
+    for (whose, why), statistics in lacking.items():
+        yield f"no interval can be computed for {', '.join(statistics)}{whose}: {why}"
 
 
 def cycles_in_words(
@@ -107,7 +103,10 @@ def cycles_in_words(
         yield f"{one} beats {two}, {two} beats {three}, {three} beats {one}"
 
 
-def _lacks_interval(estimate: Estimate | None) -> bool:
-    return (
-        estimate is not None and estimate.value is not None and estimate.low is None and estimate.high is None
-    )
+def _by_reason(estimates: Mapping[str, Estimate | None]) -> dict[str, list[str]]:
+    """Return the names of the estimates without an interval, by the reason."""
+    found: dict[str, list[str]] = {}
+    for name, each in estimates.items():
+        if each is not None and each.value is not None and each.low is None and each.high is None:
+            found.setdefault(each.why or "the pairs set no bound", []).append(name)
+    return found

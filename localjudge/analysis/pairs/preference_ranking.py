@@ -105,8 +105,8 @@ class PreferenceOrder:
     """The order of the systems in one aspect, from the best to the worst.
 
     `groups` has the sets of systems whose strengths do not differ significantly, and `untested` the pairs of
-    comparable systems whose difference of strengths has no p-value. `detectable` is the difference of strengths
-    that such runs find in 80 % of cases, between any two systems without a significant one.
+    comparable systems whose difference of strengths has no p-value, and why. `detectable` is the difference of
+    strengths that such runs find in 80 % of cases, between any two systems without a significant one.
     `length` is the change of the log-odds per unit of log(1 + characters); None if lengths are not known.
     `position` is the win rate of the response shown first, and `consistency` the share of pairs without a tie
     whose orders name the same response.
@@ -118,7 +118,7 @@ class PreferenceOrder:
     systems: tuple[PreferredSystem, ...]
     pairs: tuple[SystemPair, ...]
     groups: tuple[tuple[str, ...], ...]
-    untested: tuple[tuple[str, str], ...]
+    untested: tuple[tuple[str, str, str], ...]
     detectable: float | None
     length: Estimate | None
     position: Estimate
@@ -179,7 +179,7 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
     first, second = np.where(weaker, second, first), np.where(weaker, first, second)
     tested = strengths.differences(first, second).tested(resamples, seed).simultaneous()
     p = tested.adjusted()
-    established = SystemOrder(names, first, second, tested.value, p, tested.detectable())
+    established = SystemOrder(names, first, second, tested.value, p, tested.detectable(), tested.why)
     part = dict(zip(names, component.tolist(), strict=True))
     direct = direct_win_rates(between, first, second)
     against = (tested.value > NO_DIFFERENCE) & (direct.value < 0.5 - NO_DIFFERENCE)

@@ -15,11 +15,10 @@ from localjudge.analysis.ranking.ranked_column import Pair, RankedColumn
 from localjudge.analysis.ranking.system_means import LabelledRows
 from localjudge.analysis.ranking.system_order import (
     NO_DIFFERENCE,
-    NOT_TESTABLE,
     SIGNIFICANCE_LEVEL,
     differences_in_words,
 )
-from localjudge.analysis.statistics import UNDEFINED_SIGN, Estimate
+from localjudge.analysis.statistics import UNDEFINED_SIGN, Estimate, sign_test
 from localjudge.analysis.statistics.resampling import RESAMPLES
 from localjudge.errors import UsageError
 from localjudge.records.html_table import html_table
@@ -64,8 +63,8 @@ class Ranking:
     the calibrated aspects. `basis` is "judge", or "human" with labels: the scores whose differences decide the
     ranks, the pairs and the groups in the last column. (A column without labels uses the judge's scores.)
     `groups` has the sets of systems without a significant difference, and `untested` the pairs of systems whose
-    difference has no p-value, also because they share no instruction. `detectable` has the difference that such
-    runs find in 80 % of cases, between any two systems without a significant one.
+    difference has no p-value, and why, also because they share no instruction. `detectable` has the difference
+    that such runs find in 80 % of cases, between any two systems without a significant one.
     `contradictions` has the pairs of the last column whose tested difference has the other sign than the order
     of the systems; `first` is the higher one. `without_intervals` is the reason why the judge's scores have no
     intervals; empty if they have.
@@ -77,7 +76,7 @@ class Ranking:
     systems: tuple[SystemRank, ...]
     pairs: tuple[Pair, ...]
     groups: Mapping[str, tuple[tuple[str, ...], ...]]
-    untested: Mapping[str, tuple[tuple[str, str], ...]]
+    untested: Mapping[str, tuple[tuple[str, str, str], ...]]
     detectable: Mapping[str, float | None]
     contradictions: tuple[Pair, ...]
     without_intervals: str
@@ -319,15 +318,24 @@ def _sentence(ranking: Ranking, pair: Pair) -> str:
     figures = f"{one} minus {other}: {difference.value:.2f}"
     if difference.low is not None and difference.high is not None:
         figures += f", 95 % interval {difference.low:.2f} to {difference.high:.2f}"
-    if abs(difference.value) <= NO_DIFFERENCE:
+    if abs(difference.value) <= NO_DIFFERENCE and (pair.p is not None or not pair.wins + pair.losses):
         return f"{on} and {other} have equal means in {pair.column}."
     if pair.p is None:
-        return f"{on} and {other} cannot be compared significantly ({figures}), because {NOT_TESTABLE}."
-    figures += f", p {'' if pair.p < 0.001 else '= '}{p_value(pair.p)}"
+        why = difference.why or ranking.without_intervals
+        signs = p_in_words(sign_test(pair.wins, pair.losses))
+        by_signs = f"; {one} is higher on {pair.wins:,} and lower on {pair.losses:,} (exact sign test {signs})"
+        by_signs *= ranking.basis == "judge" and not ranking.without_intervals
+        return f"{on} and {other} have an untested difference in means ({figures}), because {why}{by_signs}."
+    figures += f", {p_in_words(pair.p)}"
     figures += adjustment(ranking).replace(" and p", ", both")
     if pair.p >= SIGNIFICANCE_LEVEL:
         return f"{on} and {other} have no significant difference in {pair.column} ({figures})."
     return f"{on} is significantly higher than {other} in {pair.column} ({figures})."
+
+
+def p_in_words(value: float) -> str:
+    """Return a p-value for a sentence: p = .17, p < .001."""
+    return f"p {'' if value < 0.001 else '= '}{p_value(value)}"
 
 
 def p_value(value: float | None) -> str:

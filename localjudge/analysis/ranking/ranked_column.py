@@ -126,7 +126,9 @@ class RankedColumn:
                 )
             )
         self.win_rates = [float(won / of) if of else None for won, of in wins]
-        self.order = SystemOrder(scores.systems, first, second, paired.value, p, tested.detectable())
+        lacking = "no instruction has both" if human is None else "too few common instructions have labels"
+        why = [scores.untested or (lacking if each.value is None else each.why) for each in differences]
+        self.order = SystemOrder(scores.systems, first, second, paired.value, p, tested.detectable(), why)
 
 
 def _levels(difference: Floats, first: Integers, second: Integers, answered: NDArray[np.bool_]) -> Floats:

@@ -9,18 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis import Floats, Integers
-from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS
+from localjudge.analysis.statistics import EQUAL_EVERYWHERE, NOT_DEFINED
+from localjudge.system.quantities import counted
 
 SIGNIFICANCE_LEVEL = 0.05
 """A difference between two systems is significant if its adjusted p is below this level."""
 
 NO_DIFFERENCE = 1e-9
 """A difference up to this size is a rounding error of 0."""
-
-NOT_TESTABLE = (
-    f"the difference is the same on all instructions or depends mostly on fewer than {MIN_INSTRUCTIONS}"
-)
-"""Why a difference has no p-value."""
 
 _MOST_NAMED = 5
 """Largest number of pairs without a test that are named."""
@@ -36,12 +32,14 @@ class SystemOrder:
         difference: the first system's advantage, [pairs]; NaN if the systems are not compared.
         p: its p-value, adjusted for all pairs, [pairs]; NaN if it cannot be computed.
         detectable: the difference of each pair that is found in 80 % of such samples, [pairs]; NaN likewise.
+        why: why a pair has no p-value, [pairs]; empty if it has one.
 
     Attributes:
         ranks: the best and the worst rank of each system that the differences do not exclude.
         detectable: the difference that is found in 80 % of such samples between any two systems without a
             significant difference; None if there are none, or none has an interval.
-        untested: the pairs of systems whose difference has no p-value, or is not known.
+        untested: the pairs of systems whose difference has no p-value, or is not known, each with the reason.
+            Two systems that are equal on all instructions are not among them.
     """
 
     def __init__(
@@ -52,6 +50,7 @@ class SystemOrder:
         difference: Floats,
         p: Floats,
         detectable: Floats,
+        why: Sequence[str],
     ) -> None:
         self._systems = systems
         count = len(systems)
@@ -59,11 +58,13 @@ class SystemOrder:
         better[first, second] = (p < SIGNIFICANCE_LEVEL) & (difference > 0)
         better[second, first] = (p < SIGNIFICANCE_LEVEL) & (difference < 0)
         self._joined = ~(better | better.T)
-        known = np.isfinite(p) | (np.abs(difference) <= NO_DIFFERENCE)
+        equal = np.array([each == EQUAL_EVERYWHERE for each in why], dtype=np.bool_)
+        known = np.isfinite(p) | (equal & (np.abs(difference) <= NO_DIFFERENCE))
         self._joined[first, second] &= known
         self._joined[second, first] &= known
         self.untested = tuple(
-            (systems[first[place]], systems[second[place]]) for place in np.flatnonzero(~known)
+            (systems[first[place]], systems[second[place]], why[place] or NOT_DEFINED)
+            for place in np.flatnonzero(~known).tolist()
         )
         missed = detectable[(p >= SIGNIFICANCE_LEVEL) & np.isfinite(detectable)]
         self.detectable = float(missed.max()) if len(missed) else None
@@ -85,15 +86,16 @@ class SystemOrder:
 def differences_in_words(
     where: str,
     groups: Sequence[Sequence[str]],
-    untested: Sequence[tuple[str, str]],
+    untested: Sequence[tuple[str, str, str]],
     detectable: float | None = None,
 ) -> Iterator[str]:
-    """Yield a line on the systems that do not differ significantly, and one on those that are not tested.
+    """Yield a line on the systems that do not differ significantly, and one on those that are not tested, for
+    each reason.
 
     Args:
         where: what is compared, such as "in strength".
         groups: the sets of systems without a significant difference.
-        untested: the pairs of systems with a difference that is not tested.
+        untested: the pairs of systems with a difference that is not tested, and why.
         detectable: the difference that such samples find in 80 % of cases, if it is known.
     """
     together = [", ".join(group) for group in groups if len(group) > 1]
@@ -102,10 +104,11 @@ def differences_in_words(
         yield f"No significant difference {where}: {'; '.join(together)}{found}"
     elif not untested:
         yield f"All systems differ significantly {where}"
-    if untested:
-        named = [f"{first} and {second}" for first, second in untested[:_MOST_NAMED]]
-        named += [f"{len(untested) - _MOST_NAMED} more pairs"] * (len(untested) > _MOST_NAMED)
-        yield f"Unknown whether a difference {where} is significant, because {NOT_TESTABLE}: {'; '.join(named)}"
+    for reason in dict.fromkeys(why for *_, why in untested):
+        named = [f"{first} and {second}" for first, second, why in untested if why == reason]
+        more = len(named) - _MOST_NAMED
+        named = [*named[:_MOST_NAMED], *[counted(more, "more pair")] * (more > 0)]
+        yield f"Unknown whether a difference {where} is significant, because {reason}: {'; '.join(named)}"
 
 
 def _cliques(joined: NDArray[np.bool_]) -> list[set[int]]:

@@ -3,40 +3,47 @@
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A value and the ends of its 95 % interval; None for each of them that is undefined.
 
-    An interval with one end is open at the other: the data bound the value from one side only.
+    An interval with one end is open at the other: the data bound the value from one side only. `why` says why
+    there is no interval, where that is known: a clause whose subject is the estimate. It is empty with one.
     """
 
     value: float | None = None
     low: float | None = None
     high: float | None = None
+    why: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        value, low, high = map(two_decimals, astuple(self))
+        value, low, high = map(two_decimals, (self.value, self.low, self.high))
         return f"{value} [{low}, {high}]"
 
     @classmethod
-    def from_floats(cls, value: float, low: float = math.nan, high: float = math.nan) -> Estimate:
+    def from_floats(
+        cls, value: float, low: float = math.nan, high: float = math.nan, why: str = ""
+    ) -> Estimate:
         """Return an estimate; an infinite end is open, and with NaN or without a value there is no interval."""
         if not math.isfinite(value):
-            return cls()
+            return cls(why=why)
         if math.isnan(low) or math.isnan(high):
-            return cls(float(value))
-        return cls(float(value), *(float(end) if math.isfinite(end) else None for end in (low, high)))
+            return cls(float(value), why=why)
+        ends = [float(end) if math.isfinite(end) else None for end in (low, high)]
+        return cls(float(value), ends[0], ends[1])
 
     def negative(self) -> Estimate:
         """Return the estimate with the other sign."""
-        return Estimate(*(None if end is None else -end for end in (self.value, self.high, self.low)))
+        value, low, high = (None if end is None else -end for end in (self.value, self.high, self.low))
+        return replace(self, value=value, low=low, high=high)
 
     def complement(self) -> Estimate:
         """Return the estimate of the rest of a share."""
-        return Estimate(*(None if end is None else 1 - end for end in (self.value, self.high, self.low)))
+        value, low, high = (None if end is None else 1 - end for end in (self.value, self.high, self.low))
+        return replace(self, value=value, low=low, high=high)
 
     def in_words(self) -> str:
         """Return the value, with its interval in brackets."""
@@ -55,6 +62,42 @@ class Estimate:
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
+def why_undefined(value: float | None, instructions: float, least: int, varies: bool) -> str:
+    """Return why an estimate has no interval: a clause whose subject is the estimate.
+
+    Args:
+        value: the estimate; None or NaN if it is undefined, too.
+        instructions: number of instructions that it depends on; an effective number can have a fraction.
+        least: number of instructions that its interval requires.
+        varies: whether it varies between instructions.
+    """
+    if value is None or not math.isfinite(value):
+        return NOT_DEFINED
+    if instructions < least - 1e-3:
+        return f"it depends on {instructions:.2g} of the instructions, and an interval requires {least}"
+    if not varies:
+        return EQUAL_EVERYWHERE
+    return VARIES_TOO_LITTLE
+
+
+def sign_test(rose: int, fell: int) -> float:
+    """Return the two-sided p-value of the exact sign test (Dixon & Mood 1946), which leaves out equal pairs.
+
+    Args:
+        rose: number of instructions where the first is higher.
+        fell: number of those where it is lower.
+    """
+    from scipy.stats import binomtest
+
+    return float(binomtest(rose, rose + fell).pvalue) if rose + fell else 1.0
+
+
+EQUAL_EVERYWHERE = "it is the same on all instructions"
+VARIES_TOO_LITTLE = (
+    "it varies on too few instructions: another one at the end of the scale could move it further than an "
+    "interval reaches"
+)
+NOT_DEFINED = "it is not defined"
 UNDEFINED = Estimate()
 UNDEFINED_SIGN = "–"  # noqa: RUF001
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from localjudge.analysis import Flags, Floats, Integers
-from localjudge.analysis.statistics import UNDEFINED, Estimate
+from localjudge.analysis.statistics import UNDEFINED, Estimate, why_undefined
 from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES, Studentised, averages
 
 LEAST_INFORMATION = 0.002
@@ -74,11 +74,8 @@ class JackknifeEstimates:
         from scipy.stats import chi2, t
 
         variance = np.diag(self.covariance)
-        usable = (
-            (self.units >= MIN_INSTRUCTIONS)
-            & (variance > 1e-24 * np.maximum(1, self.value**2))
-            & np.isfinite(self.value)
-        )
+        varies = variance > 1e-24 * np.maximum(1, self.value**2)
+        usable = (self.units >= MIN_INSTRUCTIONS) & varies & np.isfinite(self.value)
         error = np.sqrt(np.where(usable, variance, np.nan))
         freedom = np.where(usable, self.units - 1, 1)
         reach = t.ppf(0.975, freedom) * error
@@ -94,7 +91,7 @@ class JackknifeEstimates:
             null_t /= np.sqrt(spread)[:, place]
         low = np.where(usable & (self.open_below is not None and self.open_below), -np.inf, self.value - reach)
         high = np.where(usable & (self.open_above is not None and self.open_above), np.inf, self.value + reach)
-        return Studentised(self.value, low, high, error, null_t)
+        return Studentised.from_ends(self.value, low, high, error, null_t, self.units, varies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +140,9 @@ class Shares:
         """Return the shares with their intervals, or with the intervals of the log-odds that are given."""
         found = found or self.log_odds.tested(resamples=0)
         low, high = 1 / (1 + np.exp(-found.low)), 1 / (1 + np.exp(-found.high))
-        ends = zip(self.value, np.minimum(low, self.value), np.maximum(high, self.value), strict=True)
+        ends = zip(
+            self.value, np.minimum(low, self.value), np.maximum(high, self.value), found.why, strict=True
+        )
         return [Estimate.from_floats(*each) for each in ends]
 
 
@@ -181,7 +180,18 @@ def agreement_estimate(value: float, left_out: Floats, lowest: float = -1.0, tes
     with np.errstate(invalid="ignore", divide="ignore"):
         z = np.arctanh(2 * (np.append(value, left_out) - lowest) / (1 - lowest) - 1)
     ends = lowest + (np.tanh(jackknife_interval(z[0], z[1:], tests)) + 1) / 2 * (1 - lowest)
-    return Estimate.from_floats(value, *ends)
+    why = "" if np.isfinite(ends).all() else _why_open(value, left_out, z)
+    return Estimate.from_floats(value, ends[0], ends[1], why)
+
+
+def _why_open(value: float, left_out: Floats, z: Floats) -> str:
+    """Return why a statistic of agreement has no interval; `z` has it and those left out on Fisher's scale."""
+    if len(left_out) >= LEAST_FOR_AGREEMENT and np.isfinite(value):
+        if np.isnan(left_out).any():
+            return "it is not defined without one of the instructions"
+        if np.isinf(z).any():
+            return "all disagreement, or all agreement, is in at most one of the instructions"
+    return why_undefined(value, len(left_out), LEAST_FOR_AGREEMENT, bool(np.ptp(left_out) > 0))
 
 
 def exact_share(held: Flags, group: Integers, weights: Floats | None = None) -> Estimate:
@@ -209,7 +219,7 @@ def exact_share(held: Flags, group: Integers, weights: Floats | None = None) -> 
     found = averages(held[:, None].astype(np.float64), numbered.astype(np.int32), groups, weights)
     share, variance = found.value[0], (found.shares**2).sum()
     if groups < MIN_INSTRUCTIONS:
-        return Estimate.from_floats(share)
+        return Estimate.from_floats(share, why=why_undefined(share, groups, MIN_INSTRUCTIONS, True))
     effective = sizes.sum() ** 2 / (sizes.astype(np.float64) ** 2).sum()
     if variance > 0:
         freedom = (t.ppf(0.975, rows - 1) / t.ppf(0.975, groups - 1)) ** 2

@@ -22,11 +22,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
-from localjudge.analysis import Floats, Integers
-from localjudge.analysis.statistics import Estimate
+from localjudge.analysis import Flags, Floats, Integers
+from localjudge.analysis.statistics import Estimate, why_undefined
 
 Bound = float | Floats
 RESAMPLES = 1000
@@ -68,7 +69,7 @@ class Contributions:
 
 @dataclass(frozen=True, slots=True)
 class Studentised:
-    """k estimates with their intervals and standard errors; NaN if there is no interval.
+    """k estimates with their intervals and standard errors; NaN if there is no interval. Then `why` says why.
 
     `null_t` has the t statistics of B resamples under the null hypothesis that all estimates are 0.
     """
@@ -78,9 +79,37 @@ class Studentised:
     high: Floats  # [k]
     error: Floats  # [k]
     null_t: Floats  # [B, k]
+    why: tuple[str, ...]  # [k]; empty with an interval
+
+    @classmethod
+    def from_ends(
+        cls,
+        value: Floats,
+        low: Floats,
+        high: Floats,
+        error: Floats,
+        null_t: Floats,
+        units: Floats,
+        varies: Flags,
+    ) -> Self:
+        """Return the estimates, with the reasons for those without an interval.
+
+        Args:
+            value, low, high, error, null_t: as above.
+            units: the number of instructions that contribute to each estimate, [k].
+            varies: whether their contributions differ, [k].
+        """
+        why = tuple(
+            "" if known else why_undefined(each, count, MIN_INSTRUCTIONS, differs)
+            for known, each, count, differs in zip(
+                np.isfinite(error).tolist(), value.tolist(), units.tolist(), varies.tolist(), strict=True
+            )
+        )
+        return cls(value, low, high, error, null_t, why)
 
     def estimates(self) -> list[Estimate]:
-        return [Estimate.from_floats(*ends) for ends in zip(self.value, self.low, self.high, strict=True)]
+        each = zip(self.value, self.low, self.high, self.why, strict=True)
+        return [Estimate.from_floats(*ends) for ends in each]
 
     def simultaneous(self, lowest: Bound = -math.inf, highest: Bound = math.inf) -> Studentised:
         """Return the estimates with intervals that contain all k true values together in 95 % of samples.
@@ -169,7 +198,8 @@ def studentise(
     squares = shares**2
     total = squares.sum(axis=0)
     # Rounding errors of a constant column do not count as variance.
-    usable = (units >= MIN_INSTRUCTIONS) & (total > 1e-24 * np.maximum(1, value**2)) & np.isfinite(value)
+    varies, given = total > 1e-24 * np.maximum(1, value**2), units
+    usable = (units >= MIN_INSTRUCTIONS) & varies & np.isfinite(value)
     units = np.where(usable, units, MIN_INSTRUCTIONS)
     error = np.sqrt(total * units / (units - 1))
     far = np.maximum(value - lowest, highest - value) / (units + 1)
@@ -194,7 +224,7 @@ def studentise(
             lower, upper = np.quantile(null_t, [0.025, 0.975], axis=0)
         low = np.clip(value - upper * error, lowest, highest)
         high = np.clip(value - lower * error, lowest, highest)
-    return Studentised(value, low, high, error, null_t)
+    return Studentised.from_ends(value, low, high, error, null_t, given, varies)
 
 
 def expanded_percentile(value: float, resampled: Floats, groups: int) -> Estimate:

@@ -11,6 +11,8 @@ from localjudge.analysis.statistics import Estimate
 Cell = str | int | float | Estimate | None
 """A text, a count, a number with two decimals, an estimate with its interval, or nothing that is known."""
 Cells = tuple[Cell, ...]
+_MOST_ESTIMATES = 8
+"""Largest number of estimates of a slice that fit a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Findings:
         details: the other tables; their keys say what they are.
         notices: what changes how the numbers are to be read.
         notes: remarks on the tables.
+        first: the tables that stand above the sentences.
     """
 
     answer: Sequence[str]
@@ -49,10 +52,24 @@ class Findings:
     details: Mapping[str, Sequence[Table | str]] = field(default_factory=dict)
     notices: Sequence[str] = ()
     notes: Sequence[str] = ()
+    first: Sequence[Table] = ()
 
 
 def slice_table(sliced: Sliced) -> Table:
-    """Return a line for each slice: its instructions, its estimates, and what is significant."""
+    """Return a line for each slice: its instructions, its estimates, and what is significant.
+
+    With many estimates, each has a line of its own.
+    """
+    if len(sliced.names) > _MOST_ESTIMATES:
+        lines: list[Cells] = []
+        for row in sliced.rows:
+            known = {name: value for name, value in row.estimates.items() if value.value is not None}
+            said = ["\n".join(row.significant), *[""] * len(known)]
+            lines += [
+                (row.name, row.instructions, *each) for each in zip(known, known.values(), said, strict=False)
+            ]
+        headings = (sliced.column, "instr.", "of", "value", "significant")
+        return Table(sliced.title, headings, lines, words=["of", "significant"])
     rows = [
         (row.name, row.instructions, *map(row.estimates.get, sliced.names), "\n".join(row.significant))
         for row in sliced.rows

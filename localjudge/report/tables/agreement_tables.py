@@ -12,7 +12,6 @@ from localjudge.analysis.agreement.nominal_agreement import NominalAgreement
 from localjudge.analysis.agreement.within_instructions import NOT_WITHIN, WITHIN_NOTE
 from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreement
 from localjudge.analysis.statistics import UNDEFINED_SIGN, Estimate, two_decimals
-from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS
 from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.system.quantities import counted
 
@@ -38,11 +37,8 @@ def agreement_findings(agreement: Agreement) -> Findings:
     The details are the tables of each aspect: the scores and trivial baselines, also within instructions.
     """
     ordered, nominal = agreement.aspects, agreement.nominal
-    spearman = {
-        aspect: (found.comparisons[_scores_of(found)].spearman, found.instructions)
-        for aspect, found in ordered.items()
-    }
-    kappa = {aspect: (each.comparisons["judge"].kappa, each.instructions) for aspect, each in nominal.items()}
+    spearman = {aspect: found.comparisons[_scores_of(found)].spearman for aspect, found in ordered.items()}
+    kappa = {aspect: each.comparisons["judge"].kappa for aspect, each in nominal.items()}
     main: list[Table | str] = [_ordered_aspects(ordered)] * bool(ordered)
     main += [_IN_ORDER] * any(found.within for found in ordered.values())
     main += [_nominal_aspects(nominal)] * bool(nominal)
@@ -57,22 +53,19 @@ def agreement_findings(agreement: Agreement) -> Findings:
     )
 
 
-def _above_chance(statistic: str, aspects: Mapping[str, tuple[Estimate, int]]) -> Iterator[str]:
+def _above_chance(statistic: str, aspects: Mapping[str, Estimate]) -> Iterator[str]:
     """Yield a sentence on the aspects whose agreement differs from 0, by the interval of this statistic.
 
     Args:
         statistic: its name.
-        aspects: the statistic of each aspect, and the number of instructions that it is from.
+        aspects: the statistic of each aspect.
     """
     groups: dict[str, list[str]] = {}
-    for aspect, (found, instructions) in aspects.items():
+    for aspect, found in aspects.items():
         if found.value is None:
-            where = "is undefined"
-        elif instructions < MIN_INSTRUCTIONS:
-            more = counted(MIN_INSTRUCTIONS - instructions, "more labelled instruction")
-            where = f"has no interval, which takes {more}"
+            where = f"is undefined, because {found.why}"
         elif found.low is None and found.high is None:
-            where = "has no interval"
+            where = f"has no interval, because {found.why}"
         elif found.low is not None and found.low > 0:
             where = "is above 0"
         elif found.high is not None and found.high < 0:
@@ -171,7 +164,7 @@ def pair_agreement_findings(agreement: PairAgreement) -> Findings:
     kappa = {}
     for aspect, found in agreement.aspects.items():
         verdicts = next(iter(found.comparisons.values()))
-        kappa[aspect] = verdicts.kappa, found.instructions
+        kappa[aspect] = verdicts.kappa
         best = _best({name: each.accuracy for name, each in found.comparisons.items()})
         rows.append([aspect, found.pairs, verdicts.accuracy, verdicts.without_ties, verdicts.kappa, best])
         size = [(found.pairs, "pair"), (found.instructions, "instruction"), (found.annotators, "annotator")]

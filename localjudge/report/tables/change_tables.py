@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from localjudge.analysis.changes import Changes, change_lines
-from localjudge.analysis.changes.gate import Condition
+from localjudge.analysis.changes import Changes, MovedRow, change_lines
+from localjudge.analysis.changes.gate import Condition, bound_order, gate_lines
 from localjudge.analysis.changes.two_judges import TwoJudges
 from localjudge.analysis.ranking import p_value
-from localjudge.report.tables import Findings, Table
+from localjudge.report.tables import Cells, Findings, Table, slice_table
 from localjudge.system.quantities import counted
 
 _MOST_VERDICTS = 3
+_RESULT = {True: "passed", False: "FAILED"}
 
 
 def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> Findings:
-    """Return sentences on the changes and on the gate, and a table of the columns.
+    """Return tables of the systems, if there are several, sentences on the changes and on the gate, and a table
+    of the columns.
 
-    The details are the judge's texts on the rows that changed most.
+    The details are the rows without a score, and the judge's texts on the rows that changed most.
     """
-    gate = [
-        f"Gate, {each.name}: {'passed' if each.passes else 'FAILED'} ({each.reason})" for each in conditions
-    ]
-    main = [_columns(changes), _verdicts(changes)]
+    first = [_gate(conditions)] * (len({each.system for each in conditions}) > 1)
+    first += [slice_table(changes.by_system)] if changes.by_system else []
+    main = [_columns(changes), *[_verdicts(changes)] * bool(changes.verdicts)]
     main += [_judges(changes.judges)] if changes.judges else []
     main += [_labelled(changes)] * bool(changes.labelled)
     details: dict[str, list[Table | str]] = {}
+    lost = zip(changes.names, (changes.missing + changes.failed, changes.unmatched), strict=True)
+    if rows := [(row.id, row.system, name, row.reason) for name, of_run in lost for row in of_run]:
+        table = Table("Rows without a score", ("row", "system", "row of", "why"), rows, words=["why"])
+        details["rows without a score"] = [table]
     if changes.moved:
         main.append(_moved(changes))
         name = "the judge's texts on the rows that changed most"
@@ -33,7 +38,18 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
         texts = [(row.id, row.system, *row.texts) for row in changes.moved]
         table = Table(name[0].upper() + name[1:], ("row", "system", *headings), texts, words=headings)
         details[name] = [table]
-    return Findings([*change_lines(changes), *gate], main, details, changes.notices, changes.notes)
+    answer = [*change_lines(changes), *gate_lines(conditions)]
+    return Findings(answer, main, details, changes.notices, changes.notes, first)
+
+
+def _gate(conditions: Sequence[Condition]) -> Table:
+    """Return the conditions of each system, those that fail first."""
+    rows = [
+        (each.asks, each.system, each.change, each.bound, each.instructions, each.lowest, _RESULT[each.passes])
+        for each in sorted(conditions, key=lambda each: (each.passes, bound_order(each)))
+    ]
+    columns = ("gate", "system", "change", "at least", "instr.", "no score", "result")
+    return Table("Gate, for each system", columns, rows, words=["system", "result"])
 
 
 def _columns(changes: Changes) -> Table:
@@ -43,7 +59,9 @@ def _columns(changes: Changes) -> Table:
     ]
     equal = f"equal of {counted(changes.instructions, 'instruction')}".replace(" of ", "\nof ")
     columns = ("column", *changes.names, "change", "p", equal, "found in\n80 %")
-    return Table(f"{' → '.join(changes.names)} · {counted(changes.rows, 'row')}", columns, rows)
+    whose = f" · {changes.whose}" * bool(changes.whose)
+    title = f"{' → '.join(changes.names)}{whose} · {counted(changes.rows, changes.item)}"
+    return Table(title, columns, rows)
 
 
 def _verdicts(changes: Changes) -> Table:
@@ -77,8 +95,24 @@ def _labelled(changes: Changes) -> Table:
 
 
 def _moved(changes: Changes) -> Table:
-    rows = [
-        (row.id, row.system, *(was if was == now else f"{was} → {now}" for was, now in row.verdicts.values()))
-        for row in changes.moved
+    """Return the rows that changed most, with what they are sorted by: the numbers that are compared."""
+    names = dict.fromkeys([*changes.verdicts, *changes.moved[0].numbers])
+    shown = [
+        name for name in names if name.partition("=")[0] not in changes.verdicts or name in changes.verdicts
     ]
-    return Table("Rows that changed most", ("row", "system", *changes.verdicts), rows)
+    rows: list[Cells] = [
+        (row.id, row.system, row.moved, *(_from_to(row, name) for name in shown)) for row in changes.moved
+    ]
+    title = "Rows that changed most, by the mean change of their columns as a share of the scale"
+    return Table(title, ("row", "system", "change", *shown), rows)
+
+
+def _from_to(row: MovedRow, name: str) -> str:
+    """Return the numbers of a column in both runs, and the verdicts if they are no numbers."""
+    was, now = row.verdicts.get(name, ("", ""))
+    said = was if was == now else f"{was} → {now}"
+    if name not in row.numbers:
+        return said
+    old, new = (f"{number:g}" if number == round(number) else f"{number:.2f}" for number in row.numbers[name])
+    numbers = old if old == new else f"{old} → {new}"
+    return numbers if said in ("", numbers) or was.lstrip("-").isdigit() else f"{numbers} ({said})"

@@ -64,7 +64,8 @@ def _jury_lines(jury: Jury) -> Iterator[str]:
     if jury.outlier is not None:
         yield f"Outlier among the jurors: {jury.outlier}, without whom the others agree significantly more"
     elif len(jury.jurors) > 2:
-        yield "Outlier among the jurors: none is significant"
+        why = f"not tested, because the gain in agreement has no interval: {jury.outlier_untested}"
+        yield f"Outlier among the jurors: {why if jury.outlier_untested else 'none is significant'}"
 
 
 def _aspects(jury: Jury) -> Iterator[Table]:
@@ -117,14 +118,14 @@ def _errors_by_labels(jury: Jury) -> Table:
 
 def _worth(aspect: str, found: JuryErrors, jurors: int) -> str:
     """Return sentences on how many votes the jury is worth, and on the test against its best juror."""
-    worth = f"{aspect}: the correlation of the jurors' errors is undefined"
+    worth = f"{aspect}: the correlation of the jurors' errors is undefined, because {found.correlation.why}"
     if found.votes.value is not None:
         worth = (
             f"{aspect}: the {jurors} jurors are worth {found.votes.in_words()} jurors with independent errors"
         )
     low, high = found.difference.low, found.difference.high
     if low is None or high is None:
-        return f"{worth}.\nThe jury and its best juror are not compared: the difference has no interval."
+        return f"{worth}.\nThe jury and its best juror are not compared, because {found.difference.why}."
     tested = f"difference of the errors {found.difference.in_words()}, {counted(found.compared, 'row')}"
     is_better = (
         "significantly better" if high < 0 else "significantly worse" if low > 0 else "not significantly better"

@@ -128,8 +128,9 @@ def preference_findings(ranking: PreferenceRanking) -> Findings:
         title = f"Win rates in {by}: the system of the row against that of the column"
         details["win rates of each two systems"] = [_matrix(title, found)]
     if found.length is not None:
-        ends = found.length.value, found.length.low, found.length.high
-        twice = Estimate(*(None if end is None else _twice(end) for end in ends))
+        ends = (found.length.value, found.length.low, found.length.high)
+        value, low, high = (None if end is None else _twice(end) for end in ends)
+        twice = Estimate(value, low, high, found.length.why)
         held = [
             (each.name, each.strength_at_equal_length, each.win_rate_at_equal_length) for each in found.systems
         ]
