@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,6 +39,9 @@ from localjudge.rubrics.checklist_outcome import ChecklistOutcome
 from localjudge.rubrics.mode import CHECKLIST, PAIRWISE
 from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.system.steps import Report, no_progress
+
+ROWS_COMPARED = 64
+"""The most rows whose prompts are also encoded as other programs may do it, to say whether they differ."""
 
 
 class Judge:
@@ -269,6 +273,14 @@ class Judge:
             return BUNDLED_NOTICE if self.rubric.is_default else BUNDLED_RUBRIC_NOTICE
         known = self.model.adapter is None and not self.model.is_served and profile_of(self.model.config)
         return known.small_notice if known else None
+
+    def encoded_otherwise(self, rows: Iterable[Row | Failure]) -> str | None:
+        """Return in words that other programs may encode prompts of the first rows differently; None if not.
+
+        As `Model.encoded_otherwise`; at most `ROWS_COMPARED` rows are compared.
+        """
+        judged = (row for row in rows if isinstance(row, Row) and not self.rubric.refusal(row))
+        return self.model.encoded_otherwise([self.rubric.text(row) for row in islice(judged, ROWS_COMPARED)])
 
     def score(self, rows: Iterable[Any]) -> Iterator[Outcome]:
         """Yield one judgement or failure for each row as soon as it is finished, not in the rows' order.

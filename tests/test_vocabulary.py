@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from localjudge.constraint.vocabulary import read_vocabulary
@@ -44,6 +44,24 @@ def test_byte_level_tokens_are_read_as_bytes_even_parts_of_characters() -> None:
 def test_sentence_pieces_are_read_with_their_spaces_and_bytes() -> None:
     vocabulary = read_vocabulary(tokenizer_of(sentence_pieces()), size=16, ends=[9])
     assert vocabulary.pieces == {1: b"a", 2: b" a", 3: b"\xe8", 4: b" "}, "the byte of 'a' repeats 'a'"
+
+
+@pytest.mark.parametrize("pattern", ["▁", Regex("▁"), Regex("^▁|▁")])
+def test_a_decoder_may_name_the_space_by_a_regular_expression(pattern: str | Regex) -> None:
+    backend = sentence_pieces()
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace(pattern, " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    vocabulary = read_vocabulary(tokenizer_of(backend), size=16, ends=[9])
+    assert vocabulary.pieces == {1: b"a", 2: b" a", 3: b"\xe8", 4: b" "}
+
+
+def test_a_decoder_may_replace_more_than_spaces() -> None:
+    backend = sentence_pieces()
+    steps = [decoders.Replace("▁", " "), decoders.Replace("a", "é"), decoders.ByteFallback(), decoders.Fuse()]
+    backend.decoder = decoders.Sequence(steps)
+    pieces = read_vocabulary(tokenizer_of(backend), size=16, ends=[9]).pieces
+    assert pieces[2] == " é".encode() == backend.decode([2]).encode()
 
 
 def test_added_tokens_are_no_text_whether_special_or_not() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,21 +110,37 @@ def _piece_reader(layout: Mapping[str, Any]) -> Any:
                 return None
 
         return from_byte_level
-    spaces = [d["replacement"] for d in decoders if d["type"] == "Metaspace"]
-    spaces += [d["pattern"]["String"] for d in decoders if d["type"] == "Replace" and d["content"] == " "]
-    if spaces:
+    written = [decoder for decoder in decoders if decoder["type"] in ("Metaspace", "Replace")]
+    if any(decoder.get("content", " ") == " " for decoder in written):
+        steps = [_replacement(decoder) for decoder in written]
         falls_back = "ByteFallback" in kinds or layout["model"].get("byte_fallback", False)
 
         def from_pieces(text: str) -> bytes:
             if falls_back and (byte := _BYTE_PIECE.fullmatch(text)):
                 return bytes([int(byte[1], 16)])
-            return text.replace(spaces[0], " ").encode()
+            for step in steps:
+                text = step(text)
+            return text.encode()
 
         return from_pieces
     raise ModelError(
         f"the tokenizer decodes by {', '.join(sorted(kinds)) or 'nothing'}, which does not define "
         "the bytes of a token; use a model with a byte-level or SentencePiece-like tokenizer"
     )
+
+
+def _replacement(decoder: Mapping[str, Any]) -> Callable[[str], str]:
+    """Return the function of a decoder that replaces a pattern in the text of a token."""
+    if decoder["type"] == "Metaspace":
+        return lambda text: text.replace(decoder["replacement"], " ")
+    pattern, content = decoder["pattern"], decoder["content"]
+    if "String" in pattern:
+        return lambda text: text.replace(pattern["String"], content)
+    from tokenizers import Regex
+    from tokenizers.decoders import Replace
+
+    replace = Replace(Regex(pattern["Regex"]), content)
+    return lambda text: str(replace.decode([text]))
 
 
 def _flatten(decoder: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:

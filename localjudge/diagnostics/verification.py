@@ -21,6 +21,7 @@ from localjudge.models.gguf import unknown_split
 from localjudge.models.model import Model
 from localjudge.models.model_manifest import ModelManifest, in_words, manifest_file
 from localjudge.models.tensor_check import check_adapter, check_tensors
+from localjudge.models.tokenizer import TOKENIZER_FILE
 from localjudge.models.weights import (
     INDEX,
     PICKLED,
@@ -34,6 +35,7 @@ from localjudge.models.weights import (
     read_index,
 )
 from localjudge.records import Row
+from localjudge.rows.inputs import EXAMPLES, read_rows
 from localjudge.rubrics.rubric import Rubric
 from localjudge.system.requirements import install_command
 from localjudge.system.steps import Report, no_progress
@@ -41,7 +43,7 @@ from localjudge.system.steps import Report, no_progress
 _FETCH = "download the whole model again: hf download REPOSITORY --local-dir DIR"
 _SIMPLER = "use a model with a simpler chat template, or correct the template"
 _SPELLS = f"{_FETCH}, or use one with a byte-level or SentencePiece tokenizer"
-_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
+_TOKENIZERS = (TOKENIZER_FILE, "tokenizer.model", "vocab.json", "tekken.json")
 _CONFIGURATIONS = ("tokenizer_config.json", "generation_config.json")
 
 
@@ -88,6 +90,7 @@ def check_model(model: Model) -> list[Check]:
         configured
         and look.at("tokenizer", look.tokenizer)
         and look.at("template", look.template, _SIMPLER)
+        and look.at("encoder", look.encoder)
         and look.at("vocabulary", look.vocabulary, _SPELLS)
     )
     if weights:
@@ -251,7 +254,8 @@ class ModelChecks:
         if not self.model.is_gguf and not any((folder / name).is_file() for name in _TOKENIZERS):
             return wrong("tokenizer", f"no tokenizer: none of {', '.join(_TOKENIZERS)}", _FETCH)
         tokenizer = self.model.tokenizer
-        about = f"{type(tokenizer).__name__}, {len(tokenizer):,} tokens"
+        source = TOKENIZER_FILE if (folder / TOKENIZER_FILE).is_file() else type(tokenizer).__name__
+        about = f"{source}, {len(tokenizer):,} tokens"
         if self.model.is_gguf and (rule := unknown_split(self.model.gguf)):
             return note(
                 "tokenizer", f"{about}; transformers does not know how {rule} splits text, and splits as GPT-2"
@@ -270,6 +274,12 @@ class ModelChecks:
         return ok(
             "template", f"{len(prompts.head)} tokens before the text, {len(prompts.tail)} after it{thinks}"
         )
+
+    def encoder(self) -> list[Check]:
+        """Say whether other programs may encode prompts differently, by the responses of the examples."""
+        texts = [row.candidate for row in read_rows([EXAMPLES]) if isinstance(row, Row)]
+        different = self.model.encoded_otherwise(texts)
+        return [note("tokenizer", different)] if different else []
 
     def vocabulary(self) -> Check:
         pieces, ends = self.model.vocabulary.pieces, self.model.vocabulary.ends

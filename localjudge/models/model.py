@@ -18,6 +18,7 @@ from localjudge.models.configuration import read_document, remote_kernels
 from localjudge.models.digests import Digests, decisive_digest, read_digests
 from localjudge.models.gguf import GGUF, GgufHeader, gguf_file, read_configuration, read_gguf, read_tokenizer
 from localjudge.models.model_location import BUNDLED, bundled_folder, cached_folder, model_path
+from localjudge.models.tokenizer import TOKENIZER_FILE, encoded_otherwise, load_tokenizer
 from localjudge.models.weights import PICKLED
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
@@ -176,16 +177,8 @@ class Model:
 
     @cached_property
     def tokenizer(self) -> Any:
-        from transformers import AutoTokenizer
-
         try:
-            if self.is_gguf:
-                return read_tokenizer(self.path)
-            # If mistral-common is installed, it would read a tekken.json, and its tokenizer has no text-only
-            # twin.
-            return AutoTokenizer.from_pretrained(
-                self.path, local_files_only=True, trust_remote_code=False, mistral_format=False
-            )
+            return read_tokenizer(self.path) if self.is_gguf else load_tokenizer(self.path)
         except Exception as error:  # as above
             raise ModelError(
                 f"model {self.name}: its tokenizer cannot be loaded: {first_line(error)}{self._missing_reader}"
@@ -195,7 +188,7 @@ class Model:
     def _missing_reader(self) -> str:
         """Installation hint if the tokenizer has only a SentencePiece form and its libraries are missing."""
         only_sentencepiece = (self.path / "tokenizer.model").is_file() and not (
-            self.path / "tokenizer.json"
+            self.path / TOKENIZER_FILE
         ).is_file()
         try:
             require("; it has only a tokenizer.model", "sentencepiece")
@@ -224,6 +217,15 @@ class Model:
             return PromptEncoder(self.tokenizer, turns=turns, thinking=thinking, controls=controls)
         except ModelError as error:
             raise ModelError(f"model {self.name}: {error}") from None
+
+    def encoded_otherwise(self, texts: Sequence[str]) -> str | None:
+        """Return in words that other programs may encode these texts of rows differently; None if not.
+
+        transformers, and each program that uses it, may encode them by rules that are not the tokenizer.json's.
+        """
+        if self.is_bundled or self.is_served:
+            return None
+        return encoded_otherwise(self.path, self.tokenizer, self.prompts, self._controls, texts)
 
     @property
     def _controls(self) -> frozenset[int]:

@@ -80,7 +80,7 @@ def parts(component: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
     if component is None:
         return
     if component["type"] == "Sequence":
-        for inner in component.get("pretokenizers") or component["normalizers"]:
+        for inner in component.get("pretokenizers", component.get("normalizers", ())):
             yield from parts(inner)
     else:
         yield component

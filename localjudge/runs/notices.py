@@ -19,8 +19,8 @@ DRY_RUN, IMPORTED, SERVER = "dry-run", "elsewhere", "server"
 SEVERAL_JUDGES = "several judges"
 KINDS = (
     "dry run", SEVERAL_JUDGES, "bundled model", "small model", "unverified", "served model", "changed model",
-    "prompt", "incomplete", "part", "one order", "missing responses", "guarded",
-    "truncated", "calibrated",
+    "tokenizer", "prompt", "incomplete", "part", "one order", "missing responses", "guarded", "truncated",
+    "calibrated",
 )  # fmt: skip
 """The kinds of notices."""
 
@@ -58,6 +58,8 @@ def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) ->
         )
     if changed := manifest.model.changed_since_verified:
         found.append(f"changed model: its files differ from the verified files ({in_words(changed)})")
+    different = [start.encoded_otherwise for start in manifest.starts if start.encoded_otherwise]
+    found += [f"tokenizer: {words}" for words in different[-1:]]
     if manifest.settings.engine != IMPORTED:
         found += [f"prompt: {problem}" for problem in manifest.rubric.problems]
     if not complete:

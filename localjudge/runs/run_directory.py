@@ -63,6 +63,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         done: number of rows of the input with an outcome; at most the number of rows.
         set_aside: number of lines that belong to no row of the input, found by this start.
         new_weights: the aspects whose weight or best label differs from that of the earlier starts, in words.
+        encoded_otherwise: what `Judge.encoded_otherwise` says of the rows, after `begin`.
         tasks: the tasks of the rows that this start judges, after `begin`.
 
     Raises:
@@ -78,6 +79,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self.complete = False
         self.done = self.set_aside = 0
         self.new_weights = ""
+        self.encoded_otherwise: str | None = None
         self._ownership = Ownership(folder, say, lease)
         self._open = ExitStack()
 
@@ -140,6 +142,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             # The engine's settings are those of the earlier starts, or the comparison below refuses this start.
             engine = {"engine": before.settings.engine, "dtype": before.settings.dtype}
             lines = self._find_lines(settings_digest(judge.known_settings | engine), retry_failed)
+        self.encoded_otherwise = judge.encoded_otherwise(plan)
         measures_all = judge.config.engine == "dry-run"
         self.tasks = plan.encode() if lines is None or measures_all else plan.encode(lines.has)
         described = judge.describe(judge.settings) | shard  # loads the engine, while the prompts are encoded
@@ -158,6 +161,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             input_digest=plan.input_digest,
             rows=plan.rows,
             **({} if plan.shuffle is None else {"shuffle": plan.shuffle}),
+            **({"encoded_otherwise": self.encoded_otherwise} if self.encoded_otherwise else {}),
         )
         if before is not None:
             self.new_weights = changed_weights(judge.rubric, before.rubric)

@@ -1,0 +1,108 @@
+"""The tokenizer of a model directory: its `tokenizer.json`, as the file is.
+
+transformers 5 builds a tokenizer anew as the class that `tokenizer_config.json` names, with that class's own
+pre-tokenizer and decoder instead of the file's. If a byte-level model names LlamaTokenizerFast, its prompts
+lose all spaces. So the named class decides nothing here, except in a directory without the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from localjudge.errors import ModelError, first_line
+from localjudge.models.configuration import read_document
+from localjudge.prompts.encoder import PromptEncoder
+from localjudge.system.requirements import installed
+
+TOKENIZER_FILE = "tokenizer.json"
+# The types of models for which transformers corrects the rule that splits text, if it is asked to.
+_CORRECTED = ("mistral", "mistral3", "voxtral", "ministral", "pixtral")
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Return the tokenizer of a model, a fast tokenizer of transformers.
+
+    Its special tokens, its chat template and further added tokens come from the files beside `tokenizer.json`.
+    What that file may have been saved with for training is switched off: a fixed length, and random merges.
+
+    Any error of the libraries is passed on.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    file = folder / TOKENIZER_FILE
+    if not file.is_file():
+        return _built_by_transformers(folder)
+    # Transformers leaves the file as it is for this class alone.
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(
+        folder, tokenizer_file=str(file), local_files_only=True, trust_remote_code=False
+    )
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    backend.encode_special_tokens = False  # True would read the chat template's markers as characters
+    if getattr(backend.model, "dropout", None) is not None:
+        backend.model.dropout = None
+    return tokenizer
+
+
+def encoded_otherwise(
+    folder: Path, tokenizer: Any, prompts: PromptEncoder, controls: Iterable[int], texts: Sequence[str]
+) -> str | None:
+    """Return in words that transformers would encode some of these texts differently; None if it would not.
+
+    Args:
+        folder: the model's directory.
+        tokenizer: its tokenizer.
+        prompts: the encoder of its prompts.
+        controls: as for `PromptEncoder`.
+        texts: the texts of rows.
+    """
+    if not (folder / TOKENIZER_FILE).is_file():
+        return None
+    library = f"transformers {installed('transformers')}"
+    kind = read_document(folder / "config.json", str(folder)).get("model_type")
+    corrected = {"fix_mistral_regex": True} if kind in _CORRECTED else {}
+    try:
+        other = _built_by_transformers(folder, **corrected)
+    except Exception as error:  # files from strangers can make the library raise anything
+        return f"prompts are encoded by {TOKENIZER_FILE}; {library} cannot build its own: {first_line(error)}"
+    if _rules(other) == _rules(tokenizer):
+        return None
+    try:
+        theirs = PromptEncoder(other, controls=controls).encode_all(texts)
+        different = sum(one != two for one, two in zip(prompts.encode_all(texts), theirs, strict=True))
+    except ModelError:
+        different = len(texts)
+    if not different:
+        return None
+    count = f"{different} of {len(texts)} prompts"
+    if getattr(other.backend_tokenizer, "fix_mistral_regex", False):
+        return (
+            f"{TOKENIZER_FILE} splits text by a rule that its makers have corrected, which changes {count}; "
+            'for the corrected rule, set "fix_mistral_regex": true in tokenizer_config.json'
+        )
+    return (
+        f"prompts are encoded by {TOKENIZER_FILE}; {library} would encode {count} differently, as "
+        f"{type(other).__name__}, and so may other programs"
+    )
+
+
+def _built_by_transformers(folder: Path, **settings: Any) -> Any:
+    from transformers import AutoTokenizer
+
+    # If mistral-common is installed, it would read a tekken.json, and its tokenizer has no text-only twin.
+    return AutoTokenizer.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=False, mistral_format=False, **settings
+    )
+
+
+def _rules(tokenizer: Any) -> dict[str, Any] | None:
+    """Return what decides the token ids of a text; None for a tokenizer without the tokenizers library."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return None
+    layout = json.loads(backend.to_str())
+    return {name: layout[name] for name in ("added_tokens", "normalizer", "pre_tokenizer", "model")}
