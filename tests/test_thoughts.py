@@ -83,6 +83,8 @@ def test_the_marks_of_a_model_are_those_of_its_vocabulary_before_those_of_its_te
     assert found.ends == "</think>"
     assert (found := marks_of(["<|begin_of_thought|>", "<|end_of_thought|>"], template)) is not None
     assert found.ends == "<|end_of_thought|>"
+    assert (found := marks_of(["</think>", "<|inner_suffix|>"], "<|inner_suffix|>")) is not None
+    assert found.ends == "<|inner_suffix|>", "the one that the template writes"
 
 
 def test_a_thought_that_does_not_end_leaves_no_answer() -> None:

@@ -74,8 +74,8 @@ def marks_of(tokens: Iterable[str], template: str) -> ThoughtMarks | None:
     added = set(tokens)
     tags = filter(_TAG.fullmatch, {*added, *_TAG.findall(template)})
     found = [marks for marks in (*_KNOWN, *_tagged(tags)) if marks.ends]
-    in_vocabulary = (marks for marks in found if marks.ends in added)
-    return next(in_vocabulary, next((marks for marks in found if marks.ends in template), None))
+    best = max(found, key=lambda marks: (marks.ends in added, marks.ends in template))
+    return best if best.ends in added or best.ends in template else None
 
 
 def split_thought(text: str) -> tuple[str, str]:
