@@ -13,6 +13,7 @@ from conftest import Cli, write_rows
 from scripted_server import ROWS, WHOLE, always, chat, judge_on, serving
 from small_tokenizers import CHAT_TEMPLATES, TOKENIZER_NAMES, tokenizer_with
 from test_transformers import CHAT, rows, save_random_model
+from transformers import PreTrainedTokenizerFast
 
 from localjudge import Judge, Judgement, UsageError
 from localjudge.config import JudgeConfig
@@ -22,6 +23,7 @@ from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.errors import ModelError
 from localjudge.models.model import Model
 from localjudge.prompts.encoder import PromptEncoder
+from localjudge.prompts.task import Prompt
 from localjudge.prompts.thought_marks import marks_of, open_thought, split_thought
 from localjudge.records import Failure
 
@@ -236,6 +238,37 @@ def test_a_model_of_the_harmony_format_thinks_in_a_channel_of_its_own(name: str)
     assert (marks := PromptEncoder(tokenizer, thinking=True).open_thought) is not None
     assert marks.then == "<|start|>assistant<|channel|>final<|message|>"
     assert PromptEncoder(tokenizer).open_thought is None
+
+
+@pytest.fixture(scope="module")
+def harmony_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a model of the harmony format, whose last turn ends with a token of its own, as gpt-oss's does."""
+    last = "{% if loop.last and not add_generation_prompt %}<|return|>{% else %}<|end|>{% endif %}{% endfor %}"
+    chat = CHAT_TEMPLATES["harmony"].replace("<|end|>{% endfor %}", last)
+    folder = tmp_path_factory.mktemp("harmony")
+    save_random_model(folder, Model.find().path / "tokenizer.json", chat=chat)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    tokenizer.add_tokens(["<|start|>", "<|end|>", "<|message|>", "<|channel|>"], special_tokens=True)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("budget", [0, 6])
+def test_after_its_thought_a_harmony_model_answers_in_the_final_channel(
+    harmony_model: Path, budget: int
+) -> None:
+    judge = Judge(harmony_model, max_rationale_tokens=5, thinking_budget=budget, keep_thoughts=True)
+    decode = judge.model.tokenizer.decode
+    assert decode(judge.prompts.encode("x")).endswith("<|start|>assistant<|channel|>analysis<|message|>")
+    ((completion,),) = judge.engine.complete([Prompt(0, judge.prompts.encode("x"), 0)])
+    thought, answer = judge.decoding.table.split(completion.tokens)
+    between = completion.tokens[len(thought) : len(completion.tokens) - len(answer)]
+    assert decode(between) == "<|end|><|start|>assistant<|channel|>final<|message|>"
+    assert len(thought) <= budget
+    assert len(completion.tokens) <= judge.decoding.max_tokens
+    read = judge._read(completion, 0)
+    assert bool(read.thoughts) == bool(thought)
+    assert "final" not in read.thoughts
 
 
 @pytest.fixture(scope="module")
