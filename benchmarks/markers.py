@@ -27,7 +27,7 @@ from transformers.utils import logging
 
 from localjudge import ModelError, Row, Rubric, read_rows
 from localjudge.prompts.encoder import PromptEncoder, markers
-from localjudge.prompts.rendered_turns import FINAL_CHANNEL, HARMONY, render
+from localjudge.prompts.rendered_turns import render, with_final_channel
 from localjudge.rows.columns import USED_FIELDS
 
 # The markers of a chat template are tokens in the model that the template belongs to.
@@ -154,7 +154,7 @@ def text_around(encoder: PromptEncoder, tokenizer: Any, text: str) -> str:
         return text
     turns = [{"role": "user", "content": "the-content"}]
     before, after = render(tokenizer, turns, add_generation_prompt=True).split("the-content")
-    return before + text + after + (FINAL_CHANNEL if after.endswith(HARMONY) else "")
+    return with_final_channel(before + text + after)
 
 
 if __name__ == "__main__":

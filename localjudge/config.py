@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, field_validator
 
 from localjudge.errors import SettingError, UsageError
 from localjudge.rubrics.answer import AnswerLayout
@@ -62,6 +62,11 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
     @classmethod
     def _normalize(cls, options: Any) -> Any:
         return normalize_engine_args(options)
+
+    @field_validator("template_args", mode="before")
+    @classmethod
+    def _read(cls, given: Any, known: ValidationInfo) -> Any:
+        return template_variables(given, known.data.get("thinking_budget")) if given else None
 
     @field_validator("samples")
     @classmethod
@@ -131,6 +136,60 @@ def normalize_engine_args(options: Mapping[str, object]) -> dict[str, str]:
         if value is not None:
             normalized[name.replace("-", "_")] = text
     return normalized
+
+
+# What the renderer of chat templates sets itself.
+_RENDERED = {
+    "messages", "conversations", "chat_template", "add_generation_prompt", "continue_final_message",
+    "return_assistant_tokens_mask", "strftime_now",
+}  # fmt: skip
+# Variables that say whether the model thinks.
+_THINKING = ("enable_thinking", "thinking")
+
+
+def template_variables(
+    given: Mapping[str, Any] | Sequence[str], thinking_budget: int | None
+) -> dict[str, JsonValue]:
+    """Return variables of a chat template by name.
+
+    Args:
+        given: the variables, or `NAME=VALUE` for each, whose value is JSON, or else text.
+        thinking_budget: the setting, which these variables must not contradict.
+
+    Raises:
+        SettingError: a variable has no name or no value, or is not one that a judge may set.
+    """
+    if not isinstance(given, Mapping):
+        given = dict(map(_variable, given))
+    for name, value in given.items():
+        written = f"{name}={value if isinstance(value, str) else json.dumps(value, default=str)}"
+        if not name.isidentifier() or name in _RENDERED:
+            raise SettingError("template_args", written, "is not a variable that a judge may set; leave it out")
+        if not _is_json(value) or value in ("True", "False", "None"):
+            raise SettingError("template_args", written, "give true, false, null, a number or other text")
+        if name in _THINKING and bool(value) != (thinking_budget is not None):
+            advice = "`thinking_budget`, which lets the model think up to a limit"
+            advice = f"give {advice}" if value else f"contradicts {advice}; leave one of them out"
+            raise SettingError("template_args", written, advice)
+    return dict(given)
+
+
+def _variable(option: str) -> tuple[str, JsonValue]:
+    name, equals, value = option.partition("=")
+    if not equals or not name:
+        raise SettingError("template_args", option, "write NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _advice(name: str) -> str | None:

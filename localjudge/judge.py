@@ -5,7 +5,7 @@ rows → prompts → (token table) → engine → answer reader → judgements
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -38,6 +38,7 @@ from localjudge.rubrics.answer import AnswerLayout
 from localjudge.rubrics.checklist_outcome import ChecklistOutcome
 from localjudge.rubrics.mode import CHECKLIST, PAIRWISE
 from localjudge.rubrics.pair_outcome import PairOutcome
+from localjudge.system.quantities import counted
 from localjudge.system.steps import Report, no_progress
 
 ROWS_COMPARED = 64
@@ -96,7 +97,8 @@ class Judge:
         except ValueError as error:
             raise SettingError("answer_spelling", config.answer_spelling, str(error)) from None
         self.model_changes: list[str] | None = None
-        self._read: Callable[[Any, int], ReadAnswer]
+        self._reader: TableReader | TextReader
+        self._answers = self._thoughts = 0
         if isinstance(self._engine_options, ServerOptions):
             self.model: Model = find_served_model(self._engine_options, config.model)
             self._prepare_texts(layouts[-1])
@@ -108,6 +110,8 @@ class Judge:
                 else Model.find(config.model, adapter=config.adapter, allow_download=allow_download)
             )
             self.model_changes = changes_since_verified(self.model, allow_changed_model, report)
+            if config.template_args:
+                self.model = replace(self.model, template_args=config.template_args)
             self._prepare_table(layouts)
 
     def _prepare_table(self, layouts: Sequence[AnswerLayout]) -> None:
@@ -115,7 +119,7 @@ class Judge:
         reader, openings = TableReader.from_config(self.config, layouts, self.model)
         assert openings[-1].encoder is not None  # the tokenizer is here
         self.prompts = openings[-1].encoder
-        self._read, self.decoding = reader.read, reader.decoding
+        self._reader, self.decoding = reader, reader.decoding
         overflow, limit = self.config.on_overflow, self.config.max_result_tokens
         cuts_results = limit is not None or overflow == "cut-tool-results"
         if cuts_results and CONVERSATIONS.isdisjoint(self.rubric.fields):
@@ -141,7 +145,7 @@ class Judge:
         """Prepare prompts and answers that are text, for a server that alone has the model's tokenizer."""
         config = self.config
         reader = TextReader.from_config(config, layout)
-        self._read, self.text_decoding = reader.read, reader.decoding(config)
+        self._reader, self.text_decoding = reader, reader.decoding(config)
         self.task_builder = TaskBuilder(self.rubric, None, None, self.text_decoding.max_tokens)
         self._prompt_settings = {"thinking_budget": config.thinking_budget}
 
@@ -324,6 +328,40 @@ class Judge:
         if (mode := self.rubric.mode) is not CHECKLIST:
             raise UsageError(f"the rubric {self.rubric.name} {mode.judges}; check with checklist")
         return CHECKLIST.join(self.rubric.aspects, 1).all(self.score(rows))
+
+    @property
+    def thinking_notice(self) -> str | None:
+        """A line about thoughts that only the chat template asks for; None if it asks for none."""
+        if isinstance(self._reader, TextReader) or self.config.thinking_budget is not None:
+            return None
+        opened = self.prompts.open_thought
+        if opened is None:
+            return None
+        marks, template = opened.opens.strip(), "the model's chat template opens a thought"
+        if not opened.ends:
+            return f"{template} ({marks}) whose end is not known: the answers are written inside it"
+        return (
+            f"{template} ({marks}): the model thinks for up to {self.decoding.thinking_budget} tokens before "
+            "each answer; `thinking_budget` sets the limit, and 0 closes the thought at once"
+        )
+
+    @property
+    def no_thoughts_notice(self) -> str | None:
+        """A line for a judge that was let think, and whose answers so far are without a thought; else None."""
+        budget = self._prompt_settings["thinking_budget"]
+        if not budget or not self._answers or self._thoughts or self.config.engine == "dry-run":
+            return None
+        on_server = "the server switched thoughts off, or " * isinstance(self._reader, TextReader)
+        return (
+            f"no thoughts: `thinking_budget` is {budget}, and none of {counted(self._answers, 'answer')} has a "
+            f"thought; {on_server}the model does not think by this prompt"
+        )
+
+    def _read(self, completion: Any, criteria: int) -> ReadAnswer:
+        answer = self._reader.read(completion, criteria)
+        self._answers += 1
+        self._thoughts += bool(answer.thoughts.strip())
+        return answer
 
     def _outcomes(self, rows: Iterable[Row | Failure]) -> Iterator[Outcome]:
         for judged in self.judged(self.task_builder.tasks(numbered(rows))):

@@ -62,6 +62,16 @@ class SharedSettings:
         Flag("Let a reasoning model think for up to N tokens.", "N", "Answers", "give 0 or more"),
     ] = None
     """None switches thinking off; a model that cannot answer without thinking gets 2048 tokens."""
+    template_args: Annotated[
+        dict[str, Any] | None,
+        Flag(
+            "A variable of the model's chat template, such as reasoning_effort=low.",
+            "NAME=VALUE",
+            "Rubric and prompt",
+            name="--template-arg",
+        ),
+    ] = None
+    """Values are JSON; other text is itself. Servers get these variables, too."""
     temperature: Annotated[
         float,
         Ge(0),

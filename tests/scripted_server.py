@@ -44,7 +44,7 @@ class ScriptedServer(ThreadingHTTPServer):
         asked: the text of each row that came, in order.
         bodies: the requests' documents, trials included.
         models: the names of the models that it lists.
-        version: the version of vLLM that it names; None for none.
+        version: the version that it names at `version_path`, which is vLLM's; None for none.
     """
 
     daemon_threads = True
@@ -60,6 +60,7 @@ class ScriptedServer(ThreadingHTTPServer):
         self.paths: list[str] = []
         self.models = ["tiny"]
         self.version: str | None = None
+        self.version_path = "/version"
         self._lock = threading.Lock()
 
     def server_bind(self) -> None:
@@ -78,7 +79,7 @@ class ScriptedServer(ThreadingHTTPServer):
         with self._lock:
             self.paths.append(path)
             if body is None:
-                if path == "/version" and self.version:
+                if path == self.version_path and self.version:
                     return 200, {"version": self.version}
                 return (
                     (200, {"data": [{"id": name} for name in self.models]})

@@ -201,7 +201,7 @@ def test_chat_templates_render_as_the_library_renders_them(shared: Path) -> None
     for tokenizer.chat_template in templates.values():
         for content in ("plain", " é\n\u2028🙂</think>"):
             turns = [{"role": "user", "content": content}]
-            asked = {"add_generation_prompt": True, "thinking": True}
+            asked: dict[str, Any] = {"add_generation_prompt": True, "thinking": True}
             try:
                 expected = tokenizer.apply_chat_template(
                     turns, tokenize=False, enable_thinking=True, strftime_now=today, **asked

@@ -159,7 +159,8 @@ def _option(name: str, annotation: Any) -> Any:
         min=flag.least,
         max=flag.most,
     )
-    return Annotated[str if values else annotation.__origin__, option]
+    kind = str if values else annotation.__origin__
+    return Annotated[list[str] | None if kind == dict[str, Any] | None else kind, option]
 
 
 QUIET = {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -204,6 +204,8 @@ def prompt(
     on_overflow: Annotated[str, SETTING] = "fail",
     max_result_tokens: Annotated[int | None, SETTING] = None,
     max_rationale_tokens: Annotated[int, SETTING] = 256,
+    thinking_budget: Annotated[int | None, SETTING] = None,
+    template_args: Annotated[dict[str, Any] | None, SETTING] = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Print the token ids for the engine, too.")] = False,
     as_json: Annotated[
         bool,
@@ -226,7 +228,8 @@ def prompt(
     judged_by = Rubric.load(rubric, guard=guard, rationale=rationale)
     limits = {"max_result_tokens": max_result_tokens, "max_rationale_tokens": max_rationale_tokens}
     spelled = {"answer_spelling": answer_spelling, "on_overflow": on_overflow}
-    config = JudgeConfig.from_settings(model=model, rubric=judged_by, **spelled, **limits)
+    thinks = {"thinking_budget": thinking_budget, "template_args": template_args}
+    config = JudgeConfig.from_settings(model=model, rubric=judged_by, **spelled, **limits, **thinks)
     named = parse_columns(columns or (), judged_by.fields)
     files = find_inputs(inputs)
     check_inputs(files, named, judged_by.fields)

@@ -7,7 +7,7 @@ import signal
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -74,8 +74,9 @@ def serve(
             made.model.read_files(report)
         with progress.step("loading the engine"):
             progress.say(made.engine.info.headline)
-        if made.notice:
-            progress.warn(made.notice)
+        for notice in (made.notice, made.thinking_notice):
+            if notice:
+                progress.warn(notice)
         keep = stack.enter_context(KeptJudgements(out, made)).add if out is not None else lambda outcomes: None
         service = stack.enter_context(JudgeService(made, max_waiting, keep))
         hosts = None if listener.token is not None else LOOPBACK
@@ -114,6 +115,7 @@ def serve_flags(
     answer_spelling: Annotated[str, SETTING] = "compact",
     max_rationale_tokens: Annotated[int, SETTING] = 256,
     thinking_budget: Annotated[int | None, SETTING] = None,
+    template_args: Annotated[dict[str, Any] | None, SETTING] = None,
     runner: Annotated[
         str | None,
         Flag("The server's model runner.  [default: V2 with a GPU on this machine, else V1]", "V1|V2"),
@@ -147,6 +149,7 @@ def serve_flags(
         answer_spelling=answer_spelling,
         max_rationale_tokens=max_rationale_tokens,
         thinking_budget=thinking_budget,
+        template_args=template_args,
     )
     if table is None:
         digest = TableSettings.from_decoding(judge.decoding, Path()).digest(judge.decoding.table)

@@ -43,8 +43,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.constraint.vocabulary import Vocabulary
-
 UNREACHABLE = int(np.iinfo(np.int16).max)
 """Distance of a state from which no answer can be completed."""
 
@@ -65,7 +63,8 @@ class TokenTable:
         value_token: int32 (A, K, L), the tokens of each value of an aspect; -1 after the last token of a value,
             and after the last value.
         start: the state before the first token of an answer; of the largest, if `starts` has some.
-        thinking: the state of a model that thinks before it answers; None if it answers at once.
+        thinking: the state of a model that thinks before it answers, the first of those inside its thoughts,
+            which are the last of the table; None if it answers at once.
         starts: int16 (N,), the state before the first token of an answer of the last 1, 2 … N of the A values;
             empty if all answers have all values.
     """
@@ -86,6 +85,12 @@ class TokenTable:
     def entry(self) -> int:
         """The state before the first token."""
         return self.start if self.thinking is None else self.thinking
+
+    @property
+    def thinks(self) -> NDArray[np.bool_]:
+        """Whether each state is inside the thoughts, (S,)."""
+        count = len(self.distance)
+        return np.arange(count) >= (count if self.thinking is None else self.thinking)
 
     @property
     def smallest_limit(self) -> int:
@@ -159,36 +164,20 @@ class TokenTable:
             allowance[self.thinking] = thinking_budget + self.distance[self.thinking]
         return allowance
 
-    def after_thinking(self, vocabulary: Vocabulary, opens: int | None, ends: int) -> TokenTable:
-        """Return the table of a model that thinks until the token `ends`, then answers.
-
-        Thoughts consist of text tokens and the token that opens them.
-        """
-        thinking = len(self.distance)
-        thoughts = np.full(self.next_state.shape[1], -1, np.int16)
-        thoughts[[*vocabulary.pieces, *([] if opens is None else [opens])]] = thinking
-        thoughts[ends] = self.start
-        return replace(
-            self,
-            next_state=np.vstack([self.next_state, thoughts]),
-            distance=np.append(self.distance, np.int16(self.smallest_limit + 1)),
-            text=np.append(self.text, np.int16(-1)),
-            sentence_end=np.append(self.sentence_end, False),
-            closing=np.append(self.closing, False),
-            thinking=thinking,
-        )
-
     def split(self, tokens: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Split tokens into the thoughts and the answer, without the token between them.
+        """Split tokens into the thoughts and the answer, without the token that completes the mark between.
 
         Raises:
             ValueError: the thoughts do not end.
         """
         if self.thinking is None:
             return [], list(tokens)
-        for rank, token in enumerate(tokens):
-            if self.next_state[self.thinking, token] == self.start:
-                return list(tokens[:rank]), list(tokens[rank + 1 :])
+        state, thoughts = self.thinking, 0
+        for count, token in enumerate(tokens, 1):
+            thoughts = count - 1 if state >= self.thinking else thoughts
+            state = int(self.next_state[state, token])
+            if state == self.start:
+                return list(tokens[:thoughts]), list(tokens[count:])
         raise ValueError("its thoughts do not end")
 
     def tokens_required(self, state: int, closing_margin: int = 0) -> NDArray[np.int32]:

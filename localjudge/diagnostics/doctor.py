@@ -170,7 +170,8 @@ def _model(intent: Intent) -> list[Check]:
         return [*problems, wrong("model", found, fix)]
     about = {check.name: check.found for check in checks}
     context = about["context"].partition(":")[0]
-    return [*problems, ok("model", f"{model.name}: {about['files']}, context {context}, {verified}")]
+    thinks = "; it always thinks first" * model.always_thinks
+    return [*problems, ok("model", f"{model.name}: {about['files']}, context {context}, {verified}{thinks}")]
 
 
 def _fit(name: str | None) -> list[Check]:

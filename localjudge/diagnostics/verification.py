@@ -267,13 +267,13 @@ class ModelChecks:
         if not self.model.tokenizer.chat_template:
             return note("template", "no chat template, so prompts are plain text; this may be a base model")
         prompts = self.model.prompts
-        thinks = ""
-        if self.model.thinking_tokens is not None:
-            _ = self.model.thinking_prompts
-            thinks = "; it always thinks first" if self.model.always_thinks else "; it can think"
-        return ok(
-            "template", f"{len(prompts.head)} tokens before the text, {len(prompts.tail)} after it{thinks}"
-        )
+        around = f"{len(prompts.head)} tokens before the text, {len(prompts.tail)} after it"
+        opened = prompts.open_thought
+        if opened and not opened.ends:
+            return note("template", f"{around}; it opens a thought ({opened.opens}) whose end is not known")
+        if self.model.thought_marks is None:
+            return ok("template", around)
+        return ok("template", f"{around}; {'it always thinks first' if opened else 'it can think'}")
 
     def encoder(self) -> list[Check]:
         """Say whether other programs may encode prompts differently, by the responses of the examples."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from localjudge.config import JudgeConfig
 from localjudge.constraint.compiler import closing_margin_for, token_table
+from localjudge.constraint.thinking import after_thinking
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.engines.protocol import (
     Completion,
@@ -23,6 +24,9 @@ from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.aspect import Aspect, scores_of, written_aspects
 from localjudge.rubrics.rubric import Rubric
 from localjudge.system.cache import cache_folder
+
+DEFAULT_BUDGET = 2048
+"""The thinking budget of a model that cannot answer without thinking, if none is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,7 @@ class TableReader:
         vocabulary: the model's vocabulary.
         decoding: how the answers were decoded.
         opens: whether the opening of an answer stands in the prompt already.
+        thought_end: the text that ends a thought, if the model writes it as text.
     """
 
     rubric: Rubric
@@ -143,6 +148,7 @@ class TableReader:
     vocabulary: Vocabulary
     decoding: Decoding
     opens: bool
+    thought_end: str = ""
 
     @classmethod
     def from_config(
@@ -155,7 +161,9 @@ class TableReader:
             ModelError: its tokenizer cannot spell a prompt or an answer.
         """
         *shorter, layout = layouts
-        vocabulary, budget = model.vocabulary, _thinking_budget(config.thinking_budget, model)
+        vocabulary, budget = model.vocabulary, config.thinking_budget
+        if budget is None and model.always_thinks:
+            budget = DEFAULT_BUDGET
         if budget is not None and config.rubric.checks_together:
             advice = "which no model that thinks first gives here; judge by checklist, one criterion a prompt"
             reason = f"the rubric {config.rubric.name} asks for all criteria in one answer, {advice}"
@@ -177,8 +185,14 @@ class TableReader:
             )
         except ModelError as error:
             raise ModelError(f"model {model.name}: {error}") from None
-        if budget is not None and model.thinking_tokens is not None:
-            table = table.after_thinking(vocabulary, *model.thinking_tokens)
+        thought_end = ""
+        if budget is not None:
+            try:
+                opens_thought, ends, then = model.thought_tokens
+                table = after_thinking(table, vocabulary, opens_thought, ends, then)
+            except ModelError as error:
+                raise SettingError("thinking_budget", budget, f"model {model.name} {error}") from None
+            thought_end = "" if isinstance(ends, int) else ends.decode()
         if max(encoders[-1].head + encoders[-1].tail, default=0) >= vocabulary.size:
             raise ModelError(
                 f"model {model.name}: its chat template uses tokens that the model does not have; "
@@ -194,7 +208,7 @@ class TableReader:
             Opening(encoder, decoding.beginning(start).max_tokens, start)
             for encoder, start in zip(encoders, starts, strict=True)
         ]
-        return cls(config.rubric, layouts, vocabulary, decoding, opens), openings
+        return cls(config.rubric, layouts, vocabulary, decoding, opens, thought_end), openings
 
     def read(self, completion: Completion, criteria: int = 0) -> ReadAnswer:
         """Read a completion.
@@ -224,12 +238,7 @@ class TableReader:
                 mass[field.name] = float(completion.mass[place])
                 likeliest[field.name] = bool(completion.likeliest[place])
         thought = self.vocabulary.decode_text(thoughts)
+        if self.thought_end:  # several tokens, and perhaps a part of one
+            before = completion.tokens[: len(completion.tokens) - len(tokens)]
+            thought = self.vocabulary.decode_text(before).rpartition(self.thought_end)[0]
         return ReadAnswer(answer, cut, probabilities, mass, likeliest, thought, len(completion.tokens))
-
-
-def _thinking_budget(budget: int | None, model: Model) -> int | None:
-    if budget is None:
-        return 2048 if model.always_thinks else None
-    if model.thinking_tokens is None:
-        raise SettingError("thinking_budget", budget, f"model {model.name} has no token that ends its thinking")
-    return budget

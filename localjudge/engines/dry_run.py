@@ -81,8 +81,6 @@ def _answer(decoding: Decoding, words: NDArray[np.bool_], seed: int) -> list[int
     while not table.is_complete(state):
         after = table.next_state[state]
         allowed = table.allowed(state, left, decoding.closing_margin)
-        if state == table.thinking:
-            allowed &= after == table.start
         goes_on = allowed & (table.text[after] >= 0) & (table.text[after] == table.text[state]) & words
         if len(answer) - began < _TYPICAL and goes_on.any():
             allowed = goes_on

@@ -93,8 +93,9 @@ class Decoding:
 
     @property
     def max_tokens(self) -> int:
-        """Limit of tokens in total: thoughts, the token that ends them, and the answer."""
-        return self.limit if self.thinking_budget is None else self.thinking_budget + 1 + self.limit
+        """Limit of tokens in total: thoughts, the tokens that end them, and the answer."""
+        ends = int(self.table.distance[self.table.entry]) - self.table.smallest_limit
+        return self.limit + ends + (self.thinking_budget or 0)
 
     @property
     def allowances(self) -> NDArray[np.int64]:
@@ -151,6 +152,7 @@ class TextDecoding:
         pattern: regular expression of an answer.
         max_tokens: limit of tokens in total, with thoughts.
         thinks: whether a model with optional thinking thinks.
+        template_args: variables of the model's chat template.
         is_whole: returns whether a completion is a whole answer.
         temperature, top_p: as in `Decoding`.
     """
@@ -160,6 +162,7 @@ class TextDecoding:
     pattern: str
     max_tokens: int
     thinks: bool
+    template_args: Mapping[str, Any]
     is_whole: Callable[[TextCompletion], bool]
     temperature: float = 0.0
     top_p: float = 1.0

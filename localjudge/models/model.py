@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from localjudge.models.tokenizer import TOKENIZER_FILE, encoded_otherwise, load_
 from localjudge.models.weights import PICKLED
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
+from localjudge.prompts.thought_marks import KNOWN_MARKS, ThoughtMarks, marks_of
 from localjudge.records import Turn
 from localjudge.system.offline import go_offline
 from localjudge.system.requirements import install_command, installed, require
@@ -29,8 +30,6 @@ from localjudge.system.steps import Report, no_progress
 
 _READS_GGUF = "5.19"
 """The first version of transformers whose tokenizers from GGUF files are complete."""
-# Token pairs that open and close a thought.
-_THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"))
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,13 @@ class Model:
         name: the requested name.
         path: the directory, or the GGUF file.
         adapter: the LoRA adapter that the engine adds to it, if any.
+        template_args: variables of its chat template that the judge sets.
     """
 
     name: str
     path: Path
     adapter: Adapter | None = None
+    template_args: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @classmethod
     def find(
@@ -214,7 +215,13 @@ class Model:
         """
         controls = self._controls
         try:
-            return PromptEncoder(self.tokenizer, turns=turns, thinking=thinking, controls=controls)
+            return PromptEncoder(
+                self.tokenizer,
+                turns=turns,
+                thinking=thinking,
+                template_args=self.template_args,
+                controls=controls,
+            )
         except ModelError as error:
             raise ModelError(f"model {self.name}: {error}") from None
 
@@ -230,29 +237,53 @@ class Model:
     @property
     def _controls(self) -> frozenset[int]:
         """Tokens that end a turn or enclose a thought, declared by the tokenizer or not."""
-        ids = (self.tokenizer.backend_tokenizer.token_to_id(text) for pair in _THOUGHTS for text in pair)
+        ids = (self.tokenizer.backend_tokenizer.token_to_id(text) for text in KNOWN_MARKS)
         return self.end_tokens.union(token for token in ids if token is not None)
 
     @cached_property
-    def thinking_tokens(self) -> tuple[int | None, int] | None:
-        """The tokens that open and end a thought; None if the model has no token that ends a thought."""
-        ids = {
-            added.content: token
-            for token, added in self.tokenizer.backend_tokenizer.get_added_tokens_decoder().items()
-        }
-        for opens, ends in _THOUGHTS:
-            if ends in ids:
-                return ids.get(opens), ids[ends]
-        return None
+    def _added(self) -> dict[str, int]:
+        """The added tokens of the tokenizer, by their text."""
+        added = self.tokenizer.backend_tokenizer.get_added_tokens_decoder()
+        return {each.content: token for token, each in added.items()}
 
     @cached_property
+    def thought_marks(self) -> ThoughtMarks | None:
+        """The texts around a thought of the model; None if nothing ends one."""
+        opened = self.thinking_prompts.open_thought or self.prompts.open_thought
+        if opened and opened.ends:
+            return opened
+        return marks_of(self._added, self.tokenizer.get_chat_template() if self.prompts.has_template else "")
+
+    @property
+    def thought_tokens(self) -> tuple[list[int], int | bytes, list[int]]:
+        """The tokens that open a thought, unless the prompt does; its end; and the tokens up to the answer.
+
+        The end is an added token, or a text that the model writes as text tokens.
+
+        Raises:
+            ModelError: the model has no mark that ends a thought, or one that ends its turn.
+        """
+        marks = self.thought_marks
+        if marks is None:
+            raise ModelError(
+                "has no token that ends its thinking, and its chat template names no text that does"
+            )
+        opens, then = (
+            self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
+            for text in (marks.opens, marks.then)
+        )
+        ends: int | bytes = self._added.get(marks.ends, marks.ends.encode())
+        if ends in self.end_tokens:
+            raise ModelError(f"ends its thinking with {marks.ends}, which ends its turn, too")
+        if self.thinking_prompts.open_thought:
+            opens = []
+        return [token for token in opens if token in self._added.values()], ends, then
+
+    @property
     def always_thinks(self) -> bool:
         """True if the chat template opens a thought before the answer even when thinking is off."""
-        if self.thinking_tokens is None or not self.tokenizer.chat_template:
-            return False
-        opens, ends = self.thinking_tokens
-        marks = [token for token in self.prompts.tail if token in (opens, ends)]
-        return bool(marks) and marks[-1] == opens
+        opened = self.prompts.open_thought
+        return opened is not None and bool(opened.ends)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -307,7 +338,7 @@ class Model:
         placeholder = "stand-in-for-the-answer"
         turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": placeholder}]
         try:
-            text = render(self.tokenizer, turns, add_generation_prompt=False)
+            text = render(self.tokenizer, turns, add_generation_prompt=False, template_args=self.template_args)
         except ModelError as error:
             raise ModelError(f"model {self.name}: {error}") from None
         if placeholder not in text:

@@ -15,14 +15,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cache
 from typing import Any, Self
 
 from localjudge.errors import ModelError, RowError
-from localjudge.prompts.rendered_turns import ROW, render_turns
+from localjudge.prompts.rendered_turns import NO_ARGS, ROW, render_turns
 from localjudge.prompts.text_only import text_only_twin
 from localjudge.prompts.token_bound import TokenBound
 from localjudge.records import Turn
@@ -42,6 +42,7 @@ class PromptEncoder:
             the tokens that the tokenizer adds first.
         turns: the turns before the row's, equal in all prompts.
         thinking: whether a model with optional thinking thinks.
+        template_args: further variables of the chat template.
         controls: ids of control tokens besides the added tokens, such as the tokens that end a turn.
 
     Attributes:
@@ -50,6 +51,7 @@ class PromptEncoder:
         after: text between the row's text and the tail.
         tail: token ids from the first control token after the row's text to the end of each prompt.
         system: where the system prompt stands, as in `RenderedTurns`.
+        open_thought: the marks of the thought in which each prompt ends; None if it ends in none.
 
     Raises:
         ModelError: the chat template cannot be rendered, or the position of a content in it is ambiguous.
@@ -61,6 +63,7 @@ class PromptEncoder:
         *,
         turns: Sequence[Turn] = (),
         thinking: bool = False,
+        template_args: Mapping[str, Any] = NO_ARGS,
         controls: Iterable[int] = (),
     ) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -70,8 +73,8 @@ class PromptEncoder:
         parsed = json.loads(layout)
         self._bound = TokenBound.from_tokenizer(parsed)
         self.has_template = bool(tokenizer.chat_template)
-        rendered = render_turns(tokenizer, turns, thinking=thinking)
-        self.system = rendered.system
+        rendered = render_turns(tokenizer, turns, thinking=thinking, template_args=template_args)
+        self.system, self.open_thought = rendered.system, rendered.open_thought
         around = rendered.text
         template = tokenizer.get_chat_template() if self.has_template else ""
         begin = around.index(ROW)

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 from localjudge.errors import ModelError
 from localjudge.prompts.chat_template import render_template
+from localjudge.prompts.thought_marks import HARMONY, ThoughtMarks, open_thought
 from localjudge.records import Turn
 
+NO_ARGS: Mapping[str, Any] = MappingProxyType({})
+"""No variables of a chat template."""
 ROW = "stand-in-for-the-content"
 """Stand-in for the text of a row."""
 # Contents that a template might treat specially: the text around the row's content must not depend on it.
@@ -25,8 +29,8 @@ _TRICKY = (
     "/no_think",
     "{{ messages }}",
 )
-# In OpenAI's harmony format the model opens a channel itself; the answer belongs in the final channel.
-HARMONY, FINAL_CHANNEL = "<|start|>assistant", "<|channel|>final<|message|>"
+# The beginning of a turn in OpenAI's harmony format, in which the model opens a channel itself.
+_TURN = "<|start|>assistant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,15 @@ class RenderedTurns:
         """Return a part of the text with contents instead of stand-ins."""
         return _replaced(text, self.contents)
 
+    @property
+    def open_thought(self) -> ThoughtMarks | None:
+        """The marks of the thought in which the text ends; None if it ends in none."""
+        return open_thought(self.text.rpartition(ROW)[2])
 
-def render_turns(tokenizer: Any, turns: Sequence[Turn], *, thinking: bool) -> RenderedTurns:
+
+def render_turns(
+    tokenizer: Any, turns: Sequence[Turn], *, thinking: bool, template_args: Mapping[str, Any]
+) -> RenderedTurns:
     """Return the text of turns that are equal in all prompts, and of the row's own turn after them.
 
     Args:
@@ -58,6 +69,7 @@ def render_turns(tokenizer: Any, turns: Sequence[Turn], *, thinking: bool) -> Re
         turns: the turns before the row's: at most one of the system, the first, then the user's and the
             assistant's in turn.
         thinking: whether a model with optional thinking thinks.
+        template_args: further variables of the chat template.
 
     Raises:
         ModelError: the template cannot be rendered, changes a content, or does not put each in exactly one
@@ -71,12 +83,12 @@ def render_turns(tokenizer: Any, turns: Sequence[Turn], *, thinking: bool) -> Re
     has_system = messages[0]["role"] == "system"
     if not tokenizer.chat_template:
         return RenderedTurns(_without_template(messages), contents, "text" if has_system else None)
-    renderer = _Renderer(tokenizer, messages, contents, thinking)
+    renderer = _Renderer(tokenizer, messages, contents, thinking, template_args)
     if not has_system or renderer.takes_system():
         return renderer.rendered("turn" if has_system else None)
     system, first, *others = messages
     first = first | {"content": f"{system['content']}\n\n{first['content']}"}
-    return _Renderer(tokenizer, [first, *others], contents, thinking).rendered("user")
+    return replace(renderer, messages=[first, *others]).rendered("user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +99,23 @@ class _Renderer:
     messages: list[dict[str, str]]
     contents: Mapping[str, str]
     thinking: bool
+    template_args: Mapping[str, Any]
 
     def render(self, contents: Mapping[str, str]) -> str:
         """Return the template's text with some contents instead of their stand-ins."""
         messages = [message | {"content": _replaced(message["content"], contents)} for message in self.messages]
         try:
-            text = render(self.tokenizer, messages, add_generation_prompt=True, thinking=self.thinking)
+            text = render(
+                self.tokenizer,
+                messages,
+                add_generation_prompt=True,
+                thinking=self.thinking,
+                template_args=self.template_args,
+            )
         except ModelError as error:
             with_turns = " (with the rubric's system prompt or examples)" if self.contents else ""
             raise ModelError(f"{error}{with_turns}") from None
-        return text + FINAL_CHANNEL if text.endswith(HARMONY) else text
+        return text + HARMONY.opens if self.thinking and text.endswith(_TURN) else with_final_channel(text)
 
     def takes_system(self) -> bool:
         """Return whether the template has a turn of the system; others raise an error or leave it out."""
@@ -123,6 +142,11 @@ class _Renderer:
                 changed = repr(contents[ROW]) if contents in tried else "of the system prompt or of an example"
                 raise ModelError(f"the model's chat template changes the content {changed}")
         return RenderedTurns(text, self.contents, system)
+
+
+def with_final_channel(text: str) -> str:
+    """Return a text of OpenAI's harmony format with the channel of the answer; any other text as it is."""
+    return text.removesuffix(_TURN) + HARMONY.then if text.endswith(_TURN) else text
 
 
 def _split_at(stand_ins: Mapping[str, str]) -> re.Pattern[str]:
@@ -161,12 +185,17 @@ def _without_template(messages: list[dict[str, str]]) -> str:
 
 
 def render(
-    tokenizer: Any, messages: list[dict[str, str]], *, add_generation_prompt: bool, thinking: bool = False
+    tokenizer: Any,
+    messages: list[dict[str, str]],
+    *,
+    add_generation_prompt: bool,
+    thinking: bool = False,
+    template_args: Mapping[str, Any] = NO_ARGS,
 ) -> str:
     """Return the chat template's text around messages.
 
     Templates of hybrid reasoning models read one of two variables to switch thinking: `enable_thinking` (Qwen3,
-    GLM, SmolLM3 …) or `thinking` (DeepSeek, Granite …).
+    GLM, SmolLM3 …) or `thinking` (DeepSeek, Granite …). `template_args` has others, or replaces these.
 
     Raises:
         ModelError: the template cannot be rendered.
@@ -180,5 +209,6 @@ def render(
         "add_generation_prompt": add_generation_prompt,
         "enable_thinking": thinking,
         "thinking": thinking,
+        **template_args,
     }
     return render_template(template, messages, variables)

@@ -184,6 +184,8 @@ def score_run(
             observer.warn(
                 f"{tasks.too_long} of {tasks.encoded} encoded rows do not fit the model's context; they {what}"
             )
+        if judge.no_thoughts_notice:
+            observer.warn(judge.no_thoughts_notice)
         statistics = dict(judge.engine.statistics())
         is_dry_run = judge.config.engine == "dry-run" and run.complete
         cost = None
@@ -205,8 +207,9 @@ def _introduce(judge: Judge, source: RowSource, folder: Path, observer: RunObser
             f"the rubric {judge.rubric.name} has no {{${CONVERSATION}}}: the judge reads only the last turn of "
             "a conversation, and the last turn of the user before it as the instruction"
         )
-    if judge.notice:
-        observer.warn(judge.notice)
+    for notice in (judge.notice, judge.thinking_notice):
+        if notice:
+            observer.warn(notice)
     if judge.model_changes:
         observer.warn(f"the model has changed since it was verified: {in_words(judge.model_changes)}")
 

@@ -39,6 +39,7 @@ from vllm.v1.worker.gpu.states import RequestState
 
 from localjudge import Rubric
 from localjudge.constraint.compiler import token_table
+from localjudge.constraint.thinking import after_thinking
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.engines.vllm import v1_runner as vllm_v1
@@ -59,10 +60,12 @@ STRETCH = 3
 TEXT_TOKENS = 9
 LONGEST = TABLE.limit(TEXT_TOKENS)
 BUDGET = 9
-THINKING = TABLE.after_thinking(VOCABULARY, opens=END + 1, ends=END + 2)
+THINKING = after_thinking(TABLE, VOCABULARY, opens=[END + 1], ends=END + 2)
+IN_WORDS = after_thinking(TABLE, VOCABULARY, opens=[], ends=b'"},"score', then=[END + 1, END + 2])
+"""Thoughts that a text of several tokens ends, and tokens between them and the answer."""
 EACH = token_table(Rubric.load("six-aspects", rationale="each").answer_layout, VOCABULARY)
 """Answers with six rationales."""
-TABLES = {"answering": TABLE, "thinking": THINKING, "each": EACH}
+TABLES = {"answering": TABLE, "thinking": THINKING, "in words": IN_WORDS, "each": EACH}
 SLOTS = 16
 PROMPT = 7
 
@@ -71,7 +74,12 @@ tables = st.sampled_from([*TABLES.values()])
 
 
 def most_tokens(table: TokenTable) -> int:
-    return table.limit(TEXT_TOKENS) + (BUDGET + 1 if table is THINKING else 0)
+    return table.limit(TEXT_TOKENS) + (BUDGET if table.thinking else 0) + tokens_to_answer(table)
+
+
+def tokens_to_answer(table: TokenTable) -> int:
+    """Return the number of tokens that end a thought; 0 for answers without thoughts."""
+    return int(table.distance[table.entry]) - table.smallest_limit
 
 
 @dataclass(eq=False)
@@ -191,7 +199,7 @@ class Config:
             str(self.folder / f"{name}.npz"),
             closing_margin=STRETCH,
             text_tokens=TEXT_TOKENS,
-            thinking_budget=BUDGET if table is THINKING else None,
+            thinking_budget=BUDGET if table.thinking else None,
             max_tokens=most_tokens(table),
             slots=SLOTS,
         ).as_config()
@@ -205,7 +213,7 @@ def v1_processor(table: TokenTable = TABLE) -> vllm_v1.TableProcessor:
 def some_requests(chance: Random, table: TokenTable, count: int) -> list[Request]:
     """Answers within mixed limits, and between them requests that are none."""
     longest = most_tokens(table)
-    shortest = LONGEST + 1 if table is THINKING else table.smallest_limit
+    shortest = LONGEST + tokens_to_answer(table) if table.thinking else table.smallest_limit
     return [
         Request(tag, chance.randint(shortest, longest), chance.random() < 0.8, table) for tag in range(count)
     ]

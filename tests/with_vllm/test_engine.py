@@ -29,6 +29,7 @@ from vllm.platforms.cpu import CpuPlatform
 from localjudge import EngineError, ModelError, Rubric, UsageError
 from localjudge.constraint import value_paths
 from localjudge.constraint.compiler import token_table
+from localjudge.constraint.thinking import after_thinking
 from localjudge.engines.engine_options import TransformersOptions
 from localjudge.engines.protocol import Completion, Decoding
 from localjudge.engines.transformers.transformers_engine import TransformersEngine
@@ -163,7 +164,7 @@ def test_answers_after_thinking_are_whole_and_keep_their_own_limit(
     open_engine: OpenEngine, model: Model, decoding: Decoding, rubric: Rubric
 ) -> None:
     budget, end = 12, 300
-    table = decoding.table.after_thinking(model.vocabulary, opens=None, ends=end)
+    table = after_thinking(decoding.table, model.vocabulary, opens=[], ends=end)
     thinking = Decoding(
         table, decoding.text_tokens, decoding.closing_margin, temperature=2.0, thinking_budget=budget
     )

@@ -12,6 +12,7 @@ from localjudge.config import JudgeConfig
 from localjudge.engines.answer_reader import ReadAnswer
 from localjudge.engines.protocol import LARGEST_LOGPROB, TextCompletion, TextDecoding, TokenChoice
 from localjudge.errors import SettingError
+from localjudge.prompts.thought_marks import open_thought, split_thought
 from localjudge.rubrics.answer import AnswerLayout, ValueField, check_characters
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.written_values import (
@@ -22,8 +23,11 @@ from localjudge.rubrics.written_values import (
     value_places,
 )
 
-_THOUGHTS = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
 _FENCE = re.compile(r"\s*```(?:json)?\n(.*)\n```\s*", re.DOTALL)
+_SWITCH = (
+    "switch them off with `template_args` enable_thinking=false or reasoning_effort=low, or leave room for "
+    "them with `thinking_budget`"
+)
 # The largest share of the probability that the values outside a server's list of alternatives may have.
 _UNLISTED = 0.001
 
@@ -69,6 +73,7 @@ class TextReader:
             pattern=answer_pattern(self.layout, self.text_characters),
             max_tokens=longest_answer(self.layout, self.text_characters) + (budget or 0),
             thinks=budget is not None,
+            template_args=config.template_args or {},
             is_whole=self.is_whole,
             temperature=config.temperature,
             top_p=config.top_p,
@@ -80,10 +85,13 @@ class TextReader:
         Raises:
             ValueError: it is not a whole answer; the message gives the reason.
         """
+        thoughts, text = self._split_thoughts(completion)
+        after = f", after thoughts; {_SWITCH}" if thoughts.strip() else ""
         if not completion.finished:
-            raise ValueError("it is cut off at the limit of its tokens")
+            raise ValueError(f"it is cut off at the limit of its tokens{after}")
+        if after and not text:
+            raise ValueError(f"it has no answer{after}")
         check_characters(completion.thoughts + completion.text, "it")
-        thoughts, text = _split_thoughts(completion.text)
         answer = self.rubric.parse(text)
         cut = any(len(each) >= self.text_characters for each in answer.texts.values())
         found: dict[str, _Distribution] = {}
@@ -99,9 +107,17 @@ class TextReader:
             {name: each.probabilities for name, each in found.items()},
             {name: each.mass for name, each in found.items()},
             {name: each.likeliest for name, each in found.items()},
-            completion.thoughts or thoughts,
+            thoughts,
             completion.output_tokens,
         )
+
+    def _split_thoughts(self, completion: TextCompletion) -> tuple[str, str]:
+        """Return the thoughts, and the answer without white space and fences around it."""
+        # A form can begin with a tag that looks like a thought.
+        begins = "", completion.text
+        thoughts, rest = begins if open_thought(self.layout.opening) else split_thought(completion.text)
+        fenced = _FENCE.fullmatch(rest)
+        return completion.thoughts or thoughts, (fenced[1] if fenced else rest).strip()
 
     def is_whole(self, completion: TextCompletion) -> bool:
         """Return whether a completion is a whole answer."""
@@ -110,14 +126,6 @@ class TextReader:
         except ValueError:
             return False
         return True
-
-
-def _split_thoughts(text: str) -> tuple[str, str]:
-    """Return the thoughts before an answer, and the answer without white space and fences around it."""
-    thoughts = _THOUGHTS.match(text)
-    rest = text[thoughts.end() :] if thoughts else text
-    fenced = _FENCE.fullmatch(rest)
-    return thoughts[1] if thoughts else "", (fenced[1] if fenced else rest).strip()
 
 
 class _Distribution(NamedTuple):

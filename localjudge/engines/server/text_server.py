@@ -11,6 +11,7 @@ from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.protocol import EngineInfo, TextCompletion, TextDecoding, TokenChoice
 from localjudge.engines.server.connection import RequestRefusedError
 from localjudge.engines.server.served_model import ServedModel, ServerEngine
+from localjudge.errors import SettingError
 from localjudge.prompts.task import Prompt
 
 UNVERIFIED: Literal["unverified"] = "unverified"
@@ -142,9 +143,28 @@ class TextServer(ServerEngine[TextCompletion]):
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         elif self._is_vllm:
             body["structured_outputs"] = {"regex": decoding.pattern}
+        return body | self._template_fields()
+
+    def _template_fields(self) -> dict[str, Any]:
+        """Return the fields of a request that have the variables of the chat template.
+
+        Ollama's templates have no variables: `reasoning_effort`, a field of OpenAI's, alone says whether and
+        how much its models think. vLLM reads this field, too, for gpt-oss.
+        """
+        variables = dict(self._decoding.template_args)
+        effort = {"reasoning_effort": variables["reasoning_effort"]} if "reasoning_effort" in variables else {}
+        if self._served.product.startswith("ollama"):
+            thinks = [variables.pop(name) for name in ("enable_thinking", "thinking") if name in variables]
+            if others := variables.keys() - effort.keys():
+                advice = "Ollama's models read only enable_thinking and reasoning_effort; leave it out"
+                raise SettingError("template_args", min(others), advice)
+            return effort or ({} if all(thinks) else {"reasoning_effort": "none"})
         if self._is_vllm:
-            body["chat_template_kwargs"] = {"enable_thinking": decoding.thinks, "thinking": decoding.thinks}
-        return body
+            variables = {
+                "enable_thinking": self._decoding.thinks,
+                "thinking": self._decoding.thinks,
+            } | variables
+        return effort | ({"chat_template_kwargs": variables} if variables else {})
 
 
 def _completion(tag: int, document: Mapping[str, Any]) -> TextCompletion:

@@ -32,7 +32,7 @@ class BatchAnswers:
             self._draws = np.stack([each.random(decoding.max_tokens) for each in generators])
         self._fixed_token = table.fixed_token
         self._allowances = decoding.allowances
-        self._writes = (table.table.text >= 0) | (np.arange(len(table.table.text)) == table.table.thinking)
+        self._writes = (table.table.text >= 0) | table.table.thinks
         self._starts = [each.start for each in prompts]
         entry = table.table.entry
         self._states = np.array([entry if start is None else start for start in self._starts], np.int64)
