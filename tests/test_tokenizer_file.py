@@ -154,6 +154,22 @@ def test_special_tokens_are_not_split_though_tokenizer_config_says_so(tmp_path: 
     assert model.prompts.head == [own.token_to_id(opens)]
 
 
+def test_special_tokens_that_no_file_declares_are_those_of_the_class_if_the_file_has_them(
+    tmp_path: Path,
+) -> None:
+    file = tokenizer_file("SentencePiece BPE", tmp_path)
+    template = "{{ bos_token }}<|user|>{{ messages[0].content }}{{ cls_token }}<|end|>"
+    model = Model.find(directory(tmp_path / "model", file, template, tokenizer_class="LlamaTokenizerFast"))
+    own = Tokenizer.from_file(str(file))
+    assert model.prompts.head == [own.token_to_id("<s>"), own.token_to_id("<|user|>")]
+    assert model.tokenizer.eos_token_id == own.token_to_id("</s>")
+    assert rules(model.tokenizer.backend_tokenizer) == rules(own)
+    byte_level = tokenizer_file("byte-level BPE", tmp_path)
+    template, *_ = around(Tokenizer.from_file(str(byte_level)))
+    other = directory(tmp_path / "other", byte_level, template, tokenizer_class="LlamaTokenizerFast")
+    assert Model.find(other).tokenizer.special_tokens_map == {}
+
+
 def test_a_token_that_only_tokenizer_config_declares_is_added(tmp_path: Path) -> None:
     file = tokenizer_file("byte-level BPE", tmp_path)
     size = Tokenizer.from_file(str(file)).get_vocab_size()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,11 @@ def load_tokenizer(folder: Path) -> Any:
     backend.encode_special_tokens = False  # True would read the chat template's markers as characters
     if getattr(backend.model, "dropout", None) is not None:
         backend.model.dropout = None
+    if not tokenizer.special_tokens_map:  # no file declares any: those of the named class count, if they exist
+        with suppress(Exception):  # the library cannot build each class from each file
+            named = _built_by_transformers(folder).special_tokens_map
+            known = {name: text for name, text in named.items() if backend.token_to_id(text) is not None}
+            tokenizer.add_special_tokens(known)
     return tokenizer
 
 
