@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -17,8 +18,8 @@ from localjudge.records import Outcome
 from localjudge.rubrics.rubric import Rubric
 
 Body = dict[str, Any]
-Reply = tuple[int, Any]
-"""A status, and a JSON document, bytes, or headers and bytes."""
+Reply = tuple[int, Any] | bytes
+"""A status, and a JSON document, bytes, or headers and bytes; or all bytes of a reply as they are sent."""
 Script = Callable[[str, int], Reply | None]
 """A function that returns the reply from the row's text and how often it was asked before; None hangs up."""
 
@@ -36,11 +37,32 @@ def chat(text: str, **others: Any) -> Reply:
     return 200, {"choices": [choice], "usage": {"prompt_tokens": 11, "completion_tokens": 7}}
 
 
+Place = str | dict[str, float] | list[tuple[str, float | None]]
+"""The tokens listed at a place and their shares, the chosen one first; None for no share, 0.9 for a text."""
+
+
+def listing(*places: Place) -> dict[str, Any]:
+    """Return the log-probabilities of a reply."""
+    content = []
+    for place in places:
+        shares = [(place, 0.9)] if isinstance(place, str) else place
+        shares = [*shares.items()] if isinstance(shares, dict) else shares
+        top = [{"token": token, "logprob": share and math.log(share)} for token, share in shares]
+        content.append({**top[0], "top_logprobs": top})
+    return {"logprobs": {"content": content}}
+
+
+def answer_trial(body: Body) -> Reply:
+    """Return the reply of a server whose log-probabilities are the model's own, whatever the request says."""
+    return chat(WHOLE, **listing({"{": 0.1, "Sure": 0.6, "I": 0.2}))
+
+
 class ScriptedServer(ThreadingHTTPServer):
     """A server of one model, `tiny`.
 
     Attributes:
-        script: replies to rows; a trial gets a whole answer.
+        script: replies to rows.
+        trial: replies to a request without text of a row.
         asked: the text of each row that came, in order.
         bodies: the requests' documents, trials included.
         models: the names of the models that it lists.
@@ -53,8 +75,9 @@ class ScriptedServer(ThreadingHTTPServer):
     def __init__(self, script: Script, place: int | Path = 0) -> None:
         if isinstance(place, Path):
             self.address_family = socket.AF_UNIX
-        super().__init__(("127.0.0.1", place) if isinstance(place, int) else str(place), _Handler)  # type: ignore[arg-type]
+        super().__init__(("127.0.0.1", place) if isinstance(place, int) else str(place), ScriptedHandler)  # type: ignore[arg-type]
         self.script = script
+        self.trial: Callable[[Body], Reply | None] = answer_trial
         self.asked: list[str] = []
         self.bodies: list[Body] = []
         self.paths: list[str] = []
@@ -91,10 +114,12 @@ class ScriptedServer(ThreadingHTTPServer):
             before = self.asked.count(text)
             if text != TRIAL:
                 self.asked.append(text)
-        return chat(WHOLE) if text == TRIAL else self.script(text, before)
+        return self.trial(body) if text == TRIAL else self.script(text, before)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class ScriptedHandler(BaseHTTPRequestHandler):
+    """Sends the replies of its server."""
+
     server: ScriptedServer
     protocol_version = "HTTP/1.1"
 
@@ -109,6 +134,9 @@ class _Handler(BaseHTTPRequestHandler):
         if reply is None:
             self.close_connection = True
             return
+        if isinstance(reply, bytes):
+            self._send(reply)
+            return
         status, content = reply
         headers, content = content if isinstance(content, tuple) else ({}, content)
         written = content if isinstance(content, bytes) else json.dumps(content).encode()
@@ -116,6 +144,9 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {"Content-Length": str(len(written)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
+        self._send(written)
+
+    def _send(self, written: bytes) -> None:
         try:
             self.wfile.write(written)
         except (BrokenPipeError, ConnectionResetError):  # the client has read enough

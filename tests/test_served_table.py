@@ -189,6 +189,35 @@ def test_a_list_without_all_values_gives_no_probabilities(model: Path, short_rub
         assert (outcome.probabilities, outcome.expected) == ({}, {})
 
 
+def test_a_server_with_the_table_that_lists_numbers_after_the_mask_gives_no_probabilities(
+    model: Path, short_rubric: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        table_serving(lambda: tokens_of(judge), lambda: digest_of(judge)) as server,
+        table_judge(server, model, short_rubric) as judge,
+    ):
+        usual = server.reply
+
+        def masked(path: str, body: Any) -> Reply | None:
+            reply = usual(path, body)
+            if isinstance(reply, tuple) and "choices" in reply[1]:
+                for place in reply[1]["choices"][0]["logprobs"]["top_logprobs"]:
+                    place.update(dict.fromkeys([*place][1:], -9999.0))
+            return reply
+
+        server.reply = masked  # type: ignore[method-assign]
+        outcomes = list(judge.score(ROWS))
+        left_out = judge.engine.info.details["left_out"]
+    reason = "its log-probabilities are those after the mask; start it with --logprobs-mode raw_logprobs"
+    assert left_out == {"probabilities": reason}
+    assert [record.getMessage() for record in caplog.records] == [
+        f"server {server.url}/v1: no probabilities (null): {reason}"
+    ]
+    for outcome in outcomes:
+        assert isinstance(outcome, Judgement)
+        assert (outcome.probabilities, outcome.mass, outcome.likeliest) == ({}, {}, {})
+
+
 def test_a_run_by_construction_says_that_the_weights_are_the_servers(
     model: Path, short_rubric: Path, tmp_path: Path
 ) -> None:

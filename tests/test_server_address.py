@@ -20,7 +20,7 @@ from scripted_server import (
 )
 
 from localjudge import EngineError, Judge, UsageError
-from localjudge.records import Judgement
+from localjudge.records import Failure, Judgement
 from localjudge.runs.reader import read_notices
 
 
@@ -102,20 +102,27 @@ def test_an_address_that_is_not_of_a_server_is_one_line_without_its_secrets(
     assert str(refused.value).startswith("`server` ")
 
 
-def test_a_redirect_leads_nowhere(short_rubric: Path) -> None:
-    def script(text: str, before: int) -> Reply:
-        return (
-            (307, ({"Location": f"{other.url}/v1/chat/completions"}, b""))
-            if number_of(text) == 3
-            else chat(WHOLE)
-        )
+@pytest.mark.parametrize("redirects_all", [False, True])
+def test_a_redirect_leads_nowhere(redirects_all: bool, short_rubric: Path) -> None:
+    with serving(always(chat(WHOLE))) as other, serving(always(chat(WHOLE))) as server:
+        redirect: Reply = (307, ({"Location": f"{other.url}/v1/chat/completions"}, b""))
 
-    with serving(lambda text, before: chat(WHOLE)) as other, serving(script) as server:
-        with (
-            judge_on(server, short_rubric) as judge,
-            pytest.raises(EngineError, match=r"redirects to .* final URL"),
-        ):
-            list(judge.score(ROWS))
+        def script(text: str, before: int) -> Reply:
+            if redirects_all:
+                server.trial = lambda body: redirect
+            return redirect if redirects_all or number_of(text) == 3 else chat(WHOLE)
+
+        server.script = script
+        with judge_on(server, short_rubric) as judge:
+            if redirects_all:
+                with pytest.raises(EngineError, match=r"redirects to .* final URL$"):
+                    list(judge.score(ROWS))
+            else:
+                found = {outcome.id: outcome for outcome in judge.score(ROWS)}
+                failed = found.pop("r3")
+                assert isinstance(failed, Failure)
+                assert f"redirects to {other.url}" in failed.error
+                assert all(isinstance(outcome, Judgement) for outcome in found.values())
         assert other.paths == []
 
 
@@ -129,10 +136,16 @@ def test_proxies_of_the_environment_are_not_used(short_rubric: Path, monkeypatch
 
 
 def test_a_key_that_the_server_refuses_ends_the_run_in_one_line(short_rubric: Path) -> None:
+    refusal: Reply = (401, {"error": "no key"})
+
+    def script(text: str, before: int) -> Reply:
+        server.trial = lambda body: refusal
+        return refusal
+
     with (
-        serving(lambda text, before: (401, {"error": "no key"})) as server,
+        serving(script) as server,
         judge_on(server, short_rubric) as judge,
-        pytest.raises(EngineError, match=r"answered 401: no key; put the key into .* LOCALJUDGE_SERVER_KEY"),
+        pytest.raises(EngineError, match=r"answered 401: no key; put the key into .* LOCALJUDGE_SERVER_KEY$"),
     ):
         list(judge.score(ROWS))
 

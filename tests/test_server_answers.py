@@ -221,55 +221,6 @@ def test_thoughts_before_an_answer_are_split_off(short_rubric: Path) -> None:
         assert {getattr(outcome, "thoughts", None) for outcome in found.values()} == {"Hm, {}."}
 
 
-def choices_of(pieces: list[str | dict[str, float]]) -> dict[str, Any]:
-    """Return the log-probabilities of a reply from its tokens; a dict lists the tokens of a place."""
-    content = []
-    for piece in pieces:
-        listed = {piece: 0.9} if isinstance(piece, str) else piece
-        top = [{"token": token, "logprob": math.log(share)} for token, share in listed.items()]
-        content.append({"token": next(iter(listed)), "logprob": top[0]["logprob"], "top_logprobs": top})
-    return {"logprobs": {"content": content}}
-
-
-def test_probabilities_come_from_the_tokens_that_tell_the_values_apart(short_rubric: Path) -> None:
-    tokens = choices_of(
-        [
-            '{"rationale', '":"Se', "en.", '","scores":{"tact":',
-            {'"2': 0.6, '"1': 0.2, '"3': 0.1, "x": 0.0001}, '","wit":"',
-            {"3": 0.5, "1": 0.25, "2": 0.2, "0": 0.00001}, '"}}', {"<|end|>": 1.0},
-        ]
-    )  # fmt: skip
-    for outcome in judged(lambda text, before: chat(WHOLE, **tokens), short_rubric).values():
-        assert isinstance(outcome, Judgement)
-        assert outcome.probabilities["tact"] == pytest.approx([2 / 9, 6 / 9, 1 / 9], abs=1e-6)
-        assert outcome.probabilities["wit"] == pytest.approx([0.25 / 0.95, 0.2 / 0.95, 0.5 / 0.95], abs=1e-6)
-        assert outcome.expected["tact"] == pytest.approx(17 / 9, abs=1e-4)
-        assert outcome.mass == pytest.approx({"tact": 0.9, "wit": 0.95}), "what the list has of the values"
-        assert outcome.likeliest == {"tact": True, "wit": True}
-
-
-def test_a_value_is_not_the_likeliest_token_where_the_list_has_a_likelier_one(short_rubric: Path) -> None:
-    tokens = choices_of(
-        [
-            '{"rationale":"Seen.","scores":{"tact":"', {"2": 0.2, "1": 0.1, "3": 0.1, "[": 0.5}, '","wit":"',
-            {"3": 0.3, "1": 0.3, "2": 0.3, "0": 0.1}, '"}}',
-        ]
-    )  # fmt: skip
-    for outcome in judged(lambda text, before: chat(WHOLE, **tokens), short_rubric).values():
-        assert isinstance(outcome, Judgement)
-        assert outcome.mass == pytest.approx({"tact": 0.4, "wit": 0.9})
-        assert outcome.likeliest == {"tact": False, "wit": True}
-
-
-def test_probabilities_are_missing_where_the_list_of_tokens_leaves_a_value_open(short_rubric: Path) -> None:
-    tokens = choices_of(
-        ['{"rationale":"Seen.","scores":{"tact":"', {"2": 0.6, "1": 0.2}, '","wit":"', "3", '"}}']
-    )
-    for outcome in judged(lambda text, before: chat(WHOLE, **tokens), short_rubric).values():
-        assert isinstance(outcome, Judgement)
-        assert outcome.probabilities == {}
-
-
 def test_a_server_that_knows_no_log_probabilities_is_asked_without(short_rubric: Path) -> None:
     with serving(lambda text, before: chat(WHOLE)) as server:
         reply = server.reply

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from scripted_server import (
     ROWS,
     WHOLE,
     Reply,
+    ScriptedHandler,
     ScriptedServer,
     always,
     chat,
@@ -22,8 +25,8 @@ from scripted_server import (
     serving,
 )
 
-from localjudge import UsageError
-from localjudge.engines.server.server_requests import RequestWindow
+from localjudge import EngineError, UsageError
+from localjudge.engines.server.request_window import RequestWindow
 from localjudge.records import Failure, Judgement
 from localjudge.runs.reader import read_outcomes
 
@@ -80,6 +83,146 @@ def test_a_request_without_an_answer_in_time_is_repeated_and_fails_in_the_end(sh
     assert isinstance(failed, Failure)
     assert "the server gave no answer within 1 s, 5 times" in failed.error
     assert all(isinstance(outcome, Judgement) for outcome in found.values())
+
+
+GIVEN_UP = "although the server answers a test request"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        ((429, ({"Retry-After": "31536000"}, b"busy")), "the server answered 429: busy, for 0.2 s"),
+        ((502, b"bad gateway"), "the server answered 502: bad gateway, for 0.2 s"),
+        ((503, {"error": "no backend"}), "the server answered 503: no backend, for 0.2 s"),
+        ((504, b"time-out"), "the server answered 504: time-out, for 0.2 s"),
+        ((403, b"blocked by the firewall"), "the server answered 403: blocked by the firewall; put the key"),
+        ((404, b"no such page"), "the server answered 404: no such page"),
+        ((451, b""), "the server answered 451"),
+    ],
+)
+@pytest.mark.parametrize("last", [False, True], ids=["among others", "after all others"])
+def test_a_row_that_is_always_refused_fails_after_the_patience_if_the_server_answers_a_trial(
+    refusal: Reply, said: str, last: bool, short_rubric: Path
+) -> None:
+    rows = [row for row in ROWS if row["id"] == "r2"] if last else ROWS
+    found = judged(
+        lambda text, before: refusal if number_of(text) == 2 else chat(WHOLE),
+        short_rubric,
+        rows,
+        engine_args={"patience": "0.2"},
+    )
+    failed = found.pop("r2")
+    assert isinstance(failed, Failure)
+    assert said in failed.error
+    assert failed.error.endswith(GIVEN_UP)
+    assert all(isinstance(outcome, Judgement) for outcome in found.values())
+
+
+def test_a_run_ends_though_every_row_is_refused_while_trials_are_answered(short_rubric: Path) -> None:
+    rows = [dict(row, candidate=f"C{part}", id=f"{row['id']}-{part}") for part in range(8) for row in ROWS]
+    with (
+        serving(always((502, b"bad gateway"))) as server,
+        judge_on(server, short_rubric, engine_args={"patience": "0.5"}) as judge,
+    ):
+        began = time.monotonic()
+        outcomes = list(judge.score(rows))
+        took = time.monotonic() - began
+    assert all(isinstance(outcome, Failure) for outcome in outcomes)
+    assert len(outcomes) == len(rows)
+    assert took < 0.5 * len(rows) / 2, "the patience is for all rows, not for each"
+
+
+def test_a_row_gets_several_tries_though_the_patience_is_short(short_rubric: Path) -> None:
+    found = judged(
+        lambda text, before: (502, b"") if before < 3 else chat(WHOLE),
+        short_rubric,
+        engine_args={"patience": "0"},
+    )
+    assert all(isinstance(outcome, Judgement) for outcome in found.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("answered", [0, 2])
+def test_a_silent_server_ends_the_run_after_the_patience_and_a_line_says_that_it_is_waited_for(
+    answered: int, short_rubric: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localjudge.engines.server.server_requests._REPORTED_AFTER", 0.1)
+    end = threading.Event()
+
+    def script(text: str, before: int) -> Reply | None:
+        if len(server.asked) > answered:
+            server.trial = lambda body: silence()
+            return silence()
+        return chat(WHOLE)
+
+    def silence() -> Reply | None:
+        end.wait()
+        return None
+
+    with serving(script) as server:
+        try:
+            given = {"request_timeout": "0.5", "patience": "1.5"}
+            with judge_on(server, short_rubric, engine_args=given) as judge:
+                began = time.monotonic()
+                with pytest.raises(
+                    EngineError, match=r"no answer for 1\.5 s: the server gave no answer within"
+                ):
+                    list(judge.score(ROWS))
+                took = time.monotonic() - began
+        finally:
+            end.set()
+    assert 1.5 <= took < 1.5 + 4 * 0.5, "the patience, a time-out that began in it, and the trial"
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == (
+        f"server {server.url}/v1: the server gave no answer within 0.5 s; waiting for it, up to 1.5 s"
+    )
+
+
+def test_a_server_that_is_slow_is_not_silent(short_rubric: Path) -> None:
+    def script(text: str, before: int) -> Reply:
+        time.sleep(0.3)
+        return (502, b"") if number_of(text) == 4 and before == 0 else chat(WHOLE)
+
+    found = judged(script, short_rubric, engine_args={"patience": "0.1", "max_num_seqs": "1"})
+    assert all(isinstance(outcome, Judgement) for outcome in found.values())
+
+
+def test_a_server_whose_first_page_is_silent_is_one_line_soon(
+    short_rubric: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localjudge.engines.server.connection._LOOK_SECONDS", 0.2)
+    end = threading.Event()
+
+    def silence(path: str, body: Any) -> Reply | None:
+        end.wait()
+        return None
+
+    with serving(always(chat(WHOLE))) as server:
+        server.reply = silence  # type: ignore[method-assign]
+        try:
+            began = time.monotonic()
+            with pytest.raises(UsageError, match=r"gave no answer within 0\.2 s; start the server"):
+                judge_on(server, short_rubric)
+            assert time.monotonic() - began < 5
+        finally:
+            end.set()
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05])
+def test_a_surplus_reply_is_not_taken_for_that_of_another_row(delay: float, short_rubric: Path) -> None:
+    class SurplusHandler(ScriptedHandler):
+        def _send(self, written: bytes) -> None:
+            super()._send(written)
+            content = json.dumps(chat(WHOLE.replace('"2"', '"1"'))[1]).encode()
+            surplus = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(content), content)
+            time.sleep(delay)
+            super()._send(surplus)
+
+    with serving(always(chat(WHOLE))) as server:
+        server.RequestHandlerClass = SurplusHandler
+        with judge_on(server, short_rubric, engine_args={"max_num_seqs": "1"}) as judge:
+            outcomes = list(judge.score(ROWS))
+    assert [getattr(outcome, "scores", None) for outcome in outcomes] == [{"tact": 2, "wit": 3}] * len(ROWS)
 
 
 def not_ready(server: ScriptedServer, times: int) -> None:
@@ -176,7 +319,10 @@ def test_a_server_that_stays_away_ends_the_run_and_the_same_command_continues_it
     ]
 
     def script(text: str, before: int) -> Reply:
-        return chat(WHOLE) if len(server.asked) < 12 else (503, {"error": "loading"})
+        if len(server.asked) < 12:
+            return chat(WHOLE)
+        server.trial = lambda body: (503, {"error": "loading"})
+        return server.trial({})
 
     with serving(script) as server:
         ended = cli("score", rows, *flags, "--server", server.url)

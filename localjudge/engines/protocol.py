@@ -9,8 +9,9 @@ row of a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import exp
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -25,6 +26,15 @@ from localjudge.records import Turn
 
 LARGEST_LOGPROB = 0.001
 """The largest log-probability that is a rounded 0; a larger number from a server is not a log-probability."""
+SMALLEST_LOGPROB = -1000.0
+"""A smaller number is that of a token that a mask excludes; vLLM writes -9999."""
+_LARGEST_SUM = 1.05
+"""The largest sum of the probabilities of some tokens, which may be rounded."""
+
+
+def are_logprobs(numbers: Collection[float]) -> bool:
+    """Return whether numbers can be the log-probabilities of some tokens at one place."""
+    return all(each <= LARGEST_LOGPROB for each in numbers) and sum(map(exp, numbers)) <= _LARGEST_SUM
 
 
 class EngineInfo(BaseModel):
@@ -170,10 +180,16 @@ class TextDecoding:
 
 @dataclass(frozen=True, slots=True)
 class TokenChoice:
-    """A token of a text, and the log-probability of each token that the server lists in its place."""
+    """A token of a text, and the tokens that the server lists in its place.
+
+    Attributes:
+        text: the text of the token.
+        alternatives: the text of each listed token and its log-probability, None if the server gives none.
+            Different tokens can have the same text.
+    """
 
     text: str
-    alternatives: Mapping[str, float]
+    alternatives: Sequence[tuple[str, float | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +202,7 @@ class TextCompletion:
         thoughts: the thoughts, if the server gives them apart from the text.
         finished: whether the model, and not the limit of its tokens, ended it.
         choices: the tokens of the text; empty if the server does not give them.
+        masked: whether their log-probabilities are those after the enforced form, which hides the mass.
         prompt_tokens: number of tokens of the prompt; 0 if the server does not say.
         output_tokens: number of tokens of thoughts and text; 0 if the server does not say.
         error: the reason why there is no text; set instead of it.
@@ -196,6 +213,7 @@ class TextCompletion:
     thoughts: str = ""
     finished: bool = True
     choices: Sequence[TokenChoice] = field(default=(), repr=False)
+    masked: bool = False
     prompt_tokens: int = 0
     output_tokens: int = 0
     error: str | None = None

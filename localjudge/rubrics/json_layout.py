@@ -46,7 +46,7 @@ class JsonLayout(AnswerLayout):
         )
 
     def parse(self, text: str) -> Answer:
-        return self.read(json.loads(text.removeprefix(_FENCE), object_pairs_hook=_without_duplicates))
+        return self.read(json.loads(text.removeprefix(_FENCE), object_pairs_hook=without_duplicates))
 
     def read(self, document: Any) -> Answer:
         """Return the values in a parsed answer.
@@ -80,17 +80,21 @@ def _schema(keys: ObjectLayout) -> dict[str, Any]:
     }
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of an answer.
+class RepeatedKeyError(ValueError):
+    """A JSON object has a key twice, so its value is not known."""
+
+
+def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object.
 
     Raises:
-        ValueError: it has a key twice, so its value is not known.
+        RepeatedKeyError: it has a key twice.
     """
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"has the key {key[:40]!r} twice")
-        found[key] = value
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise RepeatedKeyError(f"has the key {repeated[:40]!r} twice")
     return found
 
 

@@ -13,6 +13,7 @@ import httpx2
 
 from localjudge.engines.engine_options import ConnectionOptions, ServerAddress
 from localjudge.errors import EngineError, SettingError
+from localjudge.rubrics.json_layout import RepeatedKeyError, without_duplicates
 
 KEY_VARIABLE = "LOCALJUDGE_SERVER_KEY"
 """The environment variable with the key of a server that asks for one."""
@@ -20,6 +21,8 @@ LARGEST_REPLY = 32_000_000
 """Limit of bytes of one reply."""
 _CONNECT_SECONDS = 10.0
 _LONGEST_WAIT = 60.0
+_LOOK_SECONDS = 30.0
+"""Limit of seconds of a question about the server itself, which it answers without its model."""
 _NOT_READY = {502, 503, 504}
 _ROW = {400, 413, 414, 422}
 
@@ -62,6 +65,8 @@ REQUEST_ERRORS = (RetryableRequestError, RequestRefusedError, EngineError)
 class Connection:
     """A connection to one server; it ignores proxies, and follows no redirect.
 
+    Each request has a socket of its own: what a server sends after a reply is never read as the next one.
+
     Args:
         options: the server.
 
@@ -76,11 +81,11 @@ class Connection:
         except OSError as error:
             advice = f"cannot be read: {error.strerror or error}"
             raise SettingError("engine_args", f"ca_file={options.ca_file}", advice) from None
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=3.0)
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
         transport = httpx2.AsyncHTTPTransport(
             verify=trusted, trust_env=False, limits=limits, uds=self.address.socket
         )
-        headers = {"Accept-Encoding": "identity", "User-Agent": "localjudge"}
+        headers = {"Accept-Encoding": "identity", "Connection": "close", "User-Agent": "localjudge"}
         if key := os.environ.get(KEY_VARIABLE):
             headers["Authorization"] = f"Bearer {key}"
         self._client = httpx2.AsyncClient(
@@ -96,7 +101,7 @@ class Connection:
 
     async def get(self, url: str) -> Any:
         """Return the JSON document at a URL of the server. Raises as `post`."""
-        return await self._ask("GET", url, None)
+        return await self._ask("GET", url, None, min(self._seconds, _LOOK_SECONDS))
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Return the reply to a request.
@@ -110,20 +115,20 @@ class Connection:
             RequestRefusedError: there is no answer to this request.
             EngineError: the server answers no request of this run.
         """
-        reply = await self._ask("POST", self.address.base + path, body)
+        reply = await self._ask("POST", self.address.base + path, body, self._seconds)
         if not isinstance(reply, dict):
             raise RetryableRequestError(RetryReason.LOST, "the server's reply is not a JSON object")
         if reply.get("error"):  # some gateways answer 200 with an error inside
             raise RetryableRequestError(RetryReason.LOST, f"the server says: {_words_of(reply)}")
         return reply
 
-    async def _ask(self, method: str, url: str, body: dict[str, Any] | None) -> Any:
+    async def _ask(self, method: str, url: str, body: dict[str, Any] | None, seconds: float) -> Any:
         content = None if body is None else json.dumps(body).encode()
         headers = {} if body is None else {"Content-Type": "application/json"}
         received = bytearray()
         try:
             async with (
-                asyncio.timeout(self._seconds),
+                asyncio.timeout(seconds),
                 self._client.stream(method, url, content=content, headers=headers) as response,
             ):
                 async for piece in response.aiter_bytes():
@@ -134,7 +139,7 @@ class Connection:
                         )
         except (TimeoutError, httpx2.ReadTimeout, httpx2.WriteTimeout):
             raise RetryableRequestError(
-                RetryReason.LOST, f"the server gave no answer within {self._seconds:g} s"
+                RetryReason.LOST, f"the server gave no answer within {seconds:g} s"
             ) from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             raise RetryableRequestError(
@@ -149,11 +154,16 @@ class Connection:
 
 def _read_reply(address: ServerAddress, response: httpx2.Response, received: bytes) -> Any:
     status = response.status_code
+    repeated = document = None
     try:
-        document = json.loads(received)
+        document = json.loads(received, object_pairs_hook=without_duplicates)
+    except RepeatedKeyError as error:
+        repeated = error
     except (ValueError, RecursionError):
-        document = None
+        pass
     if status == 200:
+        if repeated:  # which of the two is meant is not known
+            raise RequestRefusedError(f"the server's reply {repeated}")
         if document is None:
             raise RetryableRequestError(RetryReason.LOST, "the server's reply is not JSON")
         return document

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Generic, Self
+from typing import Any, Generic, Self, TypeGuard
 
 import httpx2
 from pydantic import JsonValue
@@ -20,7 +20,7 @@ from localjudge.engines.server.connection import (
     RetryableRequestError,
     RetryReason,
 )
-from localjudge.engines.server.server_requests import Answered, ServerRequests
+from localjudge.engines.server.server_requests import LOG, Answered, ServerRequests
 from localjudge.errors import ModelError, SettingError
 from localjudge.models.digests import Digests
 from localjudge.models.model import Model
@@ -32,6 +32,8 @@ _PRODUCTS = {
     "/api/version": ("ollama", "version"),
     "/props": ("llama.cpp", "build_info"),
 }
+_LARGEST_FACT = 2.0**53
+"""The smallest number that not every reader of JSON holds exactly."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class ServedModel(Model):
         finally:
             requests.close()
         where = f"the server {options.address}"
-        found = {str(each["id"]): each for each in listed if isinstance(each, dict) and "id" in each}
+        found = {each["id"]: each for each in listed if isinstance(each, dict) and _is_text(each.get("id"))}
         names = ", ".join(sorted(found)[:10])
         if name is None:
             if len(found) != 1:
@@ -108,7 +110,13 @@ class ServedModel(Model):
 
 def _is_fact(key: str, value: Any) -> bool:
     """Return whether a field of a listed model is worth a record: short, and the same at the next question."""
-    return key != "created" and isinstance(value, str | int | float) and len(str(value)) <= 200
+    is_known = _is_text(value) or (isinstance(value, int | float) and abs(value) < _LARGEST_FACT)
+    return key != "created" and _is_text(key) and is_known and len(str(value)) <= 200
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    """Return whether a value is a text that UTF-8 can hold."""
+    return isinstance(value, str) and value.isprintable()
 
 
 async def _look(connection: Connection, *, needs_list: bool) -> tuple[list[Any], str]:
@@ -129,17 +137,18 @@ async def _look(connection: Connection, *, needs_list: bool) -> tuple[list[Any],
     product = "unknown"
     for path, (name, key) in _PRODUCTS.items():
         found = await _asked(connection, path)
-        if isinstance(found, dict) and isinstance(found.get(key), str):
+        if isinstance(found, dict) and _is_text(found.get(key)):
             product = f"{name} {found[key][:60]}"
             break
     models = listed if isinstance(listed, list) else []
     if product.startswith("ollama"):  # it names a digest of each model
         tags = await _asked(connection, "/api/tags")
         tagged = tags.get("models") if isinstance(tags, dict) else None
-        digests = {each.get("name"): each.get("digest") for each in tagged or [] if isinstance(each, dict)}
+        known = [each for each in tagged if isinstance(each, dict)] if isinstance(tagged, list) else []
+        digests = {each["name"]: each.get("digest") for each in known if _is_text(each.get("name"))}
         models = [
-            {**each, "digest": digests[each["id"]]}
-            if isinstance(each, dict) and digests.get(each.get("id"))
+            {**each, "digest": digests.get(each["id"])}
+            if isinstance(each, dict) and _is_text(each.get("id"))
             else each
             for each in models
         ]
@@ -174,6 +183,7 @@ class ServerEngine(ABC, Generic[Answered]):
     def __init__(self, options: ConnectionOptions, served: ServedModel, path: str) -> None:
         self._options, self._served, self._path = options, served, path
         self._prompt_tokens = 0
+        self._left_out: dict[str, JsonValue] = {}
         self._requests: ServerRequests[Answered] = ServerRequests(options, lambda: (path, self._trial()))
         try:
             self._check()
@@ -197,10 +207,15 @@ class ServerEngine(ABC, Generic[Answered]):
     async def _answer(self, prompt: Prompt) -> Answered:
         """Return the completion of a prompt."""
 
-    def _try(self) -> dict[str, Any]:
-        """Send a trial when the server is ready; return its reply."""
+    def _try(self, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Send a trial, or this request without text of a row, when the server is ready; return its reply."""
         connection = self._requests.connection
-        return self._requests.run_when_ready(lambda: connection.post(self._path, self._trial()))
+        return self._requests.run_when_ready(lambda: connection.post(self._path, body or self._trial()))
+
+    def _leave_out(self, what: str, reason: str) -> None:
+        """Record and log why the server's numbers do not show the probabilities or the mass of the values."""
+        self._left_out[what] = reason
+        LOG.warning("server %s: no %s (null): %s", self._options.address, what, reason)
 
     def _info(self, kind: str, meaning: str, **facts: Any) -> EngineInfo:
         """Return the description of the engine.
@@ -217,6 +232,8 @@ class ServerEngine(ABC, Generic[Answered]):
             "model": {"name": served.name, "digests": "unknown", "reported": served.reported},
             **facts.pop("details"),
         }
+        if self._left_out:
+            details["left_out"] = self._left_out
         return EngineInfo(
             name="server",
             dtype="unknown",

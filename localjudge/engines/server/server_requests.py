@@ -19,79 +19,34 @@ from localjudge.engines.server.connection import (
     RetryableRequestError,
     RetryReason,
 )
+from localjudge.engines.server.request_window import RequestWindow
 from localjudge.errors import EngineError
 from localjudge.prompts.task import Prompt, until_stopped
 
 Answered = TypeVar("Answered")
 Found = TypeVar("Found")
 
-_MOST_LOST = 5
-"""Times that a request may be lost before it is its row that fails, if the server answers others."""
+_MOST_TRIES = 5
+"""Times that a request is lost, or the least number of other tries, before its row fails."""
 _LONGEST_WAIT = 30.0
 _REPORTED_AFTER = 5.0
 """Seconds without an answer after which this is logged."""
 _AHEAD = 4
 """Prompts that wait while the window is full, so that the server never waits for a prompt."""
 
-_log = logging.getLogger("localjudge.server")
+_ANSWERS_TRIAL = "although the server answers a test request"
 
-
-class RequestWindow:
-    """A bound on the requests in flight, which follows what the server answers.
-
-    It doubles with each round of answers up to a threshold and grows by one a round above it. A server that is
-    busy halves it; a request that is lost, by a time-out or with its connection, sets it to one, and the
-    threshold to half of what it was (RFC 5681, sections 3.1 and 3.2). Requests that were in flight together
-    count as one event. It does not grow while answers take longer than `patience_seconds`.
-
-    Args:
-        largest: the largest number of requests in flight.
-        patience_seconds: if an answer takes longer than this, the server counts as fully loaded.
-    """
-
-    FIRST = 8
-
-    def __init__(self, largest: int, patience_seconds: float) -> None:
-        self._largest, self._patience = largest, patience_seconds
-        self._size = float(min(self.FIRST, largest))
-        self._threshold = float(largest)
-        self._sent = self._counts_from = 0
-
-    @property
-    def size(self) -> int:
-        """The number of requests that may be in flight, at least 1."""
-        return int(self._size)
-
-    def send(self) -> int:
-        """Count a request that is sent; return its number."""
-        self._sent += 1
-        return self._sent
-
-    def answered(self, seconds: float) -> None:
-        """Count an answer, and the time that it took."""
-        if seconds <= self._patience:
-            self._size += 1.0 if self._size < self._threshold else 1.0 / self._size
-            self._size = min(self._size, float(self._largest))
-
-    def busy(self, number: int) -> None:
-        """Count a request that the server was too busy for."""
-        if number > self._counts_from:
-            self._threshold = self._size = max(1.0, self._size / 2)
-            self._counts_from = self._sent
-
-    def lost(self, number: int) -> None:
-        """Count a request that got no answer."""
-        if number > self._counts_from:
-            self._threshold, self._size = max(1.0, self._size / 2), 1.0
-            self._counts_from = self._sent
+LOG = logging.getLogger("localjudge.server")
+"""What a person must know of a server while it is used."""
 
 
 class ServerRequests(Generic[Answered]):
     """Requests to a server, on an event loop in a thread of its own.
 
-    A server that is away, or busy, does not fail any row: its requests are repeated, with growing waits, until
-    nothing was answered for `patience` seconds. A request that is lost again and again (time-outs, broken
-    connections, errors inside the server) while the server answers a test request becomes its row's failure.
+    A server that is away, silent or busy does not fail any row: its requests are repeated, with growing waits,
+    until nothing was answered for `patience` seconds, nor a test request then. While the server answers a test
+    request, a request becomes its row's failure if it is lost again and again (time-outs, broken connections,
+    errors inside the server), has no answer for `patience` seconds, or is refused as no other is.
 
     Args:
         options: the server and the limits of requests.
@@ -113,9 +68,10 @@ class ServerRequests(Generic[Answered]):
         self.largest = 0
         self._options, self._trial = options, trial
         self._window = RequestWindow(options.max_num_seqs, options.request_timeout / 4)
-        self._in_flight = 0
-        self._away_since: float | None = None
+        self._in_flight = self._open = 0
+        self._answered_at = time.monotonic()  # or when a request is sent and no other waits for its answer
         self._is_reported = False
+        self._running_trial: asyncio.Task[bool] | None = None
         self._loop = asyncio.new_event_loop()
         self._room = asyncio.Condition()
         self._thread = threading.Thread(target=self._loop.run_forever, name="localjudge-server", daemon=True)
@@ -140,6 +96,7 @@ class ServerRequests(Generic[Answered]):
 
     async def _when_ready(self, start: Callable[[], Coroutine[Any, Any, Found]]) -> Found:
         tries = 0
+        self._answered_at = time.monotonic()
         while True:
             try:
                 found = await start()
@@ -147,9 +104,11 @@ class ServerRequests(Generic[Answered]):
                 if met.reason not in (RetryReason.NOT_READY, RetryReason.BUSY):
                     raise
                 self.repeated[met.reason.value] += 1
-                self._give_up_after(met, at_once=True)
+                if self._is_silent:
+                    raise self._gone(met) from None
+                self._report(met, at_once=True)
                 tries += 1
-                await self._pause(met, tries)
+                await self._pause(met, tries, self._answered_at)
             else:
                 self._answered()
                 return found
@@ -208,20 +167,44 @@ class ServerRequests(Generic[Answered]):
             RequestRefusedError: this request gets no answer.
             EngineError: the server answers nothing any more.
         """
+        if not self._open:
+            self._answered_at = time.monotonic()
+        self._open += 1
+        try:
+            return await self._post_until_answered(path, body)
+        finally:
+            self._open -= 1
+
+    async def _post_until_answered(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         lost = tries = 0
+        failing_since: float | None = None
         while True:
             try:
                 return await self._post_once(path, body)
             except RetryableRequestError as error:
-                self.repeated[error.reason.value] += 1
                 met = error
+            except EngineError as refusal:
+                if not await self._answers_trial():
+                    raise
+                said = str(refusal).removeprefix(f"server {self._options.address}: ")
+                raise RequestRefusedError(f"{said}, {_ANSWERS_TRIAL}") from None
+            self.repeated[met.reason.value] += 1
             tries += 1
             lost += met.reason is RetryReason.LOST
-            if met.reason is RetryReason.LOST and lost >= _MOST_LOST and await self._answers_trial():
-                raise RequestRefusedError(f"{met}, {lost} times, although the server answers a test request")
-            if met.reason is not RetryReason.LOST or lost >= _MOST_LOST:
-                self._give_up_after(met)
-            await self._pause(met, tries)
+            failing_since = failing_since or time.monotonic()
+            failing = time.monotonic() - failing_since
+            if failing >= _REPORTED_AFTER or met.reason is RetryReason.LOST:  # a time-out has waited already
+                self._report(met)
+            is_late = self._is_silent or failing >= self._options.patience
+            is_hopeless = lost >= _MOST_TRIES or (is_late and tries >= _MOST_TRIES)
+            if is_hopeless or self._is_silent:
+                if not await self._answers_trial():
+                    if self._is_silent:  # other requests got no answer, either, while the trial ran
+                        raise self._gone(met)
+                elif is_hopeless:
+                    times = f"{lost} times" if lost >= _MOST_TRIES else f"for {self._options.patience:g} s"
+                    raise RequestRefusedError(f"{met}, {times}, {_ANSWERS_TRIAL}")
+            await self._pause(met, tries, failing_since)
 
     async def _post_once(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Send a request as soon as the window has room for it."""
@@ -238,6 +221,9 @@ class ServerRequests(Generic[Answered]):
             else:
                 self._window.lost(number)
             raise
+        except RequestRefusedError:
+            self._answered()
+            raise
         else:
             self._answered()
             self._window.answered(time.monotonic() - began)
@@ -248,42 +234,57 @@ class ServerRequests(Generic[Answered]):
                 self._room.notify_all()
 
     async def _answers_trial(self) -> bool:
-        """Return whether the server answers a request without a row's text."""
+        """Return whether the server answers a request without a row's text; one trial runs at a time."""
+        if self._running_trial is None or self._running_trial.done():
+            self._running_trial = asyncio.create_task(self._send_trial())
+        return await asyncio.shield(self._running_trial)
+
+    async def _send_trial(self) -> bool:
         try:
             await self.connection.post(*self._trial())
-        except (RetryableRequestError, RequestRefusedError):
+        except RetryableRequestError:
             return False
-        self._answered()
+        except RequestRefusedError:  # which is an answer
+            pass
         return True
 
-    async def _pause(self, met: RetryableRequestError, tries: int) -> None:
-        """Wait before the next try, longer after each, or as long as the server says."""
+    async def _pause(self, met: RetryableRequestError, tries: int, since: float) -> None:
+        """Wait before the next try, longer after each, or as long as the server says; not beyond the patience.
+
+        Args:
+            met: the reason why there is no answer.
+            tries: number of tries so far.
+            since: the time of the first.
+        """
         longest = min(_LONGEST_WAIT, self._options.retry_wait * 2 ** min(tries - 1, 20))
-        await asyncio.sleep(max(met.wait, longest * random.uniform(0.5, 1.0)))
+        wait, left = longest * random.uniform(0.5, 1.0), since + self._options.patience - time.monotonic()
+        await asyncio.sleep(min(max(met.wait, wait), left) if left > 0 else wait)
 
     def _answered(self) -> None:
         """Count the server as present."""
         if self._is_reported:
-            _log.warning("server %s: answers again", self._options.address)
-        self._away_since, self._is_reported = None, False
+            LOG.warning("server %s: answers again", self._options.address)
+        self._answered_at, self._is_reported = time.monotonic(), False
 
-    def _give_up_after(self, met: RetryableRequestError, *, at_once: bool = False) -> None:
-        """Raise EngineError if the server has answered nothing for too long.
+    @property
+    def _is_silent(self) -> bool:
+        """Whether the server has answered no row for longer than the patience."""
+        return time.monotonic() - self._answered_at >= self._options.patience
 
-        Log once that the run waits for the server: immediately if `at_once`, otherwise when the wait is long.
-        """
-        now = time.monotonic()
-        if self._away_since is None:
-            self._away_since = now
-        away, patience = now - self._away_since, self._options.patience
-        if (at_once or away >= _REPORTED_AFTER) and away < patience and not self._is_reported:
+    def _report(self, met: RetryableRequestError, *, at_once: bool = False) -> None:
+        """Log once that the run waits for the server: immediately if `at_once`, otherwise after a long wait."""
+        if not self._is_reported and (at_once or time.monotonic() - self._answered_at >= _REPORTED_AFTER):
             self._is_reported = True
-            _log.warning("server %s: %s; waiting for it, up to %g s", self._options.address, met, patience)
-        if away >= patience:
-            raise EngineError(
-                f"server {self._options.address}: no answer for {self._options.patience:g} s: {met}; when it "
-                "is back, the same command continues"
-            )
+            patience = self._options.patience
+            wait = "sending a test request" if self._is_silent else f"waiting for it, up to {patience:g} s"
+            LOG.warning("server %s: %s; %s", self._options.address, met, wait)
+
+    def _gone(self, met: RetryableRequestError) -> EngineError:
+        """Return the error of a server that has answered nothing for too long."""
+        return EngineError(
+            f"server {self._options.address}: no answer for {self._options.patience:g} s: {met}; when it "
+            "is back, the same command continues"
+        )
 
     async def _end(self) -> None:
         """Cancel what is left, and close the connection."""

@@ -8,19 +8,27 @@ value, before the mask, and they are normalized at the places of the values.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, StrictInt
 
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.value_paths import ValuePaths
 from localjudge.engines.engine_options import TableServerOptions
-from localjudge.engines.protocol import LARGEST_LOGPROB, Completion, Decoding, EngineInfo, completion
+from localjudge.engines.protocol import (
+    LARGEST_LOGPROB,
+    SMALLEST_LOGPROB,
+    Completion,
+    Decoding,
+    EngineInfo,
+    completion,
+)
 from localjudge.engines.server.connection import Connection, RequestRefusedError
+from localjudge.engines.server.reply_fields import OR_NONE, Logprob, Usage
 from localjudge.engines.server.served_model import ServedModel, ServerEngine
 from localjudge.engines.vllm.score_collector import KEY, STATE, TableSettings
 from localjudge.errors import SettingError
@@ -37,21 +45,17 @@ _TABLE = re.compile(rf"{KEY}: this server has the table ([0-9a-f]{{32}})")
 
 
 class _Logprobs(BaseModel):
-    top_logprobs: list[dict[str, float] | None] | None = None
+    top_logprobs: list[dict[str, Logprob] | None] | None = None
 
 
 class _Choice(BaseModel):
-    token_ids: list[int]
-    logprobs: _Logprobs | None = None
-
-
-class _Usage(BaseModel):
-    prompt_tokens: int = 0
+    token_ids: list[StrictInt]
+    logprobs: Annotated[_Logprobs | None, OR_NONE] = None
 
 
 class _Reply(BaseModel):
     choices: list[_Choice]
-    usage: _Usage | None = None
+    usage: Annotated[Usage | None, OR_NONE] = None
 
 
 async def table_of(connection: Connection, model: str) -> str | None:
@@ -143,6 +147,12 @@ class TableServer(ServerEngine[Completion]):
             table.was_cut(answer, self._decoding.text_tokens, self._decoding.closing_margin)
         except (ValueError, LookupError) as error:
             raise refusal(f"its answer to a trial breaks the token table: {error}; {advice}") from None
+        if any(each < SMALLEST_LOGPROB for found in _listed(reply) for each in found):
+            self._listed = []
+            reason = (
+                "its log-probabilities are those after the mask; start it with --logprobs-mode raw_logprobs"
+            )
+            self._leave_out("probabilities", reason)
 
     def _trial(self) -> dict[str, Any]:
         tokens = [*self._model.prompts.head, *self._model.prompts.tail] or [0]
@@ -184,9 +194,9 @@ class TableServer(ServerEngine[Completion]):
         tag = prompt.tag
         try:
             reply = _Reply.model_validate(document)
-            choice = reply.choices[0]
-        except (ValidationError, IndexError):
-            return Completion(tag, error="the server's reply has no tokens in it")
+            (choice,) = reply.choices
+        except ValueError:
+            return Completion(tag, error="the server's reply does not hold the tokens of one answer")
         self._prompt_tokens += reply.usage.prompt_tokens if reply.usage else 0
         table = self._decoding.table.beginning(prompt.start)
         unknown = [each for each in choice.token_ids if not 0 <= each < table.next_state.shape[1]]
@@ -195,7 +205,7 @@ class TableServer(ServerEngine[Completion]):
             return Completion(tag, error=f"the server's reply {reason}")
         tokens = table.whole(choice.token_ids)
         listed = choice.logprobs.top_logprobs if choice.logprobs else None
-        if not listed:
+        if not listed or not self._listed:
             return Completion(tag, tuple(tokens))
         if len(listed) != len(choice.token_ids):
             reason = f"log-probabilities at {len(listed)} places for {len(choice.token_ids)} tokens"
@@ -231,3 +241,10 @@ class TableServer(ServerEngine[Completion]):
                 kept[paths.column[aspect, -3:]] = 0.0, min(total, 1.0), is_likeliest
             state = int(table.next_state[state, token])
         return kept
+
+
+def _listed(document: Mapping[str, Any]) -> list[Iterable[float]]:
+    """Return the log-probabilities at each place of a server's reply."""
+    (choice,) = _Reply.model_validate(document).choices
+    places = choice.logprobs.top_logprobs if choice.logprobs else None
+    return [place.values() for place in places or [] if place]

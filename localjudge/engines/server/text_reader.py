@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from localjudge.config import JudgeConfig
 from localjudge.engines.answer_reader import ReadAnswer
-from localjudge.engines.protocol import LARGEST_LOGPROB, TextCompletion, TextDecoding, TokenChoice
+from localjudge.engines.protocol import (
+    SMALLEST_LOGPROB,
+    TextCompletion,
+    TextDecoding,
+    TokenChoice,
+    are_logprobs,
+)
 from localjudge.errors import SettingError
 from localjudge.prompts.thought_marks import open_thought, split_thought
 from localjudge.rubrics.answer import AnswerLayout, ValueField, check_characters
@@ -99,14 +106,15 @@ class TextReader:
             places = value_places(self.layout, text)
             for field in self.layout.values:
                 rest = text[places[field.name][0] :] if field.name in places else ""
-                if rest and (known := _distribution(completion.choices, rest, field)):
-                    found[field.name] = known
+                if rest and (shown := _distribution(completion.choices, rest, field)):
+                    found[field.name] = shown
+        known = {name: each for name, each in found.items() if not (each.masked or completion.masked)}
         return ReadAnswer(
             answer,
             cut,
             {name: each.probabilities for name, each in found.items()},
-            {name: each.mass for name, each in found.items()},
-            {name: each.likeliest for name, each in found.items()},
+            {name: each.mass for name, each in known.items()},
+            {name: each.likeliest for name, each in known.items()},
             thoughts,
             completion.output_tokens,
         )
@@ -129,16 +137,20 @@ class TextReader:
 
 
 class _Distribution(NamedTuple):
+    """The probabilities of values, and what is known of the other tokens unless they are masked."""
+
     probabilities: list[float]
     mass: float
     likeliest: bool
+    masked: bool
 
 
 def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) -> _Distribution | None:
     """Return the probability of each value, and their mass; None if the tokens do not show it.
 
-    A token identifies a value if it begins this value alone, or if it begins with this value. The probabilities
-    of these tokens are normalized to 1.
+    A text shows a value if it begins this value alone, or if it is this value and the beginning of what follows
+    it. The probabilities of all tokens with such a text are normalized to 1. A value that another one continues
+    has no probability: the text of its token is the beginning of both.
 
     Args:
         choices: the tokens of the completion; a token that ends the turn may follow the answer's.
@@ -148,37 +160,84 @@ def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) 
     Raises:
         ValueError: the numbers in the value's place are not log-probabilities.
     """
-    begin = "".join(choice.text for choice in choices).rfind(rest)
-    if begin < 0:  # a character of several tokens, which stand in the list as something else
+    place = _place(choices, rest)
+    if place is None or any(
+        one != other and other.startswith(one) for one in field.values for other in field.values
+    ):
         return None
-    start = 0
-    for choice in choices:
-        if start <= begin < start + len(choice.text):
-            break
-        start += len(choice.text)
-    else:
-        return None
-    if not all(each <= LARGEST_LOGPROB for each in choice.alternatives.values()):  # NaN as well
-        raise ValueError(
-            f"the log-probabilities of {field.name} are not numbers up to 0; "
-            "to judge without them, give `engine_args` top_logprobs=0"
-        )
-    before = choice.text[: begin - start]
-    shares, starts = dict.fromkeys(field.values, 0.0), set[str]()
-    for text, logprob in choice.alternatives.items():
+    choice, before = place
+    chances = _chances(choice, field.name)
+    written = next((value for value in field.values if rest.startswith(value)), "")
+    closing = rest[len(written) :]
+    shares, by_text, open_share = dict.fromkeys(field.values, 0.0), defaultdict[str, float](float), 0.0
+    starts = set[str]()
+    for text, chance in chances:
+        by_text[text] += chance
         ahead = text.removeprefix(before)
         if not text.startswith(before) or not ahead:
             continue
-        meant = [value for value in shares if value.startswith(ahead) or ahead.startswith(value)]
-        if len(meant) > 1:
-            return None
-        if meant:
-            shares[meant[0]] += math.exp(logprob)
+        begun = [value for value in shares if value.startswith(ahead)]
+        meant = begun or [
+            value for value in shares if ahead.startswith(value) and _closes(ahead[len(value) :], closing)
+        ]
+        if len(meant) == 1:
+            shares[meant[0]] += chance
             starts.add(text)
+        elif meant:
+            open_share += chance
     total = sum(shares.values())
-    least = min(map(math.exp, choice.alternatives.values()), default=1.0)
-    missing = sum(not share for share in shares.values())
-    if not total or missing * least > _UNLISTED * total:
+    unlisted = min((chance for text, chance in chances if text != choice.text), default=1.0)
+    open_share += unlisted * sum(not share for share in shares.values())
+    if not total or open_share > _UNLISTED * total:
         return None
-    top = max(choice.alternatives, key=lambda text: choice.alternatives[text])
-    return _Distribution([share / total for share in shares.values()], min(total, 1.0), top in starts)
+    top = max(by_text, key=lambda text: by_text[text])
+    masked = any(logprob is not None and logprob < SMALLEST_LOGPROB for _, logprob in choice.alternatives)
+    return _Distribution([share / total for share in shares.values()], min(total, 1.0), top in starts, masked)
+
+
+def _chances(choice: TokenChoice, name: str) -> list[tuple[str, float]]:
+    """Return the text and the probability of each listed token; none if one is missing.
+
+    Raises:
+        ValueError: the numbers are not log-probabilities.
+    """
+    listed = [(text, logprob) for text, logprob in choice.alternatives if logprob is not None]
+    if not are_logprobs([logprob for _, logprob in listed]):
+        raise ValueError(
+            f"the log-probabilities of {name} are not numbers up to 0, or add up to more than 1; "
+            "to judge without them, give `engine_args` top_logprobs=0"
+        )
+    is_complete = len(listed) == len(choice.alternatives)
+    return [(text, math.exp(logprob)) for text, logprob in listed] if is_complete else []
+
+
+def _place(choices: Sequence[TokenChoice], rest: str) -> tuple[TokenChoice, str] | None:
+    """Return the token with the beginning of a value, and what it holds before; None if the tokens lack it.
+
+    Args:
+        choices: as in `_distribution`.
+        rest: the answer from this value on.
+    """
+    begin = "".join(choice.text for choice in choices).rfind(rest)
+    if begin < 0:  # a character of several tokens, which stand in the list as something else
+        return None
+    found, end, after = None, 0, 0
+    for choice in choices:
+        start, end = end, end + len(choice.text)
+        if start <= begin < end:
+            found = choice, choice.text[: begin - start]
+        after += start >= begin + len(rest) and bool(choice.text.strip().strip("`"))
+    return found if after <= 1 else None  # else the list goes on after this answer
+
+
+def _closes(text: str, closing: str) -> bool:
+    """Return whether a text after a value is the beginning of what follows it, apart from white space.
+
+    Args:
+        text: the text.
+        closing: what follows the value in the answer; empty at the answer's end.
+    """
+    if text[0] != closing[:1]:
+        return not closing and text.isspace()
+    text, closing = "".join(text.split()), "".join(closing.split())
+    return text.startswith(closing) or closing.startswith(text)

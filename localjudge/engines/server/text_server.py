@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import replace
+from operator import itemgetter
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from localjudge.engines.engine_options import ServerOptions
-from localjudge.engines.protocol import EngineInfo, TextCompletion, TextDecoding, TokenChoice
-from localjudge.engines.server.connection import RequestRefusedError
+from localjudge.engines.protocol import (
+    EngineInfo,
+    TextCompletion,
+    TextDecoding,
+    TokenChoice,
+    are_logprobs,
+)
+from localjudge.engines.server.connection import RequestRefusedError, RetryableRequestError
+from localjudge.engines.server.reply_fields import OR_NONE, Usage
 from localjudge.engines.server.served_model import ServedModel, ServerEngine
 from localjudge.errors import SettingError
 from localjudge.prompts.task import Prompt
@@ -17,15 +26,20 @@ from localjudge.prompts.task import Prompt
 UNVERIFIED: Literal["unverified"] = "unverified"
 """The kind of a server that applies no token table."""
 _TRIAL = "Answer in the form that is asked for."
+_NO_ANSWER = "the server's reply has no answer in it"
+_FORM_KEYS = {"response_format", "structured_outputs"}
+_NOISE = 1.0
+"""The largest difference between two log-probabilities of a token after the same text, as bfloat16 can have."""
 
 
 class _Token(BaseModel):
     token: str
-    logprob: float = 0.0
+    logprob: float | None = Field(None, strict=True)
 
 
-class _ListedToken(_Token):
-    top_logprobs: list[_Token] | None = None
+class _ListedToken(BaseModel):
+    token: str
+    top_logprobs: Annotated[list[_Token] | None, OR_NONE] = None
 
 
 class _Logprobs(BaseModel):
@@ -34,24 +48,19 @@ class _Logprobs(BaseModel):
 
 class _Message(BaseModel):
     content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
+    reasoning_content: Annotated[str | None, OR_NONE] = None
+    reasoning: Annotated[str | None, OR_NONE] = None
 
 
 class _Choice(BaseModel):
     message: _Message
-    finish_reason: str | None = None
-    logprobs: _Logprobs | None = None
-
-
-class _Usage(BaseModel):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    finish_reason: Annotated[str | None, OR_NONE] = None
+    logprobs: Annotated[_Logprobs | None, OR_NONE] = None
 
 
 class _Reply(BaseModel):
     choices: list[_Choice]
-    usage: _Usage | None = None
+    usage: Annotated[Usage | None, OR_NONE] = None
 
 
 class TextServer(ServerEngine[TextCompletion]):
@@ -70,7 +79,7 @@ class TextServer(ServerEngine[TextCompletion]):
         self._decoding = decoding
         self._top_logprobs = options.top_logprobs
         self._turns = [{"role": turn.role, "content": turn.text} for turn in decoding.turns]
-        self._retries = 0
+        self._retries, self._masked = 0, False
         super().__init__(options, model, "/chat/completions")
 
     @property
@@ -97,14 +106,50 @@ class TextServer(ServerEngine[TextCompletion]):
         return self._decoding.temperature > 0 and seeded
 
     def _check(self) -> None:
-        """Send a trial; without log-probabilities if the server refuses those."""
+        """Send a trial, and find out what the log-probabilities that the server lists can show."""
         try:
-            self._try()
-        except RequestRefusedError:
+            reply = self._try()
+        except RequestRefusedError as refused:
             if not self._top_logprobs:
                 raise
             self._top_logprobs = 0
             self._try()
+            self._leave_out("probabilities", f"it refuses to list log-probabilities ({refused})")
+            return
+        if self._top_logprobs:
+            self._compare_lists(_first_listed(reply))
+
+    def _compare_lists(self, enforced: dict[str, float]) -> None:
+        """Compare the lists of trials that a model's own log-probabilities, before any mask, make equal.
+
+        They depend neither on the temperature nor on the enforced form, which is unlikely in a trial.
+
+        Args:
+            enforced: the list of the trial with the form.
+        """
+        free = {key: value for key, value in self._trial().items() if key not in _FORM_KEYS}
+        other = {"temperature": 2.0 if self._decoding.temperature <= 1 else 0.5, "top_p": 1.0}
+        try:
+            usual, hot = (_first_listed(self._try(body)) for body in (free, free | other))
+        except (RequestRefusedError, RetryableRequestError) as error:
+            reason = f"whether its log-probabilities are the model's own cannot be tried ({error})"
+        else:
+            if not enforced or not usual or not hot:
+                reason = "it lists no log-probabilities"
+            elif not all(are_logprobs(each.values()) for each in (enforced, usual, hot)):
+                reason = "it lists numbers that are no log-probabilities: above 0, or with a sum above 1"
+            elif not _are_equal(usual, hot):
+                reason = (
+                    "its log-probabilities are those after the temperature, not the model's own (with vLLM, "
+                    "give it --logprobs-mode raw_logprobs)"
+                )
+            else:
+                if not _are_equal(usual, enforced):
+                    self._masked = True
+                    self._leave_out("mass", "its log-probabilities are those after the enforced form")
+                return
+        self._top_logprobs = 0
+        self._leave_out("probabilities", reason)
 
     def _trial(self) -> dict[str, Any]:
         return {**self._body([{"role": "user", "content": _TRIAL}]), "max_tokens": 1}
@@ -118,9 +163,12 @@ class TextServer(ServerEngine[TextCompletion]):
             if self._is_seeded:
                 body["seed"] = (prompt.seed + again) % 2**31
             try:
-                completion = _completion(prompt.tag, await self._requests.post(self._path, body))
+                reply = await self._requests.post(self._path, body)
             except RequestRefusedError as error:
                 return TextCompletion(prompt.tag, error=str(error))
+            completion = replace(_completion(prompt.tag, reply), masked=self._masked)
+            if not self._top_logprobs:  # some servers list them all the same
+                completion = replace(completion, choices=())
             self._prompt_tokens += completion.prompt_tokens
             if completion.error is None and self._decoding.is_whole(completion):
                 break
@@ -171,10 +219,13 @@ def _completion(tag: int, document: Mapping[str, Any]) -> TextCompletion:
     """Return the completion in a server's reply."""
     try:
         reply = _Reply.model_validate(document)
-        choice = reply.choices[0]
-    except (ValidationError, IndexError):
-        return TextCompletion(tag, error="the server's reply has no answer in it")
-    usage, message = reply.usage or _Usage(), choice.message
+    except ValidationError:
+        return TextCompletion(tag, error=_NO_ANSWER)
+    if len(reply.choices) != 1:  # which of several belongs to the request is not known
+        several = f"the server's reply has {len(reply.choices)} answers to one request"
+        return TextCompletion(tag, error=several if reply.choices else _NO_ANSWER)
+    (choice,) = reply.choices
+    usage, message = reply.usage or Usage(), choice.message
     listed = (choice.logprobs and choice.logprobs.content) or []
     return TextCompletion(
         tag,
@@ -182,9 +233,24 @@ def _completion(tag: int, document: Mapping[str, Any]) -> TextCompletion:
         thoughts=message.reasoning_content or message.reasoning or "",
         finished=choice.finish_reason != "length",
         choices=[
-            TokenChoice(each.token, {other.token: other.logprob for other in each.top_logprobs or []})
+            TokenChoice(each.token, [(other.token, other.logprob) for other in each.top_logprobs or []])
             for each in listed
         ],
         prompt_tokens=usage.prompt_tokens,
         output_tokens=usage.completion_tokens,
     )
+
+
+def _first_listed(document: Mapping[str, Any]) -> dict[str, float]:
+    """Return the log-probabilities that a reply lists for its first token; of equal texts, the largest."""
+    choices = _completion(0, document).choices
+    numbers = (
+        [(text, number) for text, number in choices[0].alternatives if number is not None] if choices else []
+    )
+    return dict(sorted(numbers, key=itemgetter(1)))
+
+
+def _are_equal(one: dict[str, float], other: dict[str, float]) -> bool:
+    """Return whether tokens stand in both lists, and have the same log-probabilities there."""
+    both = one.keys() & other.keys()
+    return bool(both) and all(abs(one[text] - other[text]) <= _NOISE for text in both)
