@@ -5,8 +5,9 @@
 Simulated judges of known quality judge a population; labels are drawn from it with replacement. The rate is
 missed if something is kept and agrees less often in the population. An oracle knows the agreement at each
 confidence, and keeps as much as the rate allows. Judges of instructions with several rows, which are right
-together, are labelled in two ways: random rows, or all rows of random instructions. Files given are JSON lists of pairs, a confidence and whether
-the verdict agrees with people: each is a population of its own, such as the labelled rows of a real run.
+together, are labelled in two ways: random rows, or all rows of random instructions. Files given are JSON lists
+of pairs, a confidence and whether the verdict agrees with people: each is a population of its own, such as the
+labelled rows of a real run.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ CLUSTERED: dict[str, tuple[int, int, float, float]] = {
     "one or sixteen rows, the sixteen worse": (1, 16, 0.99, 0.88),
     "one or sixteen rows, the sixteen right": (1, 16, 0.80, 0.904),
 }
-"""The fewest and the most rows of an instruction, and the probability that all of them agree in each of these."""
+"""The fewest and the most rows of an instruction, and the probability that all of them agree: if it has fewer
+than the most, and if it has the most."""
 Agreement = Callable[[Floats], Floats]
 JUDGES: dict[str, tuple[Callable[[np.random.Generator], Floats], Agreement]] = {
     "calibrated": (lambda random: 0.5 + random.beta(2, 1, SIZE) / 2, lambda sure: sure),

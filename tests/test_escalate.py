@@ -15,7 +15,7 @@ from scipy.stats import binom
 
 from localjudge import Row, Rubric
 from localjudge.analysis import Flags, Floats, Integers
-from localjudge.analysis.confidence_threshold import ERROR, fewest_labels, independent_rows, threshold
+from localjudge.analysis.confidence_threshold import ERROR, fewest_labels, threshold
 from localjudge.analysis.matching.imported_scores import write_run
 from localjudge.records import Failure, Judgement, Response
 from localjudge.records.keys import row_key, settings_digest

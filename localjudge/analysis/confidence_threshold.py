@@ -84,7 +84,7 @@ def threshold(
         kept = int(np.searchsorted(-ranked, -ranked[count - 1], side="right"))
         share, rows = effective_rows(right[:kept], instruction[:kept])
         rows = min(rows, float(independent[kept - 1]))
-        # The probability of so many agreeing rows or more; for whole numbers, that of the binomial distribution.
+        # The probability of so many agreeing rows or more: binomial, also for numbers that are not whole.
         if share <= 0 or beta.cdf(rate, share * rows, (1 - share) * rows + 1) > error:
             break
         found = float(ranked[kept - 1])

@@ -114,9 +114,9 @@ class Verdicts:
         lowest, highest = marks.value.min(), marks.value.max()
         if numbers is not None and not min(numbers.values()) <= lowest <= highest <= max(numbers.values()):
             raise UsageError(
-                f"`labels`: labels of {self.aspect} from {lowest:g} to {highest:g} are outside the judge's scale "
-                f"{min(numbers.values())} to {max(numbers.values())}, so no verdict can agree with them; give "
-                "labels on its scale"
+                f"`labels`: labels of {self.aspect} from {lowest:g} to {highest:g} are outside the judge's "
+                f"scale {min(numbers.values())} to {max(numbers.values())}, so no verdict can agree with them; "
+                "give labels on its scale"
             )
         given: dict[int, Counter[float]] = {}
         for row, value in zip(self.rows.judged[marks.row].tolist(), marks.value.tolist(), strict=True):
