@@ -31,7 +31,7 @@ from localjudge.rubrics.score_column import ScoreColumn, score_columns
 
 LEVELS = (0.8, 0.9)
 RESPONSES = 3
-JUDGES = {
+JUDGES: dict[str, dict[str, Any]] = {
     "good": {"error": 0.4},
     "sure": {"error": 0.6, "narrow": 3.0},
     "strict": {"error": 0.6, "narrow": 3.0, "bias": -1.0},
@@ -104,9 +104,10 @@ def _simulated(
 def _covered(column: ScoreColumn, draws: Iterator[tuple[Rows, Rows]], level: float) -> dict[str, Any]:
     """Fit on the first rows of each draw, and count the labels of the second by instruction."""
     covered, width, constant = [], [], []
-    for (*judged, given, of), (expected, spread, label, group) in draws:
-        of_people = LabelArray(np.arange(len(given)), np.zeros(len(given), dtype=np.int32), given)
-        found = ScoreInterval.fit(column, *judged, of_people, of, level)
+    for fitted_on, (expected, spread, label, group) in draws:
+        own = np.arange(len(fitted_on[2]), dtype=np.int32)
+        labels = LabelArray(own, np.zeros_like(own), fitted_on[2])
+        found = ScoreInterval.fit(column, fitted_on[0], fitted_on[1], labels, fitted_on[3], level)
         ends = np.array([found.ends(*each) for each in zip(expected.tolist(), spread.tolist(), strict=True)])
         inside = (ends[:, 0] <= label) & (label <= ends[:, 1])
         size = np.bincount(group)
