@@ -203,7 +203,7 @@ class _OrderedPairs:
         sums = np.zeros((2, min(len(weight), PARTS), len(thresholds)))
         for total, share in zip(sums, (in_order, in_order - chance), strict=True):
             np.add.at(total, part, share * weight[:, None])
-        return cls(thresholds, sums[0], sums[1], np.bincount(part, weight))
+        return cls(thresholds, sums[0], sums[1], np.bincount(part, weight).astype(np.float64))
 
     def estimates(self, seed: int) -> tuple[Estimate, Estimate, float]:
         """Return the share in order, how much it is over chance, and the threshold that is best for all.
