@@ -23,12 +23,14 @@ import results_table
 from scipy.stats import mannwhitneyu
 
 from localjudge.analysis import Flags, Floats
-from localjudge.analysis.escalation import Verdicts
+from localjudge.analysis.escalation import Verdicts, select
 from localjudge.analysis.matching.run_rows import read_rows
 from localjudge.records import Judgement
 from localjudge.rubrics.mode import RowOutcome
 from localjudge.rubrics.pair_outcome import PairOutcome
 
+RATE = 0.9
+"""The rate that a selection asks for; the labelled rows and their agreement do not depend on it."""
 RESAMPLES = 1000
 
 
@@ -83,7 +85,9 @@ def main() -> None:
         verdicts = Verdicts.read(Path(folder), options.by)
         signs = Signs(options.by)
         read_rows([verdicts.folder], [verdicts.manifest], signs)
-        rows, agreed, _ = verdicts.agreed(verdicts.labels([files], {theirs: ours} if theirs else {}, ()))
+        judged = select(verdicts, verdicts.labels([files], {theirs: ours} if theirs else {}, ()), RATE)
+        _, one_each = np.unique(verdicts.rows.group[judged.tested], return_index=True)
+        rows, agreed = judged.tested[one_each], judged.agreed[one_each]
         columns = {"probability": verdicts.confidence} | {
             name: np.array(column) for name, column in signs.columns.items()
         }

@@ -7,6 +7,7 @@ are three times too narrow), `strict` (sure, and one point too low for all), `do
 row, and is right), `even` (it does not), and `chance`. Labels of an instruction are alike. Each split fits on
 some instructions and counts the labels of others. With a run, its labelled instructions are split at random.
 
+`several` is `good`, with labels of three annotators who differ, and `another scale` has labels from 0 to 10.
 `excess` is the coverage above the level: labels are whole numbers, so an interval covers more than it must.
 Coverage may be below the level by its Monte Carlo error alone (two standard errors, after `±`). `constant` is
 the width of intervals that are equally wide for all scores.
@@ -23,22 +24,25 @@ import numpy as np
 import results_table
 
 from localjudge.analysis.agreement.score_interval import ScoreInterval, instructions_needed
+from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.records import Judgement
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
 
 LEVELS = (0.8, 0.9)
 RESPONSES = 3
-JUDGES = {
+JUDGES: dict[str, dict[str, Any]] = {
     "good": {"error": 0.4},
     "sure": {"error": 0.6, "narrow": 3.0},
     "strict": {"error": 0.6, "narrow": 3.0, "bias": -1.0},
     "doubtful": {"error": 0.5, "varies": 1.2},
     "even": {"error": 0.6, "narrow": 2.0, "varies": 0.0},
     "chance": {"error": 0.6, "sees": 0.0},
+    "several": {"error": 0.4, "annotators": 3},
+    "another scale": {"error": 0.4, "scale": 2.0},
 }
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""The expected score, the spread, the label and the instruction of each row."""
+"""The expected score, the spread, the label and the instruction of each label."""
 
 
 def main() -> None:
@@ -76,10 +80,15 @@ def _simulated(
     bias: float = 0.0,
     varies: float = 0.6,
     sees: float = 1.0,
+    annotators: int = 1,
+    scale: float = 1.0,
 ) -> Rows:
     group = np.repeat(np.arange(count), RESPONSES)
     quality = 3 + 0.8 * rng.normal(size=count)[group] + 0.6 * rng.normal(size=len(group))
-    label = np.clip(np.round(quality + 0.3 * rng.normal(size=len(group))), 1, 5)
+    # The annotators differ by one point each.
+    strict = np.arange(annotators) - (annotators - 1) / 2
+    said = quality[:, None] + strict + 0.3 * rng.normal(size=(len(group), annotators))
+    label = np.clip(np.round(scale * said), 1 if scale == 1 else 0, scale * 5).ravel()
     doubt = error * np.exp(varies * rng.normal(size=len(group)))
     seen = 3 + sees * (quality - 3) + bias + doubt * rng.normal(size=len(group))
     values = np.arange(1, 6)
@@ -88,6 +97,7 @@ def _simulated(
     shares /= shares.sum(axis=1, keepdims=True)
     expected = shares @ values
     spread = np.sqrt((shares * (values - expected[:, None]) ** 2).sum(axis=1))
+    expected, spread, group = (np.repeat(each, annotators) for each in (expected, spread, group))
     return expected, spread, label, group
 
 
@@ -95,7 +105,9 @@ def _covered(column: ScoreColumn, draws: Iterator[tuple[Rows, Rows]], level: flo
     """Fit on the first rows of each draw, and count the labels of the second by instruction."""
     covered, width, constant = [], [], []
     for fitted_on, (expected, spread, label, group) in draws:
-        found = ScoreInterval.fit(column, *fitted_on, level)
+        own = np.arange(len(fitted_on[2]), dtype=np.int32)
+        labels = LabelArray(own, np.zeros_like(own), fitted_on[2])
+        found = ScoreInterval.fit(column, fitted_on[0], fitted_on[1], labels, fitted_on[3], level)
         ends = np.array([found.ends(*each) for each in zip(expected.tolist(), spread.tolist(), strict=True)])
         inside = (ends[:, 0] <= label) & (label <= ends[:, 1])
         size = np.bincount(group)
@@ -124,8 +136,9 @@ def _read(run: Path, labels: str, mapping: str) -> tuple[ScoreColumn, Rows]:
     column = scores.columns[scores.aspects.index(aspect)]
     judged = (each for each in read_outcomes(run) if isinstance(each, Judgement))
     spread = np.array([column.spread(each) for each in judged])
-    rows, label = known.means(aspect)
-    return column, (scores.column(aspect, "expected")[rows], spread[rows], label, scores.group[rows])
+    marks = known.marks[aspect]
+    rows = marks.row
+    return column, (scores.column(aspect, "expected")[rows], spread[rows], marks.value, scores.group[rows])
 
 
 def _of_run(

@@ -14,10 +14,10 @@ from conftest import Cli, random_model
 from scipy.stats import binom
 
 from localjudge import Row, Rubric
-from localjudge.analysis import Flags, Floats
-from localjudge.analysis.escalation import ERROR, fewest_labels, threshold
+from localjudge.analysis import Flags, Floats, Integers
+from localjudge.analysis.confidence_threshold import ERROR, fewest_labels, threshold
 from localjudge.analysis.matching.imported_scores import write_run
-from localjudge.records import Judgement, Response
+from localjudge.records import Failure, Judgement, Response
 from localjudge.records.keys import row_key, settings_digest
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.aspect import Aspect
@@ -37,23 +37,33 @@ BETTER = Rubric(
 )
 
 
-def judged(folder: Path, confidence: Floats, agreed: Flags, truth: Flags, first: int = 0) -> Path:
-    """Write a run of a judge that names the right label where `agreed`, with this confidence."""
+def judged(
+    folder: Path, confidence: Floats, agreed: Flags, truth: Flags, instruction: Integers | None = None
+) -> Path:
+    """Write a run of a judge that names the right label where `agreed`, with this confidence.
+
+    A row has an instruction of its own, or the one of this number. A confidence of NaN is a row that failed.
+    """
     settings = RunSettings(engine="elsewhere", rubric=GRADE.digest, model=folder.name)
-    outcomes = []
-    for at, (sure, agrees, right) in enumerate(zip(confidence, agreed, truth, strict=True), first):
+    outcomes: list[Judgement | Failure] = []
+    own = np.arange(len(truth)) if instruction is None else instruction
+    for at, (sure, agrees, right, asked) in enumerate(zip(confidence, agreed, truth, own, strict=True)):
         row = Row.from_response(
-            instruction=f"question {at}",
+            instruction=f"question {asked}",
             candidate=f"answer {at}",
             system="north",
             id=str(at),
             source=f"rows.jsonl:{at + 1}",
         )
         says_right = bool(right) == bool(agrees)
+        key = row_key(settings_digest(settings.as_dict()), row.digest)
+        if np.isnan(sure):
+            outcomes.append(Failure(**row.identity, key=key, error=f"{row.source}: no answer"))
+            continue
         outcomes.append(
             Judgement(
                 **row.identity,
-                key=row_key(settings_digest(settings.as_dict()), row.digest),
+                key=key,
                 texts=dict.fromkeys(GRADE.columns.texts, "because"),
                 scores={"grade": LABELS[not says_right]},
                 expected={},
@@ -116,10 +126,13 @@ def judged_pairs(
     return folder
 
 
-def write_labels(file: Path, truth: Flags, known: int) -> Path:
+def write_labels(file: Path, truth: Flags, known: int | Integers, instruction: Integers | None = None) -> Path:
+    """Write labels of the first rows, or of these rows."""
+    labelled = np.arange(known) if isinstance(known, int) else known
+    own = np.arange(len(truth)) if instruction is None else instruction
     rows = [
-        {"instruction": f"question {at}", "candidate": f"answer {at}", "grade": LABELS[not right]}
-        for at, right in enumerate(truth[:known].tolist())
+        {"instruction": f"question {own[at]}", "candidate": f"answer {at}", "grade": LABELS[not truth[at]]}
+        for at in labelled.tolist()
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
@@ -135,35 +148,85 @@ def drawn(count: int, seed: int, good: float = 0.99) -> tuple[Floats, Flags, Fla
 
 def test_a_threshold_is_the_lowest_that_passes_the_exact_test_in_its_turn() -> None:
     confidence, agreed, _ = drawn(400, 0)
-    found = threshold(confidence, agreed, 0.9)
+    every = np.arange(400)
+    found = threshold(confidence, agreed, every, 0.9)
     assert found is not None
     assert found < 0.95
     kept = confidence >= found
     assert binom.sf(agreed[kept].sum() - 1, kept.sum(), 0.9) <= ERROR
-    assert threshold(confidence, np.zeros_like(agreed), 0.9) is None
-    assert threshold(confidence, np.ones_like(agreed), 0.9) == confidence.min()
+    assert threshold(confidence, np.zeros_like(agreed), every, 0.9) is None
+    assert threshold(confidence, np.ones_like(agreed), every, 0.9) == confidence.min()
 
 
 def test_too_few_labels_keep_nothing() -> None:
     assert (fewest_labels(0.9, 0.05), fewest_labels(0.9)) == (29, 36)
-    every = np.ones(36, dtype=np.bool_)
-    assert threshold(np.linspace(0.5, 1, 36), every, 0.9) == 0.5
-    assert threshold(np.linspace(0.5, 1, 35), every[:35], 0.9) is None
+    agreed = np.ones(36, dtype=np.bool_)
+    every = np.arange(36)
+    assert threshold(np.linspace(0.5, 1, 36), agreed, every, 0.9) == 0.5
+    assert threshold(np.linspace(0.5, 1, 35), agreed[:35], every[:35], 0.9) is None
+    four = np.repeat(every[:35], 4)
+    assert threshold(np.linspace(0.5, 1, 140), np.ones(140, bool), four, 0.9) is None, (
+        "140 rows, 35 instructions"
+    )
+    four = np.repeat(every, 4)
+    assert threshold(np.linspace(0.5, 1, 144), np.ones(144, bool), four, 0.9) == 0.5
 
 
 def test_a_judge_just_below_the_rate_is_kept_in_few_of_many_samples() -> None:
     random, kept = np.random.default_rng(1), 0
     for _ in range(1000):
         confidence, agreed = random.random(120), random.random(120) < 0.9
-        kept += threshold(confidence, agreed, 0.9) is not None
+        kept += threshold(confidence, agreed, np.arange(120), 0.9) is not None
     assert kept / 1000 < ERROR + 0.015, "three standard errors"
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (1, 8)], ids=["four rows", "one to eight rows"])
+@pytest.mark.parametrize("alike", [1.0, 0.5], ids=["alike", "half alike"])
+def test_rows_of_an_instruction_that_are_right_together_do_not_count_as_many(
+    sizes: tuple[int, int], alike: float
+) -> None:
+    random, kept = np.random.default_rng(2), 0
+    for _ in range(400):
+        group = np.repeat(np.arange(90), random.integers(sizes[0], sizes[1] + 1, 90))
+        of_instruction = random.random(90)[group]
+        own = random.random(len(group))
+        agreed = np.where(random.random(len(group)) < alike, of_instruction, own) < 0.9
+        confidence = random.random(90)[group]
+        kept += threshold(confidence, agreed, group, 0.9) is not None
+    assert kept / 400 < ERROR + 0.025, "three standard errors"
 
 
 def test_equal_confidences_are_kept_together() -> None:
     confidence = np.repeat([0.9, 0.6], 100)
     agreed = np.repeat([True, False], 100)
-    found = threshold(confidence, agreed, 0.9)
+    found = threshold(confidence, agreed, np.arange(200), 0.9)
     assert found == 0.9
+
+
+def unequal() -> tuple[Integers, Integers]:
+    """Return the instruction of each row, eighty with one and ten with sixty, and a random half of the rows."""
+    instruction = np.concatenate([np.arange(80), np.repeat(np.arange(80, 90), 60)])
+    return instruction, np.sort(np.random.default_rng(6).permutation(680)[:340])
+
+
+@pytest.mark.parametrize("wrong", [True, False], ids=["wrong where an instruction has many", "right"])
+def test_the_rate_is_that_of_the_rows_however_many_an_instruction_has(
+    tmp_path: Path, cli: Cli, wrong: bool
+) -> None:
+    instruction, labelled = unequal()
+    agreed = (instruction < 80) if wrong else np.ones(680, dtype=np.bool_)
+    truth = np.random.default_rng(5).random(680) < 0.5
+    run = judged(tmp_path / "run", np.full(680, 0.9), agreed, truth, instruction)
+    labels = write_labels(tmp_path / "labels.jsonl", truth, labelled, instruction)
+    end = cli("escalate", run, "--labels", labels, "--agreement", "0.5")
+    assert end.code == 0, end.err
+    said = " ".join(end.err.split())
+    if wrong:
+        assert "run keeps nothing" in said, "88 % of the rows do not agree"
+    else:
+        assert "run keeps 680 of 680 rows (100%)" in said
+        assert "340 of 340 such labelled rows agree, and count as 1" in said
+        assert "at least 50% of the rows that it keeps agree with people" in said
 
 
 def test_the_sure_verdicts_stay_and_the_large_judge_speaks_for_the_rest(tmp_path: Path, cli: Cli) -> None:
@@ -187,7 +250,15 @@ def test_the_sure_verdicts_stay_and_the_large_judge_speaks_for_the_rest(tmp_path
     kept, large_kept, people = ([int(line["id"]) for line in each] for each in speaks.values())
     assert confidence[kept].min() > confidence[large_kept + people].max()
     assert better[large_kept].min() > better[people].max()
-    assert "for people: no judge is sure enough (small: 0." in speaks["people"][0]["error"]
+    assert {line["error"] for line in speaks["people"]} == {"for people: no judge is sure enough"}
+    for line in speaks["people"]:
+        of_judge = line["columns"]["confidence"]
+        assert of_judge == pytest.approx(
+            {"small": confidence[int(line["id"])], "large": better[int(line["id"])]}
+        )
+    reasons = json.loads((tmp_path / "out" / "summary.json").read_text())["failures"]
+    assert reasons == {"for people: no judge is sure enough": len(people)}
+    assert f"{len(people)} for people: no judge is sure enough" in end.err
     rank = cli("rank", tmp_path / "out", "--resamples", "100")
     assert (rank.code, "several judges" in rank.out) == (0, True)
 
@@ -255,31 +326,40 @@ def test_a_model_judges_the_rows_that_are_passed_on(tmp_path: Path, model: Path,
         '[prompt]\ntemplate = "{$instruction} {$candidate} {$aspects} {$answer_format}"\n'
     )
     assert cli("score", rows, "--rubric", rubric, "--model", model, "--out", tmp_path / "small").code == 0
+    other_of = dict(zip(LABELS, LABELS[::-1], strict=True))
+    said = [json.loads(line) for line in (tmp_path / "small" / "judgements.jsonl").read_text().splitlines()]
     labels = tmp_path / "labels.jsonl"
-    labels.write_text("".join(json.dumps({**row, "grade": "right"}) + "\n" for row in texts))
+    labels.write_text(
+        "".join(json.dumps({"id": each["id"], "grade": other_of[each["grade"]]}) + "\n" for each in said)
+    )
     other, rest = random_model(tmp_path / "other", seed=1), tmp_path / "rest.jsonl"
-    to = ("--to", other, "--out", tmp_path / "out")
+    to = ("--to", other, "--out", tmp_path / "out", "--agreement", "0.5")
     end = cli("escalate", tmp_path / "small", "--labels", labels, *to, "--rest", rest)
     assert end.code == 0, end.err
-    assert len(rest.read_text().splitlines()) == 12, "twelve labels are too few, so all rows are passed on"
+    assert len(rest.read_text().splitlines()) == 12, "no verdict agrees, so all rows are passed on"
     lines = (tmp_path / "out-large" / "judgements.jsonl").read_text().splitlines()
     assert len(lines) == 12
-    assert (tmp_path / "out" / "judgements.jsonl").read_text().count("for people") == 12
+    assert (tmp_path / "out" / "judgements.jsonl").read_text().count('"judge": "small"') == 0
 
 
 def test_a_model_judges_the_pairs_of_systems_that_are_passed_on_in_both_orders(
     tmp_path: Path, model: Path, cli: Cli
 ) -> None:
-    responses = pair_runs.write_responses(tmp_path / "responses.jsonl")
+    responses = pair_runs.write_responses(tmp_path / "responses.jsonl", instructions=7)
     small = pair_runs.judged_pairs(responses, model, tmp_path / "small")
     labels, rest = tmp_path / "labels.jsonl", tmp_path / "rest.jsonl"
-    texts = {"instruction": "Question 2?", "candidate_a": "word x word x ", "candidate_b": "word y word y "}
-    labels.write_text(json.dumps({**texts, "better": "A"}) + "\n")
-    to = ("--to", random_model(tmp_path / "other", seed=1), "--out", tmp_path / "out")
+    texts = [
+        {"instruction": f"Question {n}?", "candidate_a": "word x " * n, "candidate_b": "word y " * n}
+        for n in range(1, 8)
+    ]
+    labels.write_text("".join(json.dumps({**pair, "better": "A"}) + "\n" for pair in texts))
+    to = ("--to", random_model(tmp_path / "other", seed=1), "--out", tmp_path / "out", "--agreement", "0.5")
     end = cli("escalate", small, "--by", "better", "--labels", labels, *to, "--rest", rest)
     assert end.code == 0, end.err
     pairs = len(pair_runs.lines(small, "pairs.jsonl"))
-    assert len(rest.read_text().splitlines()) == pairs, "one label is too few, so all pairs are passed on"
+    assert len(rest.read_text().splitlines()) == pairs, (
+        "seven of seven do not agree, so all pairs are passed on"
+    )
     for folder in (tmp_path / "out-large", tmp_path / "out"):
         assert len(pair_runs.lines(folder, "judgements.jsonl")) == 2 * pairs
         assert len(pair_runs.lines(folder, "pairs.jsonl")) == pairs
@@ -300,3 +380,64 @@ def test_what_cannot_be_escalated_is_refused(
     small = judged(tmp_path / "small", confidence, agreed, truth)
     end = cli("escalate", small, "--labels", write_labels(tmp_path / "labels.jsonl", truth, 5), *flags)
     assert (end.code, why in end.err) == (2, True), end.err
+
+
+def test_what_cannot_work_is_found_before_the_large_judge_is_looked_for(tmp_path: Path, cli: Cli) -> None:
+    confidence, agreed, truth = drawn(300, 0)
+    small = judged(tmp_path / "small", confidence, agreed, truth)
+    no_model = tmp_path / "no-model"
+    to = ("--to", no_model, "--out", tmp_path / "out")
+    few = write_labels(tmp_path / "few.jsonl", truth, np.flatnonzero(confidence > 0.8))
+    end = cli("escalate", small, "--labels", few, *to)
+    assert (end.code, "small keeps" in end.err) == (2, True), end.err
+    assert "0 of the rows that are passed on are labelled, and 90% agreement needs 36" in end.err
+    labels = write_labels(tmp_path / "labels.jsonl", truth, 300)
+    rest = tmp_path / "rest.jsonl"
+    rest.write_text("mine\n")
+    end = cli("escalate", small, "--labels", labels, *to, "--rest", rest)
+    assert (end.code, end.err) == (2, f"localjudge: --rest {rest}: exists; choose another file, or remove it\n")
+    assert rest.read_text() == "mine\n"
+    end = cli("escalate", small, "--labels", labels, *to, "--rest", tmp_path / "none" / "rest.jsonl")
+    assert (end.code, "its folder does not exist" in end.err) == (2, True), end.err
+    end = cli("escalate", small, "--labels", labels, "--to", no_model, "--out", rest)
+    assert (end.code, "is a file" in end.err) == (2, True), end.err
+    end = cli("escalate", small, "--labels", labels, *to)
+    assert (end.code, "none found in its inputs; give them with --inputs" in end.err) == (2, True), end.err
+
+
+def test_a_judge_that_keeps_all_needs_no_large_one(tmp_path: Path, cli: Cli) -> None:
+    truth = np.random.default_rng(5).random(60) < 0.5
+    small = judged(tmp_path / "small", np.linspace(0.6, 1, 60), np.ones(60, dtype=np.bool_), truth)
+    labels = write_labels(tmp_path / "labels.jsonl", truth, 60)
+    end = cli("escalate", small, "--labels", labels, "--to", tmp_path / "no-model", "--out", tmp_path / "out")
+    assert (end.code, "no row is passed on, so no large judge is needed" in end.err) == (0, True), end.err
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["judged"] == 60
+
+
+def test_rows_that_a_judge_failed_are_passed_on_and_counted_by_their_reason(tmp_path: Path, cli: Cli) -> None:
+    confidence, agreed, truth = drawn(300, 7)
+    failed = np.arange(300) % 10 == 0
+    small = judged(tmp_path / "small", np.where(failed, np.nan, confidence), agreed, truth)
+    large = judged(tmp_path / "large", np.where(failed, np.nan, 0.6), agreed, truth)
+    labels = write_labels(tmp_path / "labels.jsonl", truth, 300)
+    end = cli("escalate", small, "--labels", labels, "--to", large, "--out", tmp_path / "out")
+    assert end.code == 0, end.err
+    reasons = json.loads((tmp_path / "out" / "summary.json").read_text())["failures"]
+    assert reasons["for people: no judge is sure enough (small: no answer; large: no answer)"] == 30
+    assert len(reasons) == 2
+
+
+def test_labels_on_another_scale_are_refused(tmp_path: Path, cli: Cli) -> None:
+    assert cli("score", "examples", "--out", tmp_path / "run", "--limit", "6").code == 0
+    judged_rows = [
+        json.loads(line) for line in (tmp_path / "run" / "judgements.jsonl").read_text().splitlines()
+    ]
+    labels = tmp_path / "ten.jsonl"
+    labels.write_text(
+        "".join(
+            json.dumps({"id": row["id"], "system": row["system"], "helpfulness": 2 * row["helpfulness"]}) + "\n"
+            for row in judged_rows
+        )
+    )
+    end = cli("escalate", tmp_path / "run", "--labels", labels, "--by", "helpfulness", "--agreement", "0.5")
+    assert (end.code, "are outside the judge's scale 1 to 5" in end.err) == (2, True), end.err

@@ -14,6 +14,7 @@ from report_page import held_rows
 
 from localjudge import JudgeConfig, RowSource, load_run, score_run
 from localjudge.analysis.agreement.score_interval import ScoreInterval, instructions_needed
+from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.records import Judgement
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
@@ -33,6 +34,16 @@ def judged(rng: np.random.Generator, instructions: int, *, bias: float = 0.0, se
     return expected, doubt / 2, label, group
 
 
+def fit(rows: Rows, level: float) -> ScoreInterval:
+    """Fit the interval of rows that one annotator labelled."""
+    expected, spread, label, group = rows
+    return ScoreInterval.fit(QUALITY, expected, spread, by_one(label), group, level)
+
+
+def by_one(label: Any) -> LabelArray:
+    return LabelArray(np.arange(len(label)), np.zeros(len(label), dtype=np.int32), label)
+
+
 def covered(found: ScoreInterval, rows: Rows) -> float:
     """Return the share of labels in their intervals; each instruction has the same weight."""
     expected, spread, label, group = rows
@@ -48,8 +59,7 @@ def test_labels_of_new_instructions_lie_in_the_interval_as_often_as_promised(
 ) -> None:
     rng = np.random.default_rng(7)
     shares = [
-        covered(ScoreInterval.fit(QUALITY, *judged(rng, instructions, **kind), level), judged(rng, 40, **kind))
-        for _ in range(250)
+        covered(fit(judged(rng, instructions, **kind), level), judged(rng, 40, **kind)) for _ in range(250)
     ]
     error = np.std(shares) / np.sqrt(len(shares))
     assert np.mean(shares) >= level - 2.5 * error
@@ -58,7 +68,7 @@ def test_labels_of_new_instructions_lie_in_the_interval_as_often_as_promised(
 def test_an_interval_is_the_smallest_that_its_instructions_allow() -> None:
     """By the definition: the weight of rows whose residual is smaller stays below the share of each side."""
     expected, spread, label, group = judged(np.random.default_rng(1), 40)
-    found, residual = ScoreInterval.fit(QUALITY, expected, spread, label, group, 0.9), np.zeros(len(label))
+    found, residual = fit((expected, spread, label, group), 0.9), np.zeros(len(label))
     for row in range(len(label)):
         residual[row] = (label[row] - expected[row]) / (spread[row] + 1)
     for side, end in ((residual, found.above), (-residual, found.below)):
@@ -71,25 +81,63 @@ def test_an_interval_is_the_smallest_that_its_instructions_allow() -> None:
 
 def test_the_order_of_rows_and_a_repeated_instruction_change_nothing() -> None:
     expected, spread, label, group = judged(np.random.default_rng(2), 30)
-    found = ScoreInterval.fit(QUALITY, expected, spread, label, group, 0.8)
+    found = fit((expected, spread, label, group), 0.8)
     order = np.random.default_rng(3).permutation(len(label))
-    again = ScoreInterval.fit(QUALITY, expected[order], spread[order], label[order], group[order], 0.8)
+    again = fit((expected[order], spread[order], label[order], group[order]), 0.8)
     assert again == found.model_copy(update={"width": again.width, "constant_width": again.constant_width})
     twice = np.concatenate([np.arange(len(label)), np.flatnonzero(group < 10)])
-    repeated = ScoreInterval.fit(QUALITY, expected[twice], spread[twice], label[twice], group[twice], 0.8)
+    repeated = fit((expected[twice], spread[twice], label[twice], group[twice]), 0.8)
     assert (repeated.below, repeated.above) == (found.below, found.above)
 
 
 def test_an_interval_ends_at_labels_and_holds_one_at_least() -> None:
     rows = np.arange(40)
     label: Any = rows % 5 + 1.0
-    found = ScoreInterval.fit(QUALITY, label + 0.2, np.zeros(40), label, rows, 0.9)
+    found = fit((label + 0.2, np.zeros(40), label, rows), 0.9)
     assert found.ends(2.2, 0.0) == (2, 2)
     assert found.ends(2.7, 0.0) == (3, 3), "the nearest one"
     assert found.ends(5.0, 0.0) == (5, 5)
-    halves = ScoreInterval.fit(QUALITY, label, np.zeros(40), label + (rows % 2) / 2, rows, 0.9)
-    assert halves.ends(2.0, 0.0) == (2.0, 2.5), "means of several annotators"
+    halves = fit((label, np.zeros(40), label + (rows % 2) / 2, rows), 0.9)
+    assert halves.ends(2.0, 0.0) == (2.0, 2.5), "labels that are no whole numbers"
     assert (instructions_needed(0.8), instructions_needed(0.9), instructions_needed(0.95)) == (9, 19, 39)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (4, 4), (1, 12)], ids=["one", "four", "one to twelve"])
+def test_a_single_label_of_several_annotators_lies_in_the_interval_as_often_as_promised(
+    sizes: tuple[int, int],
+) -> None:
+    """The three differ by more than the judge errs, and not each labels each row."""
+    rng, shares = np.random.default_rng(8), []
+    for _ in range(150):
+        group = np.repeat(np.arange(80), rng.integers(sizes[0], sizes[1] + 1, 80))
+        quality = 3 + rng.normal(size=80)[group]
+        row, annotator = np.nonzero(rng.random((len(group), 3)) < 0.7)
+        label = np.clip(np.round(quality[row] + (annotator - 1) + rng.normal(size=len(row))), 1, 5)
+        expected, spread = np.clip(quality, 1, 5), np.full(len(group), 0.3)
+        fits = group[row] < 40
+        found = ScoreInterval.fit(
+            QUALITY, expected, spread, LabelArray(row[fits], annotator[fits], label[fits]), group, 0.9
+        )
+        assert (found.annotators, found.rows) == (3, len(np.unique(row[fits])))
+        ends = np.array([found.ends(*each) for each in zip(expected.tolist(), spread.tolist(), strict=True)])
+        inside = (ends[row, 0] <= label) & (label <= ends[row, 1])
+        of_group = np.bincount(group[row[~fits]], inside[~fits], minlength=80)[40:]
+        count = np.bincount(group[row[~fits]], minlength=80)[40:]
+        shares.append((of_group[count > 0] / count[count > 0]).mean())
+    assert np.mean(shares) >= 0.9 - 2.5 * np.std(shares) / np.sqrt(len(shares))
+
+
+def test_labels_on_another_scale_lie_in_intervals_that_the_judges_scale_does_not_cut() -> None:
+    rng, shares = np.random.default_rng(9), []
+    for _ in range(150):
+        expected, spread, label, group = judged(rng, 40)
+        of_ten = np.clip(np.round(2 * label + rng.normal(size=len(label))), 0, 10)
+        found = fit((expected, spread, of_ten, group), 0.9)
+        assert (found.lowest, found.highest) == (None, None)
+        other, spread, label, group = judged(rng, 40)
+        of_ten = np.clip(np.round(2 * label + rng.normal(size=len(label))), 0, 10)
+        shares.append(covered(found, (other, spread, of_ten, group)))
+    assert np.mean(shares) >= 0.9 - 2.5 * np.std(shares) / np.sqrt(len(shares))
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +172,7 @@ def intervals(folder: Path, tmp_path: Path, cli: Cli) -> Path:
         "--out", tmp_path / "map.json",
     )  # fmt: skip
     assert ended.code == 0, ended.err
-    assert "Intervals for the label of a single response, 90%" in ended.out
+    assert "Intervals for one person's label of a response, 90%" in ended.out
     return tmp_path / "map.json"
 
 
@@ -182,3 +230,40 @@ def test_intervals_are_refused_in_one_line_where_they_would_promise_too_much(
     assert (refused.code, "or with another rubric or other settings" in refused.err) == (2, True)
     alone = cli("show", run, "--intervals", intervals)
     assert (alone.code, "--intervals: give --id" in alone.err) == (2, True)
+
+
+def test_intervals_hold_the_single_labels_that_their_sentence_names(
+    folder: Path, tmp_path: Path, cli: Cli
+) -> None:
+    """Three annotators, on the judge's scale and on one of ten; the labels of the fit are counted singly."""
+    run = load_run(folder / "run")
+    rng = np.random.default_rng(10)
+    for highest in (5, 10):
+        rows = [
+            {"id": each.id, "annotator": who, "depth": int(rng.integers(1, highest + 1))}
+            for each in run for who in "abc"
+        ]  # fmt: skip
+        labels, out = tmp_path / f"{highest}.jsonl", tmp_path / f"{highest}.json"
+        labels.write_text("".join(json.dumps(each) + "\n" for each in rows))
+        end = cli("calibrate", folder / "run", "--labels", labels, "--interval", "0.9", "--out", out)
+        assert end.code == 0, end.err
+        said = " ".join(end.out.split())
+        assert "at least 90% of the single labels that the same annotators give" in said
+        assert ("lie outside the judge's scale" in said) == (highest == 10)
+        assert cli("export", folder / "run", "--out", tmp_path / "x.jsonl", "--intervals", out).code == 0
+        ends = {
+            each["id"]: each["depth_interval"]
+            for each in map(json.loads, (tmp_path / "x.jsonl").read_text().splitlines())
+        }
+        inside = [ends[each["id"]][0] <= each["depth"] <= ends[each["id"]][1] for each in rows]
+        assert np.mean(inside) >= 0.9
+        (tmp_path / "x.jsonl").unlink()
+
+
+def test_a_calibration_of_another_version_is_refused_with_what_to_do(
+    folder: Path, intervals: Path, tmp_path: Path, cli: Cli
+) -> None:
+    old = tmp_path / "old.json"
+    old.write_text(json.dumps(json.loads(intervals.read_text()) | {"format": 2}))
+    end = cli("show", folder / "run", "--id", "r7", "--intervals", old)
+    assert (end.code, "make it again with localjudge calibrate" in end.err) == (2, True), end.err

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+import json
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Cli
 
 from localjudge.analysis import Floats
 from localjudge.analysis.agreement.within_instructions import LabelledResponses, WithinComparison
@@ -35,7 +37,7 @@ def within(
     marks = LabelArray(np.arange(len(label)), np.zeros(len(label), int), label)
     responses = LabelledResponses.from_labels(marks, scores_of(group, digests))
     assert responses is not None
-    return responses.compare(column, 100, 0)
+    return responses.compare(column, 0)
 
 
 def some_sets(instructions: int = 60, quality: float = 0.0) -> tuple[Floats, Floats, Any]:
@@ -89,6 +91,59 @@ def test_the_share_in_order_is_that_of_plain_loops() -> None:
     assert found.pearson.value == pytest.approx(np.corrcoef(column - own, label - means)[0, 1])
 
 
+def test_the_share_over_chance_is_that_over_the_same_scores_in_a_random_order() -> None:
+    """With integer scores epsilon is 0, so that chance is the mean over all orders within each instruction."""
+    column, label, group = some_sets(40, quality=0.9)
+    column = np.clip(np.round(column), 1, 5)
+    found = within(column, label, group)
+    assert found.epsilon == 0
+    gain = []
+    for g in range(40):
+        scores, said = column[group == g], label[group == g]
+        pairs = [*combinations(range(SYSTEMS), 2)]
+
+        def share(order: Any, said: Any = said, pairs: Any = pairs) -> float:
+            return float(
+                np.mean([np.sign(order[a] - order[b]) == np.sign(said[a] - said[b]) for a, b in pairs])
+            )
+
+        gain.append(share(scores) - np.mean([share(order) for order in permutations(scores)]))
+    assert found.over_chance.value == pytest.approx(np.mean(gain))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("responses", [2, 4])
+@pytest.mark.parametrize("step", [1.0, 1.25], ids=["many equal labels", "a third of them equal"])
+def test_the_interval_contains_the_share_of_the_best_epsilon_and_a_blind_judge_is_not_above_chance(
+    responses: int, step: float
+) -> None:
+    def sets(rng: Any, count: int, quality: float) -> tuple[Floats, Floats, Any]:
+        level = np.repeat(rng.normal(0, 1.1, count), responses)
+        of_response, noise, error = rng.normal(0, 0.7, (3, responses * count))
+        label = np.clip(np.round(step * (3 + level + of_response + error / 5)), step, 5 * step)
+        column = 3 + level + quality * of_response + (1 - quality) * noise
+        return column, label, np.arange(len(level)) // responses
+
+    for quality in (0.0, 0.5):
+        column, label, group = sets(np.random.default_rng(1), 20_000, quality)
+        first, second = (np.arange(0, len(group), responses) + place for place in (0, 1))
+        by_column, by_label = column[first] - column[second], np.sign(label[first] - label[second])
+        truth = max(
+            np.mean(np.where(np.abs(by_column) <= epsilon, 0, np.sign(by_column)) == by_label)
+            for epsilon in (*np.linspace(0, 2, 41), 99)
+        )
+        rng, held, above = np.random.default_rng(2), 0, 0
+        for _ in range(80):
+            found = within(*sets(rng, 50, quality))
+            assert found.in_order.low is not None
+            assert found.in_order.high is not None
+            assert found.over_chance.low is not None
+            held += found.in_order.low <= truth <= found.in_order.high
+            above += found.over_chance.low > 0
+        assert held >= 71, "95 % less 2.5 standard errors"
+        assert above <= 6 if quality == 0 else above > 20
+
+
 def test_exact_copies_are_in_order_and_a_constant_orders_only_ties() -> None:
     _, label, group = some_sets()
     assert within(label, label, group).in_order.value == 1
@@ -99,6 +154,49 @@ def test_exact_copies_are_in_order_and_a_constant_orders_only_ties() -> None:
     assert constant.in_order.value == pytest.approx(np.mean(ties))
     by_instruction = within(group / 7, label, group)
     assert (by_instruction.pearson.value, by_instruction.in_order) == (None, constant.in_order)
+    assert (constant.over_chance.value, constant.over_chance.low) == (0, None)
+    marks = LabelArray(np.arange(len(label)), np.zeros(len(label), int), label)
+    responses = LabelledResponses.from_labels(marks, scores_of(group))
+    assert responses is not None
+    trivial = responses.trivial(0)
+    assert trivial["equal"].in_order == constant.in_order
+    assert trivial["random"].in_order.value == pytest.approx((1 - np.mean(ties)) / 2)
+    assert trivial["random"].in_order.low is not None
+    assert trivial["random"].in_order.high is not None
+    assert trivial["random"].in_order.low < (1 - np.mean(ties)) / 2 < trivial["random"].in_order.high
+
+
+def test_agree_says_whether_the_order_within_instructions_is_better_than_chance(
+    tmp_path: Path, cli: Cli
+) -> None:
+    column, label, group = some_sets(60, quality=0.9)
+    rng = np.random.default_rng(4)
+    scores = {"good": column, "blind": 3 + rng.normal(size=len(label))}
+    for name, numbers in scores.items():
+        rows, labels = tmp_path / f"{name}.jsonl", tmp_path / "labels.jsonl"
+        texts = [
+            {
+                "id": str(n),
+                "system": f"s{n % SYSTEMS}",
+                "instruction": f"question {g}",
+                "candidate": f"answer {n}",
+            }
+            for n, g in enumerate(group)
+        ]
+        given = np.clip(np.round(numbers), 1, 5).astype(int).tolist()
+        rows.write_text(
+            "".join(json.dumps(row | {"wit": score}) + "\n" for row, score in zip(texts, given, strict=True))
+        )
+        labels.write_text(
+            "".join(json.dumps(row | {"wit": score}) + "\n" for row, score in zip(texts, label, strict=True))
+        )
+        assert cli("import", rows, "--aspect", "wit", "--out", tmp_path / name).code == 0
+        end = cli("agree", tmp_path / name, "--labels", labels, "--all", "--resamples", "100")
+        assert end.code == 0, end.err
+        said = " ".join(end.out.split())
+        assert ("The order within instructions is better than chance" in said) == (name == "good")
+        assert ("The order within instructions is not better than chance" in said) == (name == "blind")
+        assert "random scores" in said
 
 
 def test_rows_of_the_same_texts_are_one_response() -> None:

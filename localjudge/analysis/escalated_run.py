@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from localjudge.analysis.escalation import Selection
@@ -23,7 +25,8 @@ from localjudge.system.quantities import counted
 def write_escalated(small: Selection, large: Selection | None, out: Path) -> Summary:
     """Write the kept verdicts of both judges as a run; a row that neither keeps is a failure, for people.
 
-    Each line says in the column `judge` whose it is.
+    Each line says in the column `judge` whose it is; that of a failure has the confidence of each judge in the
+    column `confidence`, so that failures with equal reasons are counted together.
 
     Args:
         small: the verdicts of the small judge.
@@ -62,6 +65,7 @@ def write_escalated(small: Selection, large: Selection | None, out: Path) -> Sum
 def _outcomes(judges: Sequence[Selection], names: Sequence[str]) -> Iterator[Outcome]:
     """Yield the outcome of each prompt of the small judge's rows."""
     known = [each.verdicts for each in judges]
+    item = known[0].manifest.rubric.mode.item
     runs = [
         with_digests(each.rows.identities, [digest for digest, _ in each.rows.shown], each.manifest)
         for each in known
@@ -73,17 +77,20 @@ def _outcomes(judges: Sequence[Selection], names: Sequence[str]) -> Iterator[Out
     for row, first in enumerate(read_row_outcomes(known[0].folder)):
         other = place.get(row)
         second = lookup.find(other)
-        kept, said = None, []
+        kept, failed = None, []
+        sure = dict[str, float | None]()
         for name, judge, verdict, at in zip(names, judges, (first, second), (row, other), strict=False):
             if verdict is None or at is None:
-                said.append(f"{name}: no verdict")
-            elif judge.kept[at]:
+                failed.append(f"{name}: has no such {item}")
+                continue
+            if judge.kept[at]:
                 kept = name, verdict
                 break
-            else:
-                sure = judge.verdicts.confidence[at]
-                said.append(f"{name}: {verdict.error or (f'{sure:.2f}' if sure == sure else 'no verdict')}")
-        error = f"for people: no judge is sure enough ({'; '.join(said)})"
+            confidence = float(judge.verdicts.confidence[at])
+            sure[name] = None if math.isnan(confidence) else confidence
+            failures = (each for each in verdict.of_prompts if isinstance(each, Failure))
+            failed += [f"{name}: {each.reason}" for each in islice(failures, 1)]
+        error = "for people: no judge is sure enough" + f" ({'; '.join(failed)})" * bool(failed)
         again = _by_responses(second)
         spoken = _by_responses(kept and kept[1])
         for prompt in first.of_prompts:
@@ -94,7 +101,8 @@ def _outcomes(judges: Sequence[Selection], names: Sequence[str]) -> Iterator[Out
                 columns = {**prompt.columns, "judge": kept[0]}
                 yield judgement.model_copy(update={**prompt.identity, "columns": columns, "key": key})
             else:
-                yield Failure(**{**prompt.identity, "key": key}, error=error)
+                columns = {**prompt.columns, "confidence": sure}
+                yield Failure(**{**prompt.identity, "columns": columns, "key": key}, error=error)
 
 
 def _by_responses(outcome: RowOutcome | None) -> dict[tuple[str | None, str | None], Outcome]:

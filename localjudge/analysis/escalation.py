@@ -1,11 +1,8 @@
 """Which verdicts of a small judge can stay, and which go to a large one: selective agreement with people.
 
-A verdict is kept if the judge's confidence reaches a threshold at which, with a stated probability, kept
-verdicts agree with people at the rate that was asked. The thresholds are tested from high to low on labelled
-rows, one of each instruction, by the exact binomial test, until one fails (fixed-sequence testing; Jung,
-Brahman & Choi, "Trust or Escalate", arXiv:2407.18370). Which thresholds are tested follows from the confidences
-alone: the first keeps `FIRST` of the labelled rows, and at least so many that the test can pass, and the last
-keeps all. `benchmarks/escalation.py` measures how often the rate is missed, and how much is kept.
+A verdict is kept if the judge's confidence reaches a threshold (`localjudge.analysis.confidence_threshold`) at
+which, with a stated probability, kept verdicts agree with people at the rate that was asked. What is kept, what
+must agree and what is promised are rows.
 """
 
 from __future__ import annotations
@@ -20,8 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from localjudge.analysis import Flags, Floats, Integers
+from localjudge.analysis.confidence_threshold import ERROR, fewest_labels, independent_rows, threshold
 from localjudge.analysis.matching.human_labels import Labels, read_labels
-from localjudge.analysis.matching.run_rows import RunRows, read_rows
+from localjudge.analysis.matching.run_rows import FAILED, RunRows, read_rows
 from localjudge.analysis.matching.scores import read_scores
 from localjudge.analysis.pairs import RESULTS, read_judged_pairs
 from localjudge.analysis.pairs.pair_labels import read_pair_labels
@@ -33,44 +31,6 @@ from localjudge.rubrics.mode import PAIRWISE, RowOutcome, refuse_criteria
 from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.system.quantities import counted
-
-FIRST = 0.3
-"""Share of the labelled rows that the first threshold keeps."""
-STEPS = 10
-"""Number of thresholds."""
-
-
-ERROR = 0.025
-"""Largest probability that the kept verdicts of a judge agree at a lower rate; of two judges, 0.05."""
-
-
-def fewest_labels(rate: float, error: float = ERROR) -> int:
-    """Return the smallest number of labels that can show the rate, if all of them agree."""
-    return math.ceil(math.log(error) / math.log(rate))
-
-
-def threshold(confidence: Floats, agreed: Flags, rate: float, error: float = ERROR) -> float | None:
-    """Return the lowest threshold that passes; None if the first fails.
-
-    Args:
-        confidence: the confidence of each labelled verdict, [n].
-        agreed: whether it agrees with the label, [n].
-        rate: the share of kept verdicts that must agree.
-        error: the largest probability that the share is lower.
-    """
-    from scipy.stats import binom
-
-    order = np.argsort(-confidence, kind="stable")
-    ranked, right = confidence[order], np.cumsum(agreed[order])
-    first, found = max(fewest_labels(rate, error), math.ceil(FIRST * len(order))), None
-    if first > len(order):
-        return None
-    for count in np.unique(np.linspace(first, len(order), STEPS).astype(int)).tolist():
-        kept = int(np.searchsorted(-ranked, -ranked[count - 1], side="right"))
-        if binom.sf(right[kept - 1] - 1, kept, rate) > error:
-            break
-        found = float(ranked[kept - 1])
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,33 +95,36 @@ class Verdicts:
             return read_pair_labels(files, read_judged_pairs([self.folder], inputs), mapping, inputs)
         return read_labels(files, read_scores([self.folder]), mapping, inputs)
 
-    def agreed(self, labels: Labels, seed: int = 0) -> tuple[Integers, Flags, int]:
-        """Return labelled rows, one of each instruction, and whether their verdicts agree with most labels.
+    def majorities(self, labels: Labels) -> tuple[Integers, Floats, int]:
+        """Return the labelled rows, and the label that most annotators gave to each.
 
         Args:
             labels: labels of the judged rows.
-            seed: seed of the choice.
 
         Returns:
-            The rows that have a verdict [m], whether they agree [m], and the number of labelled rows without a
-            majority.
+            The rows [m], their labels [m], and the number of labelled rows without a majority, left out.
 
         Raises:
-            UsageError: there are no labels of the aspect.
+            UsageError: there are no labels of the aspect, or they have another scale.
         """
         marks = labels.nominal.get(self.aspect, labels.marks.get(self.aspect))
         if marks is None:
             raise UsageError(f"{self.folder}: no label of {self.aspect}; its column is missing")
+        numbers = self.manifest.rubric.aspects[self.aspect].numbers
+        lowest, highest = marks.value.min(), marks.value.max()
+        if numbers is not None and not min(numbers.values()) <= lowest <= highest <= max(numbers.values()):
+            raise UsageError(
+                f"`labels`: labels of {self.aspect} from {lowest:g} to {highest:g} are outside the judge's "
+                f"scale {min(numbers.values())} to {max(numbers.values())}, so no verdict can agree with them; "
+                "give labels on its scale"
+            )
         given: dict[int, Counter[float]] = {}
         for row, value in zip(self.rows.judged[marks.row].tolist(), marks.value.tolist(), strict=True):
             given.setdefault(row, Counter())[value] += 1
         most = {row: counts.most_common(2) for row, counts in given.items()}
         majority = {row: two[0][0] for row, two in most.items() if len(two) < 2 or two[0][1] > two[1][1]}
-        known = [row for row in majority if np.isfinite(self.number[row])]
-        rows = np.random.default_rng(seed).permutation(np.array(known, dtype=np.int64))
-        rows = rows[np.unique(self.rows.group[rows], return_index=True)[1]]
-        label = np.array([majority[row] for row in rows.tolist()])
-        return rows, np.abs(self.number[rows] - label) <= self.within, len(given) - len(majority)
+        rows = np.array([*majority], dtype=np.int64)
+        return rows, np.array([*majority.values()], dtype=np.float64), len(given) - len(majority)
 
 
 class _VerdictValues:
@@ -200,34 +163,41 @@ class Selection:
     Attributes:
         verdicts: all verdicts.
         threshold: the confidence from which on they are kept; None for none.
-        labels: number of labels that the threshold was tested on.
-        agreed: number of these whose verdict is kept and agrees.
-        tested: number of these whose verdict is kept.
-        ties: number of labelled rows without a majority.
+        labelled: the labelled rows, [m].
+        tested: those of them whose verdict the threshold was tested on, [n].
+        agreed: whether each of these verdicts agrees with the label, [n].
+        ties: number of labelled rows without a majority, which are left out.
     """
 
     verdicts: Verdicts
     threshold: float | None
-    labels: int
-    agreed: int
-    tested: int
+    labelled: Integers
+    tested: Integers
+    agreed: Flags
     ties: int
 
     def in_words(self, rate: float) -> str:
-        """Return sentences that say how many verdicts are kept, and at which threshold."""
+        """Return sentences that say how many verdicts are kept, at which threshold, and what is promised."""
         name, rows = self.verdicts.folder.name, len(self.verdicts.rows.judged)
         item = self.verdicts.manifest.rubric.mode.item
-        on = f"{counted(self.labels, 'label')} of different instructions"
-        on += f" ({self.ties:,} {item}s without a majority)" * bool(self.ties)
+        instructions = self.verdicts.rows.group[self.tested]
+        on = f"{counted(len(self.tested), f'labelled {item}')} of "
+        on += counted(len(np.unique(instructions)), "instruction")
+        on += f" ({self.ties:,} {item}s without a majority are left out)" * bool(self.ties)
         if self.threshold is None:
             return (
                 f"{name} keeps nothing: no threshold of its confidence gives {rate:.0%} agreement with "
-                f"{1 - ERROR:.1%} confidence on {on}; at least {fewest_labels(rate)} are needed"
+                f"{1 - ERROR:.1%} confidence on {on}; at least {fewest_labels(rate)} of different instructions "
+                "are needed"
             )
-        kept = int(self.kept.sum())
+        kept, used = self.kept, self.kept[self.tested]
+        independent = independent_rows(instructions[used])[-1]
+        alike = f", and count as {independent:,.0f}, because {item}s of an instruction are alike"
         return (
-            f"{name} keeps {kept:,} of {counted(rows, item)} ({kept / rows:.0%}), those with a confidence of "
-            f"{self.threshold:.3f} or more: {self.agreed} of {self.tested} such labels agree, of {on}"
+            f"{name} keeps {kept.sum():,} of {counted(rows, item)} ({kept.sum() / rows:.0%}), those with a "
+            f"confidence of {self.threshold:.3f} or more: {self.agreed[used].sum():,} of {used.sum():,} such "
+            f"labelled {item}s agree{alike * bool(independent < used.sum() - 0.5)}; tested on {on}. With "
+            f"{1 - ERROR:.1%} confidence, at least {rate:.0%} of the {item}s that it keeps agree with people"
         )
 
     @property
@@ -242,6 +212,25 @@ class Selection:
         kept = {frozenset(own[row].digests) for row in np.flatnonzero(self.kept).tolist()}
         return np.array([frozenset(each.digests) not in kept for each in rows.identities])
 
+    def check_labels(self, rate: float) -> None:
+        """Check that a judge of the rows that are passed on could keep one of its verdicts.
+
+        Raises:
+            UsageError: too few of these rows are labelled, even if all of its verdicts agree.
+        """
+        rows, item = self.verdicts.rows, self.verdicts.manifest.rubric.mode.item
+        passed = self.labelled[~self.kept[self.labelled]]
+        # A row that failed has no label here, but may have one as a row of another judge.
+        failed = np.flatnonzero(rows.flags & FAILED)
+        possible = np.concatenate([passed, failed])
+        most = independent_rows(rows.group[possible]).max(initial=0)
+        if most < fewest_labels(rate) - 0.5:
+            raise UsageError(
+                f"`labels`: {len(passed):,} of the {item}s that are passed on are labelled, and {rate:.0%} "
+                f"agreement needs {fewest_labels(rate)} of different instructions, so the large judge could "
+                f"keep nothing; label more of these {item}s, or ask for a lower rate"
+            )
+
     @property
     def kept(self) -> Flags:
         """Whether the verdict on each row is kept, [n]."""
@@ -249,22 +238,20 @@ class Selection:
         return reached
 
 
-def select(
-    verdicts: Verdicts, labels: Labels, rate: float, among: Flags | None = None, seed: int = 0
-) -> Selection:
+def select(verdicts: Verdicts, labels: Labels, rate: float, among: Flags | None = None) -> Selection:
     """Return the verdicts that a judge may keep.
 
     Args:
         verdicts: the verdicts of the judge.
         labels: labels of a random sample of the rows.
-        rate: the share of kept verdicts that must agree.
+        rate: the share of the rows with kept verdicts that must agree.
         among: the rows to keep verdicts of, [n]; None for all.
-        seed: seed of the choice of a labelled row of each instruction.
     """
-    rows, agreed, ties = verdicts.agreed(labels, seed)
+    labelled, label, ties = verdicts.majorities(labels)
+    tested = np.isfinite(verdicts.number[labelled])
     if among is not None:
-        rows, agreed = rows[among[rows]], agreed[among[rows]]
-    confidence = verdicts.confidence[rows]
-    found = threshold(confidence, agreed, rate)
-    kept = confidence >= (math.inf if found is None else found)
-    return Selection(verdicts, found, len(rows), int(agreed[kept].sum()), int(kept.sum()), ties)
+        tested &= among[labelled]
+    rows = labelled[tested]
+    agreed = np.abs(verdicts.number[rows] - label[tested]) <= verdicts.within
+    found = threshold(verdicts.confidence[rows], agreed, verdicts.rows.group[rows], rate)
+    return Selection(verdicts, found, labelled, rows, agreed, ties)

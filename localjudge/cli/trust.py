@@ -194,7 +194,7 @@ def calibrate(
     interval: Annotated[
         float | None,
         Flag(
-            "Also fit intervals that hold the label of a single response in this share of cases, such as "
+            "Also fit intervals that hold one person's label of a response in this share of cases, such as "
             "0.9; show, export and report print them with --intervals.",
             "LEVEL",
             least=0.5,

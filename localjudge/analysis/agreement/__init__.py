@@ -108,7 +108,7 @@ def agree(
         }
         responses, within = LabelledResponses.from_labels(marks, scores), {}
         if responses:
-            within = {name: responses.compare(column, resamples, seed) for name, column in columns.items()}
+            within = {name: responses.compare(column, seed) for name, column in columns.items()}
         if measures is not None:
             known = marks.of_rows(measures.known)
             if len(known.row):
@@ -118,9 +118,9 @@ def agree(
                     if column is not None:
                         comparisons[name] = correlations_with(column, against_known)
                         if known_responses:
-                            within[name] = known_responses.compare(column, resamples, seed)
+                            within[name] = known_responses.compare(column, seed)
         if responses:
-            within["equal"] = responses.equal(resamples, seed)
+            within |= responses.trivial(seed)
         people = labels.independent.get(aspect, marks)
         ordinal, interval = alphas(people, scores.group)
         aspects[aspect] = AspectAgreement(

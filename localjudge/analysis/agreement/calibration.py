@@ -85,7 +85,7 @@ class AspectMap(_CalibrationRecord):
 class Calibration(_CalibrationRecord):
     """The content of a calibration file."""
 
-    format: Literal[2] = 2
+    format: Literal[3] = 3
     judge: dict[str, Any]
     """The judge that it was fitted for, as `RunManifest.judge` has it; earlier versions have fewer settings."""
     model: str
@@ -94,7 +94,7 @@ class Calibration(_CalibrationRecord):
     """The digests of the labelled rows that it was fitted on."""
     aspects: dict[str, AspectMap]
     intervals: dict[str, ScoreInterval] = {}
-    """The intervals for the labels of single responses, if they were asked for."""
+    """The intervals for single labels, if they were asked for."""
     notices: tuple[str, ...] = ()
     """The notices of the run that it was fitted on."""
 
@@ -241,7 +241,7 @@ def fit(
         labels: labels of some of its rows; the map predicts the mean label.
         resamples: number of resamples for the intervals of the gains.
         seed: seed of the folds and the resamples.
-        level: the share of labels that the interval of a single response covers; None for no intervals.
+        level: the share of single labels that an interval covers; None for no intervals.
 
     Raises:
         UsageError: no aspect has two different scores with labels, or enough labels for an interval.

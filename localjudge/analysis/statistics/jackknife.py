@@ -209,22 +209,32 @@ def exact_share(held: Flags, group: Integers, weights: Floats | None = None) -> 
     Returns:
         The share; undefined without rows.
     """
-    from scipy.stats import beta, t
+    from scipy.stats import beta
 
     if not len(held):
         return UNDEFINED
+    share, effective = effective_rows(held, group, weights)
+    if (groups := len(np.unique(group))) < MIN_INSTRUCTIONS:
+        return Estimate.from_floats(share, why=why_undefined(share, groups, MIN_INSTRUCTIONS, True))
+    yes, no = share * effective, (1 - share) * effective
+    low = beta.ppf(0.025, yes, no + 1) if yes > 0 else 0.0
+    high = beta.ppf(0.975, yes + 1, no) if no > 0 else 1.0
+    return Estimate.from_floats(share, low, high)
+
+
+def effective_rows(held: Flags, group: Integers, weights: Floats | None = None) -> tuple[float, float]:
+    """Return the share of rows where something holds, and the number of independent rows that say as much.
+
+    The arguments are those of `exact_share`; there is at least one row.
+    """
+    from scipy.stats import t
+
     _, numbered = np.unique(group, return_inverse=True)
     sizes = np.bincount(numbered, weights)
     rows, groups = len(held), len(sizes)
     found = averages(held[:, None].astype(np.float64), numbered.astype(np.int32), groups, weights)
     share, variance = found.value[0], (found.shares**2).sum()
-    if groups < MIN_INSTRUCTIONS:
-        return Estimate.from_floats(share, why=why_undefined(share, groups, MIN_INSTRUCTIONS, True))
-    effective = sizes.sum() ** 2 / (sizes.astype(np.float64) ** 2).sum()
-    if variance > 0:
-        freedom = (t.ppf(0.975, rows - 1) / t.ppf(0.975, groups - 1)) ** 2
-        effective = min(rows, share * (1 - share) / variance * freedom)
-    yes, no = share * effective, (1 - share) * effective
-    low = beta.ppf(0.025, yes, no + 1) if yes > 0 else 0.0
-    high = beta.ppf(0.975, yes + 1, no) if no > 0 else 1.0
-    return Estimate.from_floats(share, low, high)
+    if groups < 2 or variance <= 0:
+        return float(share), float(sizes.sum() ** 2 / (sizes.astype(np.float64) ** 2).sum())
+    freedom = (t.ppf(0.975, rows - 1) / t.ppf(0.975, groups - 1)) ** 2
+    return float(share), float(min(rows, share * (1 - share) / variance * freedom))

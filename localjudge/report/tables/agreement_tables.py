@@ -24,7 +24,7 @@ _HEADINGS = {
 }
 _ROW_NAMES = {
     "length": "length only", "overlap": "word overlap only", "most frequent": "most frequent label",
-    "equal": "equal scores",
+    "equal": "equal scores", "random": "random scores",
 }  # fmt: skip
 _IN_ORDER = "In order: share of the response pairs of one instruction that the scores order as the labels do"
 _BASELINES = ("longer wins", "first wins")
@@ -44,8 +44,9 @@ def agreement_findings(agreement: Agreement) -> Findings:
     main += [_nominal_aspects(nominal)] * bool(nominal)
     details = [part for aspect, found in ordered.items() for part in _ordered_details(aspect, found)]
     details += [part for aspect, each in nominal.items() for part in _nominal_details(aspect, each)]
+    answers = [*_above_chance("Spearman's correlation", spearman), *_above_chance("kappa", kappa)]
     return Findings(
-        [*_above_chance("Spearman's correlation", spearman), *_above_chance("kappa", kappa)],
+        [*answers, *_in_order_answers(ordered)],
         main,
         {"all statistics of each aspect": details},
         agreement.notices,
@@ -75,6 +76,25 @@ def _above_chance(statistic: str, aspects: Mapping[str, Estimate]) -> Iterator[s
         groups.setdefault(where, []).append(f"{aspect} {found.in_words()}")
     for where, names in groups.items():
         yield f"{statistic} with the labels {where}: {', '.join(names)}"
+
+
+def _in_order_answers(aspects: Mapping[str, AspectAgreement]) -> Iterator[str]:
+    """Yield a sentence on the aspects whose order within instructions is better than chance, and one on the
+    others."""
+    groups: dict[str, list[str]] = {}
+    for aspect, found in aspects.items():
+        if found.within is None:
+            continue
+        over = found.within.comparisons[_scores_of(found)].over_chance
+        if over.low is not None and over.low > 0:
+            how = "is better than chance"
+        elif over.low is None and over.value is not None and over.value > 0:
+            how = "has too few differences from chance for an interval, so nobody knows if it is better"
+        else:
+            how = "is not better than chance, as that of a judge that does not read the responses"
+        groups.setdefault(how, []).append(f"{aspect} {over.in_words()}")
+    for how, names in groups.items():
+        yield f"The order within instructions {how}: share in order minus chance, {', '.join(names)}"
 
 
 def _scores_of(found: AspectAgreement) -> str:
@@ -129,9 +149,10 @@ def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | st
         title = f"{aspect} within instructions · {', '.join(counted(*each) for each in size)}"
         within = found.within.comparisons.items()
         pairs = [
-            (_ROW_NAMES.get(name, name), each.pearson, each.in_order, each.epsilon) for name, each in within
+            (_ROW_NAMES.get(name, name), each.pearson, each.in_order, each.over_chance, each.epsilon)
+            for name, each in within
         ]
-        yield Table(title, ("", "Pearson", "in order", "epsilon"), pairs)
+        yield Table(title, ("", "Pearson", "in order", "over chance", "epsilon"), pairs)
         yield WITHIN_NOTE
     alpha = ""
     if found.alpha_ordinal.value is not None:
@@ -206,7 +227,7 @@ def _subsets(title: str, all_pairs: LabelledPairs, subsets: Mapping[str, Labelle
 
 
 def calibration_findings(calibration: Calibration, of_labels: Sequence[str] = ()) -> Findings:
-    """Return the maps with their gain on unseen instructions, and the intervals for single responses.
+    """Return the maps with their gain on unseen instructions, and the intervals for single labels.
 
     Args:
         calibration: the maps.
@@ -238,20 +259,28 @@ def calibration_findings(calibration: Calibration, of_labels: Sequence[str] = ()
 
 
 def _intervals(calibration: Calibration) -> Iterator[Table | str]:
-    """Yield the table of the intervals for single responses, and what they promise."""
+    """Yield the table of the intervals for single labels, and what they promise."""
     if not calibration.intervals:
         return
-    level = next(iter(calibration.intervals.values())).level
+    known = calibration.intervals
+    level = next(iter(known.values())).level
     rows = [
-        (name, found.rows, found.instructions, found.width, found.constant_width)
-        for name, found in calibration.intervals.items()
+        (name, found.rows, found.annotators, found.instructions, found.width, found.constant_width)
+        for name, found in known.items()
     ]
-    columns = "aspect", "labelled rows", "instructions", "mean width", "of a constant interval"
-    yield Table(f"Intervals for the label of a single response, {level:.0%}", columns, rows)
+    columns = "aspect", "labelled rows", "annotators", "instructions", "mean width", "of a constant interval"
+    yield Table(f"Intervals for one person's label of a response, {level:.0%}", columns, rows)
     yield (
-        f"They hold at least {level:.0%} of the labels of responses to new instructions like the labelled "
-        "ones: of all together, not of each system or score. The labelled rows must be a random sample."
+        f"They hold at least {level:.0%} of the single labels that the same annotators give to responses to "
+        "new instructions like the labelled ones: in the mean over instructions, each with the same weight, "
+        "and not for each system, score or annotator, nor for other annotators. The labelled rows must be a "
+        "random sample."
     )
+    if other := ", ".join(name for name, found in known.items() if found.lowest is None):
+        yield (
+            f"Labels of {other} lie outside the judge's scale, so its ends do not cut these intervals; they "
+            "are wider than with labels on the judge's scale."
+        )
 
 
 def _labelled(aspect: str, found: AspectAgreement | NominalAgreement) -> str:

@@ -1,0 +1,145 @@
+"""How often the interval of "in order" of `localjudge agree` contains the true share, and who is above chance.
+
+    python benchmarks/in_order.py [--sets 150]
+
+Two, three or two to five responses to each instruction. A label is the rounded quality of a response, from 1
+to 5: about four of ten pairs of one instruction have equal labels (a third with `finer` labels, where a blind
+judge does equally well with any epsilon). Judges: `blind` gives random scores; `level` knows the instruction,
+but not the response: its random scores are closer together where labels are more often equal; `weak` and `good`
+know the response, too. The true share is that of the best epsilon in 60,000 instructions. `known epsilon` is an
+alternative: the share of sets in which the interval contains the true share if the epsilon that is best on the
+same instructions is taken as known, and `its bias` that of its value. `above chance` is the share of sets in
+which `agree` says so: at most 2.5 % is right for the first two judges.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import results_table
+
+from localjudge.analysis.agreement.within_instructions import LabelledResponses
+from localjudge.analysis.matching.label_records import LabelArray
+from localjudge.analysis.matching.scores import Scores
+from localjudge.analysis.statistics.resampling import mean_estimate
+from localjudge.rubrics.aspect import Aspect, Scale
+from localjudge.rubrics.score_column import score_columns
+
+SIZES = (50, 150, 300)
+RESPONSES = {"2": (2, 2), "3": (3, 3), "2 to 5": (2, 5)}
+FINER = 1.25
+"""How many `finer` labels there are for one of the others."""
+JUDGES = {"blind": 0.0, "level": 0.0, "weak": 0.5, "good": 0.9}
+CELLS = [("2", judge, 1.0) for judge in JUDGES]
+CELLS += [("3", "weak", 1.0), ("2 to 5", "level", 1.0), ("2 to 5", "good", 1.0)]
+CELLS += [("2", "blind", FINER), ("2", "weak", FINER)]
+POPULATION = 60_000
+
+
+def drawn(
+    rng: np.random.Generator, instructions: int, responses: str, judge: str, finer: float
+) -> tuple[np.ndarray, LabelledResponses]:
+    """Return the scores of all rows, and their labels."""
+    low, high = RESPONSES[responses]
+    group = np.repeat(np.arange(instructions), rng.integers(low, high + 1, instructions))
+    level = rng.normal(0, 1.1, instructions)[group]
+    of_response, noise, error = rng.normal(0, 0.7, (3, len(group)))
+    label = np.clip(np.round(finer * (3 + level + of_response + error / 5)), finer, 5 * finer)
+    if judge == "level":
+        noise *= np.exp(-np.abs(level))
+    column = 3 + level + JUDGES[judge] * of_response + (1 - JUDGES[judge]) * noise
+    rows = len(group)
+    scores = Scores(
+        columns=score_columns({"quality": Aspect(scale=Scale(lowest=1, highest=5))}),
+        folders=(Path("simulated"),),
+        manifests=(),
+        ids=[""] * rows,
+        digests=[None] * rows,
+        run=np.zeros(rows, dtype=np.int32),
+        systems=("one",),
+        system=np.zeros(rows, dtype=np.int32),
+        group=group.astype(np.int32),
+        integer=np.ones((rows, 1), dtype=np.int32),
+        expected=None,
+        failed=0,
+    )
+    marks = LabelArray(np.arange(rows, dtype=np.int32), np.zeros(rows, dtype=np.int32), label)
+    found = LabelledResponses.from_labels(marks, scores)
+    assert found is not None
+    return column, found
+
+
+def shares(column: np.ndarray, labelled: LabelledResponses, epsilon: float) -> np.ndarray:
+    """Return the share of pairs in order of each instruction."""
+    by_column, by_label = (
+        each[labelled.first] - each[labelled.second] for each in (column[labelled.row], labelled.label)
+    )
+    says = np.where(np.abs(by_column) <= epsilon, 0, np.sign(by_column))
+    group = labelled.group[labelled.first]
+    found: np.ndarray = np.bincount(group, says == np.sign(by_label)) / np.bincount(group)
+    return found
+
+
+@cache
+def true_share(cell: tuple[str, str, float]) -> float:
+    """Return the share in order of a large population for the best epsilon."""
+    population = drawn(np.random.default_rng(99), POPULATION, *cell)
+    return float(max(shares(*population, epsilon).mean() for epsilon in np.append(np.linspace(0, 3, 61), 99)))
+
+
+def measured(size: int, cell: tuple[str, str, float], sets: int, seed: int) -> dict[str, Any]:
+    (responses, judge, finer), truth = cell, true_share(cell)
+    rng, above = np.random.default_rng([seed, size]), 0
+    held, known, widths = list[bool](), list[bool](), list[float]()
+    values, biased = list[Any](), list[float]()
+    for number in range(sets):
+        column, labelled = drawn(rng, size, *cell)
+        found = labelled.compare(column, number)
+        values.append(found.in_order.value)
+        if found.in_order.low is not None and found.in_order.high is not None:
+            held.append(found.in_order.low <= truth <= found.in_order.high)
+            widths.append(found.in_order.high - found.in_order.low)
+        above += found.over_chance.low is not None and found.over_chance.low > 0
+        own = shares(column, labelled, found.epsilon or 0.0)
+        naive = mean_estimate(own, np.arange(len(own)), 0, 1, seed=number)
+        known.append(naive.low is not None and naive.high is not None and naive.low <= truth <= naive.high)
+        biased.append(own.mean())
+    coverage = float(np.mean(held))
+    return {
+        "responses": responses,
+        "judge": f"{judge}, finer" if finer > 1 else judge,
+        "instructions": size,
+        "true share": round(truth, 3),
+        "bias": round(float(np.mean(values)) - truth, 3),
+        "coverage": round(coverage, 3),
+        "error": round(math.sqrt(coverage * (1 - coverage) / len(held)), 3),
+        "width": round(float(np.mean(widths)), 3),
+        "undefined": sets - len(held),
+        "known epsilon": round(float(np.mean(known)), 3),
+        "its bias": round(float(np.mean(biased)) - truth, 3),
+        "above chance": round(above / sets, 3),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", type=int, default=150)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--results", type=Path, default=results_table.RESULTS)
+    options = parser.parse_args()
+    found = [measured(size, cell, options.sets, options.seed) for cell in CELLS for size in SIZES]
+    results_table.table(
+        f"the share in order, {options.sets} sets of each kind",
+        [*found[0]],
+        [list(each.values()) for each in found],
+    )
+    results_table.write("in_order", {"sets": options.sets, "found": found}, options.results)
+
+
+if __name__ == "__main__":
+    main()
