@@ -20,12 +20,14 @@ def replacing(target: Path, within: Path | None = None) -> Iterator[Path]:
     """Yield a scratch path for a file or a folder; it becomes the target if the block ends without an error.
 
     Args:
-        target: a file, which is replaced if it exists; or a folder, which must be new or empty.
+        target: a file, which is replaced if it exists; or a folder, which must be new or empty. Where it is a
+            symbolic link, what it leads to is replaced.
         within: the folder of the scratch path, on the target's file system; default: the target's folder.
 
     Raises:
         OSError: it cannot be written or renamed. The target is unchanged, and the scratch path is removed.
     """
+    target = target.resolve() if target.is_symlink() else target
     scratch = (within or target.parent) / f".{target.name}.{secrets.token_hex(4)}.tmp"
     try:
         yield scratch
