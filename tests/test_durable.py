@@ -290,3 +290,14 @@ def test_two_that_write_the_same_file_at_once_have_a_scratch_each(tmp_path: Path
         other.write_text("other")
     assert target.read_text() == "one", "the last to end"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_what_a_symbolic_link_leads_to_is_replaced_and_not_the_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    target, link = tmp_path / "elsewhere" / "target", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(Path("elsewhere") / "target")
+    with replacing(link) as scratch:
+        scratch.write_text("new")
+    assert (link.is_symlink(), target.read_text()) == (True, "new")
+    assert [*target.parent.iterdir()] == [target]

@@ -54,6 +54,7 @@ def judged(
             system="north",
             id=str(at),
             source=f"rows.jsonl:{at + 1}",
+            reads_reference=False,
         )
         says_right = bool(right) == bool(agrees)
         key = row_key(settings_digest(settings.as_dict()), row.digest)
@@ -93,6 +94,7 @@ def judged_pairs(
             responses=(Response(f"long answer {at}", "north"), Response(f"answer {at}", "south")),
             id=str(at),
             source=f"pairs.jsonl:{at + 1}",
+            reads_reference=False,
         )
         pair = replace(pair, responses=pair.responses[::-1]) if reverse else pair
         winner = "north" if bool(wins) == bool(agrees) else "south"
@@ -441,3 +443,22 @@ def test_labels_on_another_scale_are_refused(tmp_path: Path, cli: Cli) -> None:
     )
     end = cli("escalate", tmp_path / "run", "--labels", labels, "--by", "helpfulness", "--agreement", "0.5")
     assert (end.code, "are outside the judge's scale 1 to 5" in end.err) == (2, True), end.err
+
+
+def test_a_column_with_the_share_of_one_of_two_labels_is_read_as_agree_reads_it(
+    tmp_path: Path, cli: Cli
+) -> None:
+    confidence, agreed, truth = drawn(300, 3)
+    small = judged(tmp_path / "small", confidence, agreed, truth)
+    labels = write_labels(tmp_path / "labels.jsonl", truth, 300)
+    shares = tmp_path / "shares.jsonl"
+    given = [json.loads(line) for line in labels.read_text().splitlines()]
+    for row in given:
+        row["is_right"] = "yes" if row.pop("grade") == "right" else "no"
+    shares.write_text("".join(json.dumps(row) + "\n" for row in given))
+    flags = ("--labels", shares, "--map", "is_right=grade=right")
+    expected = cli("escalate", small, "--labels", labels)
+    end = cli("escalate", small, *flags)
+    assert (end.code, end.err) == (0, expected.err), end.err
+    assert "keeps" in end.err
+    assert cli("agree", small, *flags).code == 0

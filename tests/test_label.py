@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
+import stat
 import subprocess
 import sys
 import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -109,10 +111,11 @@ def served(*args: object, last: bool = False) -> Iterator[tuple[subprocess.Popen
 
 
 def ask(address: str, path: str, content: Any, **headers: str) -> tuple[int, dict[str, Any]]:
-    """Return the status and the answer of a request."""
+    """Return the status and the answer of a request, whose content is written as JSON if it is not bytes."""
     base, _, token = address.partition("?token=")
     given = {"authorization": f"Bearer {token}", **headers}
-    request = urllib.request.Request(base.rstrip("/") + path, json.dumps(content).encode(), given)
+    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    request = urllib.request.Request(base.rstrip("/") + path, body, given)
     try:
         with urllib.request.urlopen(request, timeout=20) as answer:
             return answer.status, json.loads(answer.read())
@@ -222,7 +225,9 @@ def test_a_response_that_several_rows_have_is_labelled_once(tmp_path: Path) -> N
     one, *_ = (json.loads(line) for line in rows.read_text().splitlines())
     rows.write_text("".join(json.dumps(one | {"id": name, "reference": name}) + "\n" for name in "ab"))
     with session(rows, tmp_path / "m.jsonl", Rubric.load("correctness")) as people:
-        assert len(people) == 1, "labels are matched by the instruction and the response"
+        assert len(people) == 2, "the rubric shows the reference"
+    with session(rows, tmp_path / "n.jsonl") as people:
+        assert len(people) == 1, "this one does not"
 
 
 def test_a_pair_is_shown_in_random_order_and_kept_in_the_inputs(tmp_path: Path) -> None:
@@ -284,38 +289,216 @@ def test_the_findings_are_means_and_agreement_of_whole_batches_with_intervals_th
     assert missed <= 200 * 0.05 + 3 * (200 * 0.05 * 0.95) ** 0.5, "at any of the looks"
 
 
-def test_a_line_that_a_crash_has_cut_is_removed_and_another_program_is_refused(tmp_path: Path) -> None:
-    out = tmp_path / "l.jsonl"
-    line = {"annotator": "Ann", "label": {"row": "k"}}
+def answer(annotator: str, row: str = "k") -> dict[str, Any]:
+    """Return a line of a label file."""
+    said: dict[str, Any] = {
+        "chance": 1.0,
+        "skipped": None,
+        "note": None,
+        "seconds": 1.5,
+        "saw_labels": False,
+        "values": {},
+    }
+    return {"id": "q1", "annotator": annotator, "label": {"row": row, **said}}
+
+
+def test_a_line_that_a_crash_has_cut_is_moved_and_another_program_is_refused(tmp_path: Path) -> None:
+    out, line = tmp_path / "l.jsonl", answer("Ann")
     with LabelFile(out) as file:
         file.add(line)
         with pytest.raises(UsageError, match="another program writes it"):
             LabelFile(out)
-    out.write_bytes(out.read_bytes() + b'{"annotator": "An')
+    cut = b'{"id": "q1", "annotator": "An'
+    out.write_bytes(out.read_bytes() + cut)
     with LabelFile(out) as file:
         assert file.lines == [line]
-        file.add({**line, "annotator": "Bo"})
+        assert file.torn == tmp_path / "l.jsonl.torn"
+        assert file.torn.read_bytes() == cut + b"\n", "nothing is lost"
+        file.add(answer("Bo"))
         assert file.remove_last(lambda each: each["annotator"] == "Ann") == line
         file.add(line)
     assert [each["annotator"] for each in lines(out)] == ["Bo", "Ann"]
-    other = tmp_path / "other.jsonl"
-    other.write_text('{"id": 1}\n')
-    with pytest.raises(UsageError, match=r"other.jsonl:1: is not a line of localjudge label"):
-        LabelFile(other)
-    assert other.read_text() == '{"id": 1}\n'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"id": 1}\n',
+        b'[{"id": "ex-01", "helpfulness.responses": [4], "note": "three weeks of labels"}]',
+        b'{"id": "ex-01", "helpfulness": 4}',
+        b'{"id": "ex-01", "helpfu',
+        b"id,helpfulness\nex-01,4",
+        b"\n",
+        b"\xff\xfe\x00",
+        b'{"label": {"row": "k"}, "annotator": "Ann"}\n',
+        json.dumps(answer("Ann")).encode() + b"\n" + b'{"helpfulness": 4, "id": "ex-01"',
+    ],
+)
+def test_a_file_that_is_not_of_labels_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "argilla.json"
+    file.write_bytes(content)
+    with pytest.raises(UsageError, match=r"argilla.json:\d: is not a line of localjudge label"):
+        LabelFile(file)
+    assert file.read_bytes() == content
+    assert [*tmp_path.iterdir()] == [file]
+
+
+def test_the_last_label_stays_if_an_editor_leaves_out_the_end_of_its_line(tmp_path: Path) -> None:
+    out = tmp_path / "l.jsonl"
+    with LabelFile(out) as file:
+        file.add(answer("Ann"))
+        file.add(answer("Bo"))
+    out.write_bytes(out.read_bytes().rstrip(b"\n"))
+    with LabelFile(out) as file:
+        assert file.lines == [answer("Ann"), answer("Bo")]
+        file.add(answer("Cy"))
+    assert lines(out) == [answer("Ann"), answer("Bo"), answer("Cy")]
+
+
+def replaced(file: Path) -> None:
+    """Put another file with the same lines in the place of a file, as an editor, git and rsync do."""
+    other = file.with_name("other")
+    other.write_bytes(file.read_bytes())
+    other.replace(file)
+
+
+def edited(file: Path) -> None:
+    file.write_text(file.read_text().replace('"note": null', '"note": "checked"'))
+
+
+def shortened(file: Path) -> None:
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))
+
+
+@pytest.mark.parametrize("change", [replaced, edited, shortened])
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_every_label_that_is_confirmed_is_in_the_file_although_other_programs_change_it(
+    tmp_path: Path, change: Callable[[Path], None], is_linked: bool
+) -> None:
+    target, out = tmp_path / "shared.jsonl", tmp_path / "l.jsonl"
+    if is_linked:
+        out.symlink_to(target)
+    answers, kept = dict.fromkeys(Rubric.load("no-reference").aspects, "3"), set[str]()
+    with session(write_rows(tmp_path / "rows.jsonl", 3), out) as people:
+        for number in range(6):
+            if number in (2, 4):
+                change(out.resolve())
+                kept = {line["label"]["row"] for line in lines(out)}
+            if number == 5:
+                assert people.undo("Ann") is not None
+                people.add("Ann", people.next("Ann")["key"], {"values": answers})
+            row = people.next("Ann")
+            assert people.add("Ann", row["key"], {"values": answers})
+            kept.add(row["key"])
+            assert {line["label"]["row"] for line in lines(out)} >= kept, number
+        lost = 2 if change is shortened else 0
+        said = people.said_of_changes()
+        assert (f"removed {lost} answers" in said) == bool(lost)
+        assert people.progress("Ann")["left"] == lost, "an answer that is not there is asked for again"
+    assert out.is_symlink() == is_linked
+    notes = [line["label"]["note"] for line in lines(out)]
+    assert notes.count("checked") == (4 if change is edited else 0), "an undo takes back no edit"
+
+
+def test_a_label_is_not_confirmed_while_its_file_is_away_or_is_another(tmp_path: Path) -> None:
+    out, away = tmp_path / "l.jsonl", tmp_path / "away.jsonl"
+    with LabelFile(out) as file:
+        file.add(answer("Ann"))
+        out.rename(away)
+        for refused in (lambda: file.add(answer("Bo")), lambda: file.remove_last(lambda line: True)):
+            with pytest.raises(UsageError, match="was removed or renamed; put it back"):
+                refused()
+        assert not out.exists()
+        out.write_text("id,helpfulness\n")
+        with pytest.raises(UsageError, match="1: is not a line of localjudge label"):
+            file.add(answer("Bo"))
+        assert out.read_text() == "id,helpfulness\n"
+        other = tmp_path / "other.jsonl"
+        other.write_bytes(away.read_bytes())
+        with LabelFile(other):
+            other.replace(out)
+            with pytest.raises(UsageError, match="another program writes it"):
+                file.add(answer("Bo"))
+        file.add(answer("Bo"))
+    assert lines(out) == [answer("Ann"), answer("Bo")]
+
+
+def test_after_an_undo_that_failed_half_way_labels_are_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, real = tmp_path / "l.jsonl", os.fsync
+    with LabelFile(out) as file:
+        for name in ("Ann", "Bo"):
+            file.add(answer(name))
+
+        def failing(descriptor: int) -> None:
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode) == of_folders:
+                raise OSError(5, "Input/output error")
+            real(descriptor)
+
+        monkeypatch.setattr(os, "fsync", failing)
+        of_folders = False
+        with pytest.raises(OSError, match="Input/output"):
+            file.remove_last(lambda line: True)
+        assert lines(out) == [answer("Ann"), answer("Bo")]
+        of_folders = True  # the file has its place already
+        assert file.remove_last(lambda line: True) == answer("Bo")
+        monkeypatch.undo()
+        file.add(answer("Cy"))
+    assert lines(out) == [answer("Ann"), answer("Cy")]
+
+
+def test_after_an_undo_without_a_free_descriptor_labels_are_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, most = tmp_path / "l.jsonl", resource.getrlimit(resource.RLIMIT_NOFILE)
+    with LabelFile(out) as file:
+        for name in ("Ann", "Bo"):
+            file.add(answer(name))
+        real = os.replace
+
+        def last(scratch: Path, target: Path) -> None:
+            """Rename, and leave no descriptor that is free."""
+            real(scratch, target)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, most[1]))
+
+        monkeypatch.setattr(os, "replace", last)
+        try:
+            with pytest.raises(OSError, match="Too many open files"):
+                file.remove_last(lambda line: True)
+            with pytest.raises(OSError, match="Too many open files"):
+                file.add(answer("Cy"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, most)
+        file.add(answer("Cy"))
+    assert lines(out) == [answer("Ann"), answer("Cy")]
+
+
+def test_the_labels_of_another_rubric_are_not_taken_for_those_of_this_one(tmp_path: Path) -> None:
+    rows, out = write_rows(tmp_path / "rows.jsonl"), tmp_path / "l.jsonl"
+    with session(rows, out) as people:
+        answers = dict.fromkeys(Rubric.load("no-reference").aspects, "3")
+        people.add("Ann", people.next("Ann")["key"], {"values": answers})
+    before = out.read_bytes()
+    with (
+        pytest.raises(UsageError, match="line 1: has no label of response"),
+        session(rows, out, Rubric.load("safety")),
+    ):
+        pass
+    assert out.read_bytes() == before
 
 
 def test_a_full_disk_loses_no_label_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "l.jsonl"
     with LabelFile(out) as file:
-        file.add({"annotator": "Ann", "label": {"row": "k"}})
+        file.add(answer("Ann"))
 
         def full(descriptor: int) -> None:
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space"):
-            file.add({"annotator": "Bo", "label": {"row": "k"}})
+            file.add(answer("Bo"))
         assert len(file.lines) == 1
     assert len(lines(out)) == 1
 
@@ -339,6 +522,53 @@ def test_requests_without_the_token_from_elsewhere_or_for_another_name_are_refus
         page = urllib.request.urlopen(address, timeout=20)
         assert "default-src 'none'" in page.headers["content-security-policy"]
         assert "://" not in page.read().decode()
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_request_that_is_no_answer_is_refused_with_its_reason_and_writes_nothing(
+    tmp_path: Path, named: bool
+) -> None:
+    out, rows = tmp_path / "l.jsonl", write_rows(tmp_path / "rows.jsonl")
+    flags = ("--annotator", "Ann") if named else ()
+    with served(rows, "--rubric", "no-reference", "--out", out, *flags) as (_, address):
+        key = ask(address, "/row", {"annotator": "Ann"})[1]["row"]["key"]
+        right = dict.fromkeys(Rubric.load("no-reference").aspects, "3")
+        whole = {"annotator": "Ann", "key": key, "values": right, "seconds": 1}
+        deep: Any = "x"
+        for _ in range(900):
+            deep = [deep]
+        for wrong, reason in (
+            ({"values": {**right, "safety": ["3"]}}, "safety: ['3'] is not one of 1, 2, 3, 4, 5"),
+            ({"values": {**right, "safety": 3}}, "safety: 3 is not one of"),
+            ({"values": ["3"]}, "values: give an object"),
+            ({"values": "3"}, "values: give an object"),
+            ({"skipped": ["spam"]}, "skipped: give a text"),
+            ({"skipped": True}, "skipped: give a text"),
+            ({"note": {"a": 1}}, "note: give a text"),
+            ({"note": "\ud800"}, "whole characters"),
+            ({"annotator": "Ann\ud800"}, "whole characters"),
+            ({"seconds": int("9" * 4000)}, "seconds: give a number from 0 to 1,000,000"),
+            ({"seconds": float("inf")}, "finite numbers"),
+            ({"seconds": float("nan")}, "finite numbers"),
+            ({"seconds": -1}, "seconds: give a number"),
+            ({"seconds": True}, "seconds: give a number"),
+            ({"seconds": "3"}, "seconds: give a number"),
+            ({"key": [key]}, "not in the sample"),
+        ):
+            status, refused = ask(address, "/label", whole | wrong)
+            assert (status, reason in refused["error"]) == (400, True), (wrong, refused)
+        for path in ("/row", "/label", "/undo", "/findings"):
+            others: list[Any] = [[], "Ann", 1, None]
+            for content in others:
+                status, refused = ask(address, path, content)
+                assert (status, refused["error"]) == (400, "not a JSON object"), content
+            for body in (b"{", b"\xff", b'{"annotator": ' + b"[" * 100_000, b'{"annotator": 1e999}'):
+                assert ask(address, path, body)[0] == 400, body[:20]
+        assert ask(address, "/label", whole | {"values": {**right, "safety": deep}})[0] == 400
+        assert lines(out) == []
+        status, found = ask(address, "/label", whole | {"skipped": False})
+        assert (status, found["labelled"], found["skipped"]) == (200, 1, 0)
+    assert lines(out)[0]["safety"] == 3
 
 
 def test_no_label_is_lost_or_doubled_by_a_hundred_kills_while_saving(tmp_path: Path) -> None:
@@ -459,6 +689,30 @@ def test_the_aspect_that_the_next_key_answers_is_in_view_on_every_row(tmp_path: 
         assert page.run("document.activeElement.getBoundingClientRect().top") > 0
 
 
+@pytest.mark.parametrize("rubric", ["six-aspects", "just-eval"])
+def test_each_aspect_is_described_with_its_scale_and_a_wrong_key_is_answered(
+    tmp_path: Path, rubric: str
+) -> None:
+    rows, out = tmp_path / "rows.jsonl", tmp_path / "l.jsonl"
+    rows.write_text(json.dumps({"instruction": "Why?", "reference": "So.", "candidate": "Because."}))
+    with (
+        served(rows, "--rubric", rubric, "--annotator", "Ann", "--out", out) as (_, address),
+        OpenPage(address, tmp_path, "row !== null") as page,
+    ):
+        described = [each.description for each in Rubric.load("six-aspects").aspects.values()]
+        assert all(described)
+        assert page.texts("fieldset > p") == described
+        assert page.texts("fieldset > small") == ["1 is the lowest, 5 the highest"] * 6
+        page.press("7")
+        assert page.texts("#said") == ["7 is not a key of this page: safety takes 1, 2, 3, 4, 5."]
+        page.press("5")
+        assert page.texts("#said") == [""]
+        page.press(*"44555", "x")
+        assert page.texts("#said") == ["x is not a key of this page: every aspect has an answer; Enter saves."]
+        page.press("Enter")
+        page.wait("$('progress').textContent.startsWith('1 labelled')")
+
+
 def test_code_has_its_font_and_a_page_that_is_loaded_again_knows_the_name(tmp_path: Path) -> None:
     rows, long = tmp_path / "rows.jsonl", "x = 1\n" * 9000
     texts = [f"So:\n```python\n{long}```\nDone.", "~~~\nopen", "``` no block"]
@@ -554,6 +808,23 @@ def test_skipped_rows_and_what_people_saw_are_said_with_the_agreement(tmp_path: 
     assert "3 of 15 rows were skipped and are left out" in notes
     assert "could move a mean or a share by up to 20%" in notes
     assert "2 labels were given after a look" in notes
+
+
+def test_a_pair_that_was_skipped_has_no_label(tmp_path: Path, cli: Cli) -> None:
+    file, labels, run = tmp_path / "pairs.jsonl", tmp_path / "l.jsonl", tmp_path / "run"
+    rows = [
+        {"id": str(n), "instruction": f"Q{n}", "candidate_a": f"good {n}", "candidate_b": "bad"}
+        for n in range(12)
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert cli("score", file, "--rubric", "pairwise", "--out", run).code == 0
+    with session(file, labels, PAIR) as people:
+        for number in range(12):
+            row = people.next("Ann")
+            people.add("Ann", row["key"], {"values": {"better": "A"}} if number else {"skipped": "spam"})
+    end = cli("agree", run, "--labels", labels, "--json")
+    assert end.code == 0, end.err
+    assert "1 of 12 rows were skipped and are left out" in " ".join(json.loads(end.out)["notes"])
 
 
 def test_rows_that_cannot_be_read_are_left_out_and_the_first_is_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +63,10 @@ def row_of(record: Record) -> Row:
     )
 
 
-def identity(record: Record) -> Identity:
-    """Return what a line of a run says of a response."""
-    row = row_of(record)
-    return Identity("line", row.id, (row.system,), row.response_digests)
+def identity(record: Record, used: Sequence[str] = READS_REFERENCE) -> Identity:
+    """Return what a line of a run whose rubric uses these fields says of a response."""
+    row = replace(row_of(record), reads_reference="reference" in used)
+    return Identity("line", row.id, (row.system,), row.response_digests, row.group)
 
 
 def judged(rows: Sequence[Record], knows_digests: bool = True) -> JudgedRows:
@@ -80,7 +81,7 @@ def fits(row: Record, record: Mapping[str, Any]) -> bool:
     """Return whether nothing that the record and the row both have contradicts the other."""
     has_texts = {"instruction", "candidate"} <= record.keys()
     texts = [name for name in ("instruction", "candidate", "reference") if record.get(name) is not None]
-    same = all(row[name] == record[name] for name in texts if row[name] is not None)
+    same = all(row[name] == record[name] for name in texts)
     known = None not in (row["system"], record.get("system"))
     return (
         same and (has_texts or row["id"] == record["id"]) and not (known and row["system"] != record["system"])
@@ -98,14 +99,12 @@ def test_a_record_is_of_its_own_row_or_of_none(
     try:
         found = matching.find(identity_of(record, "labels:1", {}, READS_REFERENCE)).rows
     except UsageError:
-        contents = {
-            (rows[place]["system"], rows[place]["candidate"], rows[place]["instruction"]) for place in fitting
-        }
+        contents = {tuple(rows[place][name] for name in ("system", *READS_REFERENCE)) for place in fitting}
         assert len(contents) > 1, "nothing had to be told apart"
         return
     assert bool(found) == bool(fitting), "a record that fits a row has it, and no other has one"
     assert set(found) <= set(fitting)
-    assert len({(rows[place]["system"], rows[place]["candidate"]) for place in found}) <= 1
+    assert len({tuple(rows[place][name] for name in ("system", *READS_REFERENCE)) for place in found}) <= 1
     notes = " ".join(matching.notes("records"))
     if not found:
         assert notes.startswith("1 of 1 records")
@@ -124,7 +123,8 @@ def test_the_rows_of_two_runs_are_matched_whatever_their_order(
 ) -> None:
     other = [dict(row) for row in rows if random.random() < 0.8] + foreign
     random.shuffle(other)
-    one, two = [identity(row) for row in rows], [identity(row) for row in other]
+    used = manifest.rubric.fields
+    one, two = [identity(row, used) for row in rows], [identity(row, used) for row in other]
     try:
         common, _ = align_runs([one, two], [manifest, manifest])
     except UsageError:
@@ -192,11 +192,12 @@ def test_a_record_of_a_pair_is_of_its_own_pair_in_its_order(
         Row(
             instruction=each["instruction"],
             responses=tuple(Response(each[f"candidate_{side}"], each[f"system_{side}"]) for side in "ab"),
+            reads_reference=False,
         )
         for each in pairs
     ]
     identities = [
-        Identity("line", each["id"], (each["system_a"], each["system_b"]), row.response_digests)
+        Identity("line", each["id"], (each["system_a"], each["system_b"]), row.response_digests, row.group)
         for each, row in zip(pairs, rows, strict=True)
     ]
     matching = JudgedRows(identities, OF_PAIRS, lambda: enumerate(rows), "pair")
@@ -266,6 +267,67 @@ def test_a_repeated_id_is_refused_with_the_column_that_tells_rows_apart(tmp_path
         UsageError, match=r"2 judged rows have the id of this record .* add the column system, or instr"
     ):
         labels(run, bare)
+
+
+FAITHFUL = """
+name = "faithful"
+[aspects.faithful]
+choices = ["no", "yes"]
+ordered = true
+[prompt]
+template = "{$context} {$instruction} {$reference} {$candidate} {$aspects} {$answer_format}"
+"""
+
+
+@pytest.mark.parametrize("differs", ["context", "reference"])
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_rows_that_differ_in_one_text_that_the_rubric_shows_have_labels_of_their_own(
+    cli: Cli, tmp_path: Path, differs: str, is_moved: bool
+) -> None:
+    rubric = tmp_path / "faithful.toml"
+    rubric.write_text(FAITHFUL)
+    rows = [
+        {
+            "id": f"{number}-{said}",
+            "instruction": f"How high is tower {number}?",
+            "candidate": f"{number} m",
+            "system": "north",
+            "context": "no context",
+            "reference": "no reference",
+            differs: f"It is {said} m high.",
+        }
+        for number in range(6)
+        for said in (number, 900 + number)
+    ]
+    file = write(tmp_path / "rows.jsonl", rows)
+    run = tmp_path / "run"
+    assert cli("score", file, "--rubric", rubric, "--engine", "dry-run", "--out", run).code == 0
+    if is_moved:
+        file.rename(tmp_path / "moved.jsonl")
+    right = ["no" if row["id"].split("-")[1].startswith("90") else "yes" for row in rows]
+    labelled = [{**row, "faithful": label} for row, label in zip(rows, right, strict=True)][::-1]
+    told = {
+        "texts": without(labelled, "id"),
+        "texts, and ids of another numbering": [
+            {**row, "id": str(number)} for number, row in enumerate(without(labelled, "id"))
+        ],
+        "the id": without(labelled, differs),
+        "the id and the system": without(labelled, "instruction", "candidate", "context", "reference"),
+    }
+    for what, records in told.items():
+        found = read_labels([str(write(tmp_path / "labels.jsonl", records))], read_scores([run]))
+        assert found.means("faithful")[0].tolist() == list(range(12)), what
+        assert found.means("faithful")[1].tolist() == [1 + (label == "yes") for label in right], what
+    bare = write(tmp_path / "bare.jsonl", without(labelled, "id", differs))
+    with pytest.raises(
+        UsageError, match=rf"2 judged rows have the texts of this record .* add the column {differs}, or id"
+    ):
+        read_labels([str(bare)], read_scores([run]))
+    other = [{**row, differs: "It is lower."} for row in labelled]
+    with pytest.raises(
+        UsageError, match="12 of 12 label records have the id of a judged row, but another text"
+    ):
+        read_labels([str(write(tmp_path / "other.jsonl", other))], read_scores([run]))
 
 
 def test_the_number_of_a_row_does_not_count_against_its_texts(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import pytest
 from conftest import Cli
 
 from localjudge import Failure, Row, Rubric, UsageError, read_rows
+from localjudge.analysis.matching.human_labels import read_labels
+from localjudge.analysis.matching.scores import read_scores
 from localjudge.rows.inputs import check_inputs
 from localjudge.runs.reader import read_outcomes, read_pairs
 from localjudge.runs.reread_texts import rows_again
@@ -206,6 +208,49 @@ def test_conversations_that_differ_form_no_pairs(cli: Cli, tmp_path: Path) -> No
     how = ("--rubric", rubric, "--pairs", "all", "--engine", "dry-run", "--out", tmp_path / "run")
     end = cli("score", *files, tmp_path / "other.jsonl", *how)
     assert (end.code, "--pairs: no two of these systems answer the same instruction" in end.err) == (2, True)
+
+
+def test_a_judgement_of_mt_bench_labels_its_own_turn_and_none_that_could_not_be_read(
+    cli: Cli, tmp_path: Path
+) -> None:
+    questions = [{"question_id": n, "turns": [f"Write about {n}.", "Rewrite it."]} for n in range(12)]
+    answers = [
+        {"question_id": n, "model_id": "vicuna", "choices": [{"turns": [f"Aloha {n}!", f"Again {n}."]}]}
+        for n in range(12)
+    ]
+    judgements = [
+        {
+            "question_id": n,
+            "model": "vicuna",
+            "judge": ["gpt-4", "single-v1" + "-multi-turn" * (turn == 2)],
+            "judgment": "Rating: [[7]]",
+            "score": -1 if n == 3 else turn + n % 4,
+            "turn": turn,
+        }
+        for n in range(12)
+        for turn in (1, 2)
+    ]
+    rows = [write(tmp_path / "answers.jsonl", answers), write(tmp_path / "question.jsonl", questions)]
+    labels = write(tmp_path / "gpt-4_single.jsonl", judgements)
+    last = tmp_path / "last.toml"
+    last.write_text(
+        'name = "last"\n[aspects.quality]\nscale = { lowest = 1, highest = 10 }\n[prompt]\n'
+        'template = "{$conversation} {$candidate} {$aspects} {$answer_format}"\n'
+    )
+    for rubric, aspect in ((last, "quality"), ("conversation", "coherence")):
+        run = tmp_path / aspect
+        assert cli("score", *rows, "--rubric", rubric, "--engine", "dry-run", "--out", run).code == 0
+        scores = read_scores([run])
+        found = read_labels([str(labels)], scores, {"score": aspect})
+        assert found.annotators == ("gpt-4",)
+        known, values = found.means(aspect)
+        said = {scores.ids[row]: value for row, value in zip(known.tolist(), values.tolist(), strict=True)}
+        assert said == {str(n): 2 + n % 4 for n in range(12) if n != 3}
+        assert found.notes[0].startswith(
+            "12 of 24 label records are of another turn than their row, and are not"
+        )
+        whole = "12 label records are of the last turn; the judge read whole conversations"
+        assert (whole in found.notes) == (rubric == "conversation")
 
 
 def test_a_column_of_questions_is_no_file_of_questions(tmp_path: Path) -> None:

@@ -71,7 +71,11 @@ def escalate(
     aspects = [*manifest.rubric.aspects]
     if by is None and len(aspects) > 1:
         raise UsageError(f"--by is missing: name the aspect that decides, one of {', '.join(aspects)}")
-    verdicts, ours = Verdicts.read(run, by or aspects[0], within), parse_mapping(people.mapping or (), aspects)
+    targets = dict.fromkeys([*aspects, *(column.name for column in manifest.rubric.score_columns)])
+    verdicts, ours = (
+        Verdicts.read(run, by or aspects[0], within),
+        parse_mapping(people.mapping or (), [*targets]),
+    )
 
     def selected(judged: Verdicts, among: NDArray[np.bool_] | None = None) -> Selection:
         known = judged.labels(labels, ours, people.moved)

@@ -109,6 +109,8 @@ def label(
         if lost := candidates.unreadable:
             progress.warn(f"{counted(len(lost), 'row')} cannot be read and are left out; first: {lost[0]}")
         file = stack.enter_context(LabelFile(out))
+        if file.torn is not None:
+            progress.warn(f"{out}: a crash had cut its last line, which was moved to {file.torn}")
         session = LabelSession(found, candidates, file, overlap, seed, adjudicate)
         what = "whose annotators differ" if adjudicate else f"to label of {len(store):,}"
         progress.say(f"{counted(len(session), 'row')} {what} · {out}: {len(file.lines):,} answered")
@@ -130,6 +132,9 @@ def label(
         )
         with suppress(KeyboardInterrupt):  # the usual end
             uvicorn.Server(config).run(sockets=[listening])
+        file.refresh()
+        if file.lost:
+            progress.warn(f"{out}: another program has removed {counted(file.lost, 'answer')} from it")
         again = "" if is_run else "score the same rows, then: "
         judged = run if is_run else "RUN"
         progress.say(

@@ -96,7 +96,7 @@ def _candidates(
     for row in rows:
         if isinstance(row, Failure):
             unreadable.append(row.error)
-        # A label is of a response; it belongs to every row that has it.
+        # A label is of all texts that a person sees; it belongs to every row that has them.
         elif (key := row_key(row)) not in seen:
             seen.add(key)
             store.append(row)

@@ -13,7 +13,8 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
 
@@ -98,31 +99,28 @@ class LabelApp:
 
     async def _label(self, request: Request) -> Response:
         annotator, asked = await self._asked(request)
-        try:
+        with _refusing("not saved", "free space, then answer again"):
             is_new = self._session.add(annotator, str(asked.get("key")), asked)
-        except UsageError as error:
-            raise HTTPException(400, str(error)) from None
-        except OSError as error:
-            raise HTTPException(507, f"not saved: {error.strerror}; free space, then answer again") from None
         if not is_new:
             return self._next(annotator, {"said": "You had answered this row already."})
         return self._next(annotator, {"settled": self._session.settled(annotator, str(asked["key"]))})
 
     async def _undo(self, request: Request) -> Response:
         annotator, _ = await self._asked(request)
-        try:
+        with _refusing("not removed", "reload the page, then undo again"):
             row = self._session.undo(annotator)
-        except OSError as error:
-            raise HTTPException(507, f"not removed: {error.strerror}") from None
         return self._next(annotator) if row is None else _json({"row": row})
 
     async def _findings(self, request: Request) -> Response:
         annotator, _ = await self._asked(request)
-        return _json({"findings": self._session.findings(annotator)})
+        with _refusing("not computed", "reload the page"):
+            found = self._session.findings(annotator)
+        return _json({"findings": found})
 
     def _next(self, annotator: str, said: Mapping[str, Any] | None = None) -> Response:
-        row = self._session.next(annotator)
-        return _json({"row": row, **self._session.progress(annotator), **(said or {})})
+        row, changed = self._session.next(annotator), self._session.said_of_changes()
+        said = {**({"said": changed} if changed else {}), **(said or {})}
+        return _json({"row": row, **self._session.progress(annotator), **said})
 
     async def _asked(self, request: Request) -> tuple[str, Mapping[str, Any]]:
         """Return the person and the content of a request that may be answered."""
@@ -138,9 +136,13 @@ class LabelApp:
                 raise HTTPException(413, "too long")
         try:
             asked = json.loads(body)
-        except ValueError:
-            raise HTTPException(400, "not JSON") from None
-        name = self._head["annotator"] or (isinstance(asked, dict) and asked.get("annotator"))
+            # What cannot be written as UTF-8 JSON: half a surrogate pair, infinity.
+            json.dumps(asked, ensure_ascii=False, allow_nan=False).encode()
+        except (ValueError, RecursionError):
+            raise HTTPException(400, "not JSON of finite numbers and whole characters, or too deep") from None
+        if not isinstance(asked, dict):
+            raise HTTPException(400, "not a JSON object")
+        name = self._head["annotator"] or asked.get("annotator")
         if not isinstance(name, str) or not name.strip():
             raise HTTPException(400, "no annotator: give a name")
         return name.strip(), asked
@@ -150,8 +152,27 @@ class LabelApp:
             raise HTTPException(403, "no valid token: open the address that localjudge label printed")
 
 
+@contextmanager
+def _refusing(what: str, then: str) -> Iterator[None]:
+    """Answer with the reason why something could not be done, and with what to do.
+
+    Args:
+        what: what was not done.
+        then: what to do if the disk has failed.
+    """
+    try:
+        yield
+    except UsageError as error:
+        raise HTTPException(400, f"{what}: {error}") from None
+    except OSError as error:
+        raise HTTPException(507, f"{what}: {error.strerror}; {then}") from None
+
+
 def _described(rubric: Rubric) -> dict[str, Any]:
     """Return what the page says of the aspects: each value with its text and its meaning."""
+    # The template of the default rubric describes its aspects for the judge alone, in words of its own.
+    is_default = rubric.aspects == Rubric.load().aspects
+    described = Rubric.load("six-aspects").aspects if is_default else rubric.aspects
     return {
         "pair": len(rubric.mode.responses) > 1,
         "aspects": [
@@ -167,7 +188,7 @@ def _described(rubric: Rubric) -> dict[str, Any]:
                     for text, value in aspect.values.items()
                 ],
             }
-            for name, aspect in rubric.aspects.items()
+            for name, aspect in described.items()
         ],
     }
 

@@ -1,7 +1,9 @@
 """The file of labels: a line of JSON for each row that a person has labelled or skipped.
 
-A label is on disk before its person sees the next row. A line that a crash has cut was never confirmed, and is
-removed at the next start. One program at a time writes a file.
+A label is on disk before its person sees the next row. Other programs (an editor, git, rsync) may change or
+replace the file at any time, so it is read again before each answer if it is not as this program left it. A
+line that a crash has cut was never confirmed; the next start moves it to a file beside. Only one `localjudge
+label` at a time writes a file.
 """
 
 from __future__ import annotations
@@ -17,6 +19,18 @@ from typing import IO, Any
 from localjudge.errors import UsageError
 from localjudge.system.durable import replacing
 
+_OF_LABEL: Mapping[str, Any] = {
+    "row": str,
+    "chance": int | float,
+    "skipped": str | None,
+    "note": str | None,
+    "seconds": int | float | None,
+    "saw_labels": bool,
+}
+"""The types of what the `label` of each line has, among others."""
+_BEGINNING = b'{"id": '
+"""The beginning of each line."""
+
 
 class LabelFile(AbstractContextManager["LabelFile"]):
     """The lines of a label file, in memory and on disk.
@@ -26,54 +40,86 @@ class LabelFile(AbstractContextManager["LabelFile"]):
 
     Attributes:
         lines: the lines, in their order.
+        lost: number of answers that another program has removed from the file since it was opened.
+        torn: the file to which a line was moved that a crash had cut; None without such a line.
 
     Raises:
         UsageError: the file cannot be written, another program writes it, or a line is not a label of
-            `localjudge label`.
+            `localjudge label`; the file is unchanged.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self.lines: list[dict[str, Any]] = []
+        self.lost = 0
+        self.torn: Path | None = None
+        self._lacks_newline = False
+        self._known: tuple[int, ...] = ()
         try:
-            self._stream = self._opened()
+            self._stream = self._opened(at_start=True)
         except OSError as error:
             raise UsageError(f"`out` {file}: cannot be written: {error.strerror}") from None
-        content = self._stream.read()
-        whole = content.rfind(b"\n") + 1
-        self._stream.truncate(whole)
-        self.lines: list[dict[str, Any]] = []
-        for number, line in enumerate(content[:whole].splitlines(), 1):
-            try:
-                record = json.loads(line)
-                record["label"]["row"], record["annotator"]
-            except (ValueError, TypeError, KeyError):
-                self._stream.close()
-                raise UsageError(
-                    f"`out` {file}:{number}: is not a line of localjudge label; choose another file"
-                ) from None
-            self.lines.append(record)
-
-    def _opened(self) -> IO[bytes]:
-        stream = self._file.open("a+b", buffering=0)
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            stream.close()
-            raise UsageError(f"`out` {self._file}: another program writes it; end that one first") from None
-        stream.seek(0)
-        return stream
 
     def __exit__(self, *exception: object) -> None:
         self._stream.close()
+
+    def refresh(self) -> bool:
+        """Read the file again if another program has changed or replaced it; return whether it has.
+
+        Raises:
+            UsageError: the file was removed or is not a label file any more, or another program writes it.
+            OSError: it cannot be read.
+        """
+        try:
+            if _state(os.stat(self._file)) == self._known:
+                return False
+        except FileNotFoundError:
+            raise UsageError(f"{self._file}: was removed or renamed; put it back, then answer again") from None
+        before = self.lines
+        self._read_again()
+        there = set(map(_answer, self.lines))
+        self.lost += sum(_answer(line) not in there for line in before)
+        return True
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Write a line, and flush it to the disk.
 
         Raises:
+            UsageError: as for `refresh`.
             OSError: it cannot be written, and the file is unchanged.
         """
+        self.refresh()
+        self._append(line)
+        # Another program may have replaced the file since it was looked at.
+        while not os.path.samestat(os.stat(self._file), os.fstat(self._stream.fileno())):
+            self._read_again()
+            self._append(line)
+
+    def remove_last(self, chosen: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any] | None:
+        """Remove and return the last of the chosen lines; None if there is none.
+
+        Raises:
+            UsageError: as for `refresh`.
+            OSError: the line could not be removed, or the file could not be opened again.
+        """
+        self.refresh()
+        place = next((at for at in reversed(range(len(self.lines))) if chosen(self.lines[at])), None)
+        if place is None:
+            return None
+        removed, rest = self.lines[place], self.lines[:place] + self.lines[place + 1 :]
+        try:
+            with replacing(self._file) as scratch:
+                scratch.write_bytes(b"".join(map(_bytes, rest)))
+        except OSError:
+            self._read_again()
+            if self.lines != rest:  # otherwise only the flush of the folder has failed
+                raise
+        self._read_again()
+        return removed
+
+    def _append(self, line: Mapping[str, Any]) -> None:
         before = os.fstat(self._stream.fileno()).st_size
-        content = _bytes(line)
+        content = b"\n" * self._lacks_newline + _bytes(line)
         try:
             while content:
                 content = content[self._stream.write(content) :]
@@ -81,25 +127,76 @@ class LabelFile(AbstractContextManager["LabelFile"]):
         except OSError:
             self._stream.truncate(before)
             raise
+        self._lacks_newline, self._known = False, _state(os.fstat(self._stream.fileno()))
         self.lines.append(dict(line))
 
-    def remove_last(self, chosen: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any] | None:
-        """Remove and return the last of the chosen lines; None if there is none.
+    def _read_again(self) -> None:
+        if os.path.samestat(os.stat(self._file), os.fstat(self._stream.fileno())):
+            self._read(self._stream)
+        else:
+            own, self._stream = self._stream, self._opened()
+            own.close()
 
-        Raises:
-            OSError: the file cannot be written, and is unchanged.
-        """
-        place = next((at for at in reversed(range(len(self.lines))) if chosen(self.lines[at])), None)
-        if place is None:
-            return None
-        rest = self.lines[:place] + self.lines[place + 1 :]
-        with replacing(self._file) as scratch:
-            scratch.write_bytes(b"".join(map(_bytes, rest)))
-        own, self._stream = self._stream, self._opened()
-        own.close()
-        removed, self.lines = self.lines[place], rest
-        return removed
+    def _opened(self, at_start: bool = False) -> IO[bytes]:
+        """Return the locked file after its lines were read; a file that cannot be used is unchanged."""
+        stream = self._file.open("a+b", buffering=0)
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._read(stream, at_start)
+        except BaseException as error:
+            stream.close()
+            if isinstance(error, BlockingIOError):
+                raise UsageError(f"`out` {self._file}: another program writes it; end that one first") from None
+            raise
+        return stream
+
+    def _read(self, stream: IO[bytes], at_start: bool = False) -> None:
+        stream.seek(0)
+        *whole, last = stream.read().split(b"\n")
+        lines = [self._checked(line, number) for number, line in enumerate(whole, 1)]
+        try:
+            lines += [self._checked(last, len(lines) + 1)] if last else []
+        except UsageError:
+            # While people label, it may be the beginning of what another program is writing.
+            if not (at_start and lines and last.startswith(_BEGINNING)):
+                raise
+            self._move(last)
+            stream.truncate(stream.seek(0, os.SEEK_END) - len(last))
+            last = b""
+        self.lines, self._lacks_newline = lines, bool(last)
+        self._known = _state(os.fstat(stream.fileno()))
+
+    def _checked(self, line: bytes, number: int) -> dict[str, Any]:
+        try:
+            record: dict[str, Any] = json.loads(line)
+            label = record["label"]
+            if isinstance(record["annotator"], str) and all(
+                isinstance(label[name], kind) for name, kind in _OF_LABEL.items()
+            ):
+                return record
+        except (ValueError, TypeError, KeyError, RecursionError):
+            pass
+        raise UsageError(
+            f"`out` {self._file}:{number}: is not a line of localjudge label; correct it or choose another file"
+        )
+
+    def _move(self, torn: bytes) -> None:
+        self.torn = self._file.with_name(f"{self._file.name}.torn")
+        with self.torn.open("ab") as stream:
+            stream.write(torn + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
 
 
 def _bytes(line: Mapping[str, Any]) -> bytes:
     return json.dumps(line).encode() + b"\n"
+
+
+def _answer(line: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return what tells an answer from all others of its file."""
+    return line["annotator"], line["label"]["row"], "adjudicates" in line["label"]
+
+
+def _state(file: os.stat_result) -> tuple[int, ...]:
+    """Return what changes if another program writes a file, or replaces it."""
+    return file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns

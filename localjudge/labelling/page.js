@@ -86,7 +86,6 @@ function keysOf(values) {
   return values.map((_, at) => (at < 9 ? String(at + 1) : ""));
 }
 
-let told = ""; // aspects of one scale say it once
 const aspects = HEAD.aspects.map((aspect) => {
   const isNumber = aspect.values.length > 10 && aspect.values.every((value) => /^-?\d+$/.test(value.text));
   const keys = isNumber ? [] : keysOf(aspect.values);
@@ -110,10 +109,9 @@ const aspects = HEAD.aspects.map((aspect) => {
     values.append(label);
   });
   field.append(values);
-  const ends = [aspect.values[0], aspect.values.at(-1)].map((value) => value.text);
-  const scale = `${ends[0]} is the lowest, ${ends[1]} the highest`;
-  if (scale !== told && ends.every((end) => /^-?\d+$/.test(end)) && !aspect.values.some((value) => value.means))
-    field.append(make("small", {}, told = scale));
+  const ends = [aspect.values[0], aspect.values.at(-1)];
+  if (ends.every((end) => /^-?\d+$/.test(end.text)) && !ends.every((end) => end.means))
+    field.append(make("small", {}, `${ends[0].text} is the lowest, ${ends[1].text} the highest`));
   $("aspects").append(field);
   return { name: aspect.name, field, keys, inputs: [...field.querySelectorAll("input")] };
 });
@@ -123,6 +121,12 @@ function focus({ inputs }, options = {}) {
   const input = inputs.find((each) => each.checked) ?? inputs[0];
   input.focus(options);
   if (input.type === "number") input.select();
+}
+
+function usable(aspect) {
+  if (!aspect) return "every aspect has an answer; Enter saves.";
+  const keys = aspect.keys.filter((key) => key !== "");
+  return keys.length ? `${aspect.name} takes ${keys.join(", ")}.` : `${aspect.name} takes a number from ${aspect.inputs[0].min} to ${aspect.inputs[0].max}.`;
 }
 
 function goOn(answered) {
@@ -285,13 +289,17 @@ document.addEventListener("keydown", (event) => {
   const at = aspect ? aspect.keys.indexOf(key) : -1;
   if (at >= 0) {
     aspect.inputs[at].checked = true;
+    $("said").textContent = "";
     goOn(aspect);
   } else if (key === "s") skipping(true);
   else if (key === "r" && !HEAD.adjudicates) ask("/findings", {});
   else if (key === "u") ask("/undo", {});
   else if (key === "c") $("note").focus();
   else if (key === "enter" && !(target instanceof HTMLButtonElement)) $("answer").requestSubmit();
-  else return;
+  else {
+    if (/^[^ ]$/u.test(event.key)) $("said").textContent = `${event.key} is not a key of this page: ${usable(aspect)}`;
+    return;
+  }
   event.preventDefault();
 });
 

@@ -25,8 +25,10 @@ from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.mode import PAIRWISE
 from localjudge.rubrics.rubric import Rubric
+from localjudge.system.quantities import counted
 
 _SAME = 1e-9
+_MOST_SECONDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class LabelSession:
     ) -> None:
         self.rubric, self._candidates, self._file, self._seed = rubric, candidates, file, seed
         self.adjudicates = adjudicate
+        self._check_labels()
         drawn = draw(candidates.chance, np.random.default_rng(seed))
         self._common = set(drawn[: math.ceil(overlap * len(drawn))].tolist()) if not adjudicate else set()
         self._differing = self._found_differences() if adjudicate else {}
@@ -87,9 +90,7 @@ class LabelSession:
         chosen = np.isin(keys, [*self._differing]) if adjudicate else np.isin(candidates.group, drawn)
         self._places = np.flatnonzero(chosen)
         self._place_of = {candidates.keys[place]: place for place in self._places.tolist()}
-        if not adjudicate:
-            self._check_sample()
-        elif not self._place_of:
+        if adjudicate and not self._place_of:
             raise UsageError(
                 "`adjudicate`: the annotators of no row differ; let several label it with `overlap`"
             )
@@ -98,8 +99,7 @@ class LabelSession:
         self._by: dict[str, set[str]] = {}  # who has answered each row
         self._looked = {line["annotator"] for line in self._lines() if line["label"]["saw_labels"]}
         self._revealed = set[tuple[str, str]]()  # to whom the labels of which row were shown
-        for line in self._lines():
-            self._by.setdefault(line["label"]["row"], set()).add(line["annotator"])
+        self._read_lines()
 
     def __len__(self) -> int:
         """The number of rows in the sample."""
@@ -133,34 +133,56 @@ class LabelSession:
                 Also `seconds` and `note`.
 
         Raises:
-            UsageError: there is no such row, or a value is not one of its aspect.
+            UsageError: there is no such row, a value is not one of its aspect or another part of the answer is
+                invalid, or the file is not a label file of this sample any more.
             OSError: the answer could not be written.
         """
         place = self._place_of.get(key)
         if place is None:
             raise UsageError("this row is not in the sample; reload the page")
+        if self._file.refresh():
+            self._read_lines()
         if annotator in self._by.get(key, ()):
             return False
         self._file.add(self._line(place, annotator, answer))
-        self._by.setdefault(key, set()).add(annotator)
+        self._read_lines()
         return True
 
     def undo(self, annotator: str) -> dict[str, Any] | None:
         """Remove a person's last label, and return its row; None if there is none."""
-        line = self._file.remove_last(
-            lambda line: bool(line["annotator"] == annotator) and _settles(line) == self.adjudicates
-        )
+        try:
+            line = self._file.remove_last(
+                lambda line: bool(line["annotator"] == annotator) and _settles(line) == self.adjudicates
+            )
+        finally:
+            self._read_lines()
         if line is None:
             return None
-        self._by[line["label"]["row"]].discard(annotator)
         place = self._place_of.get(line["label"]["row"])
         if place is None:
             return None
         self._held = {at: name for at, name in self._held.items() if name != annotator} | {place: annotator}
         return {**self._shown(place, annotator), "before": line["label"]}
 
+    def said_of_changes(self) -> str:
+        """Return what another program has removed from the file since the last call; empty for nothing."""
+        lost, self._file.lost = self._file.lost, 0
+        said = (
+            f"Another program has removed {counted(lost, 'answer')} from the file; these rows are asked again."
+        )
+        return said if lost else ""
+
     def findings(self, annotator: str) -> dict[str, Any]:
-        """Return statistics of all labels; the later labels of this person record that they were seen."""
+        """Return statistics of all labels; the later labels of this person record that they were seen.
+
+        Raises:
+            UsageError: the rows were drawn with unequal chances.
+        """
+        if np.ptp(self._candidates.chance) > 0:
+            raise UsageError(
+                "these rows were drawn with unequal chances, and intervals that hold however often you look "
+                "need equal ones; localjudge agree gives each row the weight of 1 / its chance"
+            )
         answers = []
         for line in self._lines(adjudicated=False):
             place = self._place_of.get(line["label"]["row"])
@@ -212,6 +234,31 @@ class LabelSession:
     def _asked(self, key: str) -> list[str]:
         """Return the aspects that a person is asked for."""
         return self._differ(self._differing[key]) if self.adjudicates else [*self.rubric.aspects]
+
+    def _read_lines(self) -> None:
+        """Read from the lines of the file who has answered each row.
+
+        Raises:
+            UsageError: the lines are not of this rubric or of this sample.
+        """
+        self._check_labels()
+        if not self.adjudicates:
+            self._check_sample()
+        self._by = defaultdict(set)
+        for line in self._lines():
+            self._by[line["label"]["row"]].add(line["annotator"])
+
+    def _check_labels(self) -> None:
+        """Check that the labels of the file are of the rubric's aspects."""
+        for name, aspect in self.rubric.aspects.items():
+            values = [*aspect.values.values()] if aspect.preference is None else ["a", "tie", "b"]
+            for number, line in enumerate(self._file.lines, 1):
+                is_missing = name not in line and (_settles(line) or line["label"]["skipped"] is not None)
+                if not is_missing and line.get(name) not in values:
+                    raise UsageError(
+                        f"`out`, line {number}: has no label of {name} ({aspect}); correct it, or choose "
+                        "another file for another rubric"
+                    )
 
     def _check_sample(self) -> None:
         """Check that the labels of the file and those to come belong to one sample with known chances."""
@@ -269,16 +316,15 @@ class LabelSession:
 
     def _line(self, place: int, annotator: str, answer: Mapping[str, Any]) -> dict[str, Any]:
         row, key = self._row(place), self._candidates.keys[place]
-        turned, skipped = self._shows_reversed(place, annotator), answer.get("skipped")
+        turned, skipped = self._shows_reversed(place, annotator), _text_of(answer, "skipped")
         names, digests = (
             (PAIR_SYSTEMS, PAIR_DIGESTS) if len(row.responses) > 1 else (("system",), RESPONSE_DIGESTS[:1])
         )
         values = answer.get("values") or {}
-        given = {
-            name: _value(name, self.rubric.aspects[name], values.get(name), turned)
-            for name in self._asked(key)
-            if skipped is None
-        }
+        if not isinstance(values, Mapping):
+            raise UsageError("values: give an object with the text of each aspect's value")
+        texts = {name: values.get(name) for name in self._asked(key) if skipped is None}
+        given = {name: _value(name, self.rubric.aspects[name], text, turned) for name, text in texts.items()}
         drawn: dict[str, Any] = {"chance": self._chance(place), "prefer": self._candidates.prefer}
         if self.adjudicates:
             settled, first = self._differing[key], self._differing[key][0]["label"]
@@ -295,22 +341,24 @@ class LabelSession:
             **given,
             "label": {
                 "row": key,
+                "group": row.group,
+                "shows": [*row.shared_texts],
                 **drawn,
                 "skipped": skipped,
-                "note": answer.get("note") or None,
-                "seconds": seconds if isinstance(seconds := answer.get("seconds"), int | float) else None,
+                "note": _text_of(answer, "note"),
+                "seconds": _seconds(answer),
                 "labelled": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
                 "shown_reversed": turned,
                 "saw_labels": annotator in self._looked or (annotator, key) in self._revealed,
                 "saw_judge": place in self._candidates.judged,
-                "values": dict(values),
+                "values": texts,
             },
         }
 
 
 def row_key(row: Row) -> str:
-    """Return the key of a row: of the texts that labels are matched by, and of the systems that wrote them."""
-    known = [*row.response_digests, *(each.system for each in row.responses)]
+    """Return the key of a row, of every text that the rubric shows and the systems that wrote the responses."""
+    known = [row.group, *row.response_digests, *(each.system for each in row.responses)]
     return hashlib.sha256(repr(known).encode()).hexdigest()[:24]
 
 
@@ -326,14 +374,38 @@ def _text(aspect: Aspect, value: Any, turned: bool) -> str:
     return value if value == "tie" else f"{'AB'[turned == (value == 'a')]} is better"
 
 
+def _text_of(answer: Mapping[str, Any], name: str) -> str | None:
+    """Return a text that an answer may have; None without it.
+
+    Raises:
+        UsageError: it is not a text.
+    """
+    text = answer.get(name) or None  # false is what some programs write for none
+    if text is not None and not isinstance(text, str):
+        raise UsageError(f"{name}: give a text, or null")
+    return text
+
+
+def _seconds(answer: Mapping[str, Any]) -> float | None:
+    """Return for how long the row of an answer was visible; None if it does not say so.
+
+    Raises:
+        UsageError: it is not a number of seconds.
+    """
+    seconds = answer.get("seconds")
+    if seconds is None or (type(seconds) in (int, float) and 0 <= seconds <= _MOST_SECONDS):
+        return seconds
+    raise UsageError(f"seconds: give a number from 0 to {_MOST_SECONDS:,}, or null")
+
+
 def _value(name: str, aspect: Aspect, text: Any, turned: bool) -> Any:
     """Return the label of a text that the page has sent; a preference is a, tie or b of the input's order.
 
     Raises:
         UsageError: the text is not a value of the aspect.
     """
-    if text not in aspect.values:
-        raise UsageError(f"{name}: {shown(text)} is not one of {', '.join(aspect.values)}")
+    if not isinstance(text, str) or text not in aspect.values:
+        raise UsageError(f"{name}: {str(text)[:40]} is not one of {', '.join(aspect.values)}")
     value = aspect.values[text]
     if aspect.preference is None:
         return value

@@ -159,9 +159,14 @@ class Row:
         return text_digest([*self._texts, *sorted(self.fields.items()), *criteria], 16)
 
     @property
+    def shared_texts(self) -> dict[str, str | None]:
+        """The texts that the rubric reads, except the responses and criteria, by the names of their fields."""
+        reference = {"reference": self.reference} if self.reads_reference else {}
+        return {"instruction": self.instruction, **reference, **dict(sorted(self.fields.items()))}
+
+    @property
     def group(self) -> str:
-        """Digest of the texts that the rubric reads, except the responses and criteria, 16 hex digits; rows of
-        one instruction share it."""
+        """Digest of `shared_texts`, 16 hex digits; rows of one instruction share it."""
         reference = [self.reference] * self.reads_reference
         return text_digest([self.instruction, *reference, *sorted(self.fields.items())], 8).hex()
 

@@ -61,6 +61,13 @@ def responses_of(used: Iterable[str]) -> dict[str, str]:
     return dict(zip(PAIR, SYSTEMS, strict=True)) if pair else {"candidate": "system"}
 
 
+def own_fields(used: Iterable[str]) -> list[str]:
+    """Return the fields of a template that are columns of its own, such as a context."""
+    used = list(used)
+    whole = CONVERSATIONS if judges_conversation(used) else ()
+    return [name for name in used if name not in (*column_names(used), *whole)]
+
+
 _DEEPEST = 100
 """Limit of nested lists and objects in a record; Python's JSON parser and writer allow little more."""
 
@@ -167,9 +174,8 @@ def as_row(
             problem = f"{no_list} {CRITERION}=COLUMN"
         except RecordError as error:
             problem = f"{taken[CRITERION]!r}, the criteria: {error}"
-    whole = CONVERSATIONS if judges_conversation(used) else ()
-    others_used = [name for name in used if name not in (*column_names(used), *whole)]
-    fields = {name: _field_text(record, (columns or {}).get(name, name)) for name in others_used}
+    others_used = own_fields(used)
+    fields = {name: field_text(record, (columns or {}).get(name, name)) for name in others_used}
     for name, text in fields.items():
         if problem is None and text is None:
             problem = (
@@ -212,7 +218,7 @@ def record_of(row: Row, judged: Mapping[str, str]) -> dict[str, Any]:
     return {**row.columns, **row.fields, **given}
 
 
-def _field_text(record: Mapping[str, Any], column: str) -> str | None:
+def field_text(record: Mapping[str, Any], column: str) -> str | None:
     """Return the text of a column, or of a value inside an object: `meta.topic`; None if there is none.
 
     A value that is not text is written as JSON.

@@ -16,6 +16,8 @@ from localjudge.rows.columns import Columns, names_of, responses_of
 from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, MESSAGES, judges_conversation
 from localjudge.rows.record import Record, RecordError
 
+TURN = "turn"
+"""The column with the number of the turn that is judged, as the judgements of MT-Bench name it."""
 _ID, _TURNS, _CHOICES, _REFERENCE = "question_id", "turns", "choices", "reference"
 
 
@@ -74,8 +76,9 @@ class Questions:
         """Return a record with its question, if it is an answer to one; or the reason why it cannot be judged.
 
         An answer of one turn gets an instruction and a candidate. An answer of several turns gets `messages`,
-        if the template shows a conversation. If the question has a list of references, one for each turn, the
-        answer gets the reference of the turn that is judged, or all if the whole conversation is judged.
+        if the template shows a conversation. Both get the number of their last turn. If the question has a list
+        of references, one for each turn, the answer gets that of the turn that is judged, or all if the whole
+        conversation is judged.
 
         Args:
             record: columns by name; or the reason why there is no record.
@@ -102,7 +105,8 @@ class Questions:
             )
             raise RecordError(f"{unseen}; judge them with --rubric conversation")
         of_answer = {*self._names("id"), *self._names("system")}
-        rest = {name: value for name, value in question.items() if name not in of_answer} | dict(record)
+        rest = {name: value for name, value in question.items() if name not in of_answer}
+        rest = {TURN: len(asked)} | rest | dict(record)
         del rest[_TURNS], rest[_CHOICES]
         if references := _texts(rest.get(_REFERENCE)):
             whole = judges_conversation(self._used)

@@ -27,8 +27,10 @@ from localjudge.analysis.matching.measured_texts import judged_rows
 from localjudge.analysis.matching.rows import JudgedRows
 from localjudge.analysis.matching.scores import Scores
 from localjudge.errors import UsageError
+from localjudge.rows.conversation import judges_conversation
 from localjudge.rows.criteria import CRITERION
 from localjudge.rows.inputs import STDIN, find_inputs, read_records
+from localjudge.rows.questions import TURN
 from localjudge.rows.record import Record
 from localjudge.rubrics.aspect import Aspect
 
@@ -164,6 +166,7 @@ class _Matching:
         self._names = dict(pair for each in scores.manifests for pair in each.last_start.columns.items())
         self._rows = JudgedRows(scores.identities, self._fields, lambda: judged_rows(scores, inputs))
         self._records = LabelRecords()
+        self._of_one_turn = 0
 
     def add(self, given: Record, where: str) -> None:
         record, named = self._records.begin(given, where)
@@ -176,6 +179,7 @@ class _Matching:
                 f"{CRITERION}"
             )
         found = self._rows.find(identity)
+        self._of_one_turn += bool(found.rows) and TURN in identity.texts and judges_conversation(self._fields)
         places: Counter[str] = Counter()
         for column in self._columns:
             # Argilla's export has the annotator and the status of each label in lists of their own.
@@ -193,22 +197,37 @@ class _Matching:
             raise UsageError(
                 nothing_found(self._records, self._rows, self._scores.where, [*self._scores.rubric.aspects])
             )
-        nominal = {aspect: given[aspect] for aspect in self._scores.nominal if aspect in given}
         independent = self._records.independent
+        for found in (given, independent):
+            self._add_labels_of_shares(found)
+        nominal = {aspect: given[aspect] for aspect in self._scores.nominal if aspect in given}
         for found in (given, independent):
             for aspect in nominal.keys() & found.keys():
                 for place, label in enumerate(self._scores.nominal[aspect]):
                     is_label = (found[aspect].value == place).astype(np.float64)
                     found[f"{aspect}={label}"] = replace(found[aspect], value=is_label)
+        of_turn = f"{self._of_one_turn} label records are of the last turn; the judge read whole conversations"
         return Labels(
             marks={column: given[column] for column in self._scores.aspects if column in given},
             nominal=nominal,
             annotators=self._records.annotators,
             digests=digests,
-            notes=(*self._rows.notes("label records"), *self._records.notes(len(self._scores.ids))),
+            notes=(
+                *self._rows.notes("label records"),
+                *self._records.notes(len(self._scores.ids)),
+                *[of_turn] * bool(self._of_one_turn),
+            ),
             chance=self._records.chance,
             independent=independent,
         )
+
+    def _add_labels_of_shares(self, found: dict[str, LabelArray]) -> None:
+        """Add the labels of aspects of two labels where a file says for one of them whether a row has it."""
+        for aspect, labels in self._scores.nominal.items():
+            for place, label in enumerate(labels if len(labels) == 2 else ()):
+                share = found.get(f"{aspect}={label}")
+                if aspect not in found and share is not None and np.isin(share.value, (0, 1)).all():
+                    found[aspect] = replace(share, value=np.where(share.value == 1, place, 1.0 - place))
 
 
 def nothing_found(records: LabelRecords, rows: JudgedRows, where: str, aspects: Sequence[str]) -> str:

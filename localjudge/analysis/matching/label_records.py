@@ -110,7 +110,9 @@ class LabelRecords:
             self.columns.update(record["scores"])
         # In the export of a run, the judge is the annotator.
         judge = (MODEL,) if "key" in record else ()
-        named = (str(record[name]) for name in (*_ANNOTATOR, *judge) if record.get(name) not in (None, ""))
+        named = (
+            _one_name(record[name]) for name in (*_ANNOTATOR, *judge) if record.get(name) not in (None, "")
+        )
         name = next(named, _UNNAMED) + suffix
         self._settling |= {name} if suffix else set()
         return record, name
@@ -235,3 +237,8 @@ class LabelRecords:
             yield f"{self._seen['saw_judge']:,} labels were given with the judge's answer in sight"
         if self._seen["saw_labels"]:
             yield f"{self._seen['saw_labels']:,} labels were given after a look at what the labels say"
+
+
+def _one_name(value: Any) -> str:
+    """Return the name of an annotator; MT-Bench has a list of the judge's model and the name of its prompt."""
+    return str(value[0] if isinstance(value, list) and value else value)

@@ -2,7 +2,8 @@
 
 A scale has numbers. A boolean has true, false, yes, no, or a number from 0 to 1; so has the share of one label.
 Choices have the label's text or the judge's code; ordered choices also have numbers from 1. Case and
-surrounding spaces do not matter. An empty value, null or "N/A" means that there is no label.
+surrounding spaces do not matter. An empty value, null or "N/A" means that there is no label; so does -1 in a
+judgement of MT-Bench, whose program writes it if it cannot read the judge's answer.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ _LARGEST = 1e9
 """Largest absolute label: squares of larger numbers lose precision, and finally overflow."""
 NO_LABEL = frozenset({"", "n/a", "na", "nan", "none", "null", "-"})
 """Texts of a value that is not a label."""
+_OF_MT_BENCH = frozenset({"judge", "judgment", "turn"})
+"""Columns of a judgement of MT-Bench."""
 _YES_OR_NO = {"no": 0, "false": 0, "yes": 1, "true": 1}
 
 
@@ -71,7 +74,7 @@ class LabelColumn:
         inner = record.get("scores")
         if found is None and isinstance(inner, Mapping):
             found = value_at(inner, self.name)
-        if found is None:
+        if found is None or (found == -1 and record.keys() >= _OF_MT_BENCH):
             return []
         return [self._number(value, where) for value in (found if isinstance(found, list) else [found])]
 

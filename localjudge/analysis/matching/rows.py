@@ -1,9 +1,11 @@
 """Match records to judged rows: labels to the rows of a run, and the rows of one run to those of another.
 
-Texts decide where both sides have them: the instruction, each response, and the reference if the rubric reads
-it. Equal texts of several systems are told apart by the system. Without texts, the id and the system decide; an
-id alone does so only if it is unique on both sides. A record that contradicts its row, in a text or in the
-system, is counted and never matched; a record whose row cannot be determined is refused.
+Texts decide where both sides have them: every text that the rubric shows, which are the instruction, each
+response, the reference and its own fields. Where a record lacks one of them, its id and its system decide
+between rows that differ in it. Equal texts of several systems are told apart by the system. Without texts, the
+id and the system decide; an id alone does so only if it is unique on both sides. A record that contradicts
+its row, in a text or in the system, is counted and never matched; a record whose row cannot be determined is
+refused.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from localjudge.analysis.matching.identity import Identity, texts_of
+from localjudge.analysis.matching.identity import Identity, shared_fields
 from localjudge.errors import UsageError
 from localjudge.records import Row
 from localjudge.rows.columns import responses_of
+from localjudge.rows.questions import TURN
 from localjudge.runs.reader import read_outcomes
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
@@ -25,7 +28,12 @@ Place = int
 """The number of a judged row, from 0."""
 
 BY_ID_ALONE = "matched by id alone; nothing shows that these labels are of these responses"
-_PROBLEMS = _NO_ROW, _OTHER_TEXT, _OTHER_SYSTEM = "no row", "another text", "another system"
+_PROBLEMS = _NO_ROW, _OTHER_TEXT, _OTHER_TURN, _OTHER_SYSTEM = (
+    "no row",
+    "another text",
+    "another turn",
+    "another system",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +86,11 @@ class JudgedRows:
             UsageError: several rows fit, and the record or the rows lack the column that would tell which.
         """
         self._counts["records"] += 1
-        if record.texts and not (record.has_texts and "reference" not in record.texts):
+        of_digests = {"instruction", *responses_of(self._used)}
+        if record.texts and not record.has_texts:
             self._read_again()
+        elif record.group is None and (record.texts.keys() & set(shared_fields(self._used)) - of_digests):
+            self._read_again()  # it has some of the texts that all responses to an instruction share
         problem = _NO_ROW
         for one in (record, record.reversed()) if len(record.digests) > 1 else (record,):
             if record.has_texts:
@@ -94,7 +105,8 @@ class JudgedRows:
                 return Found(tuple(self._told_apart(own, one)), one is not record)
             problem = _OTHER_SYSTEM if same else problem
         if problem is _NO_ROW and record.id is not None and record.id in self._by_id:
-            problem = _OTHER_TEXT
+            turns = {self._rows[place].texts.get(TURN) for place in self._by_id[record.id]}
+            problem = _OTHER_TEXT if {None, record.texts.get(TURN)} & turns else _OTHER_TURN
         self._counts[problem] += 1
         self._examples.setdefault(problem, f"{record.where}, id {record.id}" if record.id else record.where)
         return Found()
@@ -104,12 +116,11 @@ class JudgedRows:
             return
         self._is_read_again = True
         for place, row in self._texts_again():
-            digests = row.response_digests
-            self._rows[place] = replace(self._rows[place], digests=digests, texts=texts_of(row, self._used))
+            self._rows[place] = self._rows[place].with_texts(row, self._used)
 
     def _has_same_texts(self, place: Place, record: Identity) -> bool:
         row = self._rows[place]
-        return _agree(row.digests, record.digests) and all(
+        return _agree((*row.digests, row.group), (*record.digests, record.group)) and all(
             row.texts[name] == text for name, text in record.texts.items() if name in row.texts
         )
 
@@ -121,19 +132,19 @@ class JudgedRows:
         """
         rows = self._rows
         # Without a column of ids, the id of a row is its place in the file.
-        for fits in (
-            [place for place in places if rows[place].id in (record.id, record.where)],
-            [place for place in places if rows[place].systems == record.systems],
-        ):
-            places = fits or places
+        places = [place for place in places if rows[place].id in (record.id, record.where)] or places
+        places = [place for place in places if rows[place].systems == record.systems] or places
         first = rows[places[0]]
         by_text = record.has_texts and first.has_texts
+        what = "the texts" if by_text else "the id"
         if len({rows[place].systems for place in places}) > 1:
-            self._refuse(record, len(places), "the text" if by_text else "the id", self._system_columns)
-        differ = not first.has_texts or len({rows[place].digests for place in places}) > 1
-        if len(places) > 1 and not by_text and differ:
-            columns = ", ".join(("instruction", *responses_of(self._used)))
-            self._refuse(record, len(places), "the id", f"{self._system_columns}, or {columns}")
+            self._refuse(record, len(places), what, self._system_columns)
+        if len(places) > 1 and (not first.has_texts or len({rows[place].content for place in places}) > 1):
+            turn = [TURN] if any(TURN in rows[place].texts for place in places) else []
+            lacks = [name for name in (*shared_fields(self._used), *turn) if name not in record.texts]
+            texts = ", ".join(lacks if by_text else [*lacks, *responses_of(self._used)])
+            columns = [texts, "id"] if by_text else [self._system_columns, texts]
+            self._refuse(record, len(places), what, ", or ".join(filter(None, columns)))
         if not by_text:
             self._note_how(places, record)
         return places
@@ -174,12 +185,13 @@ class JudgedRows:
         said = {
             _NO_ROW: f"{counts[_NO_ROW]} {of} match no judged {noun}",
             _OTHER_TEXT: f"{counts[_OTHER_TEXT]} {of} have the id of a judged {noun}, but another text",
+            _OTHER_TURN: f"{counts[_OTHER_TURN]} {of} are of another turn than their {noun}",
             _OTHER_SYSTEM: f"{counts[_OTHER_SYSTEM]} {of} have another system than their {noun}",
         }
         found = [said[_NO_ROW]] * bool(counts[_NO_ROW])
         found += [
             f"{said[why]}, and are not used (first: {self._examples[why]})"
-            for why in (_OTHER_TEXT, _OTHER_SYSTEM)
+            for why in (_OTHER_TEXT, _OTHER_TURN, _OTHER_SYSTEM)
             if counts[why]
         ]
         found += [f"{counts['alone']} {of} are {BY_ID_ALONE}"] * bool(counts["alone"])
@@ -211,8 +223,8 @@ def with_digests(rows: list[Identity], digests: Sequence[str | None], manifest: 
     """
     if all(row.has_texts or digest is None for row, digest in zip(rows, digests, strict=True)):
         return rows
-    found = {place: row.response_digests for place, row in rows_found(manifest, digests)}
-    return [replace(row, digests=found.get(place, row.digests)) for place, row in enumerate(rows)]
+    found, used = dict(rows_found(manifest, digests)), manifest.rubric.fields
+    return [each.with_texts(found[place], used) if place in found else each for place, each in enumerate(rows)]
 
 
 def align_runs(
@@ -231,10 +243,9 @@ def align_runs(
         UsageError: rows cannot be told apart.
     """
     used = manifests[0].rubric.fields
-    # Two rubrics that read the same fields, a reference among them, have equal groups where these are equal.
-    fields = {frozenset(manifest.rubric.fields) for manifest in manifests}
-    if len(fields) > 1 or "reference" not in used:
-        runs = [[replace(identity, texts={}) for identity in run] for run in runs]
+    if len({frozenset(manifest.rubric.fields) for manifest in manifests}) > 1:
+        # Rubrics that show other texts have other groups; those of the first run still tell its rows apart.
+        runs = [runs[0], *([replace(identity, group=None) for identity in run] for run in runs[1:])]
     members: dict[Place, list[Place]] = {place: [place] for place in range(len(runs[0]))}
     notes: list[str] = []
     for run in runs[1:]:

@@ -133,7 +133,10 @@ class _PairMatching:
             for name in (aspect, *only):
                 value = value_at(record, name)
                 values = value if isinstance(value, list) else [value]
-                if value is None or (name == "annotators" and not all(map(_is_result, values))):
+                # A line of `localjudge label` has an object there.
+                if value is None or isinstance(value, Mapping):
+                    continue
+                if name == "annotators" and not all(map(_is_result, values)):
                     continue
                 yield aspect, name, values
                 break
