@@ -113,6 +113,9 @@ OWN: dict[str, dict[str, Any]] = {
         "layer_types": ["sliding_attention", "full_attention"] * 2,
         "num_kv_shared_layers": 2,
     },
+    "bamba": {"attn_layer_indices": [1]},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention", "mamba"]},
     "gpt_neo": {"num_hidden_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": WINDOW},
     "laguna": {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
     "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv"], "num_dense_layers": 1},
@@ -121,6 +124,10 @@ OWN: dict[str, dict[str, Any]] = {
     "recurrent_gemma": {"lru_width": 64, "attention_window_size": WINDOW},
     "reformer": {"axial_pos_embds": False, "attention_head_size": 16},
     "rwkv": {"attention_hidden_size": 64},
+    **{
+        name: {"layer_types": ["linear_attention", "full_attention", "linear_attention"]}
+        for name in ("kimi_linear", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next")
+    },
     "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
     "zamba": {"num_hidden_layers": 4, "layers_block_type": ["linear_attention", "hybrid"] * 2},
     "zamba2": {"layer_types": ["mamba", "hybrid"] * 2, "num_hidden_layers": 4, "num_mem_blocks": 1},
