@@ -120,7 +120,9 @@ def rationale_tokens(judge: Judge, completion: Completion) -> int:
 
 def assert_as_a_pass_for_each_token(judge: Judge, prompts: list[Prompt]) -> dict[int, Completion]:
     """Complete the prompts, and each one again by itself without a cache; both must be the same."""
-    network = AutoModelForCausalLM.from_pretrained(judge.model.path, dtype=torch.float32).eval()
+    network = AutoModelForCausalLM.from_pretrained(
+        judge.model.path, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
     found = completions(judge, prompts)
     assert found.keys() == {prompt.tag for prompt in prompts}
     for prompt in prompts:

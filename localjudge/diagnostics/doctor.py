@@ -74,7 +74,7 @@ def examine(intent: Intent) -> list[Check]:
         *([("out", lambda: environment.out(out))] if out else []),
         *([("shm", lambda: environment.shared_memory(shared))] if shared else []),
         ("offline", lambda: environment.offline(intent.switched)),
-        *(_model_here(intent) if intent.server is None else _server(intent.server, intent.model)),
+        *(_model_here(intent, engine) if intent.server is None else _server(intent.server, intent.model)),
         *([("cluster", lambda: _cluster(cluster))] if cluster else []),
         *([("endpoint", lambda: _endpoint(listen))] if listen else []),
     ]
@@ -94,13 +94,13 @@ def _engine_here(engine: str, why: str) -> list[_NamedCheck]:
     ]
 
 
-def _model_here(intent: Intent) -> list[_NamedCheck]:
+def _model_here(intent: Intent, engine: str) -> list[_NamedCheck]:
     from localjudge.diagnostics import environment
 
     here = not intent.cluster or intent.cluster.address == LOCAL
     return [
         ("hub cache", environment.hub_cache),
-        ("model", lambda: _model(intent)),
+        ("model", lambda: _model(intent, engine)),
         *([("fit", lambda: _fit(intent.model))] if here else []),
     ]
 
@@ -137,7 +137,7 @@ def _libraries() -> str:
     return f"{install_command('cpu')}, or with a GPU {install_command('vllm')}"
 
 
-def _model(intent: Intent) -> list[Check]:
+def _model(intent: Intent, engine: str) -> list[Check]:
     """Check that the model exists, is complete, matches its manifest and can judge."""
     from localjudge.errors import ModelError
     from localjudge.models.adapter import Adapter
@@ -153,6 +153,7 @@ def _model(intent: Intent) -> list[Check]:
     if find_spec("transformers") is None:
         return [note("model", f"{model.name}: found; not checked, because transformers is not installed")]
     from localjudge.diagnostics.verification import check_model
+    from localjudge.engines.transformers.batched_types import judged_alone
     from localjudge.models.model_manifest import changes_since_verified
 
     checks = check_model(model)
@@ -163,6 +164,8 @@ def _model(intent: Intent) -> list[Check]:
     ]
     if not is_sound(checks):
         return problems
+    if engine == "transformers" and (remark := judged_alone(model.configuration.model_type)):
+        problems.append(note("model", f"{model.name}: {remark}"))
     try:
         verified = "no manifest" if changes_since_verified(model) is None else "as verified"
     except ModelError as error:

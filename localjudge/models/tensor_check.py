@@ -69,8 +69,15 @@ def check_tensors(model: Model) -> TensorCheck:
     some tensors, each tensor must belong to a layer, and a layer that is not packed must have its shape.
 
     Raises:
-        ModelError: a tensor is missing, extra or of another shape, or a file of weights is damaged.
+        ModelError: a tensor is missing, extra or of another shape, a file of weights is damaged, or the model
+            has an encoder.
     """
+    if model.configuration.is_encoder_decoder:
+        kind = model.configuration.model_type
+        raise ModelError(
+            f"model {model.name}: a {kind} that reads with an encoder and writes with a decoder; give a causal "
+            "language model"
+        )
     if model.is_gguf:
         return _check_gguf(model)
     try:

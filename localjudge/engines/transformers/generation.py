@@ -9,7 +9,8 @@ the answers (`localjudge.constraint.value_paths`).
 For this, a row must be able to stop in a batch while others go on, which is possible if each layer of the
 model's cache keeps the keys and values of all tokens and nothing else (`CachedRows`). Other models (sliding
 windows, recurrent layers …) go through the same loop with all rows in the batch and a pass for each token
-(`_PaddedRows`); they compute a branch with its whole prompt.
+(`_PaddedRows`); they compute a branch with its whole prompt. A model whose rows cannot share a batch
+(`batched_types`) does this with one row, which needs no padding.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ _PADDING = 0
 
 
 def generate(
-    model: PreTrainedModel, prompts: Sequence[list[int]], answers: BatchAnswers, max_tokens: int
+    model: PreTrainedModel,
+    prompts: Sequence[list[int]],
+    answers: BatchAnswers,
+    max_tokens: int,
+    *,
+    batched: bool,
 ) -> None:
     """Complete the answers of a batch.
 
@@ -37,17 +43,49 @@ def generate(
         prompts: the tokens of each row's prompt.
         answers: the answers of the rows.
         max_tokens: the most tokens of an answer.
+        batched: whether the rows of this model may share a batch (`shares_batch`); otherwise there is one row.
     """
-    _begin(model, prompts, max_tokens, lambda rows: _complete(model, rows, answers))
+
+    def go_on(input_ids: torch.Tensor, inputs: dict[str, Any]) -> None:
+        fits = batched and keeps_rows(model, inputs)
+        rows = CachedRows(model, prompts, inputs) if fits else _PaddedRows(model, input_ids, prompts, inputs)
+        _complete(model, rows, answers)
+
+    _begin(model, prompts, max_tokens, go_on)
+
+
+def can_write(model: PreTrainedModel) -> bool:
+    """Return whether a model can write token by token: no token sees later ones, and its cache is whole.
+
+    An encoder sees later tokens, so the logits before the last token change with that token. If something is
+    missing in a cache, a pass for the last token alone gives something else than one pass over all. There, also
+    the rounding differs, by a few hundredths of what the logits differ from each other.
+    """
+    *prompt, last, other = range(3, 8)
+    found: list[torch.Tensor] = []
+
+    def go_on(input_ids: torch.Tensor, inputs: dict[str, Any]) -> None:
+        rows = _PaddedRows(model, input_ids, [prompt], inputs)
+        rows.step([0], [[]])
+        found.append(rows.step([0], [[last]])[0])
+
+    with torch.inference_mode():
+        _begin(model, [prompt], 2, go_on)
+        tokens = torch.tensor([[*prompt, last], [*prompt, other]], device=model.device)
+        whole = model(input_ids=tokens, use_cache=False, return_dict=True).logits.float()
+    seen = (whole[0, -2] - whole[1, -2]).std() > 0.01 * whole[0, -2].std()
+    incomplete = (found[0] - whole[0, -1]).std() > 0.2 * whole[0, -1].std()
+    # A comparison with a number that is not finite is false: a broken model fails row by row, with its reason.
+    return not (seen or incomplete)
 
 
 def _begin(
     model: PreTrainedModel,
     prompts: Sequence[list[int]],
     max_tokens: int,
-    go_on: Callable[[CachedRows | _PaddedRows], None],
+    go_on: Callable[[torch.Tensor, dict[str, Any]], None],
 ) -> None:
-    """Go on with the rows of these prompts, which are not computed yet."""
+    """Go on with the tokens of these prompts, padded on the left, and the model's inputs for them."""
     length = max(map(len, prompts))
     padding = length - torch.tensor([[len(prompt)] for prompt in prompts])
     tokens = [[*[_PADDING] * (length - len(prompt)), *prompt] for prompt in prompts]
@@ -56,8 +94,7 @@ def _begin(
         # Arguments of `generate` that are not inputs of the model.
         for name in ("logits_processor", "stopping_criteria", "generation_config", "synced_gpus"):
             inputs.pop(name, None)
-        fits = keeps_rows(model, inputs)
-        go_on(CachedRows(model, prompts, inputs) if fits else _PaddedRows(model, input_ids, prompts, inputs))
+        go_on(input_ids, inputs)
 
     # `generate` prepares the inputs and the cache that this model takes.
     model.generate(
@@ -135,12 +172,17 @@ class _PaddedRows:
         size = len(self._prompts)
         for begin in range(0, len(branches), size):
             some = branches[begin : begin + size]
+            prompts = [[*self._prompts[row], *answer] for row, answer in some]
             found: list[torch.Tensor] = []
-            step = partial(_first_step, found)
-            _begin(self._model, [[*self._prompts[row], *answer] for row, answer in some], 1, step)
+            _begin(self._model, prompts, 1, partial(self._first_step, prompts, found))
             yield [*range(begin, begin + len(some))], found[0]
 
-
-def _first_step(found: list[torch.Tensor], cached: CachedRows | _PaddedRows) -> None:
-    rows = range(len(cached._prompts))
-    found.append(cached.step(rows, [[]] * len(rows)))
+    def _first_step(
+        self,
+        prompts: Sequence[list[int]],
+        found: list[torch.Tensor],
+        input_ids: torch.Tensor,
+        inputs: dict[str, Any],
+    ) -> None:
+        rows = _PaddedRows(self._model, input_ids, prompts, inputs)
+        found.append(rows.step(range(len(prompts)), [[]] * len(prompts)))

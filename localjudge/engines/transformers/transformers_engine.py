@@ -24,7 +24,8 @@ from localjudge.engines.batches import batches, rotates_by_batch
 from localjudge.engines.engine_options import TransformersOptions, batch_invariance
 from localjudge.engines.protocol import Completion, Decoding, EngineInfo, completion
 from localjudge.engines.transformers.answers import BatchAnswers
-from localjudge.engines.transformers.generation import generate
+from localjudge.engines.transformers.batched_types import judged_alone
+from localjudge.engines.transformers.generation import can_write, generate
 from localjudge.engines.transformers.grouped_attention import use_grouped_attention
 from localjudge.engines.transformers.packed_layers import pack
 from localjudge.errors import EngineError, ModelError
@@ -48,7 +49,9 @@ class TransformersEngine:
 
     def __init__(self, model: Model, decoding: Decoding, options: TransformersOptions) -> None:
         self._device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self._batch_size = options.batch_size or (16 if self._device.type == "cpu" else 64)
+        self._remark = judged_alone(model.configuration.model_type)
+        most = options.batch_size or (16 if self._device.type == "cpu" else 64)
+        self._batch_size = 1 if self._remark else most
         self._decoding = decoding
         self._base = model
         self._prompt_tokens = self._finished_tokens = 0
@@ -58,9 +61,13 @@ class TransformersEngine:
         check_tensors(model)
         check_adapter(model)
         try:
+            configuration = deepcopy(model.configuration)
+            # Not that of config.json; None stands for that of transformers.
+            configuration._attn_implementation = "eager" if self._remark else None
             with _loadable(model) as (folder, how):
                 self._model, found = AutoModelForCausalLM.from_pretrained(
                     folder,
+                    config=configuration,
                     dtype=options.dtype if options.dtype != "auto" or not model.is_gguf else model.gguf.dtype,
                     # The generation defaults of the model (temperature, penalties …) are not used.
                     generation_config=GenerationConfig(),
@@ -77,9 +84,11 @@ class TransformersEngine:
                 widened = not (has_bfloat16() or quantized)
             if widened:
                 self._model = self._model.float()
-            use_grouped_attention(self._model)
+            if self._remark is None:
+                use_grouped_attention(self._model)
+                if self._device.type == "cpu":
+                    pack(self._model)
             if self._device.type == "cpu":
-                pack(self._model)
                 _keep_freed_memory()
             if model.adapter:
                 self._adapters = LoadedAdapters(self._model, model.adapter)
@@ -88,6 +97,12 @@ class TransformersEngine:
             raise ModelError(
                 f"model {model.name}: {str(error).strip().splitlines()[0]}; run localjudge models verify"
             ) from None
+        if not can_write(self._model):
+            kind = model.configuration.model_type
+            raise ModelError(
+                f"model {model.name}: a {kind} of this configuration cannot write an answer token by token: "
+                "its tokens see later ones, or its cache is not whole; give a causal language model"
+            )
         self._table = HostTable(decoding.table, decoding.closing_margin, self._device, self._batch_size)
         device, dtype = _device_name(self._device), str(self._model.dtype).removeprefix("torch.")
         why = " (the processor has no bfloat16 instructions; dtype=bfloat16 uses it anyway)" * widened
@@ -105,7 +120,8 @@ class TransformersEngine:
             context=options.context(model),
             batch_size=self._batch_size,
             batch_invariant=batch_invariance(supported=False),
-            headline=f"engine transformers · {device} · {dtype}{why} · batches of {self._batch_size}",
+            headline=f"engine transformers · {device} · {dtype}{why} · "
+            + (self._remark or f"batches of {self._batch_size}"),
             **recorded,
         )
 
@@ -137,7 +153,7 @@ class TransformersEngine:
         answers = self._answers = BatchAnswers(self._table, self._decoding, batch)
         try:
             with torch.inference_mode():
-                generate(self._model, tokens, answers, self._decoding.max_tokens)
+                generate(self._model, tokens, answers, self._decoding.max_tokens, batched=self._remark is None)
         except torch.OutOfMemoryError:
             raise EngineError(
                 f"not enough memory for {len(batch)} prompts of up to {max(map(len, tokens))} tokens; "
@@ -181,7 +197,6 @@ def _loadable(model: Model) -> Iterator[tuple[Path, dict[str, Any]]]:
         how = {
             "gguf_file": LINKED,
             "quantization_config": GgufConfig(dequantize=True),
-            "config": deepcopy(model.configuration),  # reading it again takes seconds
         }
         with alone(model.path) as link, redirect_stderr(StringIO()):  # a progress bar that has no switch
             yield link, how
