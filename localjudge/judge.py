@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from localjudge.config import JudgeConfig
 from localjudge.constraint.value_paths import VALUE_RULE
@@ -43,13 +43,17 @@ from localjudge.system.steps import Report, no_progress
 
 ROWS_COMPARED = 64
 """The most rows whose prompts are also encoded as other programs may do it, to say whether they differ."""
+Order = Literal["rows", "finished"]
+"""The order of outcomes: that of their rows, or the one in which they are finished."""
+_MOST_EARLY = 4096
+"""The most outcomes that wait for the outcome of an earlier row."""
 
 
 class Judge:
     """A judge: an open-weights model on this machine, and a rubric.
 
-        for outcome in Judge("path/to/model").score(rows):
-            print(outcome.id, outcome.scores if outcome.status == "judged" else outcome.error)
+        for row, outcome in zip(rows, Judge("path/to/model").score(rows), strict=True):
+            print(row["candidate"], outcome.scores if outcome.status == "judged" else outcome.error)
 
     Args:
         model: a model directory, the id of a model in the local hub cache, or None for the small bundled model;
@@ -286,26 +290,31 @@ class Judge:
         judged = (row for row in rows if isinstance(row, Row) and not self.rubric.refusal(row))
         return self.model.encoded_otherwise([self.rubric.text(row) for row in islice(judged, ROWS_COMPARED)])
 
-    def score(self, rows: Iterable[Any]) -> Iterator[Outcome]:
-        """Yield one judgement or failure for each row as soon as it is finished, not in the rows' order.
+    def score(self, rows: Iterable[Any], order: Order = "rows") -> Iterator[Outcome]:
+        """Yield one judgement or failure for each row, in the rows' order.
 
         Their `row` counts the prompts from 1: a row with criteria has one for each.
 
         Args:
             rows: dicts or `Row`s, or a pandas or Polars DataFrame or an Arrow table. A missing value in a table
                 (NaN, NaT, null) means that the row has no reference, id or system.
+            order: "rows", in which at most 4,096 outcomes wait for that of an earlier row; or "finished", for a
+                stream of rows whose reader must not wait: an outcome's `row` then says which row it is of.
 
         Raises:
-            UsageError: the argument is a single row, or not a collection of rows.
+            UsageError: the argument is a single row, or not a collection of rows; or the order is unknown.
         """
-        return self._outcomes(given_rows(rows, self.rubric.fields))
+        return self._outcomes(given_rows(rows, self.rubric.fields), order)
 
-    def compare(self, rows: Iterable[Any], pairing: Pairing | None = None) -> Iterator[PairOutcome]:
-        """Yield one outcome for each pair as soon as all its orders are finished, not in the pairs' order.
+    def compare(
+        self, rows: Iterable[Any], pairing: Pairing | None = None, order: Order = "rows"
+    ) -> Iterator[PairOutcome]:
+        """Yield one outcome for each pair, in the pairs' order.
 
         Args:
             rows: as for `score`; a dict has `candidate_a` and `candidate_b`.
             pairing: how the pairs are made of the rows; by default each row is a pair, judged in both orders.
+            order: as for `score`; "finished" yields a pair as soon as all its orders are finished.
 
         Raises:
             UsageError: the rubric does not compare responses, or as for `score`.
@@ -314,20 +323,21 @@ class Judge:
             raise UsageError(f"the rubric {self.rubric.name} {mode.judges}; compare with pairwise")
         pairing = pairing or Pairing()
         read = pairing.rows(given_rows(rows, pairing.used(self.rubric.fields)))
-        return PAIRWISE.join(self.rubric.aspects, pairing.orders).all(self._outcomes(read))
+        return PAIRWISE.join(self.rubric.aspects, pairing.orders).all(self._outcomes(read, order))
 
-    def check(self, rows: Iterable[Any]) -> Iterator[ChecklistOutcome]:
-        """Yield one outcome for each row as soon as all its criteria are judged, not in the rows' order.
+    def check(self, rows: Iterable[Any], order: Order = "rows") -> Iterator[ChecklistOutcome]:
+        """Yield one outcome for each row whose criteria are checked, in the rows' order.
 
         Args:
             rows: as for `score`; a dict has `criteria`.
+            order: as for `score`; "finished" yields a row as soon as all its criteria are judged.
 
         Raises:
             UsageError: the rubric does not check criteria of a row, or as for `score`.
         """
         if (mode := self.rubric.mode) is not CHECKLIST:
             raise UsageError(f"the rubric {self.rubric.name} {mode.judges}; check with checklist")
-        return CHECKLIST.join(self.rubric.aspects, 1).all(self.score(rows))
+        return CHECKLIST.join(self.rubric.aspects, 1).all(self.score(rows, order))
 
     @property
     def thinking_notice(self) -> str | None:
@@ -363,9 +373,14 @@ class Judge:
         self._thoughts += bool(answer.thoughts.strip())
         return answer
 
-    def _outcomes(self, rows: Iterable[Row | Failure]) -> Iterator[Outcome]:
-        for judged in self.judged(self.task_builder.tasks(numbered(rows))):
-            yield from (outcome for _, outcome in judged)
+    def _outcomes(self, rows: Iterable[Row | Failure], order: Order) -> Iterator[Outcome]:
+        tasks = self.task_builder.tasks(numbered(rows))
+        if order == "finished":
+            return (outcome for judged in self.judged(tasks) for _, outcome in judged)
+        if order != "rows":
+            raise SettingError("order", order, "give rows or finished")
+        early: dict[int, Outcome] = {}
+        return _in_order(early, self.judged(_not_too_early(tasks, early)))
 
     def judged(self, tasks: Iterable[Task | None]) -> Iterator[list[tuple[Task, Outcome]]]:
         """Yield the tasks with their outcomes, in lists of those that finished together.
@@ -395,3 +410,32 @@ class Judge:
         if isinstance(task.row, Failure):
             return task.row
         return Failure(**task.row.identity, key=self.key(task.row), error=str(task.error))
+
+
+def _not_too_early(tasks: Iterable[Task], early: Mapping[int, Outcome]) -> Iterator[Task | None]:
+    """Yield the tasks; None, which makes the engine finish what it has, while too many outcomes wait."""
+    for task in tasks:
+        while len(early) >= _MOST_EARLY:
+            yield None
+        yield task
+
+
+def _in_order(
+    early: dict[int, Outcome], finished: Iterable[Iterable[tuple[Task, Outcome]]]
+) -> Iterator[Outcome]:
+    """Yield outcomes by the numbers of their rows, from 1; if an error ends them, those that are left first.
+
+    Args:
+        early: holds the outcomes that wait for the one of an earlier row.
+        finished: the outcomes of each number, in any order.
+    """
+    number = 1
+    try:
+        for judged in finished:
+            early.update((outcome.row or 0, outcome) for _, outcome in judged)
+            while number in early:
+                yield early.pop(number)
+                number += 1
+    except Exception:
+        yield from (early[each] for each in sorted(early))
+        raise

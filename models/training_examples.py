@@ -76,7 +76,7 @@ class ExampleEncoder:
             tokenizer.encode(part, add_special_tokens=False) for part in str(prompt).split("\0")
         )
         *_, after_candidate = rubric.text(
-            Row.from_response(instruction="", candidate="\0", reference="")
+            Row.from_response(instruction="-", candidate="\0", reference="")
         ).split("\0")
         self.after_candidate = len(after_candidate)
         self.warmup_begin = len(self.before) + len(self.text_only.encode(_before_reference(rubric)).ids)
@@ -121,8 +121,8 @@ class ExampleEncoder:
 
 
 def _before_reference(rubric: Rubric) -> str:
-    """Return the prompt of an empty row up to the section of the reference."""
-    before, *_ = rubric.text(Row.from_response(instruction="", candidate="", reference="\0")).split("\0")
+    """Return the prompt of a warm-up row up to the section of the reference."""
+    before, *_ = rubric.text(Row.from_response(instruction="-", candidate="", reference="\0")).split("\0")
     return before[: before.rindex("\n#") + 1]
 
 

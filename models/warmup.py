@@ -42,4 +42,6 @@ def warmup_row(generator: TextGenerator, random: Random, longest: int) -> Synthe
     segments = [part for word in words for part in (Segment(" "), word)][1:]
     if random.random() < 0.3 and segments:
         segments[0] = Segment(segments[0].text.capitalize(), segments[0].kind)
-    return SyntheticRow(WARMUP_FORM, "", " ".join(reference) + ".", (*segments, Segment(".")), tuple(swaps), ())
+    return SyntheticRow(
+        WARMUP_FORM, "-", " ".join(reference) + ".", (*segments, Segment(".")), tuple(swaps), ()
+    )

@@ -62,12 +62,15 @@ def test_a_response_that_closes_the_fence_stays_inside_a_longer_one() -> None:
     assert fenced(GUARDED.text(row))[2] == row.candidate
 
 
-@given(*[st.lists(st.sampled_from(TRICKS) | st.text(max_size=3)).map("".join)] * 3)
+ANY_TEXT = st.lists(st.sampled_from(TRICKS) | st.text(max_size=3)).map("".join)
+
+
+@given(ANY_TEXT.filter(str.strip), ANY_TEXT, ANY_TEXT)
 def test_every_field_stays_whole_in_its_own_fence(instruction: str, reference: str, candidate: str) -> None:
     prompt = GUARDED.text(Row.from_response(instruction=instruction, candidate=candidate, reference=reference))
     assert fenced(prompt)[:3] == [visible(field) for field in (instruction, reference, candidate)]
     assert len(fenced(prompt)) == len(
-        fenced(PLAIN.text(Row.from_response(instruction="", candidate="", reference="")))
+        fenced(PLAIN.text(Row.from_response(instruction="Q", candidate="", reference="")))
     )
 
 

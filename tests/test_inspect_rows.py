@@ -67,7 +67,7 @@ def test_the_samples_of_a_log_are_rows(tmp_path: Path, suffix: str) -> None:
         "Tool, result of call 1:\n> 42\n\nAssistant:\n> It is 42."
     )
     assert "Tool, error of call 1:\n> timed out" in failed.candidate
-    assert failed.reference == "42\nforty-two"
+    assert failed.reference == "42\nor\nforty-two"
     assert isinstance(broke, Failure)
     assert broke.reason == "the sample ended with an error: out of memory"
     (shown, *_) = read_rows([str(file)], used=("conversation_with_reasoning",))

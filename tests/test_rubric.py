@@ -70,7 +70,7 @@ texts = st.text() | st.lists(
 ).map("".join)
 
 
-@given(instruction=texts, reference=texts, candidate=texts)
+@given(instruction=texts.filter(str.strip), reference=texts, candidate=texts)
 def test_a_field_stays_as_typed_whatever_it_holds(instruction: str, reference: str, candidate: str) -> None:
     rubric = Rubric.load()
     row = Row.from_response(instruction=instruction, reference=reference, candidate=candidate)

@@ -18,7 +18,8 @@ from inspect_ai.solver import TaskState
 from localjudge.integrations.shared_judge import SharedJudge, shared_judge
 from localjudge.records import Judgement
 from localjudge.rows.columns import USED_FIELDS
-from localjudge.rows.conversation import CONVERSATION, MESSAGES
+from localjudge.rows.conversation import CONVERSATIONS, MESSAGES
+from localjudge.rows.inspect_records import message_records, reference_record
 
 _METADATA = {"key", "scores", "expected", "probabilities", "mass", "texts", "rationale_cut"}
 # Inspect puts the package before the name, unless it is an editable install of another distribution's name.
@@ -31,10 +32,11 @@ def judge(
 ) -> Scorer:
     """Return a scorer whose value has the score of each aspect, and 1 or 0 for each label without an order.
 
-    The instruction is the sample's input, the reference its target, and the response the model's output. Other
-    fields of the rubric come from the sample's metadata. A response that cannot be judged is unscored, with the
-    reason. The score's metadata has the expected score, the probabilities and the mass of each aspect, and the
-    rationale is its explanation.
+    The instruction is the sample's input, the reference its target or targets, which are alternatives, and the
+    response the model's output. A rubric that shows the conversation gets all messages, with the calls of tools
+    and their results. Other fields of the rubric come from the sample's metadata. A response that cannot be
+    judged is unscored, with the reason. The score's metadata has the expected score, the probabilities and the
+    mass of each aspect, and the rationale is its explanation.
 
     Args:
         rubric: the name of an included rubric of single responses, or its file.
@@ -69,7 +71,7 @@ def _row(state: TaskState, target: Target, judge: SharedJudge) -> dict[str, Any]
     """Return the row of a sample."""
     fields = judge.rubric.fields
     row = {name: state.metadata[name] for name in fields if name in state.metadata and name not in USED_FIELDS}
-    row |= ({"reference": target.text} if target.text else {}) | {"id": str(state.sample_id)}
-    if CONVERSATION in fields:  # the last turn is the output
-        return row | {MESSAGES: [{"role": turn.role, "content": turn.text} for turn in state.messages]}
+    row |= reference_record(target) | {"id": str(state.sample_id)}
+    if not CONVERSATIONS.isdisjoint(fields):  # the last turn is the output
+        return row | {MESSAGES: message_records(state.messages, state.output)}
     return row | {"instruction": state.input_text, "candidate": state.output.completion}

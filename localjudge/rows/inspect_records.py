@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +50,36 @@ def read_inspect(name: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
 def _record(sample: Any, model: str, epochs: int, most_bytes: int) -> Record:
     if sample.error is not None:
         return RowError(f"the sample ended with an error: {' '.join(sample.error.message.split())}")
-    target = sample.target
     record = {
         **(sample.metadata or {}),
         "id": f"{sample.id}-{sample.epoch}" if epochs > 1 else str(sample.id),
-        "messages": [message.model_dump(exclude_none=True) for message in sample.messages],
-        "reference": target if isinstance(target, str) else "\n".join(target),
+        "messages": message_records(sample.messages, sample.output),
+        **reference_record(sample.target),
         "system": model,
         "epoch": sample.epoch,
     }
     size = len(json.dumps(record, default=str))
     return too_large(most_bytes) if size > most_bytes else record
+
+
+def message_records(messages: Iterable[Any], output: Any) -> list[dict[str, Any]]:
+    """Return the messages of a sample, of a log or of a task that runs, with calls, results and reasoning.
+
+    Args:
+        messages: the messages, objects of Inspect.
+        output: the sample's output. It is the last turn if no message is the assistant's: a solver that does
+            not generate writes only the output.
+    """
+    turns = [message.model_dump(exclude_none=True) for message in messages]
+    if output.choices and not any(turn["role"] == "assistant" for turn in turns):
+        turns.append(output.message.model_dump(exclude_none=True))
+    return turns
+
+
+def reference_record(target: str | Sequence[str]) -> dict[str, str]:
+    """Return the targets of a sample as the reference, if it has any.
+
+    Several targets are alternatives: a line "or" stands between them.
+    """
+    text = target if isinstance(target, str) else "\nor\n".join(target)
+    return {"reference": text} if text else {}

@@ -296,6 +296,8 @@ class Rubric(RubricPart):
             return RowError(f"{len(row.responses)} responses; the rubric {self.name} {self.mode.judges}")
         if missing := [name for name in self.fields if self._field_of(row, name) is None]:
             return RowError(f"no {missing[0]}, which the rubric {self.name} needs")
+        if "instruction" in self.fields and not row.instruction.strip():
+            return RowError(f"an empty instruction, which the rubric {self.name} shows to the judge")
         if self.checks_together and len(row.criteria) > MOST_TOGETHER:
             most = f"more than the {MOST_TOGETHER} that one answer holds; judge them by checklist, one a prompt"
             return RowError(f"{len(row.criteria)} criteria, {most}")

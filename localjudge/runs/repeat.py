@@ -128,7 +128,7 @@ def _compare(
 ) -> Repetition:
     changed = Counter(dict.fromkeys(judge.rubric.aspects, 0))
     judged = changed_rows = changed_rationales = 0
-    for outcome in with_progress(judge.score(rows), report, len(rows)):
+    for outcome in with_progress(judge.score(rows, "finished"), report, len(rows)):
         before = recorded[outcome.key]
         judged += 1
         after = outcome.scores if isinstance(outcome, Judgement) else {}

@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 from conftest import random_model
 from test_guide import PAGES, script_of
+from test_inspect_rows import written
 
-from localjudge import Judge
+from localjudge import Judge, Row, read_rows
+from localjudge.integrations.shared_judge import SharedJudge
 from localjudge.records import Judgement
+from localjudge.rows.inputs import given_rows
 
 pytest.importorskip("inspect_ai")
 pytestmark = pytest.mark.slow
@@ -168,26 +171,102 @@ def test_a_log_that_is_there_is_judged_by_a_server_and_the_scorer_is_found_by_it
     assert found["unscored"]["tact"] == 1
 
 
-CONVERSATION = """
-from inspect_ai.model import ChatMessageAssistant, ChatMessageUser, ModelName
-from inspect_ai.scorer import Target
-from inspect_ai.solver import TaskState
-from localjudge.integrations.inspect import _row
-from localjudge.integrations.shared_judge import SharedJudge
-from localjudge.rows.inputs import given_rows
-turns = [ChatMessageUser(content="Hi?"), ChatMessageAssistant(content="Hello."),
-         ChatMessageUser(content="Why?"), ChatMessageAssistant(content="Because.")]
-about = {"model": ModelName("mockllm/model"), "sample_id": 1, "epoch": 1}
-state = TaskState(**about, input=turns[:3], messages=turns)
-judge = SharedJudge("conversation", engine="dry-run")
-[row] = given_rows([_row(state, Target(""), judge)], judge.rubric.fields)
-print(repr(row.candidate))
-"""
+def states() -> tuple[list[Any], list[Any]]:
+    """Return the samples of a log, and the states that a task with the same messages has when it is scored."""
+    from inspect_ai.log import EvalSample
+    from inspect_ai.model import (
+        ChatMessageAssistant,
+        ChatMessageTool,
+        ChatMessageUser,
+        ContentReasoning,
+        ContentText,
+        ModelName,
+        ModelOutput,
+    )
+    from inspect_ai.scorer import Target
+    from inspect_ai.solver import TaskState
+    from inspect_ai.tool import ToolCall, ToolCallError
+
+    asked = ChatMessageUser(content="The capital of Chile?")
+    calls = [
+        ChatMessageAssistant(
+            content=[ContentReasoning(reasoning="I look it up."), ContentText(text="One moment.")],
+            tool_calls=[ToolCall(id=key, function="look_up", arguments={"country": "Chile"})],
+        )
+        for key in "ab"
+    ]
+    failed = ToolCallError(type="timeout", message="timed out")
+    results = [
+        ChatMessageTool(content="", tool_call_id="a", function="look_up", error=failed),
+        ChatMessageTool(content="Santiago", tool_call_id="b", function="look_up"),
+    ]
+    said = ChatMessageAssistant(content=[ContentReasoning(reasoning="Sure."), ContentText(text="Santiago.")])
+    targets = ["Santiago", "Santiago de Chile"]
+    given: list[tuple[list[Any], Any, str | list[str]]] = [
+        ([asked, said, ChatMessageUser(content="Sure?"), ChatMessageAssistant(content="Yes.")], None, ""),
+        ([asked, calls[0], results[0], calls[1], results[1], said], said, targets),
+        ([asked, calls[0]], calls[0], targets),
+        ([asked], said, "Santiago"),
+    ]
+    samples, running = [], []
+    for number, (messages, last, target) in enumerate(given, 1):
+        output = ModelOutput.from_message(last) if last else ModelOutput()
+        more: dict[str, Any] = {
+            "epoch": 1,
+            "input": "The capital of Chile?",
+            "messages": messages,
+            "output": output,
+        }
+        samples.append(EvalSample(id=number, target=target, **more))
+        state = TaskState(model=ModelName("north/seven"), sample_id=number, **more)
+        running.append((state, Target(target)))
+    return samples, running
 
 
-def test_a_conversation_is_judged_whole_with_each_turn_once(tmp_path: Path) -> None:
-    shown = said(tmp_path, sys.executable, "-c", CONVERSATION).splitlines()[-1]
-    assert shown == repr("User:\n> Hi?\n\nAssistant:\n> Hello.\n\nUser:\n> Why?\n\nAssistant:\n> Because.")
+@pytest.mark.parametrize("name", ["agent", "conversation", "with reasoning", "with reference"])
+def test_the_scorer_reads_what_the_rows_of_its_log_have(tmp_path: Path, name: str) -> None:
+    from localjudge.integrations.inspect import _row
+
+    fields = {
+        "with reasoning": "{$conversation_with_reasoning}",
+        "with reference": "{$conversation} {$reference}",
+    }
+    if name in fields:
+        template = f"template = 'Read {fields[name]}. {{$aspects}} {{$answer_format}}'"
+        scale = "scale = { lowest = 1, highest = 3 }"
+        (tmp_path / "own.toml").write_text(f'name = "own"\naspects = ["tact"]\n{scale}\n[prompt]\n{template}\n')
+    judge = SharedJudge(str(tmp_path / "own.toml") if name in fields else name, engine="dry-run")
+    samples, running = states()
+    read = list(read_rows([str(written(tmp_path / "log.eval", samples))], used=judge.rubric.fields))
+    scored = list(given_rows([_row(state, target, judge) for state, target in running], judge.rubric.fields))
+    assert len(read) == len(scored) == 4
+    for one, other in zip(read, scored, strict=True):
+        assert isinstance(one, Row), one.error
+        assert isinstance(other, Row), other.error
+        assert (one.id, one.candidate, one.instruction) == (other.id, other.candidate, other.instruction)
+        assert (one.reference, one.digest) == (other.reference, other.digest)
+        assert (judge.rubric.refusal(other) is None) == (not judge.rubric.needs_reference or one.id != "1")
+    shown = scored[1].candidate
+    assert 'Assistant, call 1:\n> look_up {"country": "Chile"}' in shown
+    assert "Tool, error of call 1:\n> timed out" in shown
+    assert "Tool, result of call 2:\n> Santiago" in shown
+    assert ("Assistant, reasoning:\n> Sure." in shown) == (name == "with reasoning")
+    assert scored[0].candidate.count("Santiago.") == 1, "each turn once"
+    assert scored[3].candidate.endswith("Assistant:\n> Santiago.") or name == "with reasoning"
+
+
+def test_several_targets_are_alternatives_for_a_rubric_of_single_responses() -> None:
+    from localjudge.integrations.inspect import _row
+
+    judge = SharedJudge("correctness", engine="dry-run")
+    _, running = states()
+    rows = [_row(state, target, judge) for state, target in running]
+    assert [row.get("reference") for row in rows] == [
+        None,
+        *["Santiago\nor\nSantiago de Chile"] * 2,
+        "Santiago",
+    ]
+    assert [row["candidate"] for row in rows[1:]] == ["Santiago.", "One moment.", "Santiago."]
 
 
 def test_the_warning_about_the_bundled_model_is_printed_once(tmp_path: Path) -> None:

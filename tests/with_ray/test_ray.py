@@ -98,7 +98,7 @@ def test_workers_that_are_killed_are_replaced_and_every_row_is_judged_once(
     log = tmp_path / "engine.log"
     judge = judge_on(Cluster(nodes.address, (2, 2)))
     outcomes = []
-    for outcome in judge.score(rows_until(lambda: judge.engine.statistics()["workers_lost"] >= 3)):
+    for outcome in judge.score(rows_until(lambda: judge.engine.statistics()["workers_lost"] >= 3), "finished"):
         outcomes.append(outcome)
         if len(outcomes) in (8, 40, 80):
             os.kill(next(worker for worker in ready(log) if Path(f"/proc/{worker}").exists()), signal.SIGKILL)
@@ -218,7 +218,7 @@ def test_workers_are_added_within_their_bounds_while_there_is_work(
     judge = judge_on(Cluster(nodes.address, (1, 2)))
     assert "1 to 2 worker(s)" in judge.engine.info.headline
     assert len(ready(log)) == 1
-    by_id(judge.score(rows_until(lambda: len(ready(log)) >= 2)))
+    by_id(judge.score(rows_until(lambda: len(ready(log)) >= 2), "finished"))
 
 
 def test_an_option_that_the_engine_does_not_know_is_refused_before_a_cluster_is_joined(
@@ -249,7 +249,7 @@ def test_a_node_goes_and_another_comes_and_all_is_as_in_one_process(
     log = tmp_path / "engine.log"
     judge = judge_on(Cluster(nodes.address, (2, 2)))
     outcomes = []
-    for outcome in judge.score(rows_until(lambda: replaced(log))):
+    for outcome in judge.score(rows_until(lambda: replaced(log)), "finished"):
         outcomes.append(outcome)
         if len(outcomes) == 8:
             nodes.remove_node(next(iter(nodes.worker_nodes)), allow_graceful=False)
