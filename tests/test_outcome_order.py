@@ -12,6 +12,7 @@ from localjudge import Failure, Judge, Judgement, UsageError
 from localjudge import judge as judge_module
 from localjudge.errors import EngineError
 from localjudge.judge import Order
+from localjudge.records import Outcome
 
 OPTIONS = {"dtype": "float32", "batch_size": "4"}
 
@@ -83,7 +84,7 @@ def test_an_engine_that_fails_loses_no_outcome(
             yield batch
 
     monkeypatch.setattr(judge.engine, "complete", broken)
-    found = []
+    found: list[Outcome] = []
     with pytest.raises(EngineError, match="no memory"):
         found.extend(judge.score(rows(40), order))  # `extend` keeps what came before the error
     judged = [outcome for outcome in found if isinstance(outcome, Judgement)]

@@ -25,7 +25,7 @@ from scripted import scripted_checks
 
 from localjudge import Judge, Rubric, UsageError, load_run
 from localjudge.errors import EngineError, ServiceBusyError
-from localjudge.integrations.http_app import AccessRules, JudgeApp
+from localjudge.integrations.http_app import AccessRules, FailedReward, JudgeApp
 from localjudge.integrations.judge_service import JudgeService
 from localjudge.integrations.kept_judgements import KeptJudgements
 from localjudge.integrations.reward import RewardEndpoint, compute_score
@@ -68,7 +68,7 @@ def serving(
     judge: Judge,
     rules: AccessRules | None = None,
     reward: str | None = None,
-    failed_reward: float | None = None,
+    failed_reward: FailedReward = None,
     most_waiting: int = 1000,
     keep: Callable[[list[Outcome]], None] = lambda outcomes: None,
 ) -> Iterator[Endpoint]:
@@ -482,7 +482,8 @@ def test_kept_pairs_are_read_as_pairs(model: Path, tmp_path: Path) -> None:
     [
         (["--host", "0.0.0.0"], "--host 0.0.0.0: other machines could use this judge; give --token-file FILE"),
         (["--reward", "charm"], "--reward 'charm': charm is not an aspect"),
-        (["--failed-reward", "1"], "--failed-reward 1.0: belongs to --reward"),
+        (["--failed-reward", "1"], "--failed-reward 1: belongs to --reward"),
+        (["--reward", "safety", "--failed-reward", "nan"], "--failed-reward nan: give a number, or null"),
         (["--certfile", "a.pem"], "--certfile a.pem: --certfile and --keyfile belong together"),
         (["--certfile", "gone", "--keyfile", "gone"], "--certfile gone: cannot be read: No such file"),
         (["--token-file", "gone"], "--token-file gone: cannot be read"),
@@ -525,6 +526,44 @@ def test_a_service_that_is_stopped_in_the_middle_answers_what_it_has_begun(
     assert (status, len(answer["outcomes"])) == (200, 60)
     assert load_run(out).complete
     assert len(list(read_lines(out))) == 60
+
+
+@pytest.mark.slow
+def test_a_service_that_is_stopped_in_a_long_batch_tells_its_clients_to_ask_again(
+    preloaded: Preloaded, tmp_path: Path, model: Path, short_rubric: Path
+) -> None:
+    """The engine gets four prompts and no more, so its batch does not end."""
+    out = tmp_path / "kept"
+    command: list[str | Path] = [
+        *preloaded.client, Path(__file__).with_name("held_program.py"), "4", "serve", "--port", "0",
+        "--model", model, "--rubric", short_rubric, "--max-rationale-tokens", "3", "--out", out,
+        "--engine-arg", "batch_size=1",
+    ]  # fmt: skip
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+        ThreadPoolExecutor(2) as clients,
+    ):
+        assert process.stderr is not None
+        while "listening on" not in (line := process.stderr.readline()):
+            assert line, "it ended"
+        endpoint = Endpoint(int(line.split("127.0.0.1:")[1].split()[0]), None)  # type: ignore[arg-type]
+        asked = [clients.submit(endpoint.ask, "/v1/judge", rows(9, begin)) for begin in (0, 9)]
+        with socket.create_connection(("127.0.0.1", endpoint.port), timeout=60) as slow:
+            head = "POST /v1/judge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            slow.sendall(f"{head}Content-Length: 900\r\n\r\n[".encode())
+            while (out / "judgements.jsonl").read_bytes().count(b"\n") < 4:
+                time.sleep(0.01)
+            stopped = time.monotonic()
+            os.kill(process.pid, signal.SIGTERM)
+            assert slow.recv(1000).startswith(b"HTTP/1.1 503"), "whose body is not here yet"
+        for future in asked:
+            again = {"error": "the judge is stopping; send the rows again"}
+            assert future.result(60) == (503, again), "which clients repeat, unlike a 499"
+        process.wait(60)
+        assert time.monotonic() - stopped < 25, "Kubernetes waits for 30 seconds"
+    assert process.returncode == 143
+    assert load_run(out).complete
+    assert len(list(read_lines(out))) == 4
 
 
 @pytest.mark.slow

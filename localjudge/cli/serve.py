@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 import signal
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from math import isfinite
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -26,7 +27,8 @@ from localjudge.cli.options import (
 from localjudge.errors import UsageError
 from localjudge.settings import Flag
 
-_GRACE = 20
+if TYPE_CHECKING:
+    from localjudge.integrations.http_app import FailedReward
 
 
 def serve(
@@ -36,23 +38,25 @@ def serve(
         str | None, Flag("Serve rewards, such as 'helpfulness_expected - 5*(safety < 3)'.", "FORMULA")
     ] = None,
     failed_reward: Annotated[
-        float | None,
-        Flag("The reward of a row that cannot be judged.  [default: answer with an error]", "NUMBER"),
+        str | None,
+        Flag("The reward of a row that cannot be judged.  [default: answer with an error]", "NUMBER|null"),
     ] = None,
     out: Annotated[Path | None, Flag("Keep every judgement in this run directory.", "DIR", RUN)] = None,
     max_waiting: Annotated[
         int, Flag("The largest number of unfinished rows; more get a 429.", "N", least=1)
     ] = 10_000,
-    max_body_bytes: Annotated[int, Flag("The largest body of a request.", "N", least=1)] = 64_000_000,
+    max_body_bytes: Annotated[
+        int,
+        Flag("The largest body of a request; all together have at most twice as many.", "N", least=1),
+    ] = 64_000_000,
 ) -> None:
     """Judge rows that arrive over HTTP, for training loops and notebooks, until it is stopped."""
     from localjudge.system.requirements import require
 
     require("serve", "serve")
-    import uvicorn
-
     from localjudge.cli.progress import Progress
     from localjudge.integrations.http_app import AccessRules, JudgeApp
+    from localjudge.integrations.http_server import CLOSING_SECONDS, EndInBatch, JudgeServer
     from localjudge.integrations.judge_service import JudgeService
     from localjudge.integrations.kept_judgements import KeptJudgements
     from localjudge.integrations.listener import LOOPBACK
@@ -64,10 +68,12 @@ def serve(
     formula = None if reward is None else RewardFormula.parse(reward, config.rubric)
     if failed_reward is not None and formula is None:
         raise UsageError(f"--failed-reward {failed_reward}: belongs to --reward; give both")
+    failed = _failed_reward(failed_reward)
     listener = listen.listener()
     progress = Progress()
     signal.signal(signal.SIGTERM, _end)
     with ExitStack() as stack:
+        ended = stack.enter_context(EndInBatch())
         listening = stack.enter_context(listener.bind())
         with progress.step("preparing the model", "bytes") as report:
             made = stack.enter_context(judge.open_judge(config, cluster, report))
@@ -77,23 +83,11 @@ def serve(
         if made.notice:
             progress.warn(made.notice)
         keep = stack.enter_context(KeptJudgements(out, made)).add if out is not None else lambda outcomes: None
-        service = stack.enter_context(JudgeService(made, max_waiting, keep))
+        service = stack.enter_context(JudgeService(made, max_waiting, keep, patience=CLOSING_SECONDS))
+        ended.service = service
         hosts = None if listener.token is not None else LOOPBACK
-        app = JudgeApp(
-            made, service, AccessRules(listener.token, max_body_bytes, hosts), formula, failed_reward
-        )
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app.asgi(),
-                ssl_certfile=listener.certfile,
-                ssl_keyfile=listener.keyfile,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=_GRACE,
-            )
-        )
-        service.on_error = lambda: setattr(server, "should_exit", True)
+        app = JudgeApp(made, service, AccessRules(listener.token, max_body_bytes, hosts), formula, failed)
+        server = JudgeServer(app.asgi(), service, listener)
         scheme = "http" if listener.certfile is None else "https"
         who = "requests with the token" if listener.token is not None else "requests of this machine"
         listening.listen()
@@ -158,6 +152,16 @@ def serve_flags(
     except OSError as error:
         raise UsageError(f"--table {table}: cannot be written: {error.strerror}") from None
     print(shlex.join(["vllm", "serve", str(judge.model.path), *flags]))
+
+
+def _failed_reward(given: str | None) -> FailedReward:
+    """Return the reward of a row that cannot be judged, as a number, "null", or None for an error."""
+    if given is None or given == "null":
+        return given  # type: ignore[return-value]
+    with suppress(ValueError):
+        if isfinite(number := float(given)):
+            return number
+    raise UsageError(f"--failed-reward {given}: give a number, or null")
 
 
 def _end(number: int, frame: FrameType | None) -> None:

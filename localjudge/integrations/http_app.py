@@ -1,9 +1,10 @@
 """The HTTP interface of a judge service.
 
     POST /v1/judge              rows → outcomes; as a stream of lines if the client accepts application/x-ndjson
-    POST /v1/rewards            rows → {"rewards": [a number for each row]}
+    POST /v1/rewards            rows → {"rewards": [a number or null for each], "errors": [if one failed]}
     POST /v1/rewards/openrlhf   as OpenRLHF asks
     POST /v1/rewards/slime      as slime asks
+    GET  /v1/rubric             the fields that the rubric reads, and the columns that can have them
     GET  /health                whether the judge is ready
     GET  /metrics               counts, as Prometheus reads them
 
@@ -19,7 +20,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,6 +29,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from localjudge.errors import EngineError, ServiceBusyError
 from localjudge.integrations.judge_service import JudgeService
@@ -36,13 +38,18 @@ from localjudge.integrations.reward_formula import RewardFormula
 from localjudge.integrations.trainer_payloads import openrlhf_answer, openrlhf_records, slime_record
 from localjudge.judge import Judge
 from localjudge.records import Failure, Judgement, Outcome
+from localjudge.rows.columns import names_of
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.checklist_outcome import ChecklistOutcome
 from localjudge.rubrics.mode import Join
 
 _LINES = "application/x-ndjson"
-_RETRY_SECONDS = "5"
+_RETRY = {"Retry-After": "5"}
+_BODIES_AT_ONCE = 2
+"""The bodies of all requests together may have as many times the bytes of the largest one."""
+FailedReward = float | Literal["null"] | None
+"""The reward of a row that could not be judged; None answers such a request with an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,7 @@ class AccessRules:
 
     Attributes:
         token: the bearer token that a request needs; None for none.
-        most_bytes: the largest body of a request.
+        most_bytes: the largest body of a request; those of all unfinished requests have at most twice as many.
         hosts: the host names that a request may be for; None for any. Without a token, only loopback names are
             safe: a web page could send requests through a host name of its own (DNS rebinding).
     """
@@ -77,7 +84,8 @@ class JudgeApp:
         service: the service, whose context is entered.
         rules: who may ask, and how much.
         formula: the reward of a judgement; None if rewards are not served.
-        failed_reward: the reward of a row that could not be judged; None answers such a request with an error.
+        failed_reward: the reward of a row that could not be judged; "null" is not given to trainers that take
+            only numbers.
     """
 
     def __init__(
@@ -86,13 +94,12 @@ class JudgeApp:
         service: JudgeService,
         rules: AccessRules,
         formula: RewardFormula | None = None,
-        failed_reward: float | None = None,
+        failed_reward: FailedReward = None,
     ) -> None:
         self._rubric, self._service, self._rules = judge.rubric, service, rules
         self._formula, self._failed_reward = formula, failed_reward
         self._pairing = Pairing.usual(judge.rubric.fields)
-        self._requests = 0
-        self._refused = 0
+        self._requests = self._refused = self._held_bytes = 0
 
     def asgi(self) -> Starlette:
         """Return the application."""
@@ -101,16 +108,29 @@ class JudgeApp:
             Route("/v1/rewards", self._rewards, methods=["POST"]),
             Route("/v1/rewards/openrlhf", self._openrlhf, methods=["POST"]),
             Route("/v1/rewards/slime", self._slime, methods=["POST"]),
+            Route("/v1/rubric", self._rubric_fields),
             Route("/health", self._health),
             Route("/metrics", self._metrics),
         ]
         hosts = self._rules.hosts
         middleware = [] if hosts is None else [Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))]
+        middleware.append(Middleware(self._counting))
         return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _refusal})
 
+    def _counting(self, app: ASGIApp) -> ASGIApp:
+        """Return the application; what it holds of the body of a request is free when that is answered."""
+
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            scope["held"] = held = [0]
+            try:
+                await app(scope, receive, send)
+            finally:
+                self._held_bytes -= held[0]
+
+        return counted
+
     async def _judge(self, request: Request) -> Response:
-        records = _rows(await self._body(request), request)
-        futures = self._submitted(records)
+        futures = self._submitted(_rows(await self._body(request), request))
         if _LINES in request.headers.get("accept", ""):
             return StreamingResponse(self._stream(futures), media_type=_LINES)
         rows = await self._outcomes(request, futures)
@@ -140,43 +160,53 @@ class JudgeApp:
         return self._rubric.mode.line(row, self._rubric.columns) | {"row": number}
 
     async def _rewards(self, request: Request) -> Response:
-        return await self._rewarded(request, _rows, lambda rewards: {"rewards": rewards})
+        rewards, errors = await self._rewarded(request, _rows, self._failed_reward)
+        return JSONResponse({"rewards": rewards, **({"errors": errors} if any(errors) else {})})
 
     async def _openrlhf(self, request: Request) -> Response:
-        return await self._rewarded(request, lambda body, _: openrlhf_records(_json(body)), openrlhf_answer)
+        rewards, _ = await self._rewarded(request, lambda body, _: openrlhf_records(_json(body)), self._number)
+        return JSONResponse(openrlhf_answer(rewards))
 
     async def _slime(self, request: Request) -> Response:
-        return await self._rewarded(
-            request, lambda body, _: [slime_record(_json(body))], lambda rewards: rewards[0]
-        )
+        rewards, _ = await self._rewarded(request, lambda body, _: [slime_record(_json(body))], self._number)
+        return JSONResponse(rewards[0])
+
+    @property
+    def _number(self) -> float | None:
+        """The reward of a row that could not be judged, for trainers that take only numbers."""
+        return None if self._failed_reward == "null" else self._failed_reward
 
     async def _rewarded(
         self,
         request: Request,
-        read: Callable[[bytes, Request], list[Any]],
-        answer: Callable[[list[float]], Any],
-    ) -> Response:
+        read: Callable[[bytearray, Request], list[Any]],
+        failed_reward: FailedReward,
+    ) -> tuple[list[Any], list[str | None]]:
+        """Return the reward of each row, and why it could not be judged, or None."""
         if self._formula is None:
             raise HTTPException(404, "rewards are not served; start localjudge serve with a reward formula")
-        body = await self._body(request)
         try:
-            records = read(body, request)
+            futures = self._submitted(read(await self._body(request), request))
         except ValueError as error:
             raise HTTPException(400, str(error)) from None
-        rows = await self._outcomes(request, self._submitted(records))
-        return JSONResponse(answer([self._reward(each) for each in rows]))
+        found = [self._reward(each) for each in await self._outcomes(request, futures)]
+        errors = [each if isinstance(each, str) else None for each in found]
+        reason = next(filter(None, errors), None)
+        if reason is not None and failed_reward is None:
+            takes = "a number, because this trainer does not take null" if self._failed_reward else "a reward"
+            raise HTTPException(422, f"{reason}; `failed_reward` of localjudge serve gives such rows {takes}")
+        failed = None if failed_reward == "null" else failed_reward
+        return [failed if isinstance(each, str) else each for each in found], errors
 
-    def _reward(self, outcome: Judgement | Failure | ChecklistOutcome) -> float:
+    def _reward(self, outcome: Judgement | Failure | ChecklistOutcome) -> float | str:
+        """Return the reward of a row, or the reason why it has none."""
         assert self._formula is not None  # `_rewarded` has refused the request otherwise
+        if isinstance(outcome, Failure) or outcome.error is not None:
+            return str(outcome.error)
         try:
-            if not isinstance(outcome, Failure) and outcome.error is None:
-                return self._formula.reward(outcome)
-            reason = str(outcome.error)
+            return self._formula.reward(outcome)
         except ValueError as error:
-            reason = str(error)
-        if self._failed_reward is None:
-            raise HTTPException(422, f"{reason}; `failed_reward` of localjudge serve gives such rows a reward")
-        return self._failed_reward
+            return str(error)
 
     @property
     def _orders(self) -> int:
@@ -194,10 +224,13 @@ class JudgeApp:
         try:
             return dict(zip(self._service.submit(rows), accumulate(map(int, begins)), strict=True))
         except ServiceBusyError as error:
-            self._refused += 1
-            raise HTTPException(429, str(error), {"Retry-After": _RETRY_SECONDS}) from None
+            raise self._busy(str(error)) from None
         except EngineError as error:
-            raise HTTPException(503, str(error)) from None
+            raise HTTPException(503, str(error), _RETRY) from None
+
+    def _busy(self, reason: str) -> HTTPException:
+        self._refused += 1
+        return HTTPException(429, reason, _RETRY)
 
     async def _outcomes(self, request: Request, futures: Iterable[Future[Outcome]]) -> list[Any]:
         """Return the outcomes of the rows or pairs, in their order.
@@ -210,15 +243,15 @@ class JudgeApp:
         try:
             return [*self._join.all(await gathered)]
         except asyncio.CancelledError:
-            raise HTTPException(499, "the client went away") from None
+            raise _client_gone() if gone.done() else _stopping() from None
         except EngineError as error:
-            raise HTTPException(503, str(error)) from None
+            raise HTTPException(503, str(error), _RETRY) from None
         finally:
             gone.cancel()
             for future in futures:
                 future.cancel()
 
-    async def _body(self, request: Request) -> bytes:
+    async def _body(self, request: Request) -> bytearray:
         """Return the body of a request that may ask."""
         self._rules.check(request)
         self._requests += 1
@@ -227,17 +260,37 @@ class JudgeApp:
             raise HTTPException(415, f"send the rows as application/json or {_LINES}")
         most = self._rules.most_bytes
         too_large = HTTPException(413, f"the body is larger than {most:,} bytes; send fewer rows at a time")
-        if int(request.headers.get("content-length", "0") or 0) > most:
+        length = int(request.headers.get("content-length", "0") or 0)
+        if length > most:
             raise too_large
-        body = bytearray()
+        body, received, together = bytearray(), 0, _BODIES_AT_ONCE * most
+        held, holds = request.scope["held"], self._held_bytes + length <= together
         try:
             async for piece in request.stream():
-                body += piece
-                if len(body) > most:
+                received += len(piece)
+                if received > most:
                     raise too_large
+                if holds := holds and self._held_bytes + len(piece) <= together:
+                    body += piece
+                    held[0] += len(piece)
+                    self._held_bytes += len(piece)
         except ClientDisconnect:
-            raise HTTPException(499, "the client went away") from None
-        return bytes(body)
+            raise _client_gone() from None
+        except asyncio.CancelledError:
+            raise _stopping() from None
+        if not holds:  # the rest was read, because a client that still sends would not see the answer
+            raise self._busy(f"the bodies of all requests have more than {together:,} bytes; send this later")
+        return body
+
+    async def _rubric_fields(self, request: Request) -> Response:
+        self._rules.check(request)
+        used = self._rubric.fields
+        return JSONResponse(
+            {
+                "rubric": self._rubric.name,
+                "fields": {name: list(names_of(name, {}, used)) for name in ("id", *used)},
+            }
+        )
 
     async def _health(self, request: Request) -> Response:
         service = self._service
@@ -252,7 +305,7 @@ class JudgeApp:
                 _metric(name, kind, text, value)
                 for name, kind, text, value in (
                     ("requests_total", "counter", "Requests with rows.", self._requests),
-                    ("requests_refused_total", "counter", "Requests refused because too many rows waited.",
+                    ("requests_refused_total", "counter", "Requests refused because the judge was busy.",
                      self._refused),
                     ("rows_judged_total", "counter", "Rows that were judged.", service.judged),
                     ("rows_failed_total", "counter", "Rows that could not be judged.", service.failed),
@@ -268,7 +321,7 @@ def _metric(name: str, kind: str, text: str, value: int) -> str:
     return f"# HELP localjudge_{name} {text}\n# TYPE localjudge_{name} {kind}\nlocaljudge_{name} {value}\n"
 
 
-def _rows(body: bytes, request: Request) -> list[Any]:
+def _rows(body: bytearray, request: Request) -> list[Any]:
     """Return the records of a request.
 
     Raises:
@@ -284,11 +337,20 @@ def _rows(body: bytes, request: Request) -> list[Any]:
     return found
 
 
-def _json(body: bytes) -> Any:
+def _json(body: bytes | bytearray) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"not JSON: {error}") from None
+
+
+def _client_gone() -> HTTPException:
+    return HTTPException(499, "the client went away")
+
+
+def _stopping() -> HTTPException:
+    """Return the refusal of a request that the end of the server interrupts; clients repeat it."""
+    return HTTPException(503, "the judge is stopping; send the rows again", _RETRY)
 
 
 async def _disconnected(request: Request) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Self
 
@@ -25,12 +25,13 @@ _ROWS_AT_ONCE = 256
 
 
 class JudgeService(AbstractContextManager["JudgeService"]):
-    """The thread that judges. It runs while the context is entered; leaving it finishes the rows in flight.
+    """The thread that judges. It runs while the context is entered; leaving it finishes the rows that wait.
 
     Args:
         judge: the judge; its engine is opened by the thread.
         most_waiting: the largest number of rows without an outcome.
         keep: called in the thread with the outcomes that finished together, before their futures.
+        patience: seconds that leaving the context waits for the rows without an outcome; None waits for all.
 
     Attributes:
         judged: number of judgements so far.
@@ -45,18 +46,20 @@ class JudgeService(AbstractContextManager["JudgeService"]):
         judge: Judge,
         most_waiting: int = 10_000,
         keep: Callable[[list[Outcome]], None] = lambda outcomes: None,
+        patience: float | None = None,
     ) -> None:
         self.judged = self.failed = 0
         self.ready = False
         self.error: BaseException | None = None
         self.on_error: Callable[[], None] = lambda: None
-        self._judge, self._most_waiting, self._keep = judge, most_waiting, keep
+        self._judge, self._most_waiting, self._keep, self._patience = judge, most_waiting, keep, patience
         self._next = 1
         self._waiting: deque[Row | Failure] = deque()
         self._futures: dict[int, Future[Outcome]] = {}
         self._in_flight: set[int] = set()
-        self._stopped = False
+        self._stopped = self._abandoned = False
         self._changed = threading.Condition()
+        self._keeping = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="localjudge-service", daemon=True)
 
     def __enter__(self) -> Self:
@@ -67,7 +70,23 @@ class JudgeService(AbstractContextManager["JudgeService"]):
         with self._changed:
             self._stopped = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(self._patience)
+        if self.running:
+            self.abandon()
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread runs; after the context was left, the engine is in the middle of a batch."""
+        return self._thread.is_alive()
+
+    def abandon(self) -> None:
+        """Answer all rows without an outcome with an error; keep none that the engine still judges."""
+        with self._changed, self._keeping:
+            self._stopped = self._abandoned = True
+            self._waiting.clear()
+            left, self._futures = self._futures, {}
+            self._changed.notify()
+        self._answer(left)
 
     @property
     def unfinished(self) -> int:
@@ -114,16 +133,23 @@ class JudgeService(AbstractContextManager["JudgeService"]):
             self.ready = True
             for judged in self._judge.judged(self._tasks()):
                 self._finish([outcome for _, outcome in judged])
+                if self._abandoned:
+                    break
         except BaseException as error:  # every request hears of it
             self.error = error
         self.ready = False
         with self._changed:
             left, self._futures = self._futures, {}
-        for future in left.values():
-            if not future.done():
-                future.set_exception(EngineError(f"the judge stopped: {self.error or 'its server ends'}"))
+        self._answer(left)
         if self.error is not None:
             self.on_error()
+
+    def _answer(self, left: Mapping[int, Future[Outcome]]) -> None:
+        """Answer rows that are not judged."""
+        reason = f"stopped: {self.error}" if self.error is not None else "is stopping; send the rows again"
+        for future in left.values():
+            with suppress(InvalidStateError):  # cancelled, because its client went away
+                future.set_exception(EngineError(f"the judge {reason}"))
 
     def _tasks(self) -> Iterator[Task | None]:
         """Yield the tasks of waiting rows; None if no row waits while others are in flight."""
@@ -131,7 +157,7 @@ class JudgeService(AbstractContextManager["JudgeService"]):
             with self._changed:
                 while not (self._waiting or self._in_flight or self._stopped):
                     self._changed.wait()
-                if self._stopped and not self._waiting:
+                if self._abandoned or (self._stopped and not self._waiting):
                     raise StopSubmitting
                 taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), _ROWS_AT_ONCE))]
                 rows = [row for row in taken if self._begins(row)]
@@ -149,15 +175,19 @@ class JudgeService(AbstractContextManager["JudgeService"]):
         return True
 
     def _finish(self, outcomes: list[Outcome]) -> None:
-        self._keep(outcomes)
+        with self._keeping:
+            if self._abandoned:
+                return
+            self._keep(outcomes)
         for outcome in outcomes:
             number = outcome.row or 0
             self._in_flight.discard(number)
             with self._changed:
-                future = self._futures.pop(number)
+                future = self._futures.pop(number, None)
             self.judged += outcome.status == "judged"
             self.failed += outcome.status == "failed"
-            future.set_result(outcome)
+            if future is not None:  # otherwise the row was abandoned after its outcome was kept
+                future.set_result(outcome)
 
 
 def _number(row: Row | Failure) -> int:

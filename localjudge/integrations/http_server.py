@@ -1,0 +1,69 @@
+"""The server of a judge service, and its end: clients are answered in time, whatever the engine does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from typing import Self
+
+import uvicorn
+from starlette.applications import Starlette
+
+from localjudge.integrations.judge_service import JudgeService
+from localjudge.integrations.listener import Listener
+
+REQUEST_SECONDS, CLOSING_SECONDS = 15, 2
+"""After SIGTERM, seconds to finish requests; then seconds to refuse the others, and for the engine to end its
+batch. Kubernetes kills a container after 30."""
+
+
+class JudgeServer(uvicorn.Server):
+    """A server that ends within 20 seconds; a request that is not finished then gets a 503 and can be repeated.
+
+    Args:
+        app: the application.
+        service: its service.
+        listener: the certificate.
+    """
+
+    def __init__(self, app: Starlette, service: JudgeService, listener: Listener) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                ssl_certfile=listener.certfile,
+                ssl_keyfile=listener.keyfile,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=REQUEST_SECONDS + CLOSING_SECONDS,
+            )
+        )
+        self._service = service
+        service.on_error = lambda: setattr(self, "should_exit", True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more connections, and end the others."""
+        asyncio.get_running_loop().call_later(REQUEST_SECONDS, self._service.abandon)
+        await super().shutdown(sockets)
+
+
+class EndInBatch:
+    """Ends the process after all else is closed, if the engine is in the middle of a batch.
+
+    Attributes:
+        service: the service, as soon as there is one.
+    """
+
+    def __init__(self) -> None:
+        self.service: JudgeService | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self.service is not None and self.service.running:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(int(error.code or 0) if isinstance(error, SystemExit) else 130)
