@@ -566,26 +566,6 @@ def test_a_service_that_is_stopped_in_a_long_batch_tells_its_clients_to_ask_agai
     assert len(list(read_lines(out))) == 4
 
 
-def test_the_bodies_of_all_requests_together_have_a_limit(judge: Judge) -> None:
-    head = "POST /v1/judge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    with serving(judge, AccessRules(most_bytes=1_000_000)) as endpoint, ExitStack() as stack:
-        for _ in range(2):
-            client = socket.create_connection(("127.0.0.1", endpoint.port), timeout=30)
-            stack.enter_context(client)
-            client.sendall(f"{head}Content-Length: 900000\r\n\r\n".encode() + b" " * 880_000)
-        body = json.dumps(rows(2)).encode()
-        while (found := endpoint.ask_bytes("/v1/judge", body + b" " * 300_000))[0] == 200:
-            time.sleep(0.01)  # what the first two sent has not arrived yet
-        assert found[0] == 429
-        assert json.loads(found[1])["error"].startswith(
-            "the bodies of all requests have more than 2,000,000 bytes"
-        )
-        assert endpoint.ask_bytes("/v1/judge", body)[0] == 200, "a small one still fits"
-        stack.close()
-        while endpoint.ask_bytes("/v1/judge", body + b" " * 300_000)[0] != 200:
-            time.sleep(0.01)
-
-
 @pytest.mark.slow
 def test_a_large_request_has_the_keys_of_a_run_of_its_rows(tmp_path: Path, judge: Judge) -> None:
     written = [json.loads(line) for line in write_rows(tmp_path / "a.jsonl", 200).read_text().splitlines()]
