@@ -337,7 +337,11 @@ def _path_taken() -> Iterator[list[str]]:
     before = {name: getattr(generation, name) for name in paths}
 
     def noted(name: str) -> Any:
-        return lambda *values: taken.append(paths[name]) or before[name](*values)
+        def made(*values: Any) -> Any:
+            taken.append(paths[name])
+            return before[name](*values)
+
+        return made
 
     for name in paths:
         setattr(generation, name, noted(name))
