@@ -12,7 +12,7 @@ is known contains the share too seldom. `benchmarks/in_order.py` measures both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -136,7 +136,9 @@ class LabelledResponses:
         All pairs with equal labels are in order for the first, and half of all other pairs for the second.
         """
         equal = self.compare(np.zeros(int(self.row.max()) + 1), seed).in_order
-        random = Estimate(*(None if end is None else end / 2 for end in astuple(equal.complement())))
+        rest = equal.complement()
+        value, low, high = (None if end is None else end / 2 for end in (rest.value, rest.low, rest.high))
+        random = replace(rest, value=value, low=low, high=high)
         return {
             name: WithinComparison(UNDEFINED, share, UNDEFINED, None)
             for name, share in {"equal": equal, "random": random}.items()
