@@ -79,6 +79,7 @@ def test_an_adapter_of_such_a_model_does_not_make_rows_depend_on_each_other(tmp_
     [
         ("bert", {}, "a bert of this configuration cannot write an answer token by token"),
         ("gemma3_text", BIDIRECTIONAL, "cannot write an answer"),
+        ("roberta", {"is_decoder": True}, "a roberta of this configuration cannot write an answer"),
         ("bart", ALONE["bart"] | {"is_encoder_decoder": True}, "a bart that reads with an encoder"),
     ],
 )
@@ -105,6 +106,7 @@ def test_the_files_of_a_model_choose_neither_attention_nor_cache(tmp_path: Path,
 
 
 def test_types_are_listed_once_in_order() -> None:
-    listed = batched_types._BATCHED.split()
+    listed, changed = batched_types._BATCHED.split(), batched_types._CHANGED.split()
     assert listed == sorted({*listed})
+    assert changed == sorted({*changed} - {*listed})
     assert {*SHARING} <= {*listed}

@@ -91,6 +91,35 @@ def test_epochs_large_samples_and_damaged_logs(tmp_path: Path, suffix: str) -> N
     assert len(failure.error.splitlines()) == 1
 
 
+def test_a_sample_that_would_fill_the_memory_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = pytest.importorskip("inspect_ai.log")
+    one, *_ = samples()
+    turns = [*one.messages]
+    large = one.model_copy(
+        update={"id": 2, "uuid": None, "messages": [*turns[:-1], _longer(turns[-1], 2_000_000)]}
+    )
+    file = written(tmp_path / "log.eval", [one, large, one.model_copy(update={"id": 3, "uuid": None})])
+    assert file.stat().st_size < 20_000
+    unpacked, read = list[object](), log.read_eval_log_sample
+
+    def noted(name: str, **how: Any) -> Any:
+        unpacked.append(how["id"])
+        return read(name, **how)
+
+    monkeypatch.setattr(log, "read_eval_log_sample", noted)
+    found = list(read_rows([str(file)], max_row_bytes=20_000, used=WHOLE))
+    assert [isinstance(row, Row) for row in found] == [True, False, True]
+    assert "the row is larger than 20,000 bytes" in str(found[1].error)
+    assert 2 not in unpacked
+    assert {1, 3} <= {*unpacked}
+
+
+def _longer(message: Any, characters: int) -> Any:
+    return message.model_copy(update={"content": "A" * characters})
+
+
 def test_a_run_judges_a_log(cli: Cli, model: Path, tmp_path: Path) -> None:
     file = written(tmp_path / "log.eval", samples())
     how = ["--model", model, "--rubric", "agent", "--max-rationale-tokens", 3]

@@ -209,8 +209,8 @@ class Selection:
     def has_passed_on(self, rows: RunRows) -> Flags:
         """Return which rows of another run have responses that this judge passes on."""
         own = self.verdicts.rows.identities
-        kept = {frozenset(own[row].digests) for row in np.flatnonzero(self.kept).tolist()}
-        return np.array([frozenset(each.digests) not in kept for each in rows.identities])
+        kept = {(own[row].group, frozenset(own[row].digests)) for row in np.flatnonzero(self.kept).tolist()}
+        return np.array([(each.group, frozenset(each.digests)) not in kept for each in rows.identities])
 
     def check_labels(self, rate: float) -> None:
         """Check that a judge of the rows that are passed on could keep one of its verdicts.

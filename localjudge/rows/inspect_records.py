@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,8 @@ from localjudge.errors import RowError
 from localjudge.rows.record import Record, too_large, unreadable_from_here
 
 SUFFIX = ".eval"
+_MOST_EVENTS = 12
+"""How many times as large as a row the file of a sample may be, with its events."""
 _HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"status":')
 
 
@@ -29,22 +34,41 @@ def read_inspect(name: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
     A record has the metadata of its sample and `id`, `messages`, `reference` (the target), `system` (the model
     that was evaluated) and `epoch`. A sample that ended with an error is a failure.
     """
-    from inspect_ai.log import read_eval_log, read_eval_log_samples
+    from inspect_ai.log import read_eval_log
 
     number, is_json = 0, not name.endswith(SUFFIX)
-    how: Any = {
-        "all_samples_required": False,
-        "exclude_fields": {"events", "store"},
-        "resolve_attachments": True,
-    }
     try:
         log = read_eval_log(name, header_only=not is_json, resolve_attachments=True)
         # Of a `.json`, Inspect would search all samples for each one.
-        samples = (log.samples or []) if is_json else read_eval_log_samples(name, **how)
+        samples = (log.samples or []) if is_json else _samples(name, log, most_bytes)
         for number, sample in enumerate(samples, 1):
-            yield number, _record(sample, log.eval.model, log.eval.config.epochs or 1, most_bytes)
+            if isinstance(sample, RowError):
+                yield number, sample
+            else:
+                yield number, _record(sample, log.eval.model, log.eval.config.epochs or 1, most_bytes)
     except Exception as error:  # those of the libraries that Inspect reads with have no common class
         yield number + 1, unreadable_from_here(" ".join(str(error).split()))
+
+
+def _samples(name: str, log: Any, most_bytes: int) -> Iterator[Any]:
+    """Yield the samples that a packed log has, each read when it is asked for; a RowError for a large one.
+
+    A sample has events that no row has. So its file may be larger than a row, but not without a limit: a few
+    bytes can be packed so that they fill the memory.
+    """
+    from inspect_ai.log import read_eval_log_sample
+
+    if log.eval.dataset.sample_ids is None:
+        raise ValueError("the log does not name its samples; read and write it with Inspect, which adds them")
+    with zipfile.ZipFile(name) as packed:
+        sizes = {each.filename: each.file_size for each in packed.infolist()}
+    for own, epoch in product(log.eval.dataset.sample_ids, range(1, (log.eval.config.epochs or 1) + 1)):
+        if sizes.get(f"samples/{own}_epoch_{epoch}.json", 0) > _MOST_EVENTS * most_bytes:
+            yield too_large(most_bytes)
+            continue
+        how: Any = {"exclude_fields": {"events", "store"}, "resolve_attachments": True}
+        with suppress(IndexError):  # the log has no such sample
+            yield read_eval_log_sample(name, id=own, epoch=epoch, **how)
 
 
 def _record(sample: Any, model: str, epochs: int, most_bytes: int) -> Record:

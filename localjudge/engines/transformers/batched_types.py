@@ -27,6 +27,17 @@ qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next rembert r
 solar_open stablelm starcoder2 vaultgemma xglm youtu zamba zaya
 """
 
+_CHANGED = """
+camembert cpmant data2vec-text moshi prophetnet roberta roberta-prelayernorm xlm xlm-roberta xlm-roberta-xl
+xlnet xmod
+"""
+"""Types whose passes token by token differ from a pass over the whole text, also for a row alone."""
+
+
+def writes_otherwise(model_type: str) -> bool:
+    """Return whether a model of this type scores a text that it writes otherwise than one that it reads."""
+    return model_type in _CHANGED.split()
+
 
 def judged_alone(model_type: str) -> str | None:
     """Return the remark that such a model is judged row by row; None if its rows can share a batch."""

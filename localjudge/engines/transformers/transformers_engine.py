@@ -24,7 +24,7 @@ from localjudge.engines.batches import batches, rotates_by_batch
 from localjudge.engines.engine_options import TransformersOptions, batch_invariance
 from localjudge.engines.protocol import Completion, Decoding, EngineInfo, completion
 from localjudge.engines.transformers.answers import BatchAnswers
-from localjudge.engines.transformers.batched_types import judged_alone
+from localjudge.engines.transformers.batched_types import judged_alone, writes_otherwise
 from localjudge.engines.transformers.generation import can_write, generate
 from localjudge.engines.transformers.grouped_attention import use_grouped_attention
 from localjudge.engines.transformers.packed_layers import pack
@@ -97,11 +97,12 @@ class TransformersEngine:
             raise ModelError(
                 f"model {model.name}: {str(error).strip().splitlines()[0]}; run localjudge models verify"
             ) from None
-        if not can_write(self._model):
-            kind = model.configuration.model_type
+        kind = model.configuration.model_type
+        if writes_otherwise(kind) or not can_write(self._model):
             raise ModelError(
                 f"model {model.name}: a {kind} of this configuration cannot write an answer token by token: "
-                "its tokens see later ones, or its cache is not whole; give a causal language model"
+                "its tokens see later ones, or its cache or positions are not those of the whole text; give a "
+                "causal language model"
             )
         self._table = HostTable(decoding.table, decoding.closing_margin, self._device, self._batch_size)
         device, dtype = _device_name(self._device), str(self._model.dtype).removeprefix("torch.")
