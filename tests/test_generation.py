@@ -17,7 +17,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from localjudge import Judge, Rubric
 from localjudge.engines.protocol import Completion
-from localjudge.engines.transformers import cached_rows, grouped_attention
+from localjudge.engines.transformers import cached_rows, generation, grouped_attention
 from localjudge.engines.transformers.grouped_attention import use_grouped_attention
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
@@ -288,6 +288,20 @@ def test_a_model_that_thinks_answers_as_with_a_pass_for_each_token(
         opening, state = opening + 1, int(table.next_state[state, table.fixed_token[state]])
     longest = max(rationale_tokens(judge, each) for each in found.values())
     assert len(shapes) == PREFILL + longest - opening + SCORES, "the opening is fixed text, too"
+
+
+def test_the_cache_is_known_by_each_name_that_transformers_has_given_it(llama: Path) -> None:
+    network = AutoModelForCausalLM.from_pretrained(llama)
+    found = []
+
+    def look(input_ids: torch.Tensor, inputs: dict[str, Any]) -> None:
+        (now,) = {"past_key_values", "cache"} & inputs.keys()
+        cache = inputs.pop(now)
+        for name in ("past_key_values", "cache", "unknown"):
+            found.append(cached_rows.keeps_rows(network, inputs | {name: cache}))
+
+    generation._begin(network, [[3, 4]], 2, look)
+    assert found == [True, True, False]
 
 
 def test_a_row_whose_rotation_depends_on_its_batch_is_not_beside_a_longer_one(tmp_path: Path) -> None:

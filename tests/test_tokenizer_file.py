@@ -13,7 +13,7 @@ from conftest import Cli, random_model, write_rows
 from small_tokenizers import REAL, SMALL, TEXT, tokenizer_file
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from tokenizers import decoders as token_decoders
-from transformers import LlamaConfig, MistralConfig, PretrainedConfig
+from transformers import AutoTokenizer, LlamaConfig, MistralConfig, PretrainedConfig
 
 from localjudge.models.model import Model
 from localjudge.records import Row
@@ -184,6 +184,13 @@ def test_a_token_that_only_tokenizer_config_declares_is_added(tmp_path: Path) ->
     assert size not in model.prompts.encode("<|late|>")[1:]
 
 
+def reads_the_file(folder: Path) -> bool:
+    """Return whether transformers itself encodes as `tokenizer.json` says; 5.24 does more often."""
+    file = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    ids: list[int] = AutoTokenizer.from_pretrained(folder).encode("a b", add_special_tokens=False)
+    return ids == file.encode("a b", add_special_tokens=False).ids
+
+
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
@@ -202,6 +209,8 @@ def test_a_model_that_other_programs_encode_differently_is_said_so(
     how = ("--model", folder, "--rubric", short_rubric, "--max-rationale-tokens", 3)
     end = cli("score", write_rows(tmp_path / "rows.jsonl", 3), "--out", run, *how)
     assert end.code == 0
+    if kind == "LlamaTokenizerFast" and reads_the_file(folder):
+        said = None
     notices = [notice for notice in read_notices(run) if notice.startswith("tokenizer: ")]
     verified = [line for line in cli("models", "verify", folder).out.splitlines() if "transformers 5" in line]
     assert len(notices) == len(verified) == (said is not None)
@@ -214,7 +223,8 @@ def test_only_rows_that_other_programs_encode_differently_are_counted(tmp_path: 
     settings = {"tokenizer_class": "LlamaTokenizer", "eos_token": closes}
     model = Model.find(directory(tmp_path / "model", file, template, **settings))
     assert model.encoded_otherwise(["nospace", "e", "a"]) is None
-    assert "2 of 3 prompts" in str(model.encoded_otherwise(["a b", "e", " a"]))
+    said = None if reads_the_file(model.path) else "2 of 3 prompts"
+    assert str(said) in str(model.encoded_otherwise(["a b", "e", " a"]))
 
 
 @pytest.mark.slow

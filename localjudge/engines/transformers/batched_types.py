@@ -4,7 +4,8 @@
 weights, completed answers of rows of different lengths in one batch, with the attention and the layers of this
 package. The log-probabilities at each pick differed by less than 0.001 from those of the model's own eager
 attention on the row alone, without a cache; types with a sliding window had rows longer than it. The type is
-that of the whole model, also where only its text part judges.
+that of the whole model, also where only its text part judges. Ten of the types, with each kind of cache, were
+the same with transformers 5.24.0.
 
 A type that is not listed, such as one of a later version of transformers, is judged row by row with its own
 eager attention.

@@ -116,7 +116,8 @@ class CachedRows:
     def __init__(self, model: PreTrainedModel, prompts: Sequence[list[int]], inputs: dict[str, Any]) -> None:
         self._model = model
         self._prompts = prompts
-        self._cache = inputs["past_key_values"]
+        self._cache_name = _cache_name(inputs)
+        self._cache = inputs[self._cache_name]
         self._now = _Places(len(prompts), max(map(len, prompts)))
         last = len(self._cache.layers) - 1
         self._layers = self._cache.layers = [_RowLayer(self._now, n == last) for n in range(last + 1)]
@@ -229,10 +230,10 @@ class CachedRows:
             input_ids=tokens,
             position_ids=torch.minimum(now.place, ends[:, None] - 1).clamp(min=0),
             attention_mask=mask,
-            past_key_values=self._cache,
             use_cache=True,
             return_dict=True,
             logits_to_keep=torch.tensor(kept or [0], device=device),
+            **{self._cache_name: self._cache},
         ).logits
         return logits
 
@@ -254,7 +255,8 @@ def keeps_rows(model: PreTrainedModel, inputs: dict[str, Any]) -> bool:
         model: the model.
         inputs: its inputs before the first pass, with the cache.
     """
-    cache: Any = inputs.get("past_key_values")
+    name = _cache_name(inputs)
+    cache: Any = inputs.get(name)
     positions = inputs.get("position_ids")
     config = model.config.get_text_config(decoder=True)
     return (
@@ -265,13 +267,19 @@ def keeps_rows(model: PreTrainedModel, inputs: dict[str, Any]) -> bool:
         and positions.ndim == 2
         # ALiBi (Press et al. 2022) needs the mask of a left-padded batch.
         and not getattr(config, "alibi", False)
-        and inputs.keys() == _INPUTS
+        and inputs.keys() == _INPUTS | {name}
         and type(model).prepare_inputs_for_generation is GenerationMixin.prepare_inputs_for_generation
         and not rotates_by_batch(config)
     )
 
 
-_INPUTS = {"attention_mask", "position_ids", "past_key_values", "use_cache", "logits_to_keep"}
+_INPUTS = {"attention_mask", "position_ids", "use_cache", "logits_to_keep"}
+"""The inputs of a model beside its cache."""
+
+
+def _cache_name(inputs: dict[str, Any]) -> str:
+    """Return the name of the input that is the cache: transformers 5.24 changed it."""
+    return "cache" if "cache" in inputs else "past_key_values"
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:

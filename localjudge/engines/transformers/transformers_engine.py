@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from copy import deepcopy
@@ -234,6 +235,8 @@ class LoadedAdapters:
     def __init__(self, network: Any, first: Adapter) -> None:
         from peft import PeftModel
 
+        # PEFT 0.21 reads a property of the model whose name is deprecated in transformers 5.24.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
         self._names = {first.digest: "adapter0"}
         self._model = PeftModel(network, _configuration(first), "adapter0", autocast_adapter_dtype=False)
         self._fill(first)
