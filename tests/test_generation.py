@@ -14,6 +14,7 @@ from conftest import random_model
 from test_transformers import THINKING_CHAT, save_random_model
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from value_oracle import fold_end
 
 from localjudge import Judge, Rubric
 from localjudge.engines.protocol import Completion
@@ -149,6 +150,7 @@ def reference(
         if state in table.score_state and table.first_token_decides.all():
             (aspect,) = np.flatnonzero(table.score_state == state)
             probabilities.append(torch.softmax(logits[table.score_token[aspect]], dim=0).numpy())
+        fold_end(table, state, logits)
         logits[~table.allowed(state, deadline - len(answer), decoding.closing_margin)] = -torch.inf
         draw, token = random.random(), int(logits.argmax())
         if decoding.temperature:

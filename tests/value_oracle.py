@@ -60,6 +60,23 @@ def values_one_by_one(
     return found, masses
 
 
+def fold_end(table: TokenTable, state: int, logits: torch.Tensor) -> None:
+    """Give the token that ends a value, where others continue it, what all tokens have that continue none."""
+    for aspect, start in enumerate(table.score_state):
+        values = [tuple(value[value >= 0].tolist()) for value in table.value_token[aspect]]
+        for value in filter(None, values):
+            at = int(start)
+            for token in value:
+                at = int(table.next_state[at, token])
+            longer = {each[len(value)] for each in values if each[: len(value)] == value != each}
+            if at == state and longer:
+                (closing,) = {*np.flatnonzero(table.next_state[at] >= 0).tolist()} - longer
+                others = logits.clone()
+                others[[*longer]] = -torch.inf
+                logits[closing] = torch.logsumexp(others, dim=0)
+                return
+
+
 def total_variation(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> float:
     """The largest, over the aspects."""
     return float(np.abs(one - other).sum(axis=1).max() / 2)

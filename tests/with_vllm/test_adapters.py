@@ -155,9 +155,9 @@ class Request:
 
 
 def kept_of(logits: torch.Tensor, values: np.ndarray) -> np.ndarray:
-    """Return what a table keeps at a value, (K + 2,)."""
+    """Return what a table keeps at a value where none may end, (K + 3,)."""
     shares = torch.softmax(logits.double(), dim=0)[values]
-    return np.append(shares / shares.sum(), [shares.sum(), int(logits.argmax()) in values])
+    return np.append(shares / shares.sum(), [0.0, shares.sum(), int(logits.argmax()) in values])
 
 
 @pytest.fixture(scope="module", autouse=True)
