@@ -1,4 +1,4 @@
-"""The promises of `help trust`, `help pairs` and the label page where features meet, computed again from the rows.
+"""The promises of `help trust`, `help pairs` and the label page where features meet, computed from raw rows.
 
 A promise is a function of few lines that knows the raw rows alone. The commands' numbers come from `figure`.
 """
@@ -14,10 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Cli
+from conftest import Cli, read_lines
 from scripted import scripted_checks, scripted_comparison
 
 from localjudge import Judge, RowSource, score_run
+from localjudge.errors import UsageError
+from localjudge.labelling.candidates import candidates_of_run
+from localjudge.labelling.label_file import LabelFile
+from localjudge.labelling.session import LabelSession
+from localjudge.rows.row_store import RowStore
+from localjudge.runs.run_manifest import read_manifest
 
 Record = dict[str, Any]
 Figure = Callable[[tuple[object, ...], str], Any]
@@ -52,6 +58,15 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
     "undefined": lambda found: [name for name, each in found["columns"].items() if each["p"] is None],
     "moved instructions": lambda found: {
         name: (each["rose"], each["fell"]) for name, each in found["columns"].items()
+    },
+    "labelled rows": lambda found: found["aspects"]["help"]["rows"],
+    "share of equal scores": lambda found: found["aspects"]["help"]["comparisons"]["integer"]["exact"]["value"],
+    "share in order": lambda found: found["aspects"]["help"]["within"]["comparisons"]["integer"]["in_order"][
+        "value"
+    ],
+    "means": lambda found: {each["name"]: each["means"]["help"]["value"] for each in found["systems"]},
+    "means on the same instructions": lambda found: {
+        each["name"]: (each["same_instructions"] or each["means"])["help"]["value"] for each in found["systems"]
     },
     "changes by slice": lambda found: {
         each["name"]: {name: one["value"] for name, one in each["estimates"].items()}
@@ -332,3 +347,116 @@ def test_each_system_alone_has_the_numbers_that_it_has_among_all(
         assert figure(alone, "gate's changes") == {name: figure(together, "gate's changes")[name]}
         assert figure(alone, "changes")["help"] == pytest.approx(change)
         assert by_system[name]["help"] == pytest.approx(change)
+
+
+# Labels, and the rows that they were given for.
+
+TEXTS = ("instruction", "candidate", "reference", "context")
+
+
+def alike(shows: Sequence[str], responses: str, systems: int) -> list[Record]:
+    """Return rows whose systems answer alike; where the rubric shows one more text, only this differs.
+
+    `truth` is what a person says of these texts; the systems' equal texts get equal labels.
+    """
+    rows = made(responses, systems, shows=[name for name in shows if name in ("reference", "context")])
+    for row in rows:
+        at, which, _ = row["id"].split("-")
+        for name in shows:
+            if name != "instruction":
+                row[name] = f"{name} {which} to {at}."
+        row["candidate"] = row["candidate"] if "candidate" in shows else f"the answer to {at}."
+        row["truth"] = 1 + (3 * int(at) + 2 * int(which)) % 5
+    return rows
+
+
+def texts_of(row: Record) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in TEXTS)
+
+
+def agreed(labelled: Sequence[Record], chance: Mapping[str, float]) -> tuple[int, float]:
+    """Return how many rows have a label, and the weighted share that the judge and people agree on."""
+    rows = {row["id"]: row for row in labelled}
+    weights = [1 / chance.get(name, 1) for name in rows]
+    equal = [row["quality"] == row["truth"] for row in rows.values()]
+    return len(rows), float(np.average(equal, weights=weights))
+
+
+@pytest.fixture
+def run_that_shows(tmp_path: Path, cli: Cli) -> Callable[..., Path]:
+    """Return the function that judges rows by a rubric that shows these texts, and takes over its scores."""
+
+    def make(rows: Sequence[Record], shows: Sequence[str]) -> Path:
+        rubric, file = tmp_path / "rubric.toml", tmp_path / "rows.jsonl"
+        fields = " ".join(f"{{${name}}}" for name in dict.fromkeys(("instruction", *shows, "candidate")))
+        rubric.write_text(
+            'name = "own"\naspects = ["help"]\nscale = { lowest = 1, highest = 5 }\n'
+            f'[prompt]\ntemplate = "{fields} {{$aspects}} {{$answer_format}}"\n'
+        )
+        kept = ("id", "system", *TEXTS)
+        file.write_text(
+            "".join(json.dumps({name: row[name] for name in kept if name in row}) + "\n" for row in rows)
+        )
+        run = tmp_path / "run"
+        end = cli("score", file, "--rubric", rubric, "--engine", "dry-run", "--out", run)
+        assert end.code == 0, end.err
+        given = {line["id"]: line["help"] for line in read_lines(run)}
+        for row in rows:
+            row["quality"] = given[row["id"]]
+        return run
+
+    return make
+
+
+@pytest.mark.parametrize("crossing", covering("shows", "responses", "systems", "annotators", "drawn"))
+def test_a_label_of_the_page_is_of_the_rows_with_the_texts_that_were_shown(
+    tmp_path: Path, run_that_shows: Callable[..., Path], figure: Figure, crossing: Record
+) -> None:
+    rows = alike(crossing["shows"], crossing["responses"], crossing["systems"])
+    run, labels = run_that_shows(rows, crossing["shows"]), tmp_path / "labels.jsonl"
+    prefer = "score" if crossing["drawn"] == "preferred" else None
+    with RowStore() as store, LabelFile(labels) as file:
+        candidates = candidates_of_run(run, store, len(rows) // 2, prefer)  # type: ignore[arg-type]
+        page = LabelSession(read_manifest(run).rubric, candidates, file, overlap=1.0)
+        for person in range(crossing["annotators"]):
+            while (shown := page.next(f"person {person}")) is not None:
+                texts = json.dumps(shown)
+                row = next(row for row in rows if all(each in texts for each in texts_of(row) if each))
+                page.add(f"person {person}", shown["key"], {"values": {"help": str(row["truth"])}})
+        if len(set(candidates.chance.tolist())) > 1:  # no interval that does not hold
+            with pytest.raises(UsageError, match="unequal chances"):
+                page.findings("person 0")
+    chance = {line["id"]: line["label"]["chance"] for line in map(json.loads, labels.read_text().splitlines())}
+    command = ("agree", run, "--labels", labels, "--allow-dry-run", *QUICK)
+    count, share = agreed([row for row in rows if row["id"] in chance], chance)
+    assert figure(command, "labelled rows") == count
+    assert figure(command, "share of equal scores") == pytest.approx(share)
+
+
+@pytest.mark.parametrize("crossing", covering("shows", "responses", "systems"))
+@pytest.mark.parametrize("known", ["texts", "texts and id", "id and system", "instruction and candidate"])
+def test_a_record_labels_its_row_or_is_refused(
+    tmp_path: Path, run_that_shows: Callable[..., Path], figure: Figure, cli: Cli, crossing: Record, known: str
+) -> None:
+    rows = alike(crossing["shows"], crossing["responses"], crossing["systems"])
+    run, labels = run_that_shows(rows, crossing["shows"]), tmp_path / "labels.jsonl"
+    kept = {
+        "texts": TEXTS,
+        "texts and id": ("id", "system", *TEXTS),
+        "id and system": ("id", "system"),
+        "instruction and candidate": TEXTS[:2],
+    }[known]
+    labelled = rows[::2]
+    records = [{name: row[name] for name in kept if name in row} | {"help": row["truth"]} for row in labelled]
+    labels.write_text("".join(json.dumps(record) + "\n" for record in records))
+    command = ("agree", run, "--labels", labels, "--allow-dry-run", *QUICK)
+    # What is left of the rows must tell them apart.
+    left = [json.dumps([row.get(name) for name in kept]) for row in rows]
+    if len(set(left)) < len(rows):
+        end = cli(*command)
+        tells = "system" if crossing["systems"] > 1 else crossing["shows"][0]
+        assert (end.code, tells in end.err) == (2, True), end.err
+        return
+    count, share = agreed(labelled, {})
+    assert figure(command, "labelled rows") == count
+    assert figure(command, "share of equal scores") == pytest.approx(share)
