@@ -65,9 +65,6 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
         "value"
     ],
     "means": lambda found: {each["name"]: each["means"]["help"]["value"] for each in found["systems"]},
-    "means on the same instructions": lambda found: {
-        each["name"]: (each["same_instructions"] or each["means"])["help"]["value"] for each in found["systems"]
-    },
     "changes by slice": lambda found: {
         each["name"]: {name: one["value"] for name, one in each["estimates"].items()}
         for each in found["slices"]["rows"]
@@ -460,3 +457,67 @@ def test_a_record_labels_its_row_or_is_refused(
     count, share = agreed(labelled, {})
     assert figure(command, "labelled rows") == count
     assert figure(command, "share of equal scores") == pytest.approx(share)
+
+
+# Means of systems, and the order within instructions.
+
+
+def system_means(rows: Sequence[Record]) -> Numbers:
+    """Return the mean of each system, in which all its instructions have the same weight."""
+    scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        value = number(row, "pointwise")
+        if value is not None:
+            scores[row["of"]][row["instruction"]].append(value)
+    return {name: float(np.mean([np.mean(each) for each in of.values()])) for name, of in scores.items()}
+
+
+@pytest.mark.parametrize("crossing", covering("responses", "loss", "systems"))
+def test_each_instruction_has_the_same_weight_in_the_mean_of_a_system(
+    run_of: Callable[..., Path], figure: Figure, crossing: Record
+) -> None:
+    rows = list(losing(made(crossing["responses"], crossing["systems"], instructions=9), crossing["loss"]))
+    command = ("rank", run_of("run", rows[::-1]), *QUICK)
+    assert figure(command, "means") == pytest.approx(system_means(rows))
+
+
+def in_order(rows: Sequence[Record], label: Mapping[str, float]) -> float:
+    """Return the share of an instruction's pairs that scores and labels order alike, in the mean over all."""
+    of: dict[str, list[Record]] = defaultdict(list)
+    for row in rows:
+        if number(row, "pointwise") is not None:
+            of[row["instruction"]].append(row)
+    shares = [
+        np.mean(
+            [
+                np.sign(a["quality"] - b["quality"]) == np.sign(label[a["id"]] - label[b["id"]])
+                for a, b in combinations(each, 2)
+            ]
+        )
+        for each in of.values()
+        if len(each) > 1
+    ]
+    return float(np.mean(shares))
+
+
+@pytest.mark.parametrize(
+    "crossing", covering("responses", "loss", "scale", "annotators", responses=("four", "unequal"))
+)
+def test_the_share_in_order_is_that_of_the_pairs_of_rows(
+    tmp_path: Path, run_of: Callable[..., Path], figure: Figure, crossing: Record
+) -> None:
+    rows = list(losing(made(crossing["responses"], 1, instructions=16), crossing["loss"]))
+    run, labels, random = run_of("run", rows), tmp_path / "labels.jsonl", np.random.default_rng(2)
+    top = 5 if crossing["scale"] == "the judge's" else 10
+    people = range(crossing["annotators"])
+    given = {row["id"]: [int(random.integers(1, top + 1)) for _ in people] for row in rows}
+    labels.write_text(
+        "".join(
+            json.dumps({"id": name, "system": "s00", "annotator": f"person {person}", "help": value}) + "\n"
+            for name, values in given.items()
+            for person, value in enumerate(values)
+        )
+    )
+    command = ("agree", run, "--labels", labels, *QUICK)
+    means = {name: float(np.mean(values)) for name, values in given.items()}
+    assert figure(command, "share in order") == pytest.approx(in_order(rows, means))
