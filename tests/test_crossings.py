@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from conftest import Cli, read_lines
 from scripted import scripted_checks, scripted_comparison
+from test_escalate import judged, write_labels
 
 from localjudge import Judge, RowSource, score_run
 from localjudge.errors import UsageError
@@ -521,3 +522,32 @@ def test_the_share_in_order_is_that_of_the_pairs_of_rows(
     command = ("agree", run, "--labels", labels, *QUICK)
     means = {name: float(np.mean(values)) for name, values in given.items()}
     assert figure(command, "share in order") == pytest.approx(in_order(rows, means))
+
+
+# What `escalate` keeps.
+
+
+@pytest.mark.parametrize("responses", AXES["responses"])
+@pytest.mark.parametrize("right", ["everywhere", "where an instruction has few rows", "almost everywhere"])
+def test_of_the_rows_that_escalate_keeps_the_rate_agrees(
+    tmp_path: Path, cli: Cli, responses: str, right: str
+) -> None:
+    random = np.random.default_rng(4)
+    sizes = [20 if responses == "unequal" and at % 10 == 0 else RESPONSES[responses](at) for at in range(100)]
+    instruction = np.repeat(np.arange(100), sizes)
+    agreed = {
+        "everywhere": np.ones(len(instruction), dtype=np.bool_),
+        "where an instruction has few rows": np.array(sizes)[instruction] < 20,
+        "almost everywhere": random.random(len(instruction)) < 0.97,
+    }[right]
+    truth = random.random(len(instruction)) < 0.5
+    run = judged(tmp_path / "run", np.full(len(instruction), 0.9), agreed, truth, instruction)
+    empty = judged(tmp_path / "large", np.full(len(instruction), np.nan), agreed, truth, instruction)
+    labels = write_labels(tmp_path / "labels.jsonl", truth, len(truth), instruction)
+    end = cli(
+        "escalate", run, "--labels", labels, "--agreement", "0.8", "--to", empty, "--out", tmp_path / "out"
+    )
+    kept = [int(line["id"]) for line in read_lines(tmp_path / "out")] if (tmp_path / "out").is_dir() else []
+    kept = kept if "run keeps nothing" not in end.err else []
+    assert not kept or np.mean(agreed[kept]) >= 0.8, end.err
+    assert bool(kept) == (np.mean(agreed) > 0.8), end.err
