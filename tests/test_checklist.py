@@ -222,7 +222,10 @@ def test_files_of_other_benchmarks_are_read_as_they_come() -> None:
             "criterion 1 has points that are not a number from -1,000",
         ),
         ([{"criterion": "a", "points": 10**400}], "criterion 1 has points that are not a number from -1,000"),
-        ([{"criterion": "a", "points": 1e308}], "has points that are not a number from -1,000,000,000 to 1,0"),
+        (
+            [{"criterion": "a", "points": 1e308}],
+            "criterion 1 has points that are not a number from -1,000,000,000 to 1,0",
+        ),
         (
             {"requirements": "a", "sub_tasks": [{"requirements": "b", "weight": 10**400}]},
             "its root, part 1 has po",

@@ -359,7 +359,9 @@ def test_a_server_gets_the_variables_in_the_fields_that_it_reads(
         with judge_on(server, short_rubric, template_args=given) as judge:
             assert [outcome.status for outcome in judge.score(ROWS[:1])] == ["judged"]
         fields = {"reasoning_effort", "chat_template_kwargs"}
-        assert [{name: each[name] for name in fields & each.keys()} for each in server.bodies] == [sent, sent]
+        found = [{name: each[name] for name in fields & each.keys()} for each in server.bodies]
+        assert len(found) > 1, "the trials and the row"
+        assert all(each == sent for each in found)
 
 
 def test_a_variable_that_ollama_cannot_read_is_refused(short_rubric: Path) -> None:

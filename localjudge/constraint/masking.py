@@ -66,8 +66,8 @@ class ScoreBuffer:
         end = torch.where(closing >= 0, rest.double(), -torch.inf)
         branches = torch.cat([listed, end[:, None]], dim=1)
         # A broken logit of another token must not make a row fail: the mass is then a number without meaning.
-        whole = torch.logaddexp(torch.logsumexp(listed, dim=1), rest.double().nan_to_num(torch.inf))
-        mass = (torch.logsumexp(branches, dim=1) - whole).exp().clamp(max=1)
+        whole = torch.cat([listed, rest.double().nan_to_num(torch.inf)[:, None]], dim=1)
+        mass = (torch.logsumexp(branches, dim=1) - torch.logsumexp(whole, dim=1)).exp().clamp(max=1)
         found = torch.cat([torch.softmax(branches, dim=1), mass[:, None], likeliest[:, None]], dim=1)
         at = torch.where(picks >= 0, slots, self._nowhere)
         self._kept[at[:, None], self._columns[picks]] = found
