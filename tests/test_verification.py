@@ -20,6 +20,7 @@ from localjudge import Judge, ModelError
 from localjudge.models.model import Model
 from localjudge.models.model_manifest import ModelManifest
 from localjudge.models.weights import read_header
+from localjudge.system.durable import _machine
 
 INDEX = "model.safetensors.index.json"
 MANIFEST = "localjudge-manifest.json"
@@ -544,8 +545,9 @@ def test_checking_alone_writes_nothing_and_a_directory_that_cannot_be_written_is
     assert cli("models", "verify", folder, "--no-manifest").code == 0
     assert not (folder / MANIFEST).exists()
     assert cli("models", "verify", folder, "--no-manifest", "--renew").code == 2
+    writer = f"{_machine()}-{os.getpid()}-scratch"
     monkeypatch.setattr("secrets.token_hex", lambda size: "scratch")
-    (folder / f".{MANIFEST}.scratch.tmp").mkdir()  # even root cannot write a file where a folder is
+    (folder / f".{MANIFEST}.{writer}.tmp").mkdir()  # even root cannot write a file where a folder is
     end = cli("models", "verify", folder)
     (said,) = lines(end, "wrong")
     assert (end.code, "cannot be written: Is a directory" in said, "--no-manifest" in said) == (2, True, True)
