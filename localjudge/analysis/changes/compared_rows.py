@@ -71,7 +71,7 @@ class ComparedRows:
         of = of or scores.best
         written, texts = {}, {}
         places = {column.aspect: place for place, column in enumerate(scores.columns)}
-        # The score of a row with criteria is no verdict of the judge.
+        # The score of a row with criteria is not a verdict of the judge.
         for aspect, place in places.items() if places.keys() <= scores.rubric.aspects.keys() else ():
             written[aspect] = scores.integer[:, place].astype(np.float64)
             texts[aspect] = {

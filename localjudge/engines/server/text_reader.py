@@ -227,7 +227,7 @@ def _place(choices: Sequence[TokenChoice], rest: str) -> tuple[TokenChoice, str]
         if start <= begin < end:
             found = choice, choice.text[: begin - start]
         after += start >= begin + len(rest) and bool(choice.text.strip().strip("`"))
-    return found if after <= 1 else None  # else the list goes on after this answer
+    return found if after <= 1 else None  # otherwise the list continues after this answer
 
 
 def _closes(text: str, closing: str) -> bool:
