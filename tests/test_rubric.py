@@ -18,8 +18,12 @@ from localjudge.records import Judgement
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.rubric_file import shipped_rubrics
 from localjudge.rubrics.score_column import averaged, overall, score_columns
+from localjudge.rubrics.template import PLACEHOLDER
 
 SHIPPED_DIGEST = "737b8ed0213c8bc73aca2a9371bbf732e9039eaa453d47247a25836e3e876569"
+
+ORDERS = [Rubric.load(name) for name in ("just-eval", "just-eval-first")]
+OF_A_RESPONSE = ("candidate", "candidate_a", "candidate_b", "conversation", "criterion", "numbered_criteria")
 
 TONE = """
 name = "tone"
@@ -54,6 +58,25 @@ def test_the_shipped_prompt_is_the_one_that_scores_are_compared_by() -> None:
 
 def test_the_shipped_prompt_equals_the_original_byte_for_byte(shared: Path) -> None:
     assert Rubric.load().prompt.template.encode() == (shared / "judge-prompt.txt").read_bytes()
+
+
+def test_just_eval_first_has_the_sentences_of_just_eval_in_another_order() -> None:
+    lines = [sorted(filter(None, map(str.strip, rubric.prompt.template.split("\n")))) for rubric in ORDERS]
+    assert lines[0] == lines[1]
+    assert ORDERS[0].prompt.template != ORDERS[1].prompt.template
+    assert ORDERS[0].aspects == ORDERS[1].aspects
+    assert ORDERS[0].answer == ORDERS[1].answer
+
+
+@pytest.mark.parametrize("name", sorted({*shipped_rubrics()} - {"just-eval"}))
+def test_an_included_rubric_begins_with_what_all_rows_share_and_ends_with_a_short_line(name: str) -> None:
+    text = Rubric.load(name)._template
+    fields, pieces = PLACEHOLDER.findall(text), PLACEHOLDER.split(text)[::2]
+    own = [field for field in fields if field in OF_A_RESPONSE]
+    assert fields == [*(field for field in fields if field not in OF_A_RESPONSE), *own]
+    assert own == sorted(own)  # candidate_b after candidate_a, and criteria after the candidate
+    assert len(pieces[0]) > sum(map(len, pieces[1:]))
+    assert len(pieces[-1]) < 150
 
 
 def test_the_default_rubric_asks_for_a_reference_and_no_reference_for_none() -> None:
@@ -174,7 +197,9 @@ def test_each_way_a_rubric_can_be_wrong_is_one_clear_line(tmp_path: Path, wrong:
 
 
 def test_a_rubric_that_cannot_be_read_says_why(tmp_path: Path) -> None:
-    with pytest.raises(RubricError, match=r"no such file.*one of .*correctness, .*just-eval, no-reference"):
+    with pytest.raises(
+        RubricError, match=r"no such file.*one of .*correctness, .*just-eval, just-eval-first, no-reference"
+    ):
         Rubric.load(tmp_path / "none.toml")
     with pytest.raises(RubricError, match="Is a directory"):
         Rubric.load(tmp_path)
@@ -254,7 +279,7 @@ def test_the_starting_rubric_is_accepted_as_it_is_and_never_written_over(
     rubric = Rubric.load("mine.toml")
     assert rubric.needs_reference
     row = Row.from_response(instruction="a", reference="b", candidate="c")
-    asked = json.loads(rubric.text(row).splitlines()[-1])
+    (asked,) = (json.loads(line) for line in rubric.text(row).splitlines() if line.startswith("{"))
     assert list(asked) == [rubric.answer.rationale, rubric.answer.scores]
     assert list(asked["scores"]) == list(rubric.aspects)
     assert Rubric.load("mine.toml", guard=True).prompt.guard

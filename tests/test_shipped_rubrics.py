@@ -26,6 +26,7 @@ REAL: dict[str, tuple[str, list[str]]] = {
     "criteria": ("prometheus_vicuna.jsonl", []),
     "groundedness": ("qa_eval.jsonl", ["--column", "context=reference"]),
     "just-eval": ("justeval_multi_gpt4turbo.jsonl", []),
+    "just-eval-first": ("justeval_multi_gpt4turbo.jsonl", []),
     "no-reference": ("alpacaeval_outputs.jsonl", []),
     "pairwise": ("pairwise_llmbar.jsonl", []),
     "pairwise-aspects": ("pairwise_llmbar.jsonl", []),
