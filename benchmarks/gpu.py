@@ -14,6 +14,10 @@ large matrix product and a large copy. It is the larger of two times: operations
 prompt tokens that were not cached and for the output tokens) divided by operations per second, and bytes
 (weights once per step, with at least as many steps as the rows in flight allow; keys and values read and
 written) divided by bytes per second.
+
+Then the rubrics of two orders of the same sentences, with six systems per instruction: what all rows share after
+the row's text, and before it. Each starts from an empty prefix cache; the answers have no rationale, or at most 64
+tokens of one, and each round takes the rubrics in turn.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ import os
 import random
 import tempfile
 import time
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -68,6 +73,13 @@ _TINY = {
     "num_hidden_layers": 2,
     "num_key_value_heads": 1,
 }
+ORDERS = {
+    "just-eval": "just-eval",
+    "just-eval-first": "just-eval-first",
+    "six-aspects, row first": str(Path(__file__).parent / "rubrics" / "six-aspects-row-first.toml"),
+    "six-aspects": "six-aspects",
+}
+SYSTEMS_OF_ORDERS = 6
 SHAPES = {"qwen3-8b": _QWEN3_8B, "tiny": {**_QWEN3_8B, **_TINY}}
 
 _WORDS = (
@@ -115,7 +127,12 @@ def main() -> None:
 def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | None) -> dict[str, Any]:
     shape = SHAPES[options.shape]
     model = write_shape(folder / options.shape, tekken_tokenizer(), shape)
-    prompts = judge_prompts(model, options.rows, options.systems, options.seed)
+    prompts = judge_prompts(model, "just-eval", options.rows, options.systems, options.seed)
+    ordered = {
+        name: judge_prompts(model, rubric, options.order_rows, SYSTEMS_OF_ORDERS, options.seed)
+        for name, rubric in ORDERS.items()
+        if options.order_rows
+    }
     limit = options.tokens
     begin = time.perf_counter()
     ours = LocaljudgeEngine(
@@ -125,7 +142,7 @@ def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | 
             "dtype": "bfloat16",
             "skip_tokenizer_init": False,  # vLLM's structured output needs it
             "structured_outputs_config": structured_outputs(options.against),
-            "max_model_len": max(map(len, prompts)) + limit,
+            "max_model_len": max(map(len, [*prompts, *chain(*ordered.values())])) + limit,
             "max_num_seqs": options.max_num_seqs,
             **({"gpu_memory_utilization": options.gpu_memory_utilization} if peak else {}),
             **dict(pair.split("=", 1) for pair in options.engine_arg),
@@ -152,6 +169,11 @@ def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | 
                 work = [min(len(answer or []) + 1, limit) for answer in runs[name][-1].answers]
             print(f"{name}: {runs[name][-1].seconds:.1f} s", flush=True)
 
+    orders = {
+        name: _of_orders(options, shape, ours, ordered, most, peak)
+        for name, most in (("no rationale", 0), ("64 tokens", 64))
+        if ordered
+    }
     found: dict[str, Any] = {
         "shape": options.shape,
         "parameters": _parameters(shape)["all"],
@@ -165,6 +187,7 @@ def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | 
         "ours_to_none": _ratio(runs["ours"], runs["none"]),
         f"ours_to_{options.against}": _ratio(runs["ours"], runs[options.against]),
         "answers_complete": _complete_share(ours, runs["ours"][-1]),
+        "orders": {"rows": options.order_rows, "systems": SYSTEMS_OF_ORDERS, **orders},
     }
     if peak:
         for name, measured in runs.items():
@@ -186,16 +209,55 @@ def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | 
             for name, one in found["contenders"].items()
         ],
     )
+    for rationale, measured in orders.items():
+        results_table.table(
+            f"{options.order_rows} rows of {SYSTEMS_OF_ORDERS} systems, {rationale}",
+            ["rubric", "prompt tokens", "of them computed", "seconds", "rows/s"],
+            [
+                [name, one["prompt_tokens"], one["computed"], one["seconds"], one["rows_per_second"]]
+                for name, one in measured.items()
+            ],
+        )
     return found
 
 
-def judge_prompts(folder: Path, rows: int, systems: int, seed: int) -> list[list[int]]:
-    """Return prompts of the default rubric for random text of realistic length."""
+def _of_orders(
+    options: argparse.Namespace,
+    shape: dict[str, Any],
+    ours: LocaljudgeEngine,
+    ordered: dict[str, list[list[int]]],
+    rationale: int,
+    peak: dict[str, float] | None,
+) -> dict[str, Any]:
+    """Return the speed with the prompts of each rubric, with answers of at most so many tokens of a rationale."""
+    runs: dict[str, list[EngineRun]] = {name: [] for name in ordered}
+    for _ in range(options.rounds):
+        for name, prompts in ordered.items():
+            runs[name].append(ours.run(prompts, [ours.table.smallest_limit + rationale] * len(prompts)))
+    found = {}
+    for name, prompts in ordered.items():
+        seconds, tokens = median(run.seconds for run in runs[name]), sum(map(len, prompts))
+        found[name] = {
+            "prompt_tokens": tokens,
+            "computed": tokens - runs[name][-1].cached,
+            "seconds": round(seconds, 2),
+            "rows_per_second": round(len(prompts) / seconds, 2),
+            "output_tokens": runs[name][-1].tokens,
+        }
+        if peak:
+            least = floor(shape, prompts, runs[name][-1], options.max_num_seqs, peak)
+            found[name]["floor_s"] = least["seconds"]
+    return found
+
+
+def judge_prompts(folder: Path, rubric: str, rows: int, systems: int, seed: int) -> list[list[int]]:
+    """Return prompts of a rubric for random text of realistic length."""
     from localjudge import Row, Rubric
     from localjudge.models.model import Model
 
     draw = random.Random(seed)
-    rubric, model = Rubric.load(), Model(folder.name, folder)
+    model = Model(folder.name, folder)
+    asked = Rubric.load(rubric)
 
     def text(shortest: int, longest: int) -> str:
         return " ".join(draw.choices(_WORDS, k=draw.randint(shortest, longest)))
@@ -205,7 +267,7 @@ def judge_prompts(folder: Path, rows: int, systems: int, seed: int) -> list[list
         instruction, reference = text(20, 80), text(80, 250)
         for _ in range(min(systems, rows - len(prompts))):
             row = Row.from_response(instruction=instruction, candidate=text(80, 350), reference=reference)
-            prompts.append(model.prompts.encode(rubric.text(row)))
+            prompts.append(model.prompts.encode(asked.text(row)))
     return prompts
 
 
@@ -314,6 +376,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--rows", type=int, default=1024)
     parser.add_argument("--systems", type=int, default=4, help="rows that share instruction and reference")
+    parser.add_argument("--order-rows", type=int, default=516, help="rows for both orders of sentences; 0: none")
     parser.add_argument("--tokens", type=int, default=290, help="token limit of an answer")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--max-num-seqs", type=int, default=256)

@@ -109,7 +109,7 @@ class ValuePaths:
         self.count = np.array([len(pick.tokens) for pick in self._picks], np.int64)
         self.token = np.array(
             [pick.tokens + pick.tokens[:1] * (most - len(pick.tokens)) for pick in self._picks], np.int64
-        )
+        ).reshape(len(self._picks), most)
         self.column = np.full((len(self._picks), most + 3), self.width, np.int64)
         begin = 0
         for place, count in enumerate(self.count.tolist()):
