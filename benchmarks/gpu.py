@@ -15,9 +15,9 @@ prompt tokens that were not cached and for the output tokens) divided by operati
 (weights once per step, with at least as many steps as the rows in flight allow; keys and values read and
 written) divided by bytes per second.
 
-Then the rubrics of two orders of the same sentences, with six systems per instruction: what all rows share after
-the row's text, and before it. Each starts from an empty prefix cache; the answers have no rationale, or at most 64
-tokens of one, and each round takes the rubrics in turn.
+Then the rubrics of two orders of the same sentences, with six systems per instruction: what all rows share
+after the row's text, and before it. Each starts from an empty prefix cache; the answers have no rationale, or
+at most 64 tokens of one, and each round takes the rubrics in turn.
 """
 
 from __future__ import annotations
@@ -118,13 +118,11 @@ def main() -> None:
             peak = pool.apply(measure_peak)
         results_table.table("the GPU, measured", list(peak), [list(peak.values())])
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(options, Path(folder), peak)
-    results_table.write(
-        f"gpu-{options.shape}" if options.shape != "qwen3-8b" else "gpu", found, options.results
-    )
+        measure(options, Path(folder), peak)
 
 
-def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | None) -> dict[str, Any]:
+def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | None) -> None:
+    """Measure, print and write; what is complete is written at once, because time on a GPU may end early."""
     shape = SHAPES[options.shape]
     model = write_shape(folder / options.shape, tekken_tokenizer(), shape)
     prompts = judge_prompts(model, "just-eval", options.rows, options.systems, options.seed)
@@ -169,11 +167,6 @@ def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | 
                 work = [min(len(answer or []) + 1, limit) for answer in runs[name][-1].answers]
             print(f"{name}: {runs[name][-1].seconds:.1f} s", flush=True)
 
-    orders = {
-        name: _of_orders(options, shape, ours, ordered, most, peak)
-        for name, most in (("no rationale", 0), ("64 tokens", 64))
-        if ordered
-    }
     found: dict[str, Any] = {
         "shape": options.shape,
         "parameters": _parameters(shape)["all"],
@@ -187,7 +180,7 @@ def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | 
         "ours_to_none": _ratio(runs["ours"], runs["none"]),
         f"ours_to_{options.against}": _ratio(runs["ours"], runs[options.against]),
         "answers_complete": _complete_share(ours, runs["ours"][-1]),
-        "orders": {"rows": options.order_rows, "systems": SYSTEMS_OF_ORDERS, **orders},
+        "orders": {"rows": options.order_rows, "systems": SYSTEMS_OF_ORDERS},
     }
     if peak:
         for name, measured in runs.items():
@@ -209,16 +202,22 @@ def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | 
             for name, one in found["contenders"].items()
         ],
     )
-    for rationale, measured in orders.items():
+    results = f"gpu-{options.shape}" if options.shape != "qwen3-8b" else "gpu"
+    results_table.write(results, found, options.results)
+    for rationale, most in (("no rationale", 0), ("64 tokens", 64)):
+        if not ordered:
+            break
+        by_rubric = _of_orders(options, shape, ours, ordered, most, peak)
         results_table.table(
             f"{options.order_rows} rows of {SYSTEMS_OF_ORDERS} systems, {rationale}",
             ["rubric", "prompt tokens", "of them computed", "seconds", "rows/s"],
             [
                 [name, one["prompt_tokens"], one["computed"], one["seconds"], one["rows_per_second"]]
-                for name, one in measured.items()
+                for name, one in by_rubric.items()
             ],
         )
-    return found
+        found["orders"][rationale] = by_rubric
+        results_table.write(results, found, options.results)
 
 
 def _of_orders(
@@ -229,7 +228,7 @@ def _of_orders(
     rationale: int,
     peak: dict[str, float] | None,
 ) -> dict[str, Any]:
-    """Return the speed with the prompts of each rubric, with answers of at most so many tokens of a rationale."""
+    """Return the speed with the prompts of each rubric, and at most so many tokens of a rationale."""
     runs: dict[str, list[EngineRun]] = {name: [] for name in ordered}
     for _ in range(options.rounds):
         for name, prompts in ordered.items():
@@ -376,7 +375,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--rows", type=int, default=1024)
     parser.add_argument("--systems", type=int, default=4, help="rows that share instruction and reference")
-    parser.add_argument("--order-rows", type=int, default=516, help="rows for both orders of sentences; 0: none")
+    parser.add_argument(
+        "--order-rows", type=int, default=516, help="rows for both orders of sentences; 0: none"
+    )
     parser.add_argument("--tokens", type=int, default=290, help="token limit of an answer")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--max-num-seqs", type=int, default=256)

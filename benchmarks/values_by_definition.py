@@ -4,11 +4,11 @@
     python benchmarks/values_by_definition.py --random-model 60 --engine vllm      # rows and model are made up
 
 Each rubric has two aspects of one scale, and no rationale; both engines compute in float32. The definition is
-computed by plain passes of the model in transformers, on a GPU if there is one (`tests/value_oracle.py`). `largest
-difference` is of expected scores, or for labels, which have no order, of probabilities.
+computed by plain passes of the model in transformers, on a GPU if there is one (`tests/value_oracle.py`).
+`largest difference` is of expected scores, or for labels, which have no order, of probabilities.
 
-`likeliest` is the share of written values that are the likeliest values. Decoding is greedy: it writes the likeliest
-branch at each token, which is not the likeliest value where the branches of that value are many.
+`likeliest` is the share of written values that are the likeliest values. Decoding is greedy: it writes the
+likeliest branch at each token, which is not the likeliest value where the branches of that value are many.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import results_table
-from random_model import tekken_tokenizer, write_llama
+from random_model import load_tokenizer, tekken_tokenizer, write_llama
 from throughput import judged_rows
 
 from localjudge import Judge, Row, Rubric
@@ -58,12 +58,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = None
         if options.random_model:
-            options.model, rows = _made_up(Path(folder), options.random_model)
+            tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else tekken_tokenizer()
+            options.model, rows = _made_up(Path(folder), tokenizer, options.random_model)
             options.rows = len(rows)
         found = {
             f"{scale}, {form}": _measured(options, rows, scale, form)
             for scale in options.scales
-            for form in FORMS
+            for form in options.forms
         }
     results_table.table(
         f"{options.engine}, {options.rows} rows: values beside their definition",
@@ -77,10 +78,23 @@ def main() -> None:
     )
 
 
-def _made_up(folder: Path, count: int) -> tuple[str, list[Row]]:
+def _made_up(folder: Path, tokenizer: Any, count: int) -> tuple[str, list[Row]]:
     """Return a small model with random weights and a real vocabulary, and rows of random words."""
     draw = random.Random(0)
-    words = "the of water light answer because while river city number first second good not very".split()
+    words = (
+        "the",
+        "of",
+        "water",
+        "light",
+        "answer",
+        "because",
+        "while",
+        "river",
+        "number",
+        "good",
+        "not",
+        "very",
+    )
 
     def text(length: int) -> str:
         return " ".join(draw.choices(words, k=length))
@@ -88,7 +102,7 @@ def _made_up(folder: Path, count: int) -> tuple[str, list[Row]]:
     rows = [
         Row.from_response(instruction=text(20), candidate=text(60), reference=text(40)) for _ in range(count)
     ]
-    model = write_llama(folder / "model", tekken_tokenizer(), hidden=128, layers=4, heads=4, spread=0.3)
+    model = write_llama(folder / "model", tokenizer, hidden=128, layers=4, heads=4, spread=0.3)
     return str(model), rows
 
 
@@ -162,7 +176,9 @@ def _written(table: Any, answer: Sequence[int], aspect: int) -> int:
     start = table.states(answer).index(int(table.score_state[aspect]))
     values = [tuple(value[value >= 0].tolist()) for value in table.value_token[aspect]]
     fitting = [
-        place for place, value in enumerate(values) if value and tuple(answer[start : start + len(value)]) == value
+        place
+        for place, value in enumerate(values)
+        if value and tuple(answer[start : start + len(value)]) == value
     ]
     return max(fitting, key=lambda place: len(values[place]))
 
@@ -201,10 +217,14 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("inputs", nargs="*", help="JSONL, CSV or Parquet files of rows")
     parser.add_argument("--model", help="a model directory")
-    parser.add_argument("--random-model", type=int, metavar="ROWS", help="random weights, and so many random rows")
+    parser.add_argument(
+        "--random-model", type=int, metavar="ROWS", help="random weights, and so many random rows"
+    )
     parser.add_argument("--engine", choices=["transformers", "vllm"], default="transformers")
     parser.add_argument("--engine-arg", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--rows", type=int, default=60)
+    parser.add_argument("--tokenizer", type=Path, help="of the random model: a folder with a tokenizer.json")
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=[*FORMS])
     parser.add_argument("--scales", nargs="+", choices=ASPECTS, default=[*ASPECTS])
     parser.add_argument("--name", help="name of the results, instead of the engine")
     parser.add_argument("--results", type=Path, default=results_table.RESULTS)
