@@ -49,7 +49,7 @@ def test_a_dry_run_says_what_the_job_will_take(
     said = " ".join(end.out.split())
     assert "rows 32, of which 31 differ; 31 prefixes" in said
     assert "cannot be judged 1; 1 rows exceed the context of 2,000 tokens" in said
-    assert "time 0.9 hours" in said
+    assert "time 51.7 minutes at this rate" in said
     lines = list(read_lines(tmp_path / "dry"))
     tokens = sum(line["prompt_tokens"] or 0 for line in lines)
     assert f"prompts {tokens:,} tokens" in said

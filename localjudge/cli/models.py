@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +22,7 @@ from localjudge.cli.options import (
     print_table,
     settle_environment,
 )
-from localjudge.errors import ModelError, UsageError
+from localjudge.errors import UsageError
 from localjudge.settings import Flag
 from localjudge.system.quantities import GIB
 
@@ -51,7 +52,7 @@ app = group_that_lists(
 )
 
 
-@explained(app, "localjudge models plan bundled --rows examples --gpu l4")
+@explained(app, "localjudge models plan bundled --rows examples --gpu-memory 24")
 def plan(
     model: Annotated[
         str,
@@ -60,16 +61,11 @@ def plan(
             help="A profile's name, a repository's id, a model directory, a GGUF file, or 'bundled'.",
         ),
     ],
-    rows: Annotated[
-        list[str] | None,
-        Flag("Rows to judge, or their number: also predict rows/s, hours and GPU-hours.", "FILE|N"),
+    rows: Annotated[list[str] | None, Flag("Rows to judge, whose prompts are counted.", "FILE")] = None,
+    rate: Annotated[
+        float | None, Flag("Rows/s that you have measured: how long --rows take.", "ROWS/S")
     ] = None,
-    gpu: Annotated[
-        str | None, Flag("Each GPU, such as h100 or l4.  [default with --rows: this machine's]", "NAME")
-    ] = None,
-    gpu_memory: Annotated[
-        float | None, Flag("The memory of each GPU.  [default: 80, or the memory of --gpu]", "GIB")
-    ] = None,
+    gpu_memory: Annotated[float, Flag("The memory of each GPU.", "GIB")] = 80,
     gpus: Annotated[int, Flag("The largest number of GPUs to use.", "N", least=1, most=1024)] = 8,
     gpu_memory_utilization: Annotated[
         float, Flag("The share of a GPU's memory that vLLM may use.", "SHARE")
@@ -83,14 +79,6 @@ def plan(
         int, Flag("The largest number of tokens of a rationale.", "N", least=1)
     ] = 256,
     thinking_budget: Annotated[int, Flag("The largest number of thinking tokens before it.", "N", least=0)] = 0,
-    expected_rationale_tokens: Annotated[
-        float | None,
-        Flag(
-            "The mean number of tokens of a rationale and its thoughts.  [default: half of their limit]",
-            "N",
-            least=1,
-        ),
-    ] = None,
     rubric: RubricName = "just-eval",
     columns: ColumnNames = None,
     adapter: AdapterName = None,
@@ -98,35 +86,38 @@ def plan(
 ) -> None:
     """Compute what a model needs (weights, KV cache, rows in flight, GPUs) and whether it fits this machine.
 
-    With --rows, also predict how long the model judges these rows, on 1 to 64 GPUs.
+    With --rows, a typical prompt is as long as theirs in the mean. How long a run takes is measured, not
+    predicted: `score --limit 100` ends with the rows/s of this machine.
     """
     if kv_cache_dtype not in ("auto", "fp8"):
         raise UsageError(f"--kv-cache-dtype {kv_cache_dtype}: give auto or fp8")
     if not 0 < gpu_memory_utilization <= 1:
         raise UsageError(f"--gpu-memory-utilization {gpu_memory_utilization}: give a share above 0, at most 1")
-    if gpu_memory is not None and not 0 < gpu_memory < 1e6:
+    if not 0 < gpu_memory < 1e6:
         raise UsageError(f"--gpu-memory {gpu_memory:g}: give the GiB of one GPU, such as 80")
-    if gpu is not None and gpu_memory is not None:
-        raise UsageError("--gpu knows the memory of its GPU; leave out --gpu-memory")
+    if rate is not None and not (rows and 0 < rate < math.inf):
+        raise UsageError(f"--rate {rate:g}: give rows/s above 0, with the rows in --rows")
     settle_environment()
     from localjudge.cli.printed_tables import printed_table
     from localjudge.models.adapter import Adapter
     from localjudge.models.capacity.capacity_plan import CapacityPlan, PlannedModel
-    from localjudge.models.capacity.device import Device
-    from localjudge.models.capacity.forecast import Forecast
     from localjudge.models.capacity.memory import PROMPT_TOKENS, PlannedUse
-    from localjudge.report.tables.capacity_tables import forecast_table, plan_table, plan_text
+    from localjudge.report.tables.capacity_tables import plan_table, plan_text
     from localjudge.system.machine import Machine
 
-    device = Device.gpu(gpu) if gpu is not None else None
-    subject, work = PlannedModel.find(model), None
+    subject, prompts = PlannedModel.find(model), None
     if adapter:
         subject = subject.with_adapter(Adapter.find(adapter))
-    if rows and subject.packed and device is not None and device.is_gpu:
-        raise UsageError(
-            f"--gpu {gpu}: on a GPU the speed of vLLM is predicted, which reads no GGUF file; leave out --gpu, "
-            "or give a directory with safetensors files"
-        )
+    if rows:
+        from localjudge.cli.progress import Progress
+        from localjudge.rows.columns import parse_columns
+        from localjudge.runs.planned_prompts import PlannedPrompts
+        from localjudge.system.requirements import require
+
+        require("models plan", *input_extras(rows))
+        taken = parse_columns(columns or ())
+        prompts = PlannedPrompts.of(subject.name, rows, taken, rubric, Progress().step)
+        prompt_tokens = prompt_tokens or prompts.mean
     use = PlannedUse(
         prompt_tokens or PROMPT_TOKENS,
         max_rationale_tokens,
@@ -134,46 +125,10 @@ def plan(
         gpu_memory_utilization,
         kv_cache_dtype,
     )
-    if rows:
-        from localjudge.cli.progress import Progress
-        from localjudge.models.capacity.throughput import Workload
-        from localjudge.models.model import Model
-        from localjudge.rows.columns import parse_columns
-        from localjudge.rubrics.rubric import Rubric
-        from localjudge.runs.workload import BYTES_OF_A_TOKEN, estimated_lengths, workload_of
-        from localjudge.system.requirements import require
-
-        require("models plan", *input_extras(rows))
-        counted = len(rows) == 1 and rows[0].isdecimal() and int(rows[0])
-        try:
-            judge = None if counted else Model.locate(subject.name)
-        except ModelError:
-            judge = None
-        taken, step = parse_columns(columns or ()), Progress().step
-        if judge:
-            work = workload_of(
-                judge,
-                rows,
-                taken,
-                expected_rationale_tokens,
-                step,
-                rubric=rubric,
-                max_rationale_tokens=max_rationale_tokens,
-                thinking_budget=thinking_budget or None,
-            )
-        else:
-            lengths = [use.prompt_tokens] * counted if counted else estimated_lengths(rows, taken, rubric, step)
-            how = "as you say" if counted else f"of {BYTES_OF_A_TOKEN} bytes each"
-            how = f"ESTIMATE: tokens {how}; the model's tokenizer and --rows FILE count them · "
-            scores = len(Rubric.load(rubric).aspects)
-            work = Workload.estimated(lengths, use, expected_rationale_tokens, scores, how)
-        device = device or Device.here(subject.shape.dtype)
-        use = replace(use, prompt_tokens=prompt_tokens or (round(work.mean) if work.rows else PROMPT_TOKENS))
-    memory = device.memory if device and device.is_gpu else int((gpu_memory or 80) * GIB)
+    memory = int(gpu_memory * GIB)
     made = CapacityPlan.make(subject, use, Machine.here(), gpu_memory=memory, gpus=gpus)
-    forecast = Forecast.make(subject.shape, subject.weights, work, device, use) if work and device else None
     if as_json:
-        print_json(made.as_dict() | ({"forecast": forecast.as_dict()} if forecast else {}))
+        print_json(made.as_dict() | ({"rows": prompts.as_dict(rate)} if prompts else {}))
         return
     print(plan_text(made))
     print_table(printed_table(plan_table(made)))
@@ -182,9 +137,8 @@ def plan(
     print(f"this machine: {made.fits_here[1]}")
     for note in made.notes:
         print(f"note: {note}")
-    if forecast:
-        print_table(printed_table(forecast_table(forecast)))
-        print(forecast.assumptions)
+    if prompts:
+        print(prompts.described(rate))
 
 
 @explained(app, "localjudge models sign bundled --key private.pem --out bundled.sig")

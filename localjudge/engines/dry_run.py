@@ -42,7 +42,7 @@ class DryRunEngine:
             batch_invariant=batch_invariance(supported=False),
             headline="engine dry-run · no model runs; the scores mean nothing",
         )
-        self._represented = {"rate": options.rate, "gpu": options.gpu}
+        self._rate = options.rate
         words = _words(model.vocabulary.pieces, len(decoding.table.next_state[0]))
         self._answer = cache(lambda start, seed: _answer(decoding.beginning(start), words, seed))
         self._table = decoding.table
@@ -52,7 +52,7 @@ class DryRunEngine:
         self._prompt_tokens = 0
 
     def statistics(self) -> Mapping[str, Any]:
-        return {"prompt_tokens": self._prompt_tokens, **self._represented}
+        return {"prompt_tokens": self._prompt_tokens, "rate": self._rate}
 
     def close(self) -> None:
         """Do nothing: there is nothing to free."""

@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from localjudge.errors import SettingError
-from localjudge.models.capacity.device import Device
 
 if TYPE_CHECKING:
     from localjudge.models.model import Model
@@ -113,12 +112,10 @@ class DryRunOptions(_Options):
 
     Attributes:
         rate: rows/s of that engine; None if it is not given.
-        gpu: the GPU of that engine; None if it is not given.
     """
 
     model_config = ConfigDict(extra="allow")
     rate: float | None = Field(None, gt=0, allow_inf_nan=False, description="rows per second, above 0")
-    gpu: Annotated[str, AfterValidator(lambda name: Device.gpu(name).name)] | None = None
 
     def context(self, model: Model) -> int | None:
         """Return the most tokens of a prompt and its answer on the represented engine."""

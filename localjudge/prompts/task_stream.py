@@ -51,7 +51,6 @@ class TaskStream(AbstractContextManager["TaskStream"]):
         tokens: total number of their tokens.
         shared_tokens: number of these tokens in the beginnings that prompts share with the prompt before them,
             in whole blocks of 16 tokens.
-        squares: sum of the squares of their lengths.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class TaskStream(AbstractContextManager["TaskStream"]):
     ) -> None:
         self.encoded = self.prompt_tokens = self.longest = self.too_long = 0
         self.first_too_long: str | None = None
-        self.prompts = self.tokens = self.shared_tokens = self.squares = 0
+        self.prompts = self.tokens = self.shared_tokens = 0
         self._previous: list[int] = []
         self._builder, self._row = builder, row
         self._order, self._begins, self._copies = order, begins, copies
@@ -146,7 +145,6 @@ class TaskStream(AbstractContextManager["TaskStream"]):
         self.prompts += 1
         self.tokens += len(tokens)
         self.shared_tokens += _shared(self._previous, tokens) // BLOCK * BLOCK
-        self.squares += len(tokens) ** 2
         self._previous = tokens
 
 

@@ -7,6 +7,7 @@ The command line, the audit and Python programs all use `score_run`.
 
 from __future__ import annotations
 
+import time
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,8 @@ from localjudge.engines.engine_options import Cluster
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.models.model_manifest import in_words
-from localjudge.records import Outcome
 from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS
+from localjudge.runs.cost_estimate import CostEstimate
 from localjudge.runs.pair_summary import pairs_in_words
 from localjudge.runs.reader import SET_ASIDE, read_notices
 from localjudge.runs.row_source import RowSource
@@ -27,8 +28,7 @@ from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.summary import Summary
-from localjudge.runs.workload import CostEstimate, RunSpeed
-from localjudge.system.quantities import counted
+from localjudge.system.quantities import counted, figure, hours
 
 ENGINE_LOG = "engine.log"
 """The file of a run with the output of the engine's libraries."""
@@ -165,21 +165,16 @@ def score_run(
                 "at the end"
             )
         asked: AbstractContextManager[Any] = stopping or nullcontext()
-        speed = RunSpeed()
-
-        def add(outcomes: list[Outcome], rows: int) -> None:
-            speed.add(outcomes)
-            observer.add(outcomes, rows)
-
-        engine = judge.engine
+        engine, begun = judge.engine, time.monotonic()
         observer.watch(lambda: getattr(engine, "answer_tokens", 0))
         with observer.counting(plan.rows - done), asked:
-            summary = run.score(add, stopping.asked if stopping else lambda: False, observer.step)
+            summary = run.score(observer.add, stopping.asked if stopping else lambda: False, observer.step)
+        seconds, is_dry_run = time.monotonic() - begun, judge.config.engine == "dry-run"
+        if run.done > done and not is_dry_run:
+            observer.say(_speed(run.done - done, plan.rows, source, seconds))
         if run.complete:
             with observer.step("encoding the rows that are done") as report:
                 tasks.finish(report)  # only a dry run has any
-            if compared := speed.compared(judge, tasks):
-                observer.say(compared)
         if tasks.too_long:
             observer.warn(
                 f"{tasks.too_long} of {tasks.encoded} encoded rows do not fit the model's context; they {what}"
@@ -187,13 +182,19 @@ def score_run(
         if judge.no_thoughts_notice:
             observer.warn(judge.no_thoughts_notice)
         statistics = dict(judge.engine.statistics())
-        is_dry_run = judge.config.engine == "dry-run" and run.complete
         cost = None
-        if is_dry_run:
-            rate, gpu = statistics.get("rate"), statistics.get("gpu")
-            cost = CostEstimate.from_run(judge, plan, tasks, summary, folder, rate, gpu)
+        if is_dry_run and run.complete:
+            cost = CostEstimate.from_run(judge, plan, tasks, summary, folder, statistics["rate"])
         result = (run.complete, run.done, plan.rows)
     return RunResult(folder, summary, *result, read_notices(folder), statistics, cost)
+
+
+def _speed(judged: int, planned: int, source: RowSource, seconds: float) -> str:
+    """Return one line: the rows per second of this start, and how long all rows of a limited input take."""
+    rate = judged / max(seconds, 1e-3)
+    rows = source.count_all() or planned
+    rest = f"; all {rows:,} rows of the input take about {hours(rows / rate)}" if rows > planned else ""
+    return f"{figure(rate)} rows/s on this machine{rest}"
 
 
 def _introduce(judge: Judge, source: RowSource, folder: Path, observer: RunObserver) -> None:

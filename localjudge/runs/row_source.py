@@ -15,6 +15,10 @@ from localjudge.rows.pairs import PairedRows, Pairing, paired_rows
 from localjudge.rows.record import MAX_ROW_BYTES
 
 
+def _unknown() -> None:
+    """Return that a number is not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class RowSource:
     """The rows of a run, and their origin.
@@ -28,6 +32,7 @@ class RowSource:
         empty: names of the files without rows.
         found: the columns in the files for each field.
         count: returns the number of rows, if it is known before they are read; None otherwise.
+        count_all: the same for all rows of the files, also those after a limit.
     """
 
     rows: Iterable[Row | Failure] = ()
@@ -37,7 +42,8 @@ class RowSource:
     pairing: Pairing | None = None
     empty: Sequence[str] = ()
     found: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    count: Callable[[], int | None] = lambda: None
+    count: Callable[[], int | None] = _unknown
+    count_all: Callable[[], int | None] = _unknown
 
     @property
     def missing(self) -> dict[str, int]:
@@ -75,8 +81,11 @@ class RowSource:
         checked = check_inputs(files, columns, needed)
         rows = paired_rows(files, columns, max_row_bytes, used, pairing, limit)
         one_prompt = pairing is None and CRITERION not in used
-        count = partial(count_lines_of, files) if one_prompt and limit is None else lambda: None
-        return cls(rows, files, columns, max_row_bytes, pairing, checked.empty, checked.columns, count)
+        count_all = partial(count_lines_of, files) if one_prompt else _unknown
+        count = count_all if limit is None else _unknown
+        return cls(
+            rows, files, columns, max_row_bytes, pairing, checked.empty, checked.columns, count, count_all
+        )
 
     @classmethod
     def from_rows(cls, rows: object, used: Sequence[str] = USED_FIELDS, pairing: Pairing | None = None) -> Self:

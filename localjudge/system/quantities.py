@@ -45,6 +45,14 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def hours(seconds: float) -> str:
+    """Return a long time in words: 45 seconds, 12 minutes, 3.5 hours."""
+    for unit, size in (("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{figure(seconds / size)} {unit}"
+    return f"{figure(seconds)} seconds"
+
+
 def figure(value: float) -> str:
     """Return a number with three digits, and all digits of a larger one: < 0.001, 0.0123, 4.56, 1,234."""
     if value < 0.001:

@@ -1,1 +1,1 @@
-"""What a model needs and how fast it will judge: memory, devices, throughput, and the known models."""
+"""What a model needs: memory, GPUs, and the known models."""

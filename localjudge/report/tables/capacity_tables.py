@@ -1,4 +1,4 @@
-"""Tables of what a model needs, how fast it will judge, what a run will cost, and the known models."""
+"""Tables of what a model needs, what a run will cost, and the known models."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from textwrap import fill
 
 from localjudge.errors import ModelError
 from localjudge.models.capacity.capacity_plan import CapacityPlan
-from localjudge.models.capacity.forecast import Forecast
 from localjudge.models.capacity.memory import MOST_GPUS
 from localjudge.models.capacity.profiles import Catalogue
 from localjudge.models.shape import Shape
 from localjudge.report.tables import Cells, Table
-from localjudge.runs.workload import CostEstimate
-from localjudge.system.quantities import figure, file_size, memory_size
+from localjudge.runs.cost_estimate import CostEstimate
+from localjudge.system.quantities import file_size, hours, memory_size
 
-_GIVE = "give a rate, --engine-arg rate=ROWS/S, or a GPU that it fits, --engine-arg gpu=h100"
+_MEASURE = (
+    "judge some rows with the engine (--limit 100): it ends with its rows/s; then --engine-arg rate=ROWS/S"
+)
 
 
 def plan_text(plan: CapacityPlan) -> str:
@@ -47,39 +48,18 @@ def plan_table(plan: CapacityPlan) -> Table:
     return Table("", ("GPUs", "weights", "overhead", "cache", "rows in flight", ""), rows, words=[""])
 
 
-def forecast_table(forecast: Forecast) -> Table:
-    """Return a table with a row for each number of GPUs, or one for the CPU."""
-    gpu, name = forecast.device.is_gpu, forecast.device.name
-    rows: list[Cells] = []
-    for count, each in forecast.expected.items():
-        if each is None:
-            rows.append((count, *[None] * 4, "does not fit"))
-            continue
-        in_flight = min(each.rows_in_flight * (each.gpus // each.split if gpu else 1), each.rows)
-        figures = in_flight, figure(each.rows_per_second), figure(each.hours)
-        if gpu:
-            split = f"split over {each.split}" if each.split > 1 else ""
-            rows.append((count, *figures, figure(each.hours * count), split))
-        else:
-            rows.append((name, *figures, ""))
-    headings = ("rows in flight", "rows/s", "hours", *["GPU-hours"] * gpu, "")
-    return Table("", (name if gpu else "device", *headings), rows, words=[""])
-
-
 def cost_text(cost: CostEstimate) -> str:
     """Return the estimate, one quantity in each line."""
     context = f"the context of {cost.context:,} tokens" if cost.context else "the context"
     mean = cost.prompt_tokens / max(1, cost.rows)
     answers = cost.answer_tokens * cost.different
-    hours = cost.hours or 0.0
-    lasts = f"{hours:,.1f} hours" if hours >= 0.05 else f"{figure(hours * 3600)} seconds"
     found = {
         "rows": f"{cost.rows:,}, of which {cost.different:,} differ; {cost.groups:,} prefixes",
         "cannot be judged": f"{cost.failing:,}; {cost.too_long:,} rows exceed {context}",
         "prompts": f"{cost.prompt_tokens:,} tokens, {mean:,.0f} in the mean, {cost.longest:,} the longest",
         "answers": f"at most {answers:,} tokens, {cost.answer_tokens:,} each",
         "disk": f"{file_size(cost.disk)} while it runs; {file_size(cost.free)} are free",
-        "time": f"{lasts} {cost.basis}" if hours else _GIVE,
+        "time": f"{hours(cost.seconds)} at this rate" if cost.seconds else _MEASURE,
     }
     return "\n".join(f"{subject:<17} {said}" for subject, said in found.items())
 
