@@ -1,4 +1,4 @@
-"""Tests of what a jury knows with and without labels: independent votes, the best juror, estimated accuracy."""
+"""Tests of what a jury knows with and without labels: independent votes, the best juror."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conftest import Cli
 
 from localjudge import Rubric
 from localjudge.analysis import Floats, Integers
-from localjudge.analysis.juries.jury_aspect import RatedAspect, error_rates
+from localjudge.analysis.juries.jury_aspect import RatedAspect
 from localjudge.analysis.juries.jury_errors import JuryErrors, jury_errors
 from localjudge.analysis.matching.imported_scores import import_scores
 from localjudge.analysis.matching.label_records import LabelArray
@@ -135,17 +135,6 @@ def test_a_best_juror_among_equals_is_not_better_than_it_is() -> None:
     assert np.mean(means) == pytest.approx(0.3, abs=0.02), "the smallest of three errors would be 0.24"
 
 
-def test_a_weight_counts_a_row_as_often() -> None:
-    random = np.random.default_rng(0)
-    counts = np.eye(2)[random.integers(0, 2, (30, 3))]
-    weights = random.integers(0, 4, (2, 30)).astype(float)
-    both = error_rates(counts, weights)
-    for place, own in enumerate(weights):
-        alone = error_rates(np.repeat(counts, own.astype(int), axis=0))
-        assert both.accuracies[place] == pytest.approx(alone.accuracies, abs=1e-5)
-        assert both.shares[place] == pytest.approx(alone.shares, abs=1e-5)
-
-
 def make_jury(folder: Path, judges: Sequence[str]) -> tuple[list[Path], Path]:
     """Import three runs with mostly the same errors, by judges of these names; write the true labels."""
     random = np.random.default_rng(4)
@@ -171,40 +160,12 @@ def make_jury(folder: Path, judges: Sequence[str]) -> tuple[list[Path], Path]:
     return runs, files[0]
 
 
-def test_jurors_that_share_a_model_get_no_estimate_without_labels(tmp_path: Path, cli: Cli) -> None:
-    runs, _ = make_jury(tmp_path, ("one", "two", "one"))
-    end = cli("jury", *runs, "--resamples", FEW, "--all")
-    assert (end.code, "run0 and run2 have the same model" in end.out, "true share" in end.out) == (
-        0,
-        True,
-        False,
-    )
-    assert (
-        json.loads(cli("jury", *runs, "--resamples", FEW, "--json").out)["nominal"]["grade"]["estimated"]
-        is None
-    )
-
-
-def test_an_estimate_of_unknown_models_has_an_interval_and_states_what_it_assumes(
-    tmp_path: Path, cli: Cli
-) -> None:
-    runs, _ = make_jury(tmp_path, ("elsewhere",) * 3)
-    end = cli("jury", *runs, "--resamples", FEW, "--all")
-    assert "assumes that the jurors' errors are independent" in " ".join(end.out.split())
-    estimated = json.loads(cli("jury", *runs, "--resamples", FEW, "--json").out)["nominal"]["grade"][
-        "estimated"
-    ]
-    for accuracy in estimated["accuracy"]:
-        assert accuracy["low"] is None or 0 < accuracy["low"] < accuracy["value"] <= accuracy["high"] <= 1
-    assert any(accuracy["low"] for accuracy in estimated["accuracy"])
-
-
 def test_labels_say_what_a_jury_of_one_judge_is_worth(tmp_path: Path, cli: Cli) -> None:
     runs, file = make_jury(tmp_path, ("elsewhere",) * 3)
     flags = ("jury", *runs, "--labels", file, "--resamples", FEW)
     found = json.loads(cli(*flags, "--json").out)
     grade = found["errors"]["grade"]
-    assert (grade["rows"], found["nominal"]["grade"]["estimated"]) == (ROWS, None)
+    assert grade["rows"] == ROWS
     assert grade["votes"]["low"] < 1.2 < grade["votes"]["high"] < 1.6
     assert grade["difference"]["low"] <= 0 <= grade["difference"]["high"]
     shown = " ".join(cli(*flags).out.split())

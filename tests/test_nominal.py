@@ -361,7 +361,7 @@ def grading_jury(tmp_path: Path) -> list[Path]:
     return runs
 
 
-def test_a_jury_of_labels_has_majorities_ties_and_error_rates(grading_jury: list[Path], cli: Cli) -> None:
+def test_a_jury_of_labels_has_majorities_and_ties(grading_jury: list[Path], cli: Cli) -> None:
     found = compare_judges(grading_jury, disagreements=5, resamples=FEW)
     assert (list(found.aspects), list(found.nominal)) == (["polite", "tone", "depth"], ["grade"])
     assert found.outlier == "third"
@@ -375,15 +375,11 @@ def test_a_jury_of_labels_has_majorities_ties_and_error_rates(grading_jury: list
     everything = [value for row in rows for value in row]
     chance = sum(a != b for a, b in permutations(everything, 2)) / (len(everything) - 1)
     assert grade.alpha_nominal.value == pytest.approx(1 - seen / chance, **EXACT)
-    assert grade.estimated is not None
-    accuracies = [each.value or 0 for each in grade.estimated.accuracy]
-    assert accuracies == sorted(accuracies, reverse=True)
     for row in found.disagreements:
         assert row.scores["grade"] == rows[int(row.id[1:])]
     # A boolean differs by 1 at most, so any difference is a split.
     polite = [[line["polite"] for line in read_lines(run)] for run in grading_jury]
     assert found.aspects["polite"].split == np.mean([len(set(row)) > 1 for row in zip(*polite, strict=True)])
-    assert compare_judges(grading_jury[:2], resamples=FEW).nominal["grade"].estimated is None
     shown = cli("jury", *grading_jury, "--resamples", FEW, "--all")
     assert (shown.code, max(len(line) for line in shown.out.splitlines() if "─" in line) <= 100) == (0, True)
 

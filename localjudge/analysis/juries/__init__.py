@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 from localjudge.analysis import Floats, Integers
 from localjudge.analysis.agreement.comparison import correlation
 from localjudge.analysis.juries.jury_aspect import (
-    FEWEST_JURORS,
     JuryAspect,
     NominalJuryAspect,
     RatedAspect,
@@ -31,11 +29,7 @@ from localjudge.analysis.statistics.agreement_statistics import alpha
 from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES, bootstrap_weights
 from localjudge.errors import UsageError
 from localjudge.rubrics.answer import Value
-from localjudge.runs.notices import IMPORTED
 from localjudge.runs.run_manifest import RunManifest
-
-_UNKNOWN_JUDGE = hashlib.sha256(IMPORTED.encode()).hexdigest()
-"""The model of imported scores whose judge was not named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +134,8 @@ def compare_judges(
     jurors = _jurors(scores.aspects, scores.integer[places], without, folders, scores.manifests)
     names = [juror.name for juror in jurors]
     known = None if labels is None else labels(scores)
-    related = _related(names, scores.manifests)
     errors = {} if known is None else _errors(rated, places, scores, known, group, names, resamples, seed)
     outlier, untested = _outlier(rated, group, names, min(resamples, 200), seed)
-    notes = list(known.notes if known else ())
-    if scores.nominal.keys() - errors and related and len(names) >= FEWEST_JURORS:
-        notes.append(
-            f"{related[0]} and {related[1]} have the same model, so their errors are not independent: "
-            "the jurors' accuracy is not estimated without labels (give --labels)"
-        )
     return Jury(
         jurors=jurors,
         rows=len(places),
@@ -157,18 +144,12 @@ def compare_judges(
         aspects={
             each.name: jury_aspect(each, group, resamples, seed) for each in rated if each.level == "ordinal"
         },
-        nominal={
-            each.name: nominal_jury_aspect(
-                each, group, resamples, seed, is_estimated=related is None and each.name not in errors
-            )
-            for each in rated
-            if each.level == "nominal"
-        },
+        nominal={each.name: nominal_jury_aspect(each, group) for each in rated if each.level == "nominal"},
         outlier=outlier,
         outlier_untested=untested,
         disagreements=_disagreements(rated, places, scores, disagreements),
         errors=errors,
-        notes=tuple(notes),
+        notes=known.notes if known else (),
         notices=(*scores.notices, *matched),
     )
 
@@ -184,18 +165,6 @@ def _rated(scores: Scores, places: NDArray[np.intp]) -> list[RatedAspect]:
             values = {number: value for value, number in scores.columns[place].numbers.items()}
             found.append(RatedAspect(aspect, "ordinal", scores.integer[places][:, :, place], values))
     return found
-
-
-def _related(names: Sequence[str], manifests: Sequence[RunManifest]) -> tuple[str, str] | None:
-    """Return the names of two jurors that have a model in common; None if no two are known to have one."""
-    owners: dict[str, str] = {}
-    for name, manifest in zip(names, manifests, strict=True):
-        settings = [manifest.settings, *(juror.settings for juror in manifest.jury or ())]
-        models = {each.model for each in settings} - {_UNKNOWN_JUDGE}
-        if shared := models & owners.keys():
-            return owners[min(shared)], name
-        owners |= dict.fromkeys(models, name)
-    return None
 
 
 def _errors(

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from localjudge.analysis.juries import Jury
-from localjudge.analysis.juries.jury_aspect import EstimatedErrors, NominalJuryAspect
+from localjudge.analysis.juries.jury_aspect import NominalJuryAspect
 from localjudge.analysis.juries.jury_errors import JuryErrors
 from localjudge.analysis.statistics import two_decimals
 from localjudge.report.tables import Cells, Findings, Table
 from localjudge.rubrics.answer import shown
 from localjudge.system.quantities import counted
-
-_INDEPENDENT_ERRORS = (
-    "Without labels, this assumes that the jurors' errors are independent (Dawid and Skene's model).\n"
-    "If jurors make the same errors, the accuracy is too high; --labels measures the errors."
-)
 
 
 def jury_findings(jury: Jury) -> Findings:
@@ -30,9 +25,6 @@ def jury_findings(jury: Jury) -> Findings:
         details["bias of the jurors"] = [_bias(jury)]
     for name, nominal in jury.nominal.items():
         details[f"labels of {name}"] = [_juror_labels(jury, name, nominal)]
-        if nominal.estimated:
-            errors = _juror_errors(jury, name, nominal, nominal.estimated)
-            details[f"estimated errors in {name}"] = [errors, _INDEPENDENT_ERRORS]
     if jury.disagreements:
         title = "rows with the largest differences between jurors"
         names = [*jury.aspects, *jury.nominal]
@@ -148,14 +140,3 @@ def _juror_labels(jury: Jury, aspect: str, nominal: NominalJuryAspect) -> Table:
         majority.append(("majority", *nominal.majority, ""))
     columns = ("juror", *nominal.labels, "alpha without")
     return Table(f"{aspect}: shares of the labels", columns, rows, majority)
-
-
-def _juror_errors(jury: Jury, aspect: str, nominal: NominalJuryAspect, found: EstimatedErrors) -> Table:
-    """Return the estimates of Dawid and Skene: recall of each label, and accuracy."""
-    rows = [
-        (juror.name, *(given[place] for place, given in enumerate(rates)), accuracy)
-        for juror, rates, accuracy in zip(jury.jurors, found.rates, found.accuracy, strict=True)
-    ]
-    title = f"{aspect}: estimated share of each true label that a juror finds"
-    totals: list[Cells] = [("true share", *found.shares, "")]
-    return Table(title, ("juror", *nominal.labels, "accuracy"), rows, totals)
