@@ -718,18 +718,23 @@ def test_the_interval_of_the_share_in_order_holds_the_share_of_the_best_epsilon(
     assert len(above) - blind > 0
 
 
+@pytest.mark.parametrize("instructions", [60, 5])
 def test_a_judge_that_does_not_read_the_responses_is_called_so(
-    agreement_of: Callable[..., Any], cli: Cli
+    agreement_of: Callable[..., Any], cli: Cli, instructions: int
 ) -> None:
     random = np.random.default_rng(8)
     aspects = {
-        name: tuple(each[0] for each in drawn(name, 1, 60, 3, random)) for name in ("level", "same", "good")
+        name: tuple(each[0] for each in drawn(name, 1, instructions, 3, random))
+        for name in ("level", "same", "good")
     }
     said = " ".join(cli(*agreement_of(aspects)).out.split())
-    as_blind = said.partition(
-        "as that of a judge that does not read the responses: share in order minus chance,"
-    )
-    assert ("level" in as_blind[2][:60], "same" in as_blind[2][:60]) == (True, True), said
+    if instructions < 8:
+        assert "so nobody knows if it is better than chance: share in order minus chance, level" in said
+        assert "is not better than chance" not in said
+        return
+    blind = "as that of a judge that does not read the responses: share in order minus chance,"
+    listed = said.partition(blind)[2][:60]
+    assert ("level" in listed, "same" in listed) == (True, True), said
     assert "The order within instructions is better than chance: share in order minus chance, good" in said
 
 
