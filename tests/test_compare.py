@@ -210,7 +210,7 @@ def test_a_row_that_failed_counts_as_the_lowest_score_and_is_printed(tmp_path: P
     assert found["columns"]["helpfulness"]["difference"]["value"] == 0
     said = " ".join(cli("compare", old, new).out.split())
     assert "10 of 100 rows of old have no score in new" in said
-    assert f"{failed} (7, 8); {absent} (92, 93, 94, 95, 96 and 3 more)" in said
+    assert f"{failed} (id 7, 8); {absent} (id 92, 93, 94, 95, 96 and 3 more)" in said
 
 
 def test_the_files_for_a_ci_job_say_what_failed(tmp_path: Path, cli: Cli) -> None:

@@ -6,7 +6,7 @@ A promise is a function of few lines that knows the raw rows alone. The commands
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from pathlib import Path
@@ -15,16 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Cli, read_lines
-from scripted import scripted_checks, scripted_comparison
+from preloaded import Preloaded
+from scripted import scripted_checks, scripted_comparison, scripted_judge
 from test_escalate import judged, write_labels
+from test_label import ask, served
 
-from localjudge import Judge, RowSource, score_run
-from localjudge.errors import UsageError
-from localjudge.labelling.candidates import candidates_of_run
-from localjudge.labelling.label_file import LabelFile
-from localjudge.labelling.session import LabelSession
-from localjudge.rows.row_store import RowStore
-from localjudge.runs.run_manifest import read_manifest
+from localjudge import Judge, RowSource, Rubric, score_run
+from localjudge.analysis import Floats
 
 Record = dict[str, Any]
 Figure = Callable[[tuple[object, ...], str], Any]
@@ -48,6 +45,14 @@ COLUMN = {"pointwise": "help", "pair": "better", "checklist": "score"}
 LOWEST = {"pointwise": 1.0, "pair": 0.0, "checklist": 0.0}
 QUICK = ("--resamples", 100)
 
+
+def within(found: Any, estimate: str) -> Record:
+    """Return an estimate of the order within instructions, of the expected scores of each aspect."""
+    return {
+        name: each["within"]["comparisons"]["expected"][estimate] for name, each in found["aspects"].items()
+    }
+
+
 FIGURES: dict[str, Callable[[Any], Any]] = {
     "gate's changes": lambda found: {each["system"]: each["change"] for each in found["gate"]},
     "gate's bounds": lambda found: {each["system"]: each["bound"] for each in found["gate"]},
@@ -61,6 +66,15 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
         name: (each["rose"], each["fell"]) for name, each in found["columns"].items()
     },
     "labelled rows": lambda found: found["aspects"]["help"]["rows"],
+    "accuracy of both orders": lambda found: found["aspects"]["better"]["comparisons"]["both orders"][
+        "accuracy"
+    ]["value"],
+    "ends of the share in order": lambda found: {
+        name: (each["low"], each["high"]) for name, each in within(found, "in_order").items()
+    },
+    "least over chance": lambda found: {
+        name: each["low"] for name, each in within(found, "over_chance").items()
+    },
     "share of equal scores": lambda found: found["aspects"]["help"]["comparisons"]["integer"]["exact"]["value"],
     "share in order": lambda found: found["aspects"]["help"]["within"]["comparisons"]["integer"]["in_order"][
         "value"
@@ -372,12 +386,19 @@ def texts_of(row: Record) -> tuple[Any, ...]:
     return tuple(row.get(name) for name in TEXTS)
 
 
-def agreed(labelled: Sequence[Record], chance: Mapping[str, float]) -> tuple[int, float]:
-    """Return how many rows have a label, and the weighted share that the judge and people agree on."""
-    rows = {row["id"]: row for row in labelled}
-    weights = [1 / chance.get(name, 1) for name in rows]
-    equal = [row["quality"] == row["truth"] for row in rows.values()]
-    return len(rows), float(np.average(equal, weights=weights))
+def asked(row: Record) -> tuple[Any, ...]:
+    """Return what the responses to one instruction share: all that is shown besides them."""
+    return tuple(row.get(name) for name in TEXTS if name != "candidate")
+
+
+def agreed(labelled: Sequence[Record], chance: Mapping[Any, float]) -> tuple[int, float]:
+    """Return how many rows have a label, and the weighted share that the judge and people agree on.
+
+    `chance` has the chance of each instruction; it is 1 without one.
+    """
+    weights = [1 / chance.get(asked(row), 1) for row in labelled]
+    equal = [row["quality"] == row["truth"] for row in labelled]
+    return len(labelled), float(np.average(equal, weights=weights))
 
 
 @pytest.fixture
@@ -406,29 +427,137 @@ def run_that_shows(tmp_path: Path, cli: Cli) -> Callable[..., Path]:
     return make
 
 
+def chances(rows: Sequence[Record], said: Callable[[Record], Any], expected: int) -> dict[Any, float]:
+    """Return the chance of each instruction: it grows with how rare what the judge said is among all rows.
+
+    The chances of all rows add up to the number that is expected in the sample.
+    """
+    count, of = Counter(map(said, rows)), defaultdict[Any, list[Any]](list)
+    for row in rows:
+        of[asked(row)].append(said(row))
+    rarity = {name: float(np.mean([1 / count[each] for each in own])) for name, own in of.items()}
+    low, high = 0.0, 1e9  # the factor between rarity and chance
+    for _ in range(200):
+        factor = (low + high) / 2
+        drawn = sum(min(1, factor * rarity[name]) * len(own) for name, own in of.items())
+        low, high = (low, factor) if drawn > expected else (factor, high)
+    return {name: min(1, low * each) for name, each in rarity.items()}
+
+
+@pytest.fixture
+def label(tmp_path: Path, preloaded: Preloaded) -> Callable[..., tuple[list[Record], tuple[int, Record]]]:
+    """Return the function that labels on the page of `label` over HTTP, until it has no more rows.
+
+    It returns the lines of the label file, and the status and the content of what the page answers who asks
+    for findings.
+    """
+
+    def answer(
+        run: Path, people: int, values: Callable[[Record], Record], *given: object
+    ) -> tuple[list[Record], tuple[int, Record]]:
+        out = tmp_path / "labels.jsonl"
+        with served(run, "--out", out, "--overlap", 1, *given, program=preloaded.localjudge) as (_, address):
+            for person in range(people):
+                name = {"annotator": f"person {person}"}
+                _, said = ask(address, "/row", name)
+                while (shown := said["row"]) is not None:
+                    answer = {**name, "key": shown["key"], "values": values(shown)}
+                    status, said = ask(address, "/label", answer)
+                    assert status == 200, said
+            found = ask(address, "/findings", {"annotator": "person 0"})
+        return [json.loads(line) for line in out.read_text().splitlines()], found
+
+    return answer
+
+
+def page_mean(answers: Sequence[tuple[Record, float]]) -> float | None:
+    """Return the mean label of all whole tens of answers, in which all instructions have the same weight."""
+    of = defaultdict[Any, list[float]](list)
+    for row, value in answers[: len(answers) // 10 * 10]:
+        of[asked(row)].append(value)
+    return float(np.mean([np.mean(each) for each in of.values()])) if of else None
+
+
 @pytest.mark.parametrize("crossing", covering("shows", "responses", "systems", "annotators", "drawn"))
-def test_a_label_of_the_page_is_of_the_rows_with_the_texts_that_were_shown(
-    tmp_path: Path, run_that_shows: Callable[..., Path], figure: Figure, crossing: Record
+def test_a_label_of_the_page_is_of_the_row_whose_texts_were_shown(
+    run_that_shows: Callable[..., Path],
+    label: Callable[..., Any],
+    figure: Figure,
+    tmp_path: Path,
+    crossing: Record,
 ) -> None:
     rows = alike(crossing["shows"], crossing["responses"], crossing["systems"])
-    run, labels = run_that_shows(rows, crossing["shows"]), tmp_path / "labels.jsonl"
-    prefer = "score" if crossing["drawn"] == "preferred" else None
-    with RowStore() as store, LabelFile(labels) as file:
-        candidates = candidates_of_run(run, store, len(rows) // 2, prefer)  # type: ignore[arg-type]
-        page = LabelSession(read_manifest(run).rubric, candidates, file, overlap=1.0)
-        for person in range(crossing["annotators"]):
-            while (shown := page.next(f"person {person}")) is not None:
-                texts = json.dumps(shown)
-                row = next(row for row in rows if all(each in texts for each in texts_of(row) if each))
-                page.add(f"person {person}", shown["key"], {"values": {"help": str(row["truth"])}})
-        if len(set(candidates.chance.tolist())) > 1:  # no interval that does not hold
-            with pytest.raises(UsageError, match="unequal chances"):
-                page.findings("person 0")
-    chance = {line["id"]: line["label"]["chance"] for line in map(json.loads, labels.read_text().splitlines())}
-    command = ("agree", run, "--labels", labels, "--allow-dry-run", *QUICK)
-    count, share = agreed([row for row in rows if row["id"] in chance], chance)
+    run, by_id = run_that_shows(rows, crossing["shows"]), {row["id"]: row for row in rows}
+    # Equal texts of several systems are asked once.
+    distinct = [*{texts_of(row): row for row in reversed(rows)}.values()]
+    is_preferred, sample = crossing["drawn"] == "preferred", len(distinct) // 2
+    chance = chances(distinct, lambda row: row["quality"] if is_preferred else 0, sample)
+
+    def says(shown: Record) -> Record:
+        texts = json.dumps(shown)
+        row = next(row for row in rows if all(each in texts for each in texts_of(row) if each))
+        return {"help": str(row["truth"])}
+
+    given = ("--sample", sample, *("--prefer", "score") * is_preferred)
+    lines, (status, said) = label(run, crossing["annotators"], says, *given)
+    drawn = {texts_of(by_id[line["id"]]) for line in lines}
+    whole = {asked(by_id[line["id"]]) for line in lines}
+    assert drawn == {texts_of(row) for row in distinct if asked(row) in whole}
+    assert len(lines) == len(drawn) * crossing["annotators"]
+    for line in lines:
+        assert line["help"] == by_id[line["id"]]["truth"]
+        assert line["label"]["chance"] == pytest.approx(chance[asked(by_id[line["id"]])])
+    if np.ptp([*chance.values()]) > 1e-9:  # no interval that does not hold
+        assert (status, "unequal chances" in said["error"]) == (400, True)
+    else:
+        mean = said["findings"]["aspects"][0]["mean"]
+        expected = page_mean([(by_id[line["id"]], line["help"]) for line in lines])
+        assert (mean and mean["value"]) == (expected and pytest.approx(expected))
+    command = ("agree", run, "--labels", tmp_path / "labels.jsonl", "--allow-dry-run", *QUICK)
+    count, share = agreed([by_id[name] for name in {line["id"] for line in lines}], chance)
     assert figure(command, "labelled rows") == count
     assert figure(command, "share of equal scores") == pytest.approx(share)
+
+
+def accuracy(rows: Sequence[Record], chance: Mapping[Any, float]) -> float:
+    """Return the share of pairs on which judge and person say the same; a tie of one of them is a half."""
+    credit = [1 - abs(np.sign(row["quality"] - 3) - row["truth"]) / 2 for row in rows]
+    return float(np.average(credit, weights=[1 / chance[asked(row)] for row in rows]))
+
+
+@pytest.mark.parametrize("crossing", covering("responses", "systems", "drawn", responses=("one", "unequal")))
+def test_a_label_of_a_pair_is_of_the_response_that_was_better_wherever_it_stood(
+    run_of: Callable[..., Path], label: Callable[..., Any], figure: Figure, tmp_path: Path, crossing: Record
+) -> None:
+    random, is_preferred = np.random.default_rng(6), crossing["drawn"] == "preferred"
+    rows = made(crossing["responses"], min(crossing["systems"], 3), "pair")
+    for row in rows:  # what a person says of the system: 1 if it is better, 0 for a tie
+        row["truth"] = int(random.integers(-1, 2))
+        row["side"] = 1 if row["system_a"] == row["of"] else -1
+    run = run_of("run", rows, "pair")
+    by_texts = {(row["instruction"], *sorted([row["candidate_a"], row["candidate_b"]])): row for row in rows}
+    verdict = {row["id"]: row["side"] * np.sign(row["quality"] - 3) if is_preferred else 0 for row in rows}
+    chance = chances(rows, lambda row: verdict[row["id"]], len(rows) // 2)
+
+    def says(shown: Record) -> Record:
+        texts = shown["responses"]
+        row = by_texts[shown["instruction"], *sorted(texts)]
+        is_first = texts[0] == row["candidate_a"]
+        places.append(is_first)
+        return {"better": ("B", "tie", "A")[1 + row["truth"] * row["side"] * (1 if is_first else -1)]}
+
+    places: list[bool] = []
+    given = ("--sample", len(rows) // 2, *("--prefer", "score") * is_preferred)
+    lines, _ = label(run, 1, says, *given)
+    assert len(lines) < 10 or len(set(places)) == 2, "the responses of some pairs change their places"
+    by_id = {row["id"]: row for row in rows}
+    for line in lines:
+        row = by_id[line["id"]]
+        assert line["better"] == ("b", "tie", "a")[1 + row["truth"] * row["side"]]
+        assert line["label"]["chance"] == pytest.approx(chance[asked(row)])
+    command = ("agree", run, "--labels", tmp_path / "labels.jsonl", *QUICK)
+    found = accuracy([by_id[line["id"]] for line in lines], chance)
+    assert figure(command, "accuracy of both orders") == pytest.approx(found)
 
 
 @pytest.mark.parametrize("crossing", covering("shows", "responses", "systems"))
@@ -522,6 +651,149 @@ def test_the_share_in_order_is_that_of_the_pairs_of_rows(
     command = ("agree", run, "--labels", labels, *QUICK)
     means = {name: float(np.mean(values)) for name, values in given.items()}
     assert figure(command, "share in order") == pytest.approx(in_order(rows, means))
+
+
+def drawn(
+    judge: str, sets: int, instructions: int, responses: int, random: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Return a judge's scores and the labels, 1 to 5, of sets of responses, [sets, instructions, responses].
+
+    The judge "level" knows the instruction, but not the response; "same" gives one score to all.
+    """
+    size = (sets, instructions, responses)
+    level, (quality, noise, error) = random.normal(0, 1.1, (*size[:2], 1)), random.normal(0, 0.7, (3, *size))
+    reads = {"level": 0.0, "same": 0.0, "weak": 0.5, "good": 0.9}[judge]
+    scores = 10 + level + reads * quality + (1 - reads) * noise
+    labels = np.clip(np.round(3 + level + quality + error / 5), 1, 5)
+    return np.full(size, 10.5) if judge == "same" else scores, labels
+
+
+def best_share(scores: Floats, labels: Floats) -> float:
+    """Return the share of pairs that the scores order as the labels do, for the best epsilon."""
+    first, second = np.triu_indices(scores.shape[2], 1)
+    by_score, by_label = (each[..., first] - each[..., second] for each in (scores, labels))
+    every = (np.where(np.abs(by_score) <= each, 0, by_score) for each in (*np.linspace(0, 3, 61), 99))
+    return float(max(np.mean(np.sign(each) == np.sign(by_label)) for each in every))
+
+
+@pytest.fixture
+def agreement_of(tmp_path: Path, cli: Cli) -> Callable[..., tuple[object, ...]]:
+    """Return the function that imports the scores of several aspects, and gives the command that compares them
+    with the labels."""
+
+    def make(aspects: Mapping[str, tuple[Floats, Floats]]) -> tuple[object, ...]:
+        rows, labels, run = (tmp_path / name for name in ("rows.jsonl", "labels.jsonl", "run"))
+        shape = next(iter(aspects.values()))[0].shape
+        with rows.open("w") as scored, labels.open("w") as labelled:
+            for at, which in np.ndindex(*shape):
+                row = {"instruction": f"question {at}", "candidate": f"answer {which} to {at}", "system": "s"}
+                for place, file in enumerate((scored, labelled)):
+                    numbers = {name: float(each[place][at, which]) for name, each in aspects.items()}
+                    file.write(json.dumps(row | numbers) + "\n")
+        given = [part for name in aspects for part in ("--aspect", name)]
+        end = cli("import", rows, *given, "--scale", "0-20", "--out", run)
+        assert end.code == 0, end.err
+        return "agree", run, "--labels", labels, *QUICK
+
+    return make
+
+
+@pytest.mark.parametrize(("responses", "sets"), [(2, 100), (4, 60)])
+def test_the_interval_of_the_share_in_order_holds_the_share_of_the_best_epsilon(
+    agreement_of: Callable[..., Any], figure: Figure, responses: int, sets: int
+) -> None:
+    """Each aspect is a set of its own. Some are of a judge that reads the responses."""
+    random, aspects, truth = np.random.default_rng(7), dict[str, tuple[Floats, Floats]](), dict[str, float]()
+    for judge, count in (("level", sets * 4 // 5), ("weak", sets // 5)):
+        true_share = best_share(*drawn(judge, 1, 20_000, responses, random))
+        for at, each in enumerate(zip(*drawn(judge, count, 50, responses, random), strict=True)):
+            aspects[f"{judge[0]}{at}"], truth[f"{judge[0]}{at}"] = each, true_share
+    command = agreement_of(aspects)
+    ends = figure(command, "ends of the share in order")
+    held = [ends[name][0] <= share <= ends[name][1] for name, share in truth.items()]
+    assert sum(held) >= sets * 0.95 - 3 * (sets * 0.95 * 0.05) ** 0.5
+    above = [name for name, low in figure(command, "least over chance").items() if low is not None and low > 0]
+    blind = sum(name.startswith("l") for name in above)
+    assert blind <= len(truth) * 0.025 + 3 * (len(truth) * 0.025) ** 0.5
+    assert len(above) - blind > 0
+
+
+@pytest.mark.parametrize("instructions", [60, 5])
+def test_a_judge_that_does_not_read_the_responses_is_called_so(
+    agreement_of: Callable[..., Any], cli: Cli, instructions: int
+) -> None:
+    random = np.random.default_rng(8)
+    aspects = {
+        name: tuple(each[0] for each in drawn(name, 1, instructions, 3, random))
+        for name in ("level", "same", "good")
+    }
+    said = " ".join(cli(*agreement_of(aspects)).out.split())
+    if instructions < 8:
+        assert "so nobody knows if it is better than chance: share in order minus chance, level" in said
+        assert "is not better than chance" not in said
+        return
+    blind = "as that of a judge that does not read the responses: share in order minus chance,"
+    listed = said.partition(blind)[2][:60]
+    assert ("level" in listed, "same" in listed) == (True, True), said
+    assert "The order within instructions is better than chance: share in order minus chance, good" in said
+
+
+# The interval of one score.
+
+
+def inside(ends: Mapping[str, Any], labels: Sequence[Record]) -> float:
+    """Return the share of single labels in the interval of their row, in the mean over instructions."""
+    of = defaultdict[str, list[bool]](list)
+    for label in labels:
+        low, high = ends[label["id"]]
+        of[label["id"].partition("-")[0]].append(low <= label["helpfulness"] <= high)
+    return float(np.mean([np.mean(each) for each in of.values()]))
+
+
+@pytest.mark.parametrize(
+    "crossing", covering("responses", "scale", "annotators", strength=3, responses=("one", "four"))
+)
+def test_an_interval_holds_single_labels_of_new_responses_as_often_as_it_says(
+    tmp_path: Path, model: Path, cli: Cli, crossing: Record
+) -> None:
+    """The labels of a random half are learned from, several times.
+
+    Of the labels that were learned from, a certain share lies inside, by the definition of the two quantiles.
+    Of the others, the promised share does in the mean; no share can have a larger variance than one that is 0
+    or 1 on each instruction.
+    """
+    level, half, draws, random = 0.8, 25, 5, np.random.default_rng(11)
+    rows = [row | {"reference": "r"} for row in made(crossing["responses"], instructions=2 * half)]
+    file, run, out = (tmp_path / name for name in ("rows.jsonl", "run", "map.json"))
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    judge = scripted_judge(model, lambda reference, said, *_: 2 + quality_of(said) / 2)(Rubric.load())
+    score_run(judge, RowSource.from_files([str(file)], used=judge.rubric.fields), run)
+    judge.close()
+    top = 5 if crossing["scale"] == "the judge's" else 10
+    labels = [
+        {"id": row["id"], "annotator": f"person {person}", "helpfulness": int(np.clip(round(said), 1, top))}
+        for row in rows
+        for person in range(crossing["annotators"])  # a strict one, and a generous one
+        for said in (top / 5 * (row["quality"] + 1.5 * (person - 1) + random.normal(0, 0.7)),)
+    ]
+    shares = []
+    for draw in range(draws):
+        chosen = set(map(str, random.permutation(2 * half)[:half]))
+        parts: tuple[list[Record], list[Record]] = [], []
+        for label in labels:
+            parts[label["id"].partition("-")[0] not in chosen].append(label)
+        (tmp_path / "half.jsonl").write_text("".join(json.dumps(each) + "\n" for each in parts[0]))
+        given = ("--labels", tmp_path / "half.jsonl", "--interval", level, "--out", out, *QUICK)
+        assert cli("calibrate", run, *given).code == 0
+        table = tmp_path / f"{draw}.jsonl"
+        assert cli("export", run, "--intervals", out, "--out", table).code == 0
+        ends = {
+            row["id"]: row["helpfulness_interval"] for row in map(json.loads, table.read_text().splitlines())
+        }
+        assert inside(ends, parts[0]) >= (1 + level) * (half + 1) / half - 1 - 1e-9
+        shares.append(inside(ends, parts[1]))
+    error = (level * (1 - level) * (1 / (half + 2) + 1 / half) / draws) ** 0.5
+    assert np.mean(shares) >= level - 3 * error
 
 
 # What `escalate` keeps.

@@ -316,7 +316,14 @@ def test_a_small_judge_that_is_never_sure_enough_keeps_nothing_and_says_so(tmp_p
     small = judged(tmp_path / "small", confidence, agreed, truth)
     end = cli("escalate", small, "--labels", write_labels(tmp_path / "labels.jsonl", truth, 200))
     assert end.code == 0
+    surest = np.argsort(-confidence)[:60]
+    shares = (
+        f"{agreed.mean():.0%} of these rows agree, and {agreed[surest].mean():.0%} of the 30% with the highest"
+    )
     assert "small keeps nothing" in end.err
+    assert shares in " ".join(end.err.split())
+    few = cli("escalate", small, "--labels", write_labels(tmp_path / "few.jsonl", truth, 20))
+    assert "they count as 20 of different instructions, and at least 36 are needed" in " ".join(few.err.split())
 
 
 def test_a_model_judges_the_rows_that_are_passed_on(tmp_path: Path, model: Path, cli: Cli) -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Cli
+from preloaded import KILL
 from report_page import OpenPage
 
 from localjudge.analysis.matching.human_labels import read_labels
@@ -90,9 +91,11 @@ def lines(file: Path) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def served(*args: object, last: bool = False) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def served(
+    *args: object, last: bool = False, program: Sequence[str] = (sys.executable, "-m", "localjudge")
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start `localjudge label`, and yield it and the address of its page; its `last` words stay unread."""
-    command = [sys.executable, "-m", "localjudge", "label", *map(str, args), "--port", "0"]
+    command = [*program, "label", *map(str, args), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         said = []
@@ -107,7 +110,7 @@ def served(*args: object, last: bool = False) -> Iterator[tuple[subprocess.Popen
         try:
             yield process, line.split()[1]
         finally:
-            process.kill()
+            process.send_signal(KILL)
 
 
 def ask(address: str, path: str, content: Any, **headers: str) -> tuple[int, dict[str, Any]]:

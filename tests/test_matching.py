@@ -351,7 +351,8 @@ def test_a_file_given_twice_and_an_annotator_named_twice_are_one(tmp_path: Path)
     values, annotators, notes = labels(run, file, write(tmp_path / "other.jsonl", other))
     assert len(values) == sum(row["wit"] == 3 for row in ROWS), "labels that contradict each other do not count"
     assert "labels are not used, because their annotator gave the same row another one (first: " in notes[-1]
-    with pytest.raises(UsageError, match=r"another label of wit already .* add a column annotator"):
+    advice = r"another label of wit already .* add the column annotator, or, .* equal texts, id"
+    with pytest.raises(UsageError, match=advice):
         labels(run, write(tmp_path / "x.jsonl", [*ROWS, *without(other, "annotator")]))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from localjudge.analysis import Flags, Floats, Integers
-from localjudge.analysis.confidence_threshold import ERROR, fewest_labels, independent_rows, threshold
+from localjudge.analysis.confidence_threshold import ERROR, FIRST, fewest_labels, independent_rows, threshold
 from localjudge.analysis.matching.human_labels import Labels, read_labels
 from localjudge.analysis.matching.run_rows import FAILED, RunRows, read_rows
 from localjudge.analysis.matching.scores import read_scores
@@ -185,10 +185,18 @@ class Selection:
         on += counted(len(np.unique(instructions)), "instruction")
         on += f" ({self.ties:,} {item}s without a majority are left out)" * bool(self.ties)
         if self.threshold is None:
+            surest = np.argsort(-self.verdicts.confidence[self.tested])[: round(FIRST * len(self.tested))]
+            independent = independent_rows(instructions)[-1] if len(instructions) else 0
+            why = (
+                f"they count as {independent:,.0f} of different instructions, and at least "
+                f"{fewest_labels(rate)} are needed"
+                if independent < fewest_labels(rate)
+                else f"{self.agreed.mean():.0%} of these {item}s agree, and {self.agreed[surest].mean():.0%} "
+                f"of the {FIRST:.0%} with the highest confidence"
+            )
             return (
                 f"{name} keeps nothing: no threshold of its confidence gives {rate:.0%} agreement with "
-                f"{1 - ERROR:.1%} confidence on {on}; at least {fewest_labels(rate)} of different instructions "
-                "are needed"
+                f"{1 - ERROR:.1%} confidence on {on}; {why}"
             )
         kept, used = self.kept, self.kept[self.tested]
         independent = independent_rows(instructions[used])[-1]

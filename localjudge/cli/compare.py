@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from textwrap import indent
 from typing import Annotated
@@ -11,7 +10,7 @@ from typing import Annotated
 import typer
 
 from localjudge.cli.audit import BELOW_THRESHOLD
-from localjudge.cli.options import AsJson, as_text, check_out_file, print_json, print_table
+from localjudge.cli.options import AsJson, as_document, as_text, check_out_file, print_json, print_table
 from localjudge.cli.statistics_options import (
     AllTables,
     ByColumn,
@@ -120,7 +119,7 @@ def compare(
         name, answer = f"localjudge compare {' '.join(changes.names)}", "\n".join(change_lines(changes))
         write_text(junit, as_junit(conditions, name, answer))
     gate = [each.as_dict() for each in conditions]
-    statistics.print({**asdict(changes), "gate": gate}, found, all_tables, sliced)
+    statistics.print({**as_document(changes), "gate": gate}, found, all_tables, sliced)
     if not all(each.passes for each in conditions):
         raise typer.Exit(BELOW_THRESHOLD)
 

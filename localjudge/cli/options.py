@@ -200,7 +200,14 @@ def as_text(table: object) -> str:
 def print_json(document: object, indent: int | None = None) -> None:
     """Print a document, or a dataclass, as JSON; in ASCII where stdout cannot hold other characters."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    print(json.dumps(document, ensure_ascii=not is_unicode, indent=indent, default=asdict))
+    print(json.dumps(document, ensure_ascii=not is_unicode, indent=indent, default=as_document))
+
+
+def as_document(found: Any) -> dict[str, Any]:
+    """Return a dataclass as JSON has it: an estimate with an interval has no reason `why` it has none."""
+    return asdict(
+        found, dict_factory=lambda fields: {name: one for name, one in fields if one or name != "why"}
+    )
 
 
 _MARKS: dict[State, tuple[str, str]] = {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from localjudge.cli.options import AsJson, input_extras, print_json, print_table
+from localjudge.cli.options import AsJson, as_document, input_extras, print_json, print_table
 from localjudge.errors import UsageError
 from localjudge.settings import Flag
 from localjudge.system.steps import Report, no_progress
@@ -189,7 +189,7 @@ class StatisticsOptions:
         from localjudge.report.tables import slice_table
 
         if self.as_json:
-            document = document if isinstance(document, dict) else asdict(document)
+            document = document if isinstance(document, dict) else as_document(document)
             print_json(document if sliced is None else {**document, "slices": sliced})
             return
         print_table(printed_findings(found, all_tables))

@@ -315,7 +315,8 @@ def _lines_without_scores(changes: Changes) -> Iterator[str]:
             whose = f" of {row.system}" * (changes.by_system is not None)
             for_reason.setdefault(row.reason, []).append(f"{row.id}{whose}")
         if rows:
-            yield f"{what}: {'; '.join(f'{reason} ({_some(names)})' for reason, names in for_reason.items())}."
+            reasons = (f"{reason} (id {_some(names)})" for reason, names in for_reason.items())
+            yield f"{what}: {'; '.join(reasons)}."
 
 
 def _some(names: Sequence[str], most: int = 5, between: str = ", ") -> str:

@@ -139,7 +139,8 @@ class LabelRecords:
             if named == _UNNAMED:
                 raise UsageError(
                     f"{where}: its row has another label of {aspect} already ({before:g}, here {value:g}), and "
-                    "neither record names an annotator; add a column annotator"
+                    "neither record names an annotator; add the column annotator, or, if these are different "
+                    "rows with equal texts, id"
                 )
             self._contradicted.setdefault(key, f"{where}, annotator {named}")
         elif self._record_of.setdefault(key, self.count) != self.count:

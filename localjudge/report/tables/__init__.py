@@ -58,8 +58,10 @@ class Findings:
 def slice_table(sliced: Sliced) -> Table:
     """Return a line for each slice: its instructions, its estimates, and what is significant.
 
-    With many estimates, each has a line of its own.
+    With many estimates, each has a line of its own. A change without an interval is in the last column, too,
+    with its sign test, whatever its p-value.
     """
+    last = "significant, or\nno interval" if sliced.statistic == "changes" else "significant"
     if len(sliced.names) > _MOST_ESTIMATES:
         lines: list[Cells] = []
         for row in sliced.rows:
@@ -68,11 +70,11 @@ def slice_table(sliced: Sliced) -> Table:
             lines += [
                 (row.name, row.instructions, *each) for each in zip(known, known.values(), said, strict=False)
             ]
-        headings = (sliced.column, "instr.", "of", "value", "significant")
-        return Table(sliced.title, headings, lines, words=["of", "significant"])
+        headings = (sliced.column, "instr.", "of", "value", last)
+        return Table(sliced.title, headings, lines, words=["of", last])
     rows = [
         (row.name, row.instructions, *map(row.estimates.get, sliced.names), "\n".join(row.significant))
         for row in sliced.rows
     ]
-    columns = (sliced.column, "instr.", *sliced.names, "significant")
-    return Table(sliced.title, columns, rows, words=["significant"])
+    columns = (sliced.column, "instr.", *sliced.names, last)
+    return Table(sliced.title, columns, rows, words=[last])

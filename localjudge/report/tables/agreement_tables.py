@@ -11,7 +11,7 @@ from localjudge.analysis.agreement.comparison import STATISTICS
 from localjudge.analysis.agreement.nominal_agreement import NominalAgreement
 from localjudge.analysis.agreement.within_instructions import NOT_WITHIN, WITHIN_NOTE
 from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreement
-from localjudge.analysis.statistics import UNDEFINED_SIGN, Estimate, two_decimals
+from localjudge.analysis.statistics import EQUAL_EVERYWHERE, UNDEFINED_SIGN, Estimate, two_decimals
 from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.system.quantities import counted
 
@@ -88,8 +88,8 @@ def _in_order_answers(aspects: Mapping[str, AspectAgreement]) -> Iterator[str]:
         over = found.within.comparisons[_scores_of(found)].over_chance
         if over.low is not None and over.low > 0:
             how = "is better than chance"
-        elif over.low is None and over.value is not None and over.value > 0:
-            how = "has too few differences from chance for an interval, so nobody knows if it is better"
+        elif over.low is None and over.why != EQUAL_EVERYWHERE:
+            how = f"has no interval, because {over.why}; so nobody knows if it is better than chance"
         else:
             how = "is not better than chance, as that of a judge that does not read the responses"
         groups.setdefault(how, []).append(f"{aspect} {over.in_words()}")
