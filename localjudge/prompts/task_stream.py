@@ -164,6 +164,7 @@ def _dump(task: Task) -> bytes:
         "overflows": task.overflows,
         "text": task.text,
         "start": task.start,
+        "beginnings": task.beginnings,
     }
     return json.dumps(document).encode() + b"\n" + array("i", task.tokens).tobytes()
 

@@ -313,10 +313,30 @@ class Rubric(RubricPart):
         """
         if refusal := self.refusal(row):
             raise ValueError(refusal.reason)
+        return self._text_of(row, self._template)
+
+    def beginnings(self, row: Row) -> list[int]:
+        """Return the numbers of characters with which the texts of other rows begin, too.
+
+        The text before the first field is that of all rows, the text before the response that of all rows of an
+        instruction, and the text before a criterion that of all prompts of a row.
+        """
+        return [len(self._text_of(row, self._template[:end])) for end in self.shared_until]
+
+    @cached_property
+    def shared_until(self) -> list[int]:
+        """The places in the template where these beginnings end, each once."""
+        fields = [(field.start(), field[1]) for field in PLACEHOLDER.finditer(self._template)]
+        own = [*self.mode.responses, *CONVERSATIONS, CRITERION, NUMBERED_CRITERIA]
+        first = next(start for start, name in fields if name in own)
+        criterion = [start for start, name in fields if name == CRITERION][:1]
+        return sorted({fields[0][0], first, *criterion})
+
+    def _text_of(self, row: Row, template: str) -> str:
         fields = {name: self._field_of(row, name) or "" for name in self.fields}
         if self.prompt.guard:
-            return guarded(self._template, fields)
-        return PLACEHOLDER.sub(lambda match: fields[match[1]], self._template)
+            return guarded(template, fields)
+        return PLACEHOLDER.sub(lambda match: fields[match[1]], template)
 
     def _field_of(self, row: Row, name: str) -> str | None:
         """Return the text of a field of the template."""
