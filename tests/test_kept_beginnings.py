@@ -93,7 +93,20 @@ def test_an_answer_is_the_same_whatever_was_kept_before_it(
     assert found.keys() == alone.keys()
     for tag, completion in found.items():
         assert completion.tokens == alone[tag].tokens
-        np.testing.assert_allclose(completion.probabilities, alone[tag].probabilities, atol=1e-5)
+        assert completion.probabilities == pytest.approx(alone[tag].probabilities, abs=1e-5)
+
+
+def test_a_row_by_itself_has_the_same_bits_whatever_was_kept(judge: Judge) -> None:
+    whole = prompts_of(judge, rows())
+    judge.engine._batch_size = 1  # type: ignore[attr-defined]
+    orders = []
+    for order in (whole, whole[::-1], whole[4::2]):
+        kept_by(judge).clear()
+        orders.append(completions(judge, order))
+    judge.engine._batch_size = BATCH  # type: ignore[attr-defined]
+    for found in orders[1:]:
+        for tag, completion in found.items():
+            np.testing.assert_array_equal(completion.probabilities, orders[0][tag].probabilities)
 
 
 @pytest.mark.parametrize("architecture", ALL_KEYS_AND_VALUES)

@@ -79,7 +79,7 @@ def test_prompt_tokens_of_a_cached_prefix_are_not_computed(llama: Shape) -> None
     prefill = replace(WORK, answer=ALMOST_NONE)
     half = replace(prefill, shared_tokens=WORK.prompt_tokens // 2)
     assert 0.5 < seconds(llama, half, GPU) / seconds(llama, prefill, GPU) < 0.52
-    assert seconds(llama, half, CPU) == seconds(llama, prefill, CPU), "transformers has no prefix cache"
+    assert seconds(llama, half, CPU) < seconds(llama, prefill, CPU)
 
 
 def test_every_step_reads_all_weights_and_each_rows_cache(llama: Shape) -> None:

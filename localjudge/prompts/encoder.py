@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
-from itertools import repeat
 from typing import Any, Self
 
 from localjudge.errors import ModelError, RowError
@@ -33,7 +32,6 @@ from localjudge.records import Turn
 _MARKER = re.compile(r"<[^<>\s]+>|\[/?[A-Z_]+\]")
 # White space, and the character that SentencePiece writes for a space.
 _SPACES = " \t\n\r▁"
-_NO_BEGINNINGS: Iterable[Sequence[int]] = repeat(())
 _MISREAD = "the tokenizer reads a part of the text as a token of its own"
 
 
@@ -163,7 +161,7 @@ class PromptEncoder:
         return encoded.ids
 
     def encode_all(
-        self, texts: Sequence[str], beginnings: Iterable[Sequence[int]] = _NO_BEGINNINGS
+        self, texts: Sequence[str], beginnings: Iterable[Sequence[int]] = ()
     ) -> list[EncodedText | RowError]:
         """Return the token ids for each of several texts, encoded on all cores; or why a text has none.
 
@@ -171,6 +169,7 @@ class PromptEncoder:
             texts: the texts.
             beginnings: for each text, the numbers of characters of the beginnings that it shares with others.
         """
+        begins: Sequence[Sequence[int]] = [*beginnings] or [()] * len(texts)
         within = [self.before + text + self.after for text in texts]
         try:
             with _panics_as_errors():
@@ -178,13 +177,13 @@ class PromptEncoder:
         except ValueError as error:
             if len(texts) == 1:
                 return [RowError(str(error))]
-            pairs = zip(texts, beginnings, strict=False)
+            pairs = zip(texts, begins, strict=True)
             return [each for text, own in pairs for each in self.encode_all([text], [own])]  # one has no ids
         return [
             EncodedText([*self.head, *each.ids, *self.tail], self._beginnings(each, own))
             if self._never.isdisjoint(each.ids)
             else RowError(_MISREAD)
-            for each, own in zip(encoded, beginnings, strict=False)
+            for each, own in zip(encoded, begins, strict=True)
         ]
 
     def _beginnings(self, encoded: Any, characters: Sequence[int]) -> tuple[int, ...]:

@@ -20,6 +20,8 @@ from localjudge.settings import OnOverflow
 _ROWS_AT_ONCE, _CHARACTERS_AT_ONCE = 256, 4_000_000
 # The search for a candidate's cut ends if fewer tokens than this remain unused.
 _TOKENS_TO_SPARE = 8
+# More tokens of a template after the response are worth a hint.
+_MOST_BEHIND = 50
 WithoutMiddle = Callable[[str, int], tuple[str, str, int]]
 
 
@@ -90,6 +92,29 @@ class TaskBuilder:
         """
         most = self.answer_tokens if answer_tokens is None else answer_tokens
         return prompt_tokens + most - self.context if self.context is not None else 0
+
+    @property
+    def tokens_around(self) -> tuple[int, int]:
+        """Numbers of tokens of the template's text before the first field, and after the response.
+
+        The second are computed again for each row.
+        """
+        first, behind = self.rubric.texts_around
+        encoder = self.encoder
+        assert encoder is not None
+        around = len(encoder.encode(""))
+        return len(encoder.encode(first)) - around + len(encoder.head), len(encoder.encode(behind)) - around
+
+    def order_hint(self, mean: float | None = None) -> str:
+        """Return one line about text of the template that could be computed once; empty if it is short.
+
+        Args:
+            mean: mean number of tokens of a prompt, if known.
+        """
+        (_, behind), of = self.tokens_around, "" if mean is None else f" of {mean:,.0f}"
+        where = f"put them before {{${self.rubric.fields[0]}}}"
+        is_long = behind > _MOST_BEHIND and not self.rubric.is_default
+        return f"{behind}{of} tokens are computed again for each row; {where}" * is_long
 
     @property
     def room(self) -> int | None:

@@ -324,13 +324,18 @@ class Rubric(RubricPart):
         return [len(self._text_of(row, self._template[:end])) for end in self.shared_until]
 
     @cached_property
-    def shared_until(self) -> list[int]:
-        """The places in the template where these beginnings end, each once."""
-        fields = [(field.start(), field[1]) for field in PLACEHOLDER.finditer(self._template)]
-        own = [*self.mode.responses, *CONVERSATIONS, CRITERION, NUMBERED_CRITERIA]
-        first = next(start for start, name in fields if name in own)
-        criterion = [start for start, name in fields if name == CRITERION][:1]
-        return sorted({fields[0][0], first, *criterion})
+    def shared_until(self) -> tuple[int, int, int]:
+        """The places in the template where these beginnings end."""
+        places = {field[1]: field.start() for field in reversed([*PLACEHOLDER.finditer(self._template)])}
+        own = {*self.mode.responses, *CONVERSATIONS, CRITERION, NUMBERED_CRITERIA}
+        response = min(places[name] for name in own & places.keys())
+        return min(places.values()), response, max(response, places.get(CRITERION, 0))
+
+    @cached_property
+    def texts_around(self) -> tuple[str, str]:
+        """The text before the first field, and all text after the beginning of the response, without fields."""
+        first, response, _ = self.shared_until
+        return self._template[:first], PLACEHOLDER.sub("", self._template[response:])
 
     def _text_of(self, row: Row, template: str) -> str:
         fields = {name: self._field_of(row, name) or "" for name in self.fields}

@@ -8,6 +8,7 @@ two rows change places.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -149,7 +150,7 @@ class CachedRows:
         last = len(self._cache.layers) - 1
         self._layers = self._cache.layers = [_RowLayer(self._now, n == last) for n in range(last + 1)]
         self._held: list[list[int]] = [[] for _ in prompts]  # the tokens of each answer that the cache has
-        kept.make_room(len(prompts) * self._now.longest)
+        kept.most = max(kept.most, len(prompts) * self._now.longest)
         levels = max(len(prompt.beginnings) for prompt in prompts)
         self._order = self._prefill([_parts(prompt, levels) for prompt in prompts])
 
@@ -199,23 +200,22 @@ class CachedRows:
         same are computed once.
 
         Args:
-            parts: the parts of each row's prompt.
+            parts: the parts of each row's prompt, as many of each.
 
         Returns:
             the row of each place in the cache.
         """
         order = self._ordered(parts)
-        *beginnings, _ = range(max(map(len, parts)))
-        for level in range(max(map(len, parts))):
+        for level in range(1, len(parts[0]) + 1):
             places: dict[PromptPart, list[int]] = {}
             for place, row in enumerate(order):
-                if (part := parts[row][level]).new:
+                if (part := parts[row][level - 1]).new:
                     places.setdefault(part, []).append(place)
             known = {part: self._kept.get(part) for part in places}
             self._compute([(places[part][0], part) for part in places if known[part] is None])
             for part, same in places.items():
                 kept = known[part] or [layer.part(same[0], part) for layer in self._layers]
-                if known[part] is None and level in beginnings:
+                if known[part] is None and level < len(parts[0]):
                     self._kept.keep(part, kept)
                 if others := same if known[part] else same[1:]:
                     for layer, pair in zip(self._layers, kept, strict=True):
@@ -230,9 +230,8 @@ class CachedRows:
         """
         rank, seen = {}, set[PromptPart]()
         for row in sorted(range(len(parts)), key=lambda row: len(parts[row][-1].new)):
-            *beginnings, rest = parts[row]
-            new = any(part.new and part not in seen and not self._kept.get(part) for part in beginnings)
-            rank[row] = 0 if new else 2 if rest in seen else 1
+            new = any(part.new and part not in seen and not self._kept.get(part) for part in parts[row][:-1])
+            rank[row] = 0 if new else 2 if parts[row][-1] in seen else 1
             seen.update(parts[row])
         return sorted(rank, key=rank.__getitem__)
 
@@ -242,22 +241,18 @@ class CachedRows:
         Args:
             parts: the place of each row and the part, in the order of the places.
         """
-        some: list[tuple[int, PromptPart]] = []
-        for place, part in parts:
-            longest = max(len(each.new) for _, each in (*some, (place, part)))
-            # Many rows fill a device; a processor is full with fewer.
-            full = self._model.device.type == "cpu" and longest * (len(some) + 1) > _TOKENS_OF_A_PASS
-            if some and (full or place > some[-1][0] + 1):
-                self._compute_together(some)
-                some = []
-            some.append((place, part))
-        if some:
-            self._compute_together(some)
-
-    def _compute_together(self, parts: Sequence[tuple[int, PromptPart]]) -> None:
-        new, begins = [[*part.new] for _, part in parts], [part.begin for _, part in parts]
-        with suppress(_FilledError):
-            self._forward(parts[0][0], new, begins, [])
+        # Many rows fill a device; a processor is full with fewer.
+        most = _TOKENS_OF_A_PASS if self._model.device.type == "cpu" else math.inf
+        while parts:
+            first, count, longest = parts[0][0], 0, 0
+            for place, part in parts:
+                longest = max(longest, len(part.new))
+                if count and (place > first + count or longest * (count + 1) > most):
+                    break
+                count += 1
+            some, parts = [part for _, part in parts[:count]], parts[count:]
+            with suppress(_FilledError):
+                self._forward(first, [[*part.new] for part in some], [part.begin for part in some], [])
 
     def _forward(
         self, first: int, new: Sequence[list[int]], begins: Sequence[int], kept: list[int]

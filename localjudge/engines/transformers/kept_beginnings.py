@@ -35,17 +35,14 @@ class KeptBeginnings:
     Each is kept without the shorter beginning before it, which is kept once for all that follow it.
 
     Attributes:
+        most: number of tokens of the largest batch.
         served: number of tokens of prompts that were not computed, because an earlier prompt begins with them.
     """
 
     def __init__(self) -> None:
         self.served = 0
-        self._most = 0
+        self.most = 0
         self._kept: OrderedDict[PromptPart, Kept] = OrderedDict()
-
-    def make_room(self, tokens: int) -> None:
-        """Let the beginnings have this many tokens, if they had fewer."""
-        self._most = max(self._most, tokens)
 
     def get(self, beginning: PromptPart) -> Kept | None:
         """Return the keys and values of a part; None if they are not kept."""
@@ -56,7 +53,7 @@ class KeptBeginnings:
     def keep(self, beginning: PromptPart, kept: Kept) -> None:
         """Keep a copy of the keys and values of a part, and drop the parts that were used longest ago."""
         self._kept[beginning] = [(keys.clone(), values.clone()) for keys, values in kept]
-        while self.tokens > self._most:
+        while self.tokens > self.most:
             self._kept.popitem(last=False)
 
     def clear(self) -> None:

@@ -155,20 +155,20 @@ class TransformersEngine:
             yield self._generate(batch)
 
     def _generate(self, batch: list[Prompt]) -> list[Completion]:
-        tokens = [prompt.tokens for prompt in batch]
+        lengths = [len(prompt.tokens) for prompt in batch]
         answers = self._answers = BatchAnswers(self._table, self._decoding, batch)
         try:
             with torch.inference_mode():
-                batched, limit = self._remark is None, self._decoding.max_tokens
-                generate(self._model, batch, answers, limit, self._beginnings, batched=batched)
+                most, batched = self._decoding.max_tokens, self._remark is None
+                generate(self._model, batch, answers, most, self._beginnings, batched=batched)
         except torch.OutOfMemoryError:
             raise EngineError(
-                f"not enough memory for {len(batch)} prompts of up to {max(map(len, tokens))} tokens; "
+                f"not enough memory for {len(batch)} prompts of up to {max(lengths)} tokens; "
                 f"try `engine_args` batch_size={max(1, len(batch) // 2)}"
             ) from None
         except RuntimeError as error:
             raise EngineError(f"the engine failed: {error}") from error
-        self._prompt_tokens += sum(map(len, tokens))
+        self._prompt_tokens += sum(lengths)
         self._finished_tokens, self._answers = self.answer_tokens, None
         probabilities = self._table.scores.take(list(range(len(batch))))
         return [

@@ -210,10 +210,12 @@ def _batches_seconds(shape: Shape, work: Workload, device: Device, batch: int) -
     batches = math.ceil(work.rows / batch)
     rows = work.rows / batches
     padded = work.mean * PADDING
-    prefill = cost.operations(rows * padded, rows, work.squares / batches * PADDING**2)
+    lockstep = all(layer.kind == "full" for layer in shape.layers)
+    served = work.shared if lockstep else 0.0  # other models keep no beginnings
+    pairs = work.squares / batches * PADDING**2 * (1 - served**2)
+    prefill = cost.operations(rows * padded * (1 - served), rows, pairs)
     seconds = _seconds(device, prefill, cost.weights_read(rows * padded))
 
-    lockstep = all(layer.kind == "full" for layer in shape.layers)
     written, closing = answer.written, float(answer.fixed + answer.scores)
     steps = min(2 * written, float(answer.written_limit))
     if not lockstep:
