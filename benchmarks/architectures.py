@@ -33,8 +33,10 @@ from transformers.utils import logging
 
 from localjudge.engines.transformers import generation
 from localjudge.engines.transformers.grouped_attention import use_grouped_attention
+from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
 from localjudge.engines.transformers.packed_layers import pack
 from localjudge.errors import first_line
+from localjudge.prompts.task import Prompt
 
 VOCABULARY = 128
 # float32: the largest difference of log-probabilities between the orders in which sums are computed.
@@ -316,7 +318,12 @@ def largest_difference(
         scripted = Scripted(answers[rows])
         with _path_taken() as taken:
             batched = way == "in a batch"
-            generation.generate(network, prompts[rows], scripted, 64, batched=batched)  # type: ignore[arg-type]
+            given = [
+                Prompt(tag, tokens, tag, beginnings=(SHARED,) * (len(tokens) > SHARED))
+                for tag, tokens in enumerate(prompts[rows])
+            ]
+            kept = KeptBeginnings()
+            generation.generate(network, given, scripted, 64, kept, batched=batched)  # type: ignore[arg-type]
         path = taken[0]
         for row, answer, found in scripted.found:
             tokens = (*prompts[rows][row], *answer)

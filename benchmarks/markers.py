@@ -144,7 +144,7 @@ def differences(tokenizer: Any, encoder: PromptEncoder, ordinary: Sequence[str],
     encoded = tokenizer.backend_tokenizer.encode_batch(whole, add_special_tokens=not encoder.has_template)
     count["ordinary"] += len(texts)
     count["different"] += sum(
-        ours != theirs.ids for ours, theirs in zip(encoder.encode_all(texts), encoded, strict=True)
+        encoder.encode(text) != theirs.ids for text, theirs in zip(texts, encoded, strict=True)
     )
 
 

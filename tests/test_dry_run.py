@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,12 @@ def test_a_dry_run_says_what_the_job_will_take(
     lines = list(read_lines(tmp_path / "dry"))
     tokens = sum(line["prompt_tokens"] or 0 for line in lines)
     assert f"prompts {tokens:,} tokens" in said
+    computed = int(re.search(r"computed ([\d,]+) of them", said)[1].replace(",", ""))  # type: ignore[index]
+    parts = [int(part) for part in re.findall(r"(\d+)(?: tokens)? of (?:all rows|its|the rubric)", said)]
+    prompts = [line["prompt_tokens"] for line in lines[:30]]
+    assert len(parts) == 4
+    assert abs(sum(parts) - sum(prompts) / 30) < 3
+    assert sum(prompts) >= computed >= sum(prompts) - 30 * (parts[0] + parts[1])
     assert "no model was asked" in json.loads((tmp_path / "dry" / "run.json").read_text())["notice"]
     end = cli("score", rows, *flags)
     assert (end.code, "engine: dry-run there, transformers now" in end.err) == (2, True), end.err

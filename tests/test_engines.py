@@ -137,6 +137,13 @@ def test_batches_are_the_same_after_any_of_them_were_answered(
     assert list(batches([each for each in prompts if each.tag in tags], size, mixed=mixed)) == left
 
 
+def test_a_chunk_ends_with_an_instruction_and_has_at_most_twice_its_size() -> None:
+    beginnings = [0, 0, 0, 1, 1, 1, *[2] * 9, 3]
+    asked = [Prompt(n, [7, each, n], 0, beginnings=(1, 2)) for n, each in enumerate(beginnings)]
+    found = [[each.tokens[1] for each in chunk] for chunk in chunks(asked, 4)]
+    assert found == [[0, 0, 0, 1, 1, 1], [2] * 8, [2, 3]]
+
+
 def test_a_stop_ends_chunks_with_the_rest_and_batches_without_it() -> None:
     assert [[each.tag for each in chunk] for chunk in chunks(stopped(1, 2, 3), 2)] == [[1, 2], [3]]
     assert [[each.tag for each in batch] for batch in batches(stopped(1, 2, 3), 2, mixed=True)] == [[1, 2]]

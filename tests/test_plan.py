@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Judge, Judgement, Row
-from localjudge.errors import RowError
 from localjudge.records import numbered
 from localjudge.runs.run_plan import RunPlan
 
@@ -74,9 +73,9 @@ def test_long_references_are_not_encoded_all_at_once(judge: Judge, monkeypatch: 
     sizes: list[int] = []
     encode_all = judge.prompts.encode_all
 
-    def noted(texts: list[str]) -> list[list[int] | RowError]:
+    def noted(texts: list[str], *beginnings: Any) -> list[Any]:
         sizes.append(sum(map(len, texts)))
-        return encode_all(texts)
+        return encode_all(texts, *beginnings)
 
     monkeypatch.setattr(judge.prompts, "encode_all", noted)
     monkeypatch.setattr("localjudge.prompts.task_builder._CHARACTERS_AT_ONCE", 1000)
@@ -125,10 +124,10 @@ def test_an_error_of_the_encoding_thread_reaches_the_caller_after_the_rows_befor
 ) -> None:
     encode_all = judge.prompts.encode_all
 
-    def failing(texts: list[str]) -> list[list[int] | RowError]:
+    def failing(texts: list[str], *beginnings: Any) -> list[Any]:
         if any("broken" in text for text in texts):
             raise MemoryError("no memory")
-        return encode_all(texts)
+        return encode_all(texts, *beginnings)
 
     monkeypatch.setattr(judge.prompts, "encode_all", failing)
     monkeypatch.setattr("localjudge.prompts.task_builder._ROWS_AT_ONCE", 2)
@@ -150,14 +149,14 @@ def test_the_encoding_thread_ends_with_the_plan_before_its_last_row(
     encode_all = judge.prompts.encode_all
     begun, known = threading.Event(), threading.Event()
 
-    def noted(texts: list[str]) -> list[list[int] | RowError]:
+    def noted(texts: list[str], *beginnings: Any) -> list[Any]:
         encoded.extend(texts)
         if len(encoded) > 2:
             begun.set()
             known.wait()
             while not tasks._stopped:  # the plan is left while this batch is encoded
                 threading.Event().wait(0.001)
-        return encode_all(texts)
+        return encode_all(texts, *beginnings)
 
     monkeypatch.setattr(judge.prompts, "encode_all", noted)
     monkeypatch.setattr("localjudge.prompts.task_builder._ROWS_AT_ONCE", 2)
@@ -220,9 +219,9 @@ def test_shortening_encodes_a_candidate_a_bounded_number_of_times(
     encoded: list[str] = []
     encode_all = judge.prompts.encode_all
 
-    def counting(texts: list[str]) -> list[list[int] | RowError]:
+    def counting(texts: list[str], *beginnings: Any) -> list[Any]:
         encoded.extend(texts)
-        return encode_all(texts)
+        return encode_all(texts, *beginnings)
 
     monkeypatch.setattr(judge.prompts, "encode_all", counting)
     judge.task_builder.task(row("a", candidate))

@@ -76,10 +76,10 @@ GROWING = [*"aZ1 \n\t.ﷺΐİȺ▁是🙂\x00\u0958\U0001d160", "  ", "e\u0301",
 @settings(max_examples=20)
 def test_a_text_has_no_more_tokens_than_its_size_says(name: str, normalizer: str | None, text: str) -> None:
     encoder = bounded_encoder(name, normalizer)
-    (ids,) = encoder.encode_all([text])
+    (encoded,) = encoder.encode_all([text])
     bound = encoder.bound(text)
     assert bound is not None
-    assert isinstance(ids, RowError) or len(ids) <= bound
+    assert isinstance(encoded, RowError) or len(encoded.ids) <= bound
 
 
 @cache
@@ -141,6 +141,27 @@ def test_ordinary_text_becomes_what_the_whole_tokenizer_makes_of_it(name: str, k
             whole = text
         expected = tokenizer.backend_tokenizer.encode(whole, add_special_tokens=template is None).ids
         assert encoder.encode(text) == expected
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+@pytest.mark.parametrize("name", TOKENIZER_NAMES)
+def test_texts_that_begin_alike_share_the_tokens_before_the_place_that_is_asked_for(
+    name: str, kind: str
+) -> None:
+    encoder = PromptEncoder(tokenizer_with(name, TEMPLATES[kind]))
+    shared = "The rules, and then the text:\n"
+    texts = [shared + end for end in ("A dog.", "\nAnd a cat.", " ", "Été", "")]
+    encoded = encoder.encode_all(texts, [[len(shared)]] * len(texts))
+    for text, each in zip(texts, encoded, strict=True):
+        assert not isinstance(each, RowError)
+        assert each.ids == encoder.encode(text)
+        for count in each.beginnings:
+            assert each.ids[:count] == encoder.encode(shared + "A dog.")[:count]
+            assert count <= len(each.ids) - len(encoder.tail)
+    first = encoded[0]
+    assert not isinstance(first, RowError)
+    assert len(first.beginnings) == 1
+    assert first.beginnings[0] >= len(encoder.encode(shared)) - len(encoder.encode("")) - 3
 
 
 def test_every_published_chat_template_works_or_is_refused_in_words(shared: Path) -> None:

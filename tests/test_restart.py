@@ -215,9 +215,9 @@ def test_a_start_that_continues_encodes_only_the_rows_that_are_left(
     encoded: list[str] = []
     encode_all = judge.prompts.encode_all
 
-    def noted(texts: list[str]) -> list[Any]:
+    def noted(texts: list[str], *beginnings: Any) -> list[Any]:
         encoded.extend(texts)
-        return encode_all(texts)
+        return encode_all(texts, *beginnings)
 
     monkeypatch.setattr(judge.prompts, "encode_all", noted)
     with RunDirectory(tmp_path / "out") as run, RunPlan(judge, rows + rows) as plan:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 from conftest import Cli, read_lines, write_rows
 
+from localjudge import Judge
 from localjudge.constraint.compiler import token_table
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.records import Row
@@ -59,10 +61,38 @@ def test_the_rubric_of_the_readme_judges_rows(
 
 @pytest.mark.parametrize("name", shipped_rubrics())
 def test_an_included_rubric_mentions_its_aspects_and_its_table_is_small(cli: Cli, name: str) -> None:
-    assert cli("rubrics", "check", name).code == 0
+    end = cli("rubrics", "check", name)
+    assert (end.code, "computed again for each row" in end.out) == (0, False)
     pieces = {token: bytes([token]) for token in range(256)}
     table = token_table(Rubric.load(name).answer_layout, Vocabulary(pieces, frozenset({256}), 152_064))
     assert table.next_state.nbytes < 64e6
+
+
+@pytest.mark.parametrize("behind", [0, 200])
+def test_text_that_all_rows_share_after_the_response_is_counted(
+    cli: Cli, model: Path, tmp_path: Path, behind: int
+) -> None:
+    file = tmp_path / "tone.toml"
+    rules = "The rules say so. " * behind
+    file.write_text(
+        'name = "tone"\naspects = ["tact"]\nscale = { lowest = 1, highest = 3 }\n'
+        f"[prompt]\ntemplate = '''Judge the tact.\n{{$instruction}}\n{{$candidate}}\n{rules}From 1 to 3.'''\n"
+    )
+    judge = Judge(model, rubric=str(file))
+    whole, none = (len(judge.prompts.encode(text)) for text in (f"\n{rules}From 1 to 3.", ""))
+    counted, hint = (
+        f"{whole - none} after the response",
+        "tokens are computed again for each row; put them before",
+    )
+    end = cli("rubrics", "check", file, "--model", model)
+    assert (end.code, counted in end.out) == (0, True)
+    assert (f"{whole - none} {hint} {{$instruction}}" in end.out) == (behind > 0)
+    rows = write_rows(tmp_path / "rows.jsonl", 4)
+    dry = ["--engine", "dry-run", "--max-model-len", "4000", "--model", model]
+    said = " ".join(cli("score", rows, "--rubric", file, "--out", tmp_path / "dry", *dry).out.split())
+    mean = fmean(line["prompt_tokens"] for line in read_lines(tmp_path / "dry"))
+    assert f"{whole - none:,} of the rubric after it" in said
+    assert (f"{whole - none} of {mean:,.0f} {hint} {{$instruction}}" in said) == (behind > 0)
 
 
 def test_a_template_that_never_mentions_its_aspects_is_reported(cli: Cli, model: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from localjudge import Judge, JudgeConfig, Judgement, RowSource, SettingError, l
 from localjudge.engines.protocol import Completion, TableEngine
 from localjudge.engines.selection import open_engine
 from localjudge.engines.transformers.transformers_engine import TransformersEngine
-from localjudge.errors import RowError, RunMismatchError
+from localjudge.errors import RunMismatchError
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task import Prompt
 from localjudge.prompts.task_stream import TaskStream
@@ -181,10 +181,10 @@ def test_when_the_prompts_are_encoded_changes_neither_the_batches_nor_the_run(
         enter(tasks).finish()
         return tasks
 
-    def encoded_after(encoder: PromptEncoder, texts: Sequence[str]) -> list[list[int] | RowError]:
+    def encoded_after(encoder: PromptEncoder, texts: Sequence[str], *beginnings: Any) -> list[Any]:
         if threading.current_thread() is not threading.main_thread():
             opened.wait()
-        return encode_all(encoder, texts)
+        return encode_all(encoder, texts, *beginnings)
 
     def noted_opening(*arguments: Any, **others: Any) -> TableEngine:
         engine = open_engine(*arguments, **others)

@@ -89,7 +89,7 @@ def assert_file_encodes(file: Path, scratch: Path) -> None:
         assert model.tokenizer.special_tokens_map == {"eos_token": closes}
     ordinary = texts(own)
     expected = own.encode_batch([f"{opens}{text}{closes}" for text in ordinary], add_special_tokens=False)
-    assert model.prompts.encode_all(ordinary) == [each.ids for each in expected]
+    assert [model.prompts.encode(text) for text in ordinary] == [each.ids for each in expected]
     first, last = own.token_to_id(opens), own.token_to_id(closes)
     spelled = model.prompts.encode(f"a{opens}b{closes}c")
     assert [token for token in spelled if token in (first, last)] == [spelled[0], spelled[-1]] == [first, last]

@@ -113,6 +113,7 @@ def check(
     asked = [field.name for field, known in decided if not known]
     most = ValuePaths(table).most_branches
     texts, smallest = len(layout.texts), str(table.smallest_limit)
+    first, behind = judge.task_builder.tokens_around
     if found.checks_together:
         one = table.beginning(int(table.starts[0])).smallest_limit
         smallest = f"{one} for one criterion, and {smallest} for {len(table.starts)}, the most of a row,"
@@ -123,6 +124,7 @@ def check(
         "aspects": "; ".join(f"{name} ({aspect})" for name, aspect in found.aspects.items()),
         "system prompt": _SYSTEM[judge.prompts.system],
         "examples": str(len(found.prompt.examples)),
+        "prompt": f"{first} tokens before the first field, and {behind} after the response, besides the fields",
         "answer": answer_format(found.layout_for(1), found.written_aspects),
         "tokens": f"{smallest} at least"
         + (f", and up to --max-rationale-tokens for {_counted(texts, 'text')}" if texts else ""),
@@ -135,6 +137,8 @@ def check(
         ),
     }.items():
         print(f"{heading:<16} {said}")
+    if hint := judge.task_builder.order_hint():
+        print(f"{'slow':<16} {hint}")
     for problem in found.problems:
         print(f"{'looks wrong':<16} {problem}")
     if found.problems:

@@ -21,16 +21,21 @@ _BATCH_ROPE_TYPES = {"dynamic", "longrope"}
 
 
 def chunks(prompts: Iterable[Prompt | None], size: int) -> Iterator[list[Prompt]]:
-    """Yield lists of `size` prompts in input order, and the rest at the end, at None or at `StopSubmitting`."""
+    """Yield lists of prompts in input order, and the rest at the end, at None or at `StopSubmitting`.
+
+    A list has `size` prompts, and those that follow with the same instruction, at most twice as many, so that
+    one worker computes what they share.
+    """
     chunk: list[Prompt] = []
     with suppress(StopSubmitting):
         for prompt in prompts:
             if prompt is None:
                 break
-            chunk.append(prompt)
-            if len(chunk) == size:
+            shared = [chunk[-1].tokens[:end] == prompt.tokens[:end] for end in prompt.beginnings[1:2] if chunk]
+            if len(chunk) == 2 * size or (len(chunk) >= size and not any(shared)):
                 yield chunk
                 chunk = []
+            chunk.append(prompt)
     if chunk:
         yield chunk
 

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Self
 
@@ -32,6 +33,19 @@ _MARKER = re.compile(r"<[^<>\s]+>|\[/?[A-Z_]+\]")
 # White space, and the character that SentencePiece writes for a space.
 _SPACES = " \t\n\r▁"
 _MISREAD = "the tokenizer reads a part of the text as a token of its own"
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedText:
+    """The token ids of a prompt.
+
+    Attributes:
+        ids: the token ids.
+        beginnings: as in `Prompt`.
+    """
+
+    ids: list[int]
+    beginnings: tuple[int, ...] = ()
 
 
 class PromptEncoder:
@@ -141,25 +155,41 @@ class PromptEncoder:
         Raises:
             ValueError: the tokenizer cannot read the text, or would read a part of it as a control token.
         """
-        (ids,) = self.encode_all([text])
-        if isinstance(ids, RowError):
-            raise ValueError(ids.reason)
-        return ids
+        (encoded,) = self.encode_all([text])
+        if isinstance(encoded, RowError):
+            raise ValueError(encoded.reason)
+        return encoded.ids
 
-    def encode_all(self, texts: Sequence[str]) -> list[list[int] | RowError]:
-        """Return the token ids for each of several texts, encoded on all cores; or why a text has none."""
+    def encode_all(
+        self, texts: Sequence[str], beginnings: Iterable[Sequence[int]] = ()
+    ) -> list[EncodedText | RowError]:
+        """Return the token ids for each of several texts, encoded on all cores; or why a text has none.
+
+        Args:
+            texts: the texts.
+            beginnings: for each text, the numbers of characters of the beginnings that it shares with others.
+        """
+        begins: Sequence[Sequence[int]] = [*beginnings] or [()] * len(texts)
         within = [self.before + text + self.after for text in texts]
         try:
             with _panics_as_errors():
-                encoded = self._twin.encode_batch_fast(within, add_special_tokens=False)
+                encoded = self._twin.encode_batch(within, add_special_tokens=False)
         except ValueError as error:
             if len(texts) == 1:
                 return [RowError(str(error))]
-            return [each for text in texts for each in self.encode_all([text])]  # one of them has no ids
+            pairs = zip(texts, begins, strict=True)
+            return [each for text, own in pairs for each in self.encode_all([text], [own])]  # one has no ids
         return [
-            [*self.head, *each.ids, *self.tail] if self._never.isdisjoint(each.ids) else RowError(_MISREAD)
-            for each in encoded
+            EncodedText([*self.head, *each.ids, *self.tail], self._beginnings(each, own))
+            if self._never.isdisjoint(each.ids)
+            else RowError(_MISREAD)
+            for each, own in zip(encoded, begins, strict=True)
         ]
+
+    def _beginnings(self, encoded: Any, characters: Sequence[int]) -> tuple[int, ...]:
+        """Return the number of tokens before the one that holds the first character after each beginning."""
+        ranks = (encoded.char_to_token(len(self.before) + count) for count in characters)
+        return tuple(dict.fromkeys(len(self.head) + rank for rank in ranks if rank is not None))
 
     def without_middle(self, text: str, most: int) -> tuple[str, str, int]:
         """Return the beginning and the end of a text, and the number of tokens between them.

@@ -19,7 +19,9 @@ class Prompt:
     """A prompt: token ids, and the tag and the seed of its row.
 
     `text` is set instead of the token ids for an engine without a tokenizer: the row's own turn. `start` is the
-    state of the token table in which the answer begins, if not where all answers do.
+    state of the token table in which the answer begins, if not where all answers do. `beginnings` are numbers
+    of tokens, in ascending order: the prompts of all rows, of an instruction and of a row begin with as many of
+    them (`Rubric.beginnings`).
     """
 
     tag: int
@@ -27,6 +29,7 @@ class Prompt:
     seed: int
     text: str = ""
     start: int | None = None
+    beginnings: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Task:
     `overflows` is True if the whole row does not fit the model's context. `candidate_cut` is the number of
     characters of the candidate, and of tool results, that were left out, and `shown` the row without them; None
     if it is whole. `places` are the places in a plan of all rows that share the task; a task outside of a plan
-    has none. `start` is that of `Prompt`.
+    has none. `start` and `beginnings` are those of `Prompt`.
     """
 
     row: Row | Failure
@@ -51,6 +54,7 @@ class Task:
     shown: Row | None = None
     places: Sequence[int] = ()
     start: int | None = None
+    beginnings: Sequence[int] = ()
 
 
 class StopSubmitting(Exception):  # noqa: N818 (not an error)
@@ -105,9 +109,10 @@ class TaskFeed:
                 self._tag += 1
                 key = self._key(task.row)
                 self._in_flight[self._tag] = task, key, []
+                beginnings = tuple(task.beginnings)
                 for sample in range(self._samples):
                     tag = self._tag * self._samples + sample
-                    yield Prompt(tag, task.tokens, _seed(key, sample), task.text, task.start)
+                    yield Prompt(tag, task.tokens, _seed(key, sample), task.text, task.start, beginnings)
 
     def take(self, answers: Iterable[Any]) -> Iterator[tuple[Task, str, list[Any]]]:
         """Yield the tasks whose last answers are among these, and forget them.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from localjudge.errors import RowError
-from localjudge.prompts.encoder import PromptEncoder
+from localjudge.prompts.encoder import EncodedText, PromptEncoder
 from localjudge.prompts.task import Task
 from localjudge.records import Failure, Row
 from localjudge.rows.conversation import cut_results
@@ -20,6 +20,8 @@ from localjudge.settings import OnOverflow
 _ROWS_AT_ONCE, _CHARACTERS_AT_ONCE = 256, 4_000_000
 # The search for a candidate's cut ends if fewer tokens than this remain unused.
 _TOKENS_TO_SPARE = 8
+# More tokens of a template after the response are worth a hint.
+_MOST_BEHIND = 50
 WithoutMiddle = Callable[[str, int], tuple[str, str, int]]
 
 
@@ -92,6 +94,29 @@ class TaskBuilder:
         return prompt_tokens + most - self.context if self.context is not None else 0
 
     @property
+    def tokens_around(self) -> tuple[int, int]:
+        """Numbers of tokens of the template's text before the first field, and after the response.
+
+        The second are computed again for each row.
+        """
+        first, behind = self.rubric.texts_around
+        encoder = self.encoder
+        assert encoder is not None
+        around = len(encoder.encode(""))
+        return len(encoder.encode(first)) - around + len(encoder.head), len(encoder.encode(behind)) - around
+
+    def order_hint(self, mean: float | None = None) -> str:
+        """Return one line about text of the template that could be computed once; empty if it is short.
+
+        Args:
+            mean: mean number of tokens of a prompt, if known.
+        """
+        (_, behind), of = self.tokens_around, "" if mean is None else f" of {mean:,.0f}"
+        where = f"put them before {{${self.rubric.fields[0]}}}"
+        is_long = behind > _MOST_BEHIND and not self.rubric.is_default
+        return f"{behind}{of} tokens are computed again for each row; {where}" * is_long
+
+    @property
     def room(self) -> int | None:
         """The most tokens of a prompt that fits the context with an answer; None if there is no limit."""
         smallest = min((each.answer_tokens for each in self.by_criteria), default=self.answer_tokens)
@@ -124,7 +149,7 @@ class TaskBuilder:
         texts: dict[int, str] = {}
         alike: dict[int, tuple[PromptEncoder | None, list[int]]] = {}
         cuts: dict[int, tuple[Row, int]] = {}
-        found: dict[int, list[int] | RowError | str] = {}
+        found: dict[int, EncodedText | RowError | str] = {}
         for place, row in enumerate(rows):
             if isinstance(row, Row):
                 if refusal := self.rubric.refusal(row):
@@ -136,25 +161,27 @@ class TaskBuilder:
                     alike.setdefault(count, (self.opening(row).encoder, []))[1].append(place)
         for encoder, places in alike.values():
             own = [texts[place] for place in places]
-            found |= zip(places, own if encoder is None else encoder.encode_all(own), strict=True)
+            begin = (self.rubric.beginnings(cuts[place][0]) for place in places)
+            found |= zip(places, own if encoder is None else encoder.encode_all(own, begin), strict=True)
         for place, row in enumerate(rows):
             if isinstance(row, Failure):
                 yield Task(row)
             else:
                 yield self._task_of(row, found[place], *cuts.get(place, (row, 0)))
 
-    def _task_of(self, row: Row, tokens: list[int] | RowError | str, shown: Row, cut: int) -> Task:
-        if isinstance(tokens, RowError):
-            return _failed(row, tokens)
-        if isinstance(tokens, str):
-            return Task(row, [], text=tokens)
-        opening = self.opening(row)
-        excess = self.excess(len(tokens), opening.answer_tokens)
+    def _task_of(self, row: Row, encoded: EncodedText | RowError | str, shown: Row, cut: int) -> Task:
+        if isinstance(encoded, RowError):
+            return _failed(row, encoded)
+        if isinstance(encoded, str):
+            return Task(row, [], text=encoded)
+        opening, begin = self.opening(row), encoded.beginnings
+        excess = self.excess(len(encoded.ids), opening.answer_tokens)
         if excess <= 0:
-            return Task(row, tokens, candidate_cut=cut, shown=shown if cut else None, start=opening.start)
+            whole = shown if cut else None
+            return Task(row, encoded.ids, cut, shown=whole, start=opening.start, beginnings=begin)
         does_not_fit = (
-            f"a prompt of {len(tokens)} tokens and an answer of up to {opening.answer_tokens} do not fit the "
-            f"context of {self.context}"
+            f"a prompt of {len(encoded.ids)} tokens and an answer of up to {opening.answer_tokens} do not fit "
+            f"the context of {self.context}"
         )
         if self.on_overflow == "fail":
             return _failed(row, RowError(does_not_fit), overflows=True)
@@ -167,7 +194,8 @@ class TaskBuilder:
             return _failed(row, RowError(reason), overflows=True)
         tokens, kept = shortened
         cut += sum(max(0, len(text) - kept) for text in shown.texts)
-        return Task(row, tokens, candidate_cut=cut, overflows=True, shown=shown.cut(kept), start=opening.start)
+        shown = shown.cut(kept)
+        return Task(row, tokens, cut, overflows=True, shown=shown, start=opening.start, beginnings=begin)
 
     def _with_short_results(
         self, row: Row, oldest: int = 0, without_middle: WithoutMiddle | None = None
@@ -202,10 +230,13 @@ class TaskBuilder:
 
         def task(oldest: int) -> Task | None:
             shown, cut = self._with_short_results(row, oldest, remembered)
-            (tokens,) = encoder.encode_all([self.rubric.text(shown)])
-            if isinstance(tokens, RowError) or self.excess(len(tokens), opening.answer_tokens) > 0:
+            (encoded,) = encoder.encode_all([self.rubric.text(shown)], [self.rubric.beginnings(shown)])
+            if isinstance(encoded, RowError) or self.excess(len(encoded.ids), opening.answer_tokens) > 0:
                 return None
-            return Task(row, tokens, candidate_cut=cut, overflows=True, shown=shown, start=opening.start)
+            begin = encoded.beginnings
+            return Task(
+                row, encoded.ids, cut, overflows=True, shown=shown, start=opening.start, beginnings=begin
+            )
 
         most = self.rubric.text(row).count("\n\n")  # an empty line comes before each result
         fewest = bisect_left(range(most), True, lo=1, key=lambda oldest: task(oldest) is not None)
@@ -233,15 +264,15 @@ class TaskBuilder:
         found: list[int] | None = None
         unused, length, halve = 0, 1, False
         while length < too_long:
-            (tokens,) = encoder.encode_all([self.rubric.text(row.cut(length))])
+            (encoded,) = encoder.encode_all([self.rubric.text(row.cut(length))])
             # A tokenizer may be unable to read the text if it ends here.
             over = excess
-            if not isinstance(tokens, RowError):
-                over = self.excess(len(tokens), opening.answer_tokens)
-            if isinstance(tokens, RowError) or over > 0:
+            if not isinstance(encoded, RowError):
+                over = self.excess(len(encoded.ids), opening.answer_tokens)
+            if isinstance(encoded, RowError) or over > 0:
                 too_long, excess = length, over
             else:
-                found, fits, unused = tokens, length, -over
+                found, fits, unused = encoded.ids, length, -over
                 if unused < _TOKENS_TO_SPARE:
                     break
             if found is None:

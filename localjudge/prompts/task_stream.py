@@ -51,6 +51,8 @@ class TaskStream(AbstractContextManager["TaskStream"]):
         tokens: total number of their tokens.
         shared_tokens: number of these tokens in the beginnings that prompts share with the prompt before them,
             in whole blocks of 16 tokens.
+        of_all, of_instruction: numbers of them with which the prompts of all rows begin, and, after these, the
+            prompts of their instruction, by the template.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class TaskStream(AbstractContextManager["TaskStream"]):
     ) -> None:
         self.encoded = self.prompt_tokens = self.longest = self.too_long = 0
         self.first_too_long: str | None = None
-        self.prompts = self.tokens = self.shared_tokens = 0
+        self.prompts = self.tokens = self.shared_tokens = self.of_all = self.of_instruction = 0
         self._previous: list[int] = []
         self._builder, self._row = builder, row
         self._order, self._begins, self._copies = order, begins, copies
@@ -137,6 +139,9 @@ class TaskStream(AbstractContextManager["TaskStream"]):
                 self.first_too_long = self.first_too_long or task.row.source
             if task.tokens:
                 self._count(task.tokens)
+                of_all, with_instruction = (*task.beginnings, *task.beginnings, 0, 0)[:2]
+                self.of_all += of_all
+                self.of_instruction += with_instruction - of_all
             with self._progress:
                 self._tasks.append(_dump(task))
                 self._progress.notify()
@@ -162,6 +167,7 @@ def _dump(task: Task) -> bytes:
         "overflows": task.overflows,
         "text": task.text,
         "start": task.start,
+        "beginnings": task.beginnings,
     }
     return json.dumps(document).encode() + b"\n" + array("i", task.tokens).tobytes()
 

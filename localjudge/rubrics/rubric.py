@@ -313,10 +313,35 @@ class Rubric(RubricPart):
         """
         if refusal := self.refusal(row):
             raise ValueError(refusal.reason)
+        return self._text_of(row, self._template)
+
+    def beginnings(self, row: Row) -> list[int]:
+        """Return the numbers of characters with which the texts of other rows begin, too.
+
+        The text before the first field is that of all rows, the text before the response that of all rows of an
+        instruction, and the text before a criterion that of all prompts of a row.
+        """
+        return [len(self._text_of(row, self._template[:end])) for end in self.shared_until]
+
+    @cached_property
+    def shared_until(self) -> tuple[int, int, int]:
+        """The places in the template where these beginnings end."""
+        places = {field[1]: field.start() for field in reversed([*PLACEHOLDER.finditer(self._template)])}
+        own = {*self.mode.responses, *CONVERSATIONS, CRITERION, NUMBERED_CRITERIA}
+        response = min(places[name] for name in own & places.keys())
+        return min(places.values()), response, max(response, places.get(CRITERION, 0))
+
+    @cached_property
+    def texts_around(self) -> tuple[str, str]:
+        """The text before the first field, and all text after the beginning of the response, without fields."""
+        first, response, _ = self.shared_until
+        return self._template[:first], PLACEHOLDER.sub("", self._template[response:])
+
+    def _text_of(self, row: Row, template: str) -> str:
         fields = {name: self._field_of(row, name) or "" for name in self.fields}
         if self.prompt.guard:
-            return guarded(self._template, fields)
-        return PLACEHOLDER.sub(lambda match: fields[match[1]], self._template)
+            return guarded(template, fields)
+        return PLACEHOLDER.sub(lambda match: fields[match[1]], template)
 
     def _field_of(self, row: Row, name: str) -> str | None:
         """Return the text of a field of the template."""

@@ -24,6 +24,10 @@ class CostEstimate:
         too_long: number of rows that do not fit the context.
         context: context length of the model in tokens; None if there is no limit.
         prompt_tokens: total number of prompt tokens.
+        computed: number of them that are computed with a prefix cache; duplicate rows are judged once.
+        parts: mean numbers of tokens of a prompt: with which those of all rows begin, then those of its
+            instruction, of its own, and of the template after the response.
+        hint: a line about the order of the rubric's text; empty if it is good.
         longest: length of the longest prompt in tokens.
         answer_tokens: token limit of one answer.
         disk: disk space that the run needs in bytes, including its scratch file.
@@ -38,6 +42,9 @@ class CostEstimate:
     too_long: int
     context: int | None
     prompt_tokens: int
+    computed: int
+    parts: tuple[float, ...]
+    hint: str
     longest: int
     answer_tokens: int
     disk: int
@@ -64,6 +71,8 @@ class CostEstimate:
             folder: the run directory of the dry run.
             rate: rows/s of the real engine, as measured; None if it is not known.
         """
+        means = [each / max(1, tasks.prompts) for each in (tasks.of_all, tasks.of_instruction, tasks.tokens)]
+        behind = judge.task_builder.tokens_around[1] if tasks.prompts else 0
         lines = sum(file.stat().st_size for file in folder.glob("*.jsonl"))
         return cls(
             rows=plan.rows,
@@ -73,6 +82,9 @@ class CostEstimate:
             too_long=tasks.too_long,
             context=judge.context,
             prompt_tokens=tasks.prompt_tokens,
+            computed=tasks.tokens - tasks.shared_tokens,
+            parts=(*means[:2], means[2] - means[0] - means[1] - behind, behind),
+            hint=judge.task_builder.order_hint(means[2]),
             longest=tasks.longest,
             answer_tokens=judge.decoding.max_tokens,
             disk=2 * lines

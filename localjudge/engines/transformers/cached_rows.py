@@ -8,9 +8,11 @@ two rows change places.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -18,6 +20,8 @@ from transformers import DynamicCache, GenerationMixin, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from localjudge.engines.batches import rotates_by_batch
+from localjudge.engines.transformers.kept_beginnings import KeptBeginnings, PromptPart
+from localjudge.prompts.task import Prompt
 
 # A processor multiplies so many tokens at its full speed; more at once need more memory and save nothing.
 _TOKENS_OF_A_PASS = 1024
@@ -75,14 +79,7 @@ class _RowLayer(DynamicLayer):  # type: ignore[misc]
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         now = self._now
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-            self.keys, self.values = (_room(each, now.rows, 0) for each in (key_states, value_states))
-        if self.keys.shape[2] < now.width:
-            old, places = (self.keys, self.values), max(now.width, now.longest) + _GROWTH
-            self.keys, self.values = (_room(each, now.rows, places) for each in old)
-            for grown, before in zip((self.keys, self.values), old, strict=True):
-                grown[:, :, : before.shape[2]] = before
+        self._make_room(key_states, value_states, now.width)
         for kept, new in (self.keys, key_states), (self.values, value_states):
             rows = kept[now.first : now.last]
             if min(now.begins) == max(now.begins):
@@ -93,8 +90,31 @@ class _RowLayer(DynamicLayer):  # type: ignore[misc]
             raise _FilledError
         return tuple(kept[now.first : now.last, :, : now.width] for kept in (self.keys, self.values))
 
+    def _make_room(self, keys: torch.Tensor, values: torch.Tensor, width: int) -> None:
+        now = self._now
+        if not self.is_initialized:
+            self.lazy_initialization(keys, values)
+            self.keys, self.values = (_room(each, now.rows, 0) for each in (keys, values))
+        if self.keys.shape[2] < width:
+            old, places = (self.keys, self.values), max(width, now.longest) + _GROWTH
+            self.keys, self.values = (_room(each, now.rows, places) for each in old)
+            for grown, before in zip((self.keys, self.values), old, strict=True):
+                grown[:, :, : before.shape[2]] = before
+
     def get_seq_length(self) -> int:
         return max(self._now.begins)
+
+    def part(self, row: int, part: PromptPart) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the keys and values of a part of a row's prompt."""
+        places = slice(part.begin, len(part.tokens))
+        return self.keys[row : row + 1, :, places], self.values[row : row + 1, :, places]
+
+    def write(self, rows: Sequence[int], begin: int, pair: tuple[torch.Tensor, torch.Tensor]) -> None:
+        """Write keys and values of tokens that these rows share."""
+        end = begin + pair[0].shape[2]
+        self._make_room(*pair, end)
+        for kept, new in zip((self.keys, self.values), pair, strict=True):
+            kept[rows, :, begin:end] = new
 
     def swap(self, one: int, other: int) -> None:
         """Let two rows change places."""
@@ -107,24 +127,32 @@ class CachedRows:
 
     Args:
         model: a model for which `keeps_rows` is true.
-        prompts: the tokens of each row's prompt.
+        prompts: the rows' prompts.
         inputs: the model's inputs, with an empty cache.
+        kept: the beginnings of earlier prompts; gets those of these.
     """
 
     can_move = True
 
-    def __init__(self, model: PreTrainedModel, prompts: Sequence[list[int]], inputs: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        prompts: Sequence[Prompt],
+        inputs: dict[str, Any],
+        kept: KeptBeginnings,
+    ) -> None:
         self._model = model
-        self._prompts = prompts
+        self._prompts = [prompt.tokens for prompt in prompts]
+        self._kept = kept
         self._cache_name = _cache_name(inputs)
         self._cache = inputs[self._cache_name]
-        self._now = _Places(len(prompts), max(map(len, prompts)))
+        self._now = _Places(len(prompts), max(map(len, self._prompts)))
         last = len(self._cache.layers) - 1
         self._layers = self._cache.layers = [_RowLayer(self._now, n == last) for n in range(last + 1)]
-        # Similar prompts follow each other, so that what they share is computed once.
-        self._order = sorted(range(len(prompts)), key=prompts.__getitem__)
         self._held: list[list[int]] = [[] for _ in prompts]  # the tokens of each answer that the cache has
-        self._prefill()
+        kept.most = max(kept.most, len(prompts) * self._now.longest)
+        levels = max(len(prompt.beginnings) for prompt in prompts)
+        self._order = self._prefill([_parts(prompt, levels) for prompt in prompts])
 
     def step(self, rows: Sequence[int], answers: Sequence[list[int]]) -> torch.Tensor:
         """Compute what is new in the answers of these rows.
@@ -165,36 +193,66 @@ class CachedRows:
             yield numbers, self.step([*waiting], [branches[number][1] for number in numbers])
             waiting = {row: each for row, each in waiting.items() if each}
 
-    def _prefill(self) -> None:
-        """Compute the prompts but for their last tokens, which the first step computes."""
-        prompts = [self._prompts[row][:-1] for row in self._order]
-        first = 0
-        while first < len(prompts):
-            shared = [_shared(prompts[first - 1], each) if first else 0 for each in prompts[first:]]
-            last = first + self._rows_of_a_pass(prompts[first:], shared)
-            begins = shared[: last - first]
-            for row, count in enumerate(begins, start=first):
-                for layer in self._layers if count else ():
-                    for kept in layer.keys, layer.values:
-                        kept[row, :, :count] = kept[first - 1, :, :count]
-            new = [each[begin:] for each, begin in zip(prompts[first:last], begins, strict=True)]
-            if any(new):
-                with suppress(_FilledError):
-                    self._forward(first, new, begins, [])
-            first = last
+    def _prefill(self, parts: Sequence[Sequence[PromptPart]]) -> list[int]:
+        """Compute the prompts but for their last tokens, which the first step computes.
 
-    def _rows_of_a_pass(self, prompts: Sequence[list[int]], shared: Sequence[int]) -> int:
-        """Return how many of the rows that are left are computed together, at least 1."""
-        if self._model.device.type != "cpu":
-            # Many rows fill a device. One goes ahead of others that share most of it.
-            ahead = _shared(prompts[0], prompts[-1]) * 2 > max(map(len, prompts))
-            return 1 if ahead and not any(shared) else len(prompts)
-        longest = 0
-        for count, (prompt, begin) in enumerate(zip(prompts, shared, strict=True)):
-            longest = max(longest, len(prompt) - begin)
-            if count and longest * (count + 1) > _TOKENS_OF_A_PASS:
-                return count
-        return len(prompts)
+        First what all rows share, then what those of an instruction share, then the rest. Rows that compute the
+        same are computed once.
+
+        Args:
+            parts: the parts of each row's prompt, as many of each.
+
+        Returns:
+            the row of each place in the cache.
+        """
+        order = self._ordered(parts)
+        for level in range(1, len(parts[0]) + 1):
+            places: dict[PromptPart, list[int]] = {}
+            for place, row in enumerate(order):
+                if (part := parts[row][level - 1]).new:
+                    places.setdefault(part, []).append(place)
+            known = {part: self._kept.get(part) for part in places}
+            self._compute([(places[part][0], part) for part in places if known[part] is None])
+            for part, same in places.items():
+                kept = known[part] or [layer.part(same[0], part) for layer in self._layers]
+                if known[part] is None and level < len(parts[0]):
+                    self._kept.keep(part, kept)
+                if others := same if known[part] else same[1:]:
+                    for layer, pair in zip(self._layers, kept, strict=True):
+                        layer.write(others, part.begin, pair)
+                    self._kept.served += len(part.new) * len(others)
+        return order
+
+    def _ordered(self, parts: Sequence[Sequence[PromptPart]]) -> list[int]:
+        """Return the rows so that those of a pass are beside each other and have similarly many new tokens.
+
+        First the rows that compute a beginning for others, last those whose whole prompt another row has.
+        """
+        rank, seen = {}, set[PromptPart]()
+        for row in sorted(range(len(parts)), key=lambda row: len(parts[row][-1].new)):
+            new = any(part.new and part not in seen and not self._kept.get(part) for part in parts[row][:-1])
+            rank[row] = 0 if new else 2 if parts[row][-1] in seen else 1
+            seen.update(parts[row])
+        return sorted(rank, key=rank.__getitem__)
+
+    def _compute(self, parts: Sequence[tuple[int, PromptPart]]) -> None:
+        """Compute parts of prompts, whose tokens before them the cache has.
+
+        Args:
+            parts: the place of each row and the part, in the order of the places.
+        """
+        # Many rows fill a device; a processor is full with fewer.
+        most = _TOKENS_OF_A_PASS if self._model.device.type == "cpu" else math.inf
+        while parts:
+            first, count, longest = parts[0][0], 0, 0
+            for place, part in parts:
+                longest = max(longest, len(part.new))
+                if count and (place > first + count or longest * (count + 1) > most):
+                    break
+                count += 1
+            some, parts = [part for _, part in parts[:count]], parts[count:]
+            with suppress(_FilledError):
+                self._forward(first, [[*part.new] for part in some], [part.begin for part in some], [])
 
     def _forward(
         self, first: int, new: Sequence[list[int]], begins: Sequence[int], kept: list[int]
@@ -271,6 +329,18 @@ def keeps_rows(model: PreTrainedModel, inputs: dict[str, Any]) -> bool:
         and type(model).prepare_inputs_for_generation is GenerationMixin.prepare_inputs_for_generation
         and not rotates_by_batch(config)
     )
+
+
+def _parts(prompt: Prompt, levels: int) -> list[PromptPart]:
+    """Return the beginnings of a prompt, each without the one before it, and the rest without the last token.
+
+    Args:
+        prompt: the prompt.
+        levels: the number of beginnings to return; the first ones are empty if the prompt has fewer.
+    """
+    tokens, missing = prompt.tokens[:-1], levels - len(prompt.beginnings)
+    ends = [min(end, len(tokens)) for end in (*[0] * missing, *prompt.beginnings, len(tokens))]
+    return [PromptPart(begin, tuple(tokens[:end])) for begin, end in pairwise([0, *ends])]
 
 
 _INPUTS = {"attention_mask", "position_ids", "use_cache", "logits_to_keep"}

@@ -24,15 +24,18 @@ from transformers import GenerationConfig, PreTrainedModel
 
 from localjudge.engines.transformers.answers import BatchAnswers
 from localjudge.engines.transformers.cached_rows import CachedRows, keeps_rows
+from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
+from localjudge.prompts.task import Prompt
 
 _PADDING = 0
 
 
 def generate(
     model: PreTrainedModel,
-    prompts: Sequence[list[int]],
+    prompts: Sequence[Prompt],
     answers: BatchAnswers,
     max_tokens: int,
+    kept: KeptBeginnings,
     *,
     batched: bool,
 ) -> None:
@@ -40,18 +43,20 @@ def generate(
 
     Args:
         model: a causal model.
-        prompts: the tokens of each row's prompt.
+        prompts: the rows' prompts.
         answers: the answers of the rows.
         max_tokens: the most tokens of an answer.
+        kept: the beginnings of earlier prompts; not used for a model whose cache is not only keys and values.
         batched: whether the rows of this model may share a batch (`shares_batch`); otherwise there is one row.
     """
 
     def go_on(input_ids: torch.Tensor, inputs: dict[str, Any]) -> None:
         fits = batched and keeps_rows(model, inputs)
-        rows = CachedRows(model, prompts, inputs) if fits else _PaddedRows(model, input_ids, prompts, inputs)
-        _complete(model, rows, answers)
+        padded = partial(_PaddedRows, model, input_ids, tokens, inputs)
+        _complete(model, CachedRows(model, prompts, inputs, kept) if fits else padded(), answers)
 
-    _begin(model, prompts, max_tokens, go_on)
+    tokens = [prompt.tokens for prompt in prompts]
+    _begin(model, tokens, max_tokens, go_on)
 
 
 def can_write(model: PreTrainedModel) -> bool:

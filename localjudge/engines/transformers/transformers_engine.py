@@ -28,6 +28,7 @@ from localjudge.engines.transformers.answers import BatchAnswers
 from localjudge.engines.transformers.batched_types import judged_alone, writes_otherwise
 from localjudge.engines.transformers.generation import can_write, generate
 from localjudge.engines.transformers.grouped_attention import use_grouped_attention
+from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
 from localjudge.engines.transformers.packed_layers import pack
 from localjudge.errors import EngineError, ModelError
 from localjudge.models.adapter import WEIGHTS, Adapter
@@ -57,6 +58,7 @@ class TransformersEngine:
         self._base = model
         self._prompt_tokens = self._finished_tokens = 0
         self._answers: BatchAnswers | None = None
+        self._beginnings = KeptBeginnings()
         widened = False
         self._mixed = not rotates_by_batch(model.config)
         check_tensors(model)
@@ -128,7 +130,7 @@ class TransformersEngine:
         )
 
     def statistics(self) -> Mapping[str, Any]:
-        return {"prompt_tokens": self._prompt_tokens}
+        return {"prompt_tokens": self._prompt_tokens, "cached_prompt_tokens": self._beginnings.served}
 
     @property
     def answer_tokens(self) -> int:
@@ -138,9 +140,11 @@ class TransformersEngine:
 
     def close(self) -> None:
         del self._model
+        self._beginnings.clear()
 
     def use(self, adapter: Adapter) -> None:
         check_adapter(replace(self._base, adapter=adapter))
+        self._beginnings.clear()
         try:
             self._adapters.use(adapter)
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
@@ -151,19 +155,20 @@ class TransformersEngine:
             yield self._generate(batch)
 
     def _generate(self, batch: list[Prompt]) -> list[Completion]:
-        tokens = [prompt.tokens for prompt in batch]
+        lengths = [len(prompt.tokens) for prompt in batch]
         answers = self._answers = BatchAnswers(self._table, self._decoding, batch)
         try:
             with torch.inference_mode():
-                generate(self._model, tokens, answers, self._decoding.max_tokens, batched=self._remark is None)
+                most, batched = self._decoding.max_tokens, self._remark is None
+                generate(self._model, batch, answers, most, self._beginnings, batched=batched)
         except torch.OutOfMemoryError:
             raise EngineError(
-                f"not enough memory for {len(batch)} prompts of up to {max(map(len, tokens))} tokens; "
+                f"not enough memory for {len(batch)} prompts of up to {max(lengths)} tokens; "
                 f"try `engine_args` batch_size={max(1, len(batch) // 2)}"
             ) from None
         except RuntimeError as error:
             raise EngineError(f"the engine failed: {error}") from error
-        self._prompt_tokens += sum(map(len, tokens))
+        self._prompt_tokens += sum(lengths)
         self._finished_tokens, self._answers = self.answer_tokens, None
         probabilities = self._table.scores.take(list(range(len(batch))))
         return [

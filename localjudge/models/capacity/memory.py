@@ -258,7 +258,8 @@ def cpu_requirements(shape: Shape, weights: int, use: PlannedUse, rows: int = CP
     work = rows * use.prompt_tokens * (3 * shape.intermediate + 2 * shape.hidden) * number
     return CpuRequirements(
         weights=shape.parameters * number if shape.quantization and shape.is_known else weights,
-        cache=rows * row,
+        # As many tokens of prompts again are kept as beginnings.
+        cache=rows * (row + shape.cached_values(use.prompt_tokens) * number),
         work=work + GIB,
         rows=rows,
     )

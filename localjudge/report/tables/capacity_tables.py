@@ -57,10 +57,14 @@ def cost_text(cost: CostEstimate) -> str:
         "rows": f"{cost.rows:,}, of which {cost.different:,} differ; {cost.groups:,} prefixes",
         "cannot be judged": f"{cost.failing:,}; {cost.too_long:,} rows exceed {context}",
         "prompts": f"{cost.prompt_tokens:,} tokens, {mean:,.0f} in the mean, {cost.longest:,} the longest",
+        "computed": f"{cost.computed:,} of them with a prefix cache",
+        "each prompt": "{:,.0f} tokens of all rows, {:,.0f} of its instruction's rows, {:,.0f} of its own, "
+        "{:,.0f} of the rubric after it".format(*cost.parts),
         "answers": f"at most {answers:,} tokens, {cost.answer_tokens:,} each",
         "disk": f"{file_size(cost.disk)} while it runs; {file_size(cost.free)} are free",
         "time": f"{hours(cost.seconds)} at this rate" if cost.seconds else _MEASURE,
     }
+    found |= {"slow": cost.hint} if cost.hint else {}
     return "\n".join(f"{subject:<17} {said}" for subject, said in found.items())
 
 
