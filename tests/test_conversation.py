@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localjudge import Failure, Row, Rubric, RubricError, UsageError
-from localjudge.rows.columns import as_row
 from localjudge.rows.inputs import check_inputs, find_inputs, given_rows, read_rows
+from localjudge.rows.row import as_row
 from localjudge.runs.reread_texts import rows_again
 from localjudge.runs.run_manifest import read_manifest
 
@@ -143,7 +143,7 @@ def test_no_text_of_a_turn_can_pass_for_another_turn(text: str) -> None:
         ("not JSON", "'messages', the conversation: not JSON; give a list of turns"),
         ([*TURNS, "bye"], "turn 6 is of type str; give an object with role and content"),
         ([{"role": "critic", "content": "7"}, *TURNS], "turn 1 has the role 'critic', which is not supported"),
-        ([{"from": "human", "value": "Hi"}], "turn 1 has no role; give role and content"),
+        ([{"speaker": "human", "value": "Hi"}], "turn 1 has no role; give role and content"),
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}],
          "turn 1 has a part of type image_url, which is not supported; only text is judged"),
         ([{"role": "user", "content": None}],
@@ -197,7 +197,11 @@ def test_a_file_with_messages_lacks_no_column_that_they_have(tmp_path: Path) -> 
     assert check_inputs(files, {"messages": "chat"}, ANSWER).empty == []
     with pytest.raises(UsageError, match=r"no column 'talk' for the messages.*; its columns are chat"):
         check_inputs(files, {"messages": "talk"}, ANSWER)
-    with pytest.raises(UsageError, match="no candidate"):
+    assert check_inputs(files, {}, ANSWER).columns == {"conversation": ["chat"]}
+    file.write_text(json.dumps({"chat": TURNS, "talk": TURNS}))
+    with pytest.raises(
+        UsageError, match="'chat' and 'talk' are conversations; choose one with --column messages=chat"
+    ):
         check_inputs(files, {}, ANSWER)
 
 
