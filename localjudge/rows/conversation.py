@@ -92,9 +92,20 @@ def with_conversation(fields: Mapping[str, Any], taken: dict[str, str], used: Se
     )
     missing = {"candidate", *used} & set(known) - fields.keys()
     answer, given = fields.get("candidate"), taken.get(MESSAGES, "")
+    asked, named = fields.get("instruction"), taken.get("candidate")
+    if (
+        whole
+        and MESSAGES not in fields
+        and asked
+        and isinstance(asked, str)
+        and named not in (None, "candidate")
+    ):
+        fields[MESSAGES] = [{"role": "user", "content": asked}]  # a question and its answer
+        taken[MESSAGES] = given = f"{taken['instruction']} + {named}"
     if fields.get(SYSTEM_PROMPT) and (whole or missing & CONVERSATIONS):
-        asked = fields.get("instruction")
-        turns = turns if MESSAGES in fields else [{"role": "user", "content": asked}]
+        turns = (
+            (as_chat(fields[MESSAGES]) or []) if MESSAGES in fields else [{"role": "user", "content": asked}]
+        )
         if turns and (MESSAGES in fields or isinstance(asked, str)):
             prompt = {"role": "system", "content": fields.pop(SYSTEM_PROMPT)}
             fields[MESSAGES] = turns if role_of(turns[0]) in ("system", "developer") else [prompt, *turns]
@@ -126,7 +137,7 @@ def as_chat(value: Any) -> list[Any] | None:
             value = json.loads(value)
         except (ValueError, RecursionError):
             return None
-    value = value.tolist() if hasattr(value, "tolist") else value
+    value = [value] if isinstance(value, Mapping) else value.tolist() if hasattr(value, "tolist") else value
     first = value[0] if isinstance(value, list | tuple) and len(value) else None
     return list(value) if isinstance(first, Mapping) and role_of(first) is not None else None
 
@@ -139,6 +150,10 @@ def _gather(fields: dict[str, Any], taken: dict[str, str]) -> None:
             column = taken.pop(name)
             if MESSAGES not in fields:
                 fields[MESSAGES], taken[MESSAGES] = prompt, column
+            if "candidate" not in fields and role_of(fields[MESSAGES][-1]) == "user":
+                raise RecordError(
+                    f"{column!r}, the conversation: the last turn is the user's; no column has the response"
+                )
     if (answer := as_chat(fields.get("candidate"))) is not None:
         del fields["candidate"]
         taken[MESSAGES] = taken.pop("candidate")
@@ -204,6 +219,8 @@ def _fields(messages: Any, answer: str | None, *, whole: bool, reasoning: bool) 
     # A conversation of texts alone is written as it stands.
     if reasoning or any(block.call for turn in turns for block in turn.blocks):
         turns = [turn.with_thoughts_apart() for turn in turns]
+    if all(turn.role != "assistant" for turn in turns):
+        raise RecordError("no turn is the assistant's, which is judged; give the response in another column")
     if whole:
         asked = [text for turn in turns if turn.role == "user" for text in turn.texts()]
         return {"candidate": written(turns, reasoning=reasoning), "instruction": "\n\n".join(asked)}

@@ -171,13 +171,14 @@ class _FileCheck:
         self._columns: dict[str, None] = {}
         self._found: set[str] = set()
         self._reasons = Counter[str]()
-        self._is_unclear = False
+        self._is_unclear = self._is_read = False
         for number, record in islice(read_records(name, rows_at=reader.rows_at), _RECORDS_CHECKED):
             self.records += 1
             self._add(record, f"{name}:{number}", joins, reader)
 
     def _add(self, record: Record, where: str, joins: Joins, reader: RecordReader) -> None:
         if isinstance(record, Mapping):
+            self._is_read = True
             self._columns |= dict.fromkeys(map(str, record))
             try:
                 record = joins.joined(record)
@@ -227,7 +228,7 @@ class _FileCheck:
         needed = {*reader.used, *responses_of(reader.used), *reader.given} - {NUMBERED_CRITERIA, IN_FULL}
         needed -= CONVERSATIONS if judges_conversation(reader.used) else set()
         missing = [field for field in dict.fromkeys(fields) if field in needed - self._found]
-        if self._columns and missing and not self._is_unclear:
+        if self._is_read and missing and not self._is_unclear:
             raise UsageError(_lacks(self.name, missing, list(self._columns), reader.given, reader.used))
         if not self._rows:
             ((reason, count),) = self._reasons.most_common(1)
@@ -247,7 +248,7 @@ def _lacks(
         for field in missing
     ]
     more = f" and {len(known) - _COLUMNS_NAMED} more" if len(known) > _COLUMNS_NAMED else ""
-    there = ", ".join(map(str, known[:_COLUMNS_NAMED])) + more
+    there = (", ".join(map(str, known[:_COLUMNS_NAMED])) or "none") + more
     flags = " ".join(f"`columns` {field}=COLUMN" for field in missing)
     without = ", or judge without one: `rubric` no-reference" if list(missing) == ["reference"] else ""
     pairs = {name for field in PAIR for name in (*PAIR_COLUMN_NAMES[field], "conversation_a")}

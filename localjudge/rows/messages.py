@@ -32,6 +32,7 @@ _ROLE_OF_ITEM = {
 }  # fmt: skip
 """The role of an item of the Responses API that is not a message."""
 _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
+_CALL_IDS = ("tool_call_id", "tool_call_ids", "call_id", "id")
 _TEXT_PARTS = ("text", "input_text", "output_text", "summary_text", "reasoning_text")
 # The name of a tool that is written as it stands; any other is written as JSON.
 _PLAIN_NAME = re.compile(r"[\w.:/-]+", re.ASCII)
@@ -85,6 +86,8 @@ def read_messages(messages: Any) -> list[Message]:
     except (ValueError, RecursionError):
         raise RecordError("not JSON; give a list of turns, each with role and content") from None
     given, reader, turns = _as_list(messages), _Reader(), list[Message]()
+    if given and role_of(given[-1]) == "exit" and not given[-1].get("content"):
+        given.pop()  # how mini-SWE-agent ends
     if not given:
         raise RecordError("no turns; give a list of turns, each with role and content")
     for number, message in enumerate(given, 1):
@@ -124,7 +127,8 @@ class _Reader:
             raise RecordError(f"has the role {str(role)[:40]!r}, which is not supported; use {known}")
         if role in ("tool", "function"):
             name = message.get("name") or message.get("function")
-            own = next((message[key] for key in ("tool_call_id", "call_id", "id") if message.get(key)), None)
+            own = next((message[key] for key in _CALL_IDS if message.get(key)), None)
+            own = own[0] if isinstance(own, list) else own
             return Message("tool", [self._result(message, own, name)])
         calls = _as_list(given := message.get("tool_calls"))
         if calls is None and given:

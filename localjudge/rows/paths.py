@@ -12,6 +12,7 @@ into it.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -33,13 +34,18 @@ def steps(path: str) -> tuple[str, ...]:
     return tuple(EACH if place == "*" else place or key for place, key in _STEP.findall(path))
 
 
-def value_at(record: Mapping[str, Any], path: str, element: int = 0) -> Any:
+Places = Mapping[str, int]
+"""The place of the element that `[*]` stands for, by what is before it in a path."""
+FIRST: Places = {}
+
+
+def value_at(record: Mapping[str, Any], path: str, element: Places = FIRST) -> Any:
     """Return the value of a column or of a nested value; `ABSENT` if the record has none.
 
     Args:
         record: columns by name.
         path: the path.
-        element: the place of the element that `[*]` stands for.
+        element: the place of the element that `[*]` stands for; 0 in other lists.
     """
     if path in record:
         return record[path]
@@ -50,10 +56,15 @@ def value_at(record: Mapping[str, Any], path: str, element: int = 0) -> Any:
         if step == _KEY:
             found = key
         elif step == EACH:
-            if isinstance(found, Mapping):
-                key, found = [*found.items()][element] if element < len(found) else (ABSENT, ABSENT)
-            else:
-                found = found[element] if isinstance(found, list) and element < len(found) else ABSENT
+            place = element.get(path.partition(EACH)[0], 0)
+            given = (
+                [*found.items()]
+                if isinstance(found, Mapping)
+                else [*enumerate(found)]
+                if isinstance(found, list)
+                else []
+            )
+            key, found = given[place] if place < len(given) else (ABSENT, ABSENT)
         elif isinstance(found, Mapping):
             found = found.get(step, ABSENT)
         elif isinstance(found, list) and step.removeprefix("-").isdecimal():
@@ -68,24 +79,35 @@ def column(path: str) -> str:
     return next(iter(steps(path)), path)
 
 
-def elements(record: Mapping[str, Any], paths: Iterable[str]) -> int | None:
-    """Return the number of elements that `[*]` of these paths stands for; None without `[*]`.
+def elements(record: Mapping[str, Any], paths: Iterable[str], *, product: bool = False) -> list[Places] | None:
+    """Return the places of each element that `[*]` of these paths stands for; None without such a list.
 
     Lists that are named together have equal numbers of elements, which are read side by side.
 
+    Args:
+        record: columns by name.
+        paths: the paths.
+        product: whether each element of a list is read with each one of the others.
+
     Raises:
-        RecordError: there is no such list, it is empty, or the lengths differ.
+        RecordError: a list is empty, its value is not a list, or the lengths differ.
     """
     counts: dict[str, int] = {}
     for name in (path.partition(EACH)[0] for path in paths if EACH in path):
         found = unpacked(value_at(record, name))
+        if found is ABSENT or found is None:
+            continue
         if not isinstance(found, Mapping | list) or not found:
             raise RecordError(f"{name!r} is not a list of at least one element, as {name}{EACH} needs")
         counts[name] = len(found)
-    if len({*counts.values()}) > 1:
+    if not counts:
+        return None
+    if not product and len({*counts.values()}) > 1:
         said = " and ".join(f"{count} in {name!r}" for name, count in counts.items())
         raise RecordError(f"lists that are read side by side have different lengths: {said}")
-    return next(iter(counts.values()), None)
+    ranges = map(range, counts.values())
+    places = itertools.product(*ranges) if product else zip(*ranges, strict=True)
+    return [dict(zip(counts, each, strict=True)) for each in places]
 
 
 def unpacked(value: Any) -> Any:

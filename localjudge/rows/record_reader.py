@@ -33,8 +33,8 @@ from localjudge.rows.conversation import (
 )
 from localjudge.rows.criteria import CRITERION
 from localjudge.rows.messages import role_of
-from localjudge.rows.pair_columns import compares_responses
-from localjudge.rows.paths import ABSENT, EACH, column, elements, value_at
+from localjudge.rows.pair_columns import PAIR, compares_responses
+from localjudge.rows.paths import ABSENT, EACH, FIRST, Places, column, elements, value_at
 from localjudge.rows.record import RecordError
 from localjudge.rows.shapes import Shape, paths_in, recognized, shape_named, value_of
 
@@ -55,14 +55,16 @@ class Fields:
         taken: the column or the path of each field.
         others: the other columns of the record.
         shape: the shape of the record; None if its columns have the usual names.
-        label: the results that its label names, if its shape says what they mean.
+        number: its place among the rows of the record, from 0; None if the record is one row.
+        element: the places of the elements of lists that it is made of.
     """
 
     values: dict[str, Any]
     taken: dict[str, str]
     others: dict[str, Any]
     shape: Shape | None = None
-    element: int | None = None
+    number: int | None = None
+    element: Places | None = None
 
 
 class RecordReader:
@@ -119,13 +121,18 @@ class RecordReader:
             field: source for field, source in (shape.fields if shape else {}).items() if field in known
         }
         sources = {**declared, **given}
+        if shape is None and "candidate" not in sources and not compares_responses(self.used):
+            listed = [
+                key for key in record if key in self._names["candidate"] and _is_list_of_texts(record[key])
+            ]
+            sources |= {"candidate": f"{listed[0]}[*]"} if len(listed) == 1 else {}
         paths = [path for source in sources.values() for path in paths_in(source)] if sources else []
-        count = elements(record, paths)
-        for element in range(1 if count is None else count):
+        places = elements(record, paths, product=shape is not None and shape.product)
+        for number, element in enumerate(places or [FIRST]):
             found = self._of_element(record, shape, sources, paths, element)
-            found.values.update(self._numbered(found, element) if count is not None else {})
+            found.values.update(self._numbered(found, number) if places is not None else {})
             if shape is not None:
-                self._settle(found, shape)
+                self._settle(record, found, shape)
             fields = with_conversation(found.values, found.taken, self.used)
             for name in (SYSTEM_PROMPT, MESSAGES):  # what no field shows is a column
                 if name in fields and name not in self.used:
@@ -133,16 +140,36 @@ class RecordReader:
                     if (key := found.taken.pop(name, name)) in record:
                         value = record[key]
                     found.others.setdefault(key, value)
-            yield Fields(fields, found.taken, found.others, shape, None if count is None else element)
+            own = None if places is None else number
+            yield Fields(fields, found.taken, found.others, shape, own, element)
 
-    def _settle(self, found: Fields, shape: Shape) -> None:
-        """Settle what depends on the rubric: whether all turns are judged, and the column with their number."""
-        turns = [role_of(turn) for turn in as_chat(found.values.get(MESSAGES)) or ()].count("user")
+    def _settle(self, record: Mapping[str, Any], found: Fields, shape: Shape) -> None:
+        """Settle what depends on the rubric: which turns are judged, and whether there is a response at all.
+
+        Raises:
+            RecordError: the rubric cannot judge the record.
+        """
+        single = not compares_responses(self.used)
+        two = PAIR[0] in shape.fields and "candidate" not in found.values
+        if single and not self._lenient and (shape.unanswered or two):
+            what = "two responses; compare them with --rubric pairwise" if two else "no response"
+            raise RecordError(f"is one of {shape.title}, with {what}")
+        if shape.turns is not None and isinstance(last := value_at(record, shape.turns), int):
+            for name in PAIR:
+                if (chat := as_chat(found.values.get(name))) is not None:
+                    found.values[name] = _first_turns(chat, last)
+        roles = [role_of(turn) for turn in as_chat(found.values.get(MESSAGES)) or ()]
+        if shape.answered and roles[-1:] == ["user"] and "candidate" not in found.values:
+            raise RecordError("the last turn is the user's; give the response in another column")
         is_shown = judges_conversation(self.used) or IN_FULL in self.used
-        if shape.whole and turns > 1 and not is_shown and CONVERSATIONS.isdisjoint(self.used):
+        turns = roles.count("user")
+        is_long = turns > 1 or "tool" in roles
+        if shape.whole and is_long and not is_shown and single and CONVERSATIONS.isdisjoint(self.used):
+            has = f"its question has {turns} turns" if turns > 1 else "it has calls of tools"
+            rubric = "agent" if "tool" in roles else "conversation"
             raise RecordError(
-                f"its question has {turns} turns, and the rubric has no {{${CONVERSATION}}} to show them; "
-                "judge them with --rubric conversation"
+                f"{has}, and the rubric has no {{${CONVERSATION}}} to show them; "
+                f"judge them with --rubric {rubric}"
             )
         reference = found.values.get("reference")
         if "turns" in (given := shape.fields.get("reference", "")) and isinstance(given, Mapping) and reference:
@@ -153,10 +180,10 @@ class RecordReader:
         for name in shape.drop:
             found.others.pop(name, None)
 
-    def _numbered(self, found: Fields, element: int) -> dict[str, Any]:
+    def _numbered(self, found: Fields, number: int) -> dict[str, Any]:
         """Return another id for each element of a list of responses without a system."""
         own, system = found.values.get("id"), found.values.get("system")
-        return {"id": f"{own}-{element + 1}"} if own not in (None, "") and system in (None, "") else {}
+        return {"id": f"{own}-{number + 1}"} if own not in (None, "") and system in (None, "") else {}
 
     def _of_element(
         self,
@@ -164,7 +191,7 @@ class RecordReader:
         shape: Shape | None,
         sources: Mapping[str, Any],
         paths: Sequence[str],
-        element: int,
+        element: Places,
     ) -> Fields:
         values, taken = dict[str, Any](), dict[str, str]()
         for field, source in sources.items():
@@ -255,6 +282,17 @@ class RecordReader:
         elif chats and not self._lenient:
             said = " and ".join(map(repr, chats))
             raise RecordError(f"{said} are conversations; choose one with --column messages={chats[0]}")
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
+
+
+def _first_turns(chat: list[Any], turns: int) -> list[Any]:
+    """Return the beginning of a conversation, with as many turns of the user and the answers to them."""
+    asked = [place for place, turn in enumerate(chat) if role_of(turn) == "user"]
+    return chat[: asked[turns]] if 0 < turns < len(asked) else chat
 
 
 @dataclass(frozen=True, slots=True)

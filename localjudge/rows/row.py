@@ -13,6 +13,7 @@ from localjudge.records import Criterion, Failure, Response, Row
 from localjudge.rows.columns import USED_FIELDS, Columns, own_fields, responses_of
 from localjudge.rows.conversation import CONVERSATIONS
 from localjudge.rows.criteria import CRITERIA_COLUMNS, CRITERION, read_criteria
+from localjudge.rows.json_records import Document
 from localjudge.rows.paths import ABSENT, unpacked, value_at
 from localjudge.rows.record import Record, RecordError
 from localjudge.rows.record_reader import Fields, RecordReader
@@ -69,6 +70,8 @@ def rows_of(record: Record | Row | Failure, source: str, reader: RecordReader) -
         shape = reader.shape_of(record)
     try:
         for fields in reader.fields(record, shape):
+            if isinstance(record, Document) and fields.number is not None:  # its rows are those of the file
+                source = f"{source.rpartition(':')[0]}:{fields.number + 1}"
             yield _row(record, fields, source, reader.used, swapped, others)
     except RecordError as error:
         yield unreadable(source, str(error), record, *identity(record, reader))
@@ -135,7 +138,7 @@ def _row(
         reference=texts["reference"],
         swapped=swapped,
         fields={name: text or "" for name, text in fields.items()},
-        id=own or (source if found.element is None else f"{source}-{found.element + 1}"),
+        id=own or (source if found.number is None else f"{source}-{found.number + 1}"),
         source=source,
         columns=rest,
         reads_reference="reference" in used,

@@ -10,6 +10,10 @@ A shape is a table in a file of the folder `shapes`. Its keys:
     joins   the column by which a record is joined with that of another file, without which it is not a row
     aside   true if a file of such records is joined with others, and holds no rows
     whole   true if a conversation of several turns is judged only by a rubric that shows it
+    answered  true if a conversation that ends with a turn of the user has no response
+    unanswered  true if the records have no response
+    turns   the path of the number of turns that the record is of; later turns are left out
+    product true if each element of one list is a row with each of another; otherwise they are side by side
     drop    columns that are not kept
     label   which response a label names, for records of two responses
 
@@ -18,9 +22,12 @@ Every other key is a field of a row. Its value is
     "a.b | c"                             a path, or else another one
     ["instruction", "input"]              texts with an empty line between them
     [{ system = "s" }, { user = "q" }]    the turns of a conversation, each with its role; `messages` adds the
-                                          messages of a list, and `pairs` the turns of a list of pairs
+                                          messages of a list, `pairs` the turns of a list of pairs, `marked`
+                                          those of a text with a word in capitals before each turn,
+                                          `events` those of OpenHands
     { user = "prompt", assistant = "a" }  lists of the turns of each role, which alternate
     { count = "turns" }                   the number of elements of a list
+    { text = ["a.b", "a"] }               a path, or else another one; a string in JSON is its text
     { turns = "reference" }               a text for each turn: that of the turn that is judged
 
 and of a label
@@ -35,8 +42,11 @@ A label of several annotators has a list in `at`, of paths or at its path.
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -44,7 +54,8 @@ from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.rows.conversation import as_chat
-from localjudge.rows.paths import ABSENT, column, unpacked, value_at
+from localjudge.rows.events import event_messages
+from localjudge.rows.paths import ABSENT, FIRST, Places, column, unpacked, value_at
 from localjudge.rows.record import RecordError
 
 USUAL = "columns"
@@ -65,6 +76,10 @@ class Shape:
     joins: str | None
     aside: bool
     whole: bool
+    answered: bool
+    unanswered: bool
+    turns: str | None
+    product: bool
     drop: tuple[str, ...]
     label: Mapping[str, Any] | None
 
@@ -82,6 +97,10 @@ class Shape:
             joins=fields.pop("joins", None),
             aside=fields.pop("aside", False),
             whole=fields.pop("whole", False),
+            answered=fields.pop("answered", False),
+            unanswered=fields.pop("unanswered", False),
+            turns=fields.pop("turns", None),
+            product=fields.pop("product", False),
             drop=tuple(drop),
             label=fields.pop("label", None),
             fields=fields,
@@ -95,7 +114,7 @@ class Shape:
     def may_fit(self, columns: Iterable[str]) -> bool:
         """Return whether a record with these columns can have the shape."""
         there = {*columns}
-        return any({*map(column, way)} <= there for way in self.has)
+        return any(all(path in there or column(path) in there for path in way) for way in self.has)
 
     def fits(self, record: Mapping[str, Any]) -> bool:
         """Return whether a record has the shape."""
@@ -106,7 +125,7 @@ class Shape:
         known = ((value_at(record, path), given) for path, given in self.values.items())
         return all(value in given if isinstance(given, list) else value == given for value, given in known)
 
-    def result(self, record: Mapping[str, Any], element: int = 0) -> list[str | None]:
+    def result(self, record: Mapping[str, Any], element: Places = FIRST) -> list[str | None]:
         """Return the results that the labels of a record name: a, b, tie, or None for none.
 
         Raises:
@@ -192,7 +211,7 @@ def paths_in(source: Any) -> Iterator[str]:
             yield from paths_in(each)
 
 
-def value_of(source: Any, record: Mapping[str, Any], element: int = 0) -> Any:
+def value_of(source: Any, record: Mapping[str, Any], element: Places = FIRST) -> Any:
     """Return the value of a field by its declaration; `ABSENT` if the record has none.
 
     Args:
@@ -208,12 +227,18 @@ def value_of(source: Any, record: Mapping[str, Any], element: int = 0) -> Any:
         for path in source.split(" | "):
             found = value_at(record, path, element)
             value = found if value is ABSENT or found is not ABSENT else value
-            if found is not ABSENT and found is not None:
+            if found not in (ABSENT, None, ""):
                 return found
         return value
     if isinstance(source, Mapping) and "count" in source:
         counted = unpacked(value_of(source["count"], record, element))
         return len(counted) if isinstance(counted, list) else ABSENT
+    if isinstance(source, Mapping) and "text" in source:
+        found = value_of(" | ".join(source["text"]), record, element)
+        if isinstance(found, str) and found[:1] == '"':
+            with suppress(ValueError):
+                return json.loads(found)
+        return found
     if isinstance(source, Mapping) and "turns" in source:
         return unpacked(value_of(source["turns"], record, element))
     if isinstance(source, Mapping):
@@ -229,7 +254,7 @@ def value_of(source: Any, record: Mapping[str, Any], element: int = 0) -> Any:
     return "\n\n".join(each for each in texts if each not in (ABSENT, None, ""))
 
 
-def _turns(part: Mapping[str, Any], record: Mapping[str, Any], element: int) -> Iterator[Any]:
+def _turns(part: Mapping[str, Any], record: Mapping[str, Any], element: Places) -> Iterator[Any]:
     if len(part) > 1:
         yield from _alternating(part, record, element) or ()
         return
@@ -240,6 +265,10 @@ def _turns(part: Mapping[str, Any], record: Mapping[str, Any], element: int) -> 
     if role == "messages":
         chat = as_chat(value)
         yield from [{"role": "user", "content": value}] if chat is None else chat
+    elif role == "events":
+        yield from event_messages(value)
+    elif role == "marked":
+        yield from _marked(value)
     elif role == "pairs":
         for user, assistant in value:
             yield {"role": "user", "content": user}
@@ -248,7 +277,26 @@ def _turns(part: Mapping[str, Any], record: Mapping[str, Any], element: int) -> 
         yield {"role": role, "content": value}
 
 
-def _alternating(source: Mapping[str, Any], record: Mapping[str, Any], element: int) -> Any:
+def _marked(text: str) -> Iterator[Any]:
+    """Yield the turns of a text in which a word in capitals stands before each, as Glaive writes it."""
+    for word, said, _ in _TURN.findall(text.replace("<|endoftext|>", "")):
+        said = said.strip()
+        call = said.removeprefix("<functioncall>").strip() if said.startswith("<functioncall>") else ""
+        found = _CALL.fullmatch(call)
+        if word == "FUNCTION RESPONSE":
+            yield {"role": "tool", "content": said}
+        elif found:
+            yield {"role": "assistant", "tool_calls": [{"name": found[1], "arguments": found[2].strip("'")}]}
+        else:
+            yield {"role": word.lower(), "content": said}
+
+
+_SPEAKER = "(USER|ASSISTANT|SYSTEM|FUNCTION RESPONSE):"
+_TURN = re.compile(rf"{_SPEAKER}(.*?)(?=\s{_SPEAKER}|\Z)", re.DOTALL)
+_CALL = re.compile(r'\{"name":\s*"([^"]+)"(?:,\s*"arguments":\s*(.*?))?\}', re.DOTALL)
+
+
+def _alternating(source: Mapping[str, Any], record: Mapping[str, Any], element: Places) -> Any:
     """Return the turns of lists of each role, one after the other; `ABSENT` without one of the lists."""
     lists = [unpacked(value_of(each, record, element)) for each in source.values()]
     if any(given is ABSENT or given is None for given in lists):

@@ -145,7 +145,7 @@ class _PairMatching:
         is_only = len(self._pairs.aspects) == 1
         if is_only and self._aspects and fields.shape is not None and fields.shape.label is not None:
             try:
-                yield self._aspects[0], "label", fields.shape.result(record, fields.element or 0)
+                yield self._aspects[0], "label", fields.shape.result(record, fields.element or {})
             except RecordError as error:
                 raise UsageError(f"{where}: {error}") from None
             return
