@@ -1,0 +1,245 @@
+"""Files of other tools: the right texts come into the right fields, or a record is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from shape_records import DIALOGUE, NAMES, PAIR, Made, Reading, Said, Shape, Texts, Uses
+from shapes import SHAPES
+
+from localjudge import Row, UsageError, read_rows
+from localjudge.records import Failure
+from localjudge.rows.inputs import find_inputs
+
+RECORDS = 20  # of each shape
+ROLES = {"system": "System", "developer": "Developer", "user": "User", "assistant": "Assistant"}
+
+# What is not yet read, or not yet refused, or wrong. Delete the line of what is right.
+NOT_YET = frozenset(
+    """
+TRL prompt and completion, conversational: answer
+TRL prompt and completion, conversational: conversation
+TRL preference, conversational: pair
+TRL preference, implicit prompt: pair
+TRL KTO, conversational: answer
+TRL KTO, conversational: conversation
+TRL GRPO completions: answer
+TRL GRPO completions: conversation
+verl generations: answer
+verl generations: answer with reference
+verl generations: conversation
+verl rollouts: answer
+verl rollouts: answer with reference
+OpenRLHF input and output: answer
+OpenRLHF preference: pair
+Alpaca: answer
+Alpaca with text: answer
+Alpaca with history: answer
+Alpaca with history: conversation
+Alpaca preference: pair
+ShareGPT: answer
+ShareGPT: conversation
+ShareGPT with system: answer
+ShareGPT with system: conversation
+ShareGPT preference: pair
+Glaive as ShareGPT: answer
+Glaive as ShareGPT: conversation
+Glaive function calling: answer
+Glaive function calling: conversation
+""".splitlines()
+)
+
+
+class ShapeError(AssertionError):
+    """A record is read wrongly, or not at all; the message begins with the shape's name."""
+
+
+def quoted(text: str | None) -> str:
+    return "\n".join(f"> {line}" for line in (text or "").split("\n"))
+
+
+def transcript(turns: Sequence[Said]) -> str:
+    """Return a conversation as the guide shows it."""
+    blocks: list[str] = []
+    calls = 0
+    for turn in turns:
+        if turn.answers is not None:
+            blocks.append(f"Tool, result of call {turn.answers}:\n{quoted(turn.text)}")
+            continue
+        if turn.text is not None:
+            blocks.append(f"{ROLES[turn.role]}:\n{quoted(turn.text)}")
+        for name, arguments in turn.calls:
+            calls += 1
+            given = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+            blocks.append(f"Assistant, call {calls}:\n{quoted(f'{name} {given}')}")
+    return "\n\n".join(blocks)
+
+
+def kept(value: Any, name: str) -> Iterator[Any]:
+    """Yield each value that has this key, at any depth, also in JSON that is kept as text."""
+    if isinstance(value, str) and value[:1] in {"{", "["}:
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key == name or str(key).endswith(f".{name}"):
+                yield inner
+            yield from kept(inner, name)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from kept(inner, name)
+
+
+def allowed(right: str | tuple[str, ...] | None) -> tuple[str | None, ...]:
+    return right if isinstance(right, tuple) else (right,)
+
+
+def differences(row: Row, reading: Reading, used: Uses) -> Iterator[str]:
+    """Yield what is wrong with a row, a sentence for each field."""
+    if used == DIALOGUE:
+        if row.candidate != transcript(reading.conversation):
+            yield f"conversation is {row.candidate!r}, right is {transcript(reading.conversation)!r}"
+    elif reading.trajectories:
+        yield from trajectory_differences(row, reading)
+    else:
+        if row.texts != reading.responses:
+            yield f"responses are {row.texts!r}, right is {reading.responses!r}"
+        asked = [*allowed(reading.instruction)]
+        if reading.turns:
+            asked += [reading.turns[-1].text, transcript(reading.turns)]
+        if "instruction" in used and row.instruction not in asked:
+            yield f"instruction is {row.instruction!r}, right is {asked!r}"
+    if "reference" in used:
+        alternatives = reading.reference if isinstance(reading.reference, tuple) else (reading.reference,)
+        right = "\nor\n".join(str(each) for each in alternatives)
+        if row.reference != right:
+            yield f"reference is {row.reference!r}, right is {right!r}"
+    systems = [response.system for response in row.responses]
+    if systems != [*(reading.systems or (None,) * len(systems))]:
+        yield f"systems are {systems!r}, right is {reading.systems!r}"
+    for name, text in reading.fields.items():
+        if name in used and row.fields.get(name) not in allowed(text):
+            yield f"{name} is {row.fields.get(name)!r}, right is {text!r}"
+    if "criterion" in used:
+        criteria = [(each.text, each.points) for each in row.criteria]
+        if criteria != [*reading.criteria]:
+            yield f"criteria are {criteria!r}, right is {reading.criteria!r}"
+    for name, value in reading.columns.items():
+        found = [*kept(dict(row.columns), name)]
+        if not found or any(each != value for each in found):
+            yield f"kept {name} is {found!r}, right is {value!r}"
+
+
+def trajectory_differences(row: Row, reading: Reading) -> Iterator[str]:
+    """Yield what is wrong with two conversations: each has its own texts, in order, and none of the other's."""
+    for place, turns in enumerate(reading.trajectories):
+        shown = row.texts[place]
+        others = reading.trajectories[1 - place]
+        wanted = [turn.text or "" for turn in turns if turn.role == "assistant"]
+        where = -1
+        for text in wanted:
+            found = max(shown.find(text, where + 1), shown.find(quoted(text), where + 1))
+            if found <= where:
+                yield f"response {place + 1} is {shown!r}, and lacks {text!r} in its place"
+            where = found
+        for turn in others:
+            if turn.role == "assistant" and turn.text and turn.text in shown and turn.text not in wanted:
+                yield f"response {place + 1} is {shown!r}, and has {turn.text!r} of the other"
+        for turn in turns:
+            seen = f"{row.instruction}\n{shown}"
+            if turn.role == "user" and turn.text not in seen and quoted(turn.text) not in seen:
+                yield f"the user's {turn.text!r} is not shown"
+        if '[{"' in shown or '["' in shown[:2]:
+            yield f"response {place + 1} is JSON: {shown!r}"
+
+
+def rows_of(shape: Shape, folder: Path, made: Sequence[Made], used: Uses) -> list[list[Row | Failure]]:
+    """Return the outcomes of each record, in the order of the records."""
+    files = [str(file) for file in shape.write(folder, made)]
+    found = read_rows(find_inputs(files), dict(shape.columns), used=used)
+    return [[*rows] for _, rows in groupby(found, key=lambda row: row.source)]
+
+
+def made_records(shape: Shape) -> list[Made]:
+    texts = Texts(Random(shape.name))
+    return [shape.make(texts, number) for number in range(RECORDS)]
+
+
+def is_complete(row: Row, used: Uses) -> bool:
+    """Return whether a row has all that its rubric shows; without a text, no prompt is made."""
+    others = set(used) - {"reference", "criterion", "instruction", "candidate", *DIALOGUE, *PAIR}
+    lacks_reference = "reference" in used and row.reference is None
+    return not lacks_reference and others <= set(row.fields) and ("criterion" not in used or bool(row.criteria))
+
+
+def cases(refused: bool) -> list[Any]:
+    marked = []
+    for shape in SHAPES:
+        for used in shape.refuse if refused else shape.read:
+            name = f"{shape.name}: {'no ' if refused else ''}{NAMES[used]}"
+            not_yet = pytest.mark.xfail(strict=True, raises=ShapeError, reason="not yet")
+            marks = [not_yet] if name in NOT_YET else []
+            marked.append(pytest.param(shape, used, id=name, marks=marks))
+    return marked
+
+
+@pytest.mark.parametrize(("shape", "used"), cases(refused=False))
+def test_each_record_of_a_tool_has_the_right_texts_in_the_right_fields(
+    tmp_path: Path, shape: Shape, used: Uses
+) -> None:
+    made = made_records(shape)
+    try:
+        found = rows_of(shape, tmp_path, made, used)
+    except UsageError as error:
+        raise ShapeError(f"{shape.name}: refused: {error}") from None
+    check(shape, made, found, used)
+
+
+def check(shape: Shape, made: Sequence[Made], found: Sequence[list[Row | Failure]], used: Uses) -> None:
+    """Raise a ShapeError for the first record that is silently wrong, or else if any is refused."""
+    if len(found) != len(made):
+        first = next(iter(found), [None])[0]
+        raise ShapeError(f"{shape.name}: {len(made)} records, {len(found)} came; the first is {first!r}")
+    refused = []
+    for each, rows in zip(made, found, strict=True):
+        readings = [one for one in each.readings if "reference" not in used or one.reference not in {None, ""}]
+        read = [row for row in rows if isinstance(row, Row) and is_complete(row, used)]
+        failures = [row for row in rows if row not in read]
+        if len(read) > len(readings):
+            raise ShapeError(f"{shape.name}: wrong: {len(read)} rows, right are {len(readings)}: {read!r}")
+        for row, reading in zip(read, readings, strict=False):
+            if wrong := [*differences(row, reading, used)]:
+                raise ShapeError(f"{shape.name}: wrong: {'; '.join(wrong)}; record {each.record!r}")
+        if len(read) < len(readings):
+            if not failures:
+                raise ShapeError(
+                    f"{shape.name}: wrong: {len(read)} rows, right are {len(readings)}; {each.record!r}"
+                )
+            refused.append(getattr(failures[0], "error", f"a text is missing in {failures[0]!r}"))
+    if refused:
+        raise ShapeError(
+            f"{shape.name}: refused {len(refused)} of {len(made)}: {refused[0]}; {made[0].record!r}"
+        )
+
+
+@pytest.mark.parametrize(("shape", "used"), cases(refused=True))
+def test_a_record_without_what_a_rubric_shows_is_refused(tmp_path: Path, shape: Shape, used: Uses) -> None:
+    made = made_records(shape)
+    try:
+        found = rows_of(shape, tmp_path, made, used)
+    except UsageError:
+        return
+    judged = [row for rows in found for row in rows if isinstance(row, Row) and is_complete(row, used)]
+    if judged:
+        raise ShapeError(
+            f"{shape.name}: wrong: {len(judged)} rows instead of a refusal, the first {judged[0]!r}"
+        )
+    assert all(row.reason for rows in found for row in rows if isinstance(row, Failure))
