@@ -67,8 +67,12 @@ class Reading:
         turns: the conversation without the response; empty if the instruction is all of it.
         trajectories: for pairs of conversations, the turns of each, with its responses.
         reference: the text of the reference, a tuple of alternatives, or None.
-        systems: who wrote each response; empty if the record does not say it.
+        ordered: texts that must stand in the conversation in this order, where its form is the reader's choice.
+        systems: who wrote each response, each a name or a tuple of the right names; empty if the record does
+            not say it.
+        systems_optional: whether the systems may be missing, because they stand outside of the record.
         fields: texts of further fields, by name; a tuple has each text that is right.
+        shown: texts that must stand in a further field, in this order.
         criteria: the text and the points of each criterion.
         columns: values that must be kept with the row, by the name of their key, such as labels.
     """
@@ -78,7 +82,10 @@ class Reading:
     turns: tuple[Said, ...] = ()
     trajectories: tuple[tuple[Said, ...], ...] = ()
     reference: str | tuple[str, ...] | None = None
-    systems: tuple[str | None, ...] = ()
+    ordered: tuple[str, ...] = ()
+    systems: tuple[str | tuple[str, ...] | None, ...] = ()
+    systems_optional: bool = False
+    shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fields: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     criteria: tuple[tuple[str, float], ...] = ()
     columns: Mapping[str, Any] = field(default_factory=dict)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from shapes_of_agents import AGENTS
+from shapes_of_harnesses import HARNESSES
+from shapes_of_preferences import PREFERENCES
 from shapes_of_training import TRAINING
 
-SHAPES = (*TRAINING,)
+SHAPES = (*TRAINING, *PREFERENCES, *HARNESSES, *AGENTS)

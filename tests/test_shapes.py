@@ -52,6 +52,94 @@ Glaive as ShareGPT: answer
 Glaive as ShareGPT: conversation
 Glaive function calling: answer
 Glaive function calling: conversation
+LMArena 2023: pair
+LMArena 140k: pair
+LMSYS Kaggle: pair
+MT-Bench human judgments: pair
+UltraFeedback: answer
+UltraFeedback binarized: pair
+HelpSteer3: pair
+RewardBench 2, pairs: pair
+RewardBench 2, responses: answer
+PandaLM: pair
+Auto-J: pair
+Feedback Bench: answer
+Feedback Bench: answer with reference
+Feedback Bench: answer with criteria and reference
+BiGGen Bench: answer
+BiGGen Bench: answer with reference
+BiGGen Bench: answer with criteria and reference
+BiGGen Bench: conversation
+BiGGen Bench responses: answer
+BiGGen Bench responses: answer with reference
+BiGGen Bench responses: answer with criteria and reference
+HealthBench with completion: answer with a list of criteria
+HealthBench with completion: answer
+HealthBench metadata: answer with a list of criteria
+HealthBench metadata: answer
+HealthBench, answer in prompt: answer with a list of criteria
+PaperBench: answer with a list of criteria
+Arena-Hard v0.1: answer
+Arena-Hard v0.1: conversation
+lm-evaluation-harness: answer
+lm-evaluation-harness: answer with reference
+lm-evaluation-harness, filtered: answer
+lm-evaluation-harness, filtered: answer with reference
+lm-evaluation-harness, repeats: answer
+lm-evaluation-harness, repeats: answer with reference
+OpenAI batch: answer
+OpenAI batch: conversation
+OpenAI batch of responses: answer
+OpenAI requests and completions: answer
+OpenAI requests and completions: conversation
+OpenAI preferences: pair
+OpenAI response items: answer
+OpenAI response items: conversation
+OpenAI response with input: answer
+OpenAI response with input: conversation
+promptfoo results: answer
+promptfoo results: conversation
+promptfoo results, lines: answer
+DeepEval test cases: answer
+DeepEval test cases: answer with reference
+DeepEval test cases: answer with context
+DeepEval test run: answer
+DeepEval test run: answer with reference
+ragas, old names: answer with reference
+ragas, old names: answer with context
+ragas, new names: answer with context
+ragas, several turns: answer
+ragas, several turns: conversation
+MLflow evaluation records: answer
+MLflow evaluation records: answer with reference
+MLflow results table: answer
+MLflow results table: answer with reference
+MLflow traces: answer
+Langfuse traces: answer
+Langfuse traces: conversation
+LangSmith runs: answer
+LangSmith experiment: answer
+LangSmith experiment: answer with reference
+Every Eval Ever: answer
+Every Eval Ever: answer with reference
+Every Eval Ever, several turns: answer with reference
+responses in a list: answer
+responses of systems in a list: answer
+an object of objects: answer
+an object of objects: answer with reference
+a list of one: answer
+a list of one: answer with reference
+an array in JSON lines: answer
+an array in JSON lines: answer with reference
+objects of several lines: answer
+objects of several lines: answer with reference
+tau-bench: conversation
+tau2-bench: conversation
+SWE-agent: conversation
+SWE-agent, commands as text: conversation
+mini-SWE-agent: conversation
+OpenHands: conversation
+OpenHands SDK: conversation
 """.splitlines()
 )
 
@@ -104,7 +192,11 @@ def allowed(right: str | tuple[str, ...] | None) -> tuple[str | None, ...]:
 
 def differences(row: Row, reading: Reading, used: Uses) -> Iterator[str]:
     """Yield what is wrong with a row, a sentence for each field."""
-    if used == DIALOGUE:
+    if used == DIALOGUE and reading.ordered:
+        where = [max(row.candidate.find(text), row.candidate.find(quoted(text))) for text in reading.ordered]
+        if -1 in where or where != sorted(where):
+            yield f"conversation is {row.candidate!r}, right are {reading.ordered!r} in this order"
+    elif used == DIALOGUE:
         if row.candidate != transcript(reading.conversation):
             yield f"conversation is {row.candidate!r}, right is {transcript(reading.conversation)!r}"
     elif reading.trajectories:
@@ -123,13 +215,21 @@ def differences(row: Row, reading: Reading, used: Uses) -> Iterator[str]:
         if row.reference != right:
             yield f"reference is {row.reference!r}, right is {right!r}"
     systems = [response.system for response in row.responses]
-    if systems != [*(reading.systems or (None,) * len(systems))]:
+    right_systems = reading.systems or (None,) * len(systems)
+    if reading.systems_optional and (not reading.systems or systems == [None] * len(systems)):
+        pass
+    elif any(name not in allowed(one) for name, one in zip(systems, right_systems, strict=True)):
         yield f"systems are {systems!r}, right is {reading.systems!r}"
     for name, text in reading.fields.items():
         if name in used and row.fields.get(name) not in allowed(text):
             yield f"{name} is {row.fields.get(name)!r}, right is {text!r}"
+    for name, parts in reading.shown.items():
+        if name in used:
+            places = [row.fields[name].find(part) for part in parts]
+            if -1 in places or places != sorted(places):
+                yield f"{name} is {row.fields[name]!r}, right are {parts!r} in this order"
     if "criterion" in used:
-        criteria = [(each.text, each.points) for each in row.criteria]
+        criteria = [(each.text, pytest.approx(each.points)) for each in row.criteria]
         if criteria != [*reading.criteria]:
             yield f"criteria are {criteria!r}, right is {reading.criteria!r}"
     for name, value in reading.columns.items():
@@ -215,8 +315,12 @@ def check(shape: Shape, made: Sequence[Made], found: Sequence[list[Row | Failure
         failures = [row for row in rows if row not in read]
         if len(read) > len(readings):
             raise ShapeError(f"{shape.name}: wrong: {len(read)} rows, right are {len(readings)}: {read!r}")
-        for row, reading in zip(read, readings, strict=False):
-            if wrong := [*differences(row, reading, used)]:
+        rest = iter(readings)
+        for row in read:  # a reading that is left out belongs to a failure
+            wrong = [*differences(row, next(rest), used)]
+            while wrong and failures and (reading := next(rest, None)):
+                wrong = [*differences(row, reading, used)]
+            if wrong:
                 raise ShapeError(f"{shape.name}: wrong: {'; '.join(wrong)}; record {each.record!r}")
         if len(read) < len(readings):
             if not failures:
