@@ -126,6 +126,7 @@ class Shape:
         refuse: the fields of the rubrics under which each record must be refused.
         columns: the one flag that the message may ask for, as `--column` takes it.
         labels: whether `Made.label` says which response of a pair is better.
+        records: how many records are made.
     """
 
     name: str
@@ -135,6 +136,7 @@ class Shape:
     refuse: tuple[Uses, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     labels: bool = False
+    records: int = 20
 
 
 WORDS = ("bridge", "river", "lantern", "copper", "seven", "winter", "garden", "letter", "engine", "harbour")

@@ -6,5 +6,6 @@ from shapes_of_agents import AGENTS
 from shapes_of_harnesses import HARNESSES
 from shapes_of_preferences import PREFERENCES
 from shapes_of_training import TRAINING
+from shapes_of_written_files import WRITTEN
 
-SHAPES = (*TRAINING, *PREFERENCES, *HARNESSES, *AGENTS)
+SHAPES = (*TRAINING, *PREFERENCES, *HARNESSES, *AGENTS, *WRITTEN)

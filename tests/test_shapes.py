@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from random import Random
@@ -17,7 +18,6 @@ from localjudge import Row, UsageError, read_rows
 from localjudge.records import Failure
 from localjudge.rows.inputs import find_inputs
 
-RECORDS = 20  # of each shape
 ROLES = {"system": "System", "developer": "Developer", "user": "User", "assistant": "Assistant"}
 
 # What is not yet read, or not yet refused, or wrong. Delete the line of what is right.
@@ -140,6 +140,47 @@ SWE-agent, commands as text: conversation
 mini-SWE-agent: conversation
 OpenHands: conversation
 OpenHands SDK: conversation
+written lm_eval-0.4.13-plain.jsonl: answer
+written lm_eval-0.4.13-plain.jsonl: answer with reference
+written lm_eval-0.4.13-filtered.jsonl: answer
+written lm_eval-0.4.13-filtered.jsonl: answer with reference
+written lm_eval-0.4.13-repeats.jsonl: answer
+written lm_eval-0.4.13-repeats.jsonl: answer with reference
+written datasets-5.2.0-trl-completion-conversational.parquet: answer
+written datasets-5.2.0-trl-completion-conversational.parquet: conversation
+written datasets-5.2.0-trl-preference-conversational.parquet: pair
+written datasets-5.2.0-trl-preference-implicit.jsonl: pair
+written openai-3.51.0-batch-chat-output.jsonl: answer
+written openai-3.51.0-batch-chat-output.jsonl: conversation
+written openai-3.51.0-batch-responses-output.jsonl: answer
+written openai-3.51.0-batch-responses-output.jsonl: conversation
+written ragas-0.4.3-single.jsonl: answer with context
+written ragas-0.4.3-single.csv: answer with context
+written ragas-0.4.3-several-turns.jsonl: answer
+written ragas-0.4.3-several-turns.jsonl: conversation
+written deepeval-4.3.1-cases.json: answer
+written deepeval-4.3.1-cases.json: answer with reference
+written deepeval-4.3.1-cases.json: answer with context
+written deepeval-4.3.1-cases.jsonl: answer
+written deepeval-4.3.1-cases.jsonl: answer with reference
+written deepeval-4.3.1-cases.jsonl: answer with context
+written deepeval-4.3.1-cases.csv: answer
+written deepeval-4.3.1-cases.csv: answer with reference
+written deepeval-4.3.1-cases.csv: answer with context
+written deepeval-4.3.1-run.json: answer
+written deepeval-4.3.1-run.json: answer with reference
+written mlflow-3.17.0-eval_results_table.json: answer
+written mlflow-3.17.0-eval_results_table.json: answer with reference
+written mlflow-3.17.0-traces.jsonl: answer
+written langsmith-0.14.17-experiment.csv: answer
+written langsmith-0.14.17-experiment.csv: answer with reference
+written langsmith-0.14.17-runs.jsonl: answer
+written langfuse-5.0.4-observations.jsonl: answer
+written langfuse-5.0.4-observations.jsonl: conversation
+written promptfoo-0.123.1-results.json: answer
+written promptfoo-0.123.1-results.json: conversation
+written promptfoo-0.123.1-results.jsonl: answer
+written mini_swe_agent-2.4.6-trajectory.traj.json: conversation
 """.splitlines()
 )
 
@@ -270,7 +311,7 @@ def rows_of(shape: Shape, folder: Path, made: Sequence[Made], used: Uses) -> lis
 
 def made_records(shape: Shape) -> list[Made]:
     texts = Texts(Random(shape.name))
-    return [shape.make(texts, number) for number in range(RECORDS)]
+    return [shape.make(texts, number) for number in range(shape.records)]
 
 
 def is_complete(row: Row, used: Uses) -> bool:
@@ -286,7 +327,8 @@ def cases(refused: bool) -> list[Any]:
         for used in shape.refuse if refused else shape.read:
             name = f"{shape.name}: {'no ' if refused else ''}{NAMES[used]}"
             not_yet = pytest.mark.xfail(strict=True, raises=ShapeError, reason="not yet")
-            marks = [not_yet] if name in NOT_YET else []
+            absent = pytest.mark.skipif(not find_spec("inspect_ai"), reason="needs Inspect")
+            marks = [absent] if "inspect_ai" in name else [not_yet] if name in NOT_YET else []
             marked.append(pytest.param(shape, used, id=name, marks=marks))
     return marked
 
