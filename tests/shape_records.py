@@ -91,13 +91,12 @@ class Reading:
     columns: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def conversation(self) -> tuple[Said, ...]:
-        """All turns, the response last."""
-        if self.turns or not isinstance(self.instruction, str):
-            before = self.turns
-        else:
-            before = (Said(USER, self.instruction),)
-        return (*before, *(Said(ASSISTANT, text) for text in self.responses[:1]))
+    def conversations(self) -> tuple[tuple[Said, ...], ...]:
+        """All turns, the response last, in each way that is right."""
+        asked = self.instruction if isinstance(self.instruction, tuple) else (self.instruction,)
+        before = [self.turns] if self.turns else [(Said(USER, text),) for text in asked]
+        answer = tuple(Said(ASSISTANT, text) for text in self.responses[:1])
+        return tuple((*turns, *answer) for turns in before)
 
 
 @dataclass(frozen=True, slots=True)

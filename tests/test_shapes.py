@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from shape_records import DIALOGUE, NAMES, PAIR, Made, Reading, Said, Shape, Texts, Uses
+from shape_records import (
+    ANSWER,
+    DIALOGUE,
+    GRADED,
+    GROUNDED,
+    NAMES,
+    PAIR,
+    Made,
+    Reading,
+    Said,
+    Shape,
+    Texts,
+    Uses,
+)
 from shapes import SHAPES
 
 from localjudge import Row, UsageError, read_rows
 from localjudge.records import Failure
 from localjudge.rows.inputs import find_inputs
 
+OTHER_USES = (ANSWER, GRADED, GROUNDED, DIALOGUE, PAIR)
+WORDS = {"read": "", "refuse": "no ", "other": "never a wrong "}
 ROLES = {"system": "System", "developer": "Developer", "user": "User", "assistant": "Assistant"}
 
 # What is not yet read, or not yet refused, or wrong. Delete the line of what is right.
@@ -181,6 +197,23 @@ written promptfoo-0.123.1-results.json: answer
 written promptfoo-0.123.1-results.json: conversation
 written promptfoo-0.123.1-results.jsonl: answer
 written mini_swe_agent-2.4.6-trajectory.traj.json: conversation
+TRL prompt and completion: never a wrong conversation
+TRL KTO: never a wrong conversation
+verl rollouts: never a wrong conversation
+OpenRLHF input and output: never a wrong conversation
+Alpaca: never a wrong conversation
+Alpaca with text: never a wrong conversation
+HelpSteer2: never a wrong conversation
+Feedback Bench: never a wrong conversation
+PaperBench: never a wrong conversation
+ragas, old names: never a wrong conversation
+ragas, new names: never a wrong conversation
+MLflow traces: never a wrong conversation
+written datasets-5.2.0-trl-completion.jsonl: never a wrong conversation
+written datasets-5.2.0-trl-completion.csv: never a wrong conversation
+written ragas-0.4.3-single.jsonl: never a wrong conversation
+written ragas-0.4.3-single.csv: never a wrong conversation
+written mlflow-3.17.0-traces.jsonl: never a wrong conversation
 """.splitlines()
 )
 
@@ -238,8 +271,9 @@ def differences(row: Row, reading: Reading, used: Uses) -> Iterator[str]:
         if -1 in where or where != sorted(where):
             yield f"conversation is {row.candidate!r}, right are {reading.ordered!r} in this order"
     elif used == DIALOGUE:
-        if row.candidate != transcript(reading.conversation):
-            yield f"conversation is {row.candidate!r}, right is {transcript(reading.conversation)!r}"
+        right = [transcript(turns) for turns in reading.conversations]
+        if row.candidate not in right:
+            yield f"conversation is {row.candidate!r}, right is {right!r}"
     elif reading.trajectories:
         yield from trajectory_differences(row, reading)
     else:
@@ -314,26 +348,30 @@ def made_records(shape: Shape) -> list[Made]:
     return [shape.make(texts, number) for number in range(shape.records)]
 
 
-def is_complete(row: Row, used: Uses) -> bool:
+def is_judged(row: Row | Failure, used: Uses) -> bool:
     """Return whether a row has all that its rubric shows; without a text, no prompt is made."""
+    if isinstance(row, Failure):
+        return False
     others = set(used) - {"reference", "criterion", "instruction", "candidate", *DIALOGUE, *PAIR}
     lacks_reference = "reference" in used and row.reference is None
     return not lacks_reference and others <= set(row.fields) and ("criterion" not in used or bool(row.criteria))
 
 
-def cases(refused: bool) -> list[Any]:
-    marked = []
+def cases(kind: Literal["read", "refuse", "other"]) -> list[Any]:
+    """Return each shape with the fields of each rubric under which it is read, refused, or neither."""
+    found = []
     for shape in SHAPES:
-        for used in shape.refuse if refused else shape.read:
-            name = f"{shape.name}: {'no ' if refused else ''}{NAMES[used]}"
+        others = tuple(used for used in OTHER_USES if used not in (*shape.read, *shape.refuse))
+        for used in {"read": shape.read, "refuse": shape.refuse, "other": others}[kind]:
+            name = f"{shape.name}: {WORDS[kind]}{NAMES[used]}"
             not_yet = pytest.mark.xfail(strict=True, raises=ShapeError, reason="not yet")
             absent = pytest.mark.skipif(not find_spec("inspect_ai"), reason="needs Inspect")
             marks = [absent] if "inspect_ai" in name else [not_yet] if name in NOT_YET else []
-            marked.append(pytest.param(shape, used, id=name, marks=marks))
-    return marked
+            found.append(pytest.param(shape, used, id=name, marks=marks))
+    return found
 
 
-@pytest.mark.parametrize(("shape", "used"), cases(refused=False))
+@pytest.mark.parametrize(("shape", "used"), cases("read"))
 def test_each_record_of_a_tool_has_the_right_texts_in_the_right_fields(
     tmp_path: Path, shape: Shape, used: Uses
 ) -> None:
@@ -353,7 +391,7 @@ def check(shape: Shape, made: Sequence[Made], found: Sequence[list[Row | Failure
     refused = []
     for each, rows in zip(made, found, strict=True):
         readings = [one for one in each.readings if "reference" not in used or one.reference not in {None, ""}]
-        read = [row for row in rows if isinstance(row, Row) and is_complete(row, used)]
+        read = [row for row in rows if isinstance(row, Row) and is_judged(row, used)]
         failures = [row for row in rows if row not in read]
         if len(read) > len(readings):
             raise ShapeError(f"{shape.name}: wrong: {len(read)} rows, right are {len(readings)}: {read!r}")
@@ -376,14 +414,57 @@ def check(shape: Shape, made: Sequence[Made], found: Sequence[list[Row | Failure
         )
 
 
-@pytest.mark.parametrize(("shape", "used"), cases(refused=True))
+def one_response_each(reading: Reading) -> Iterator[Reading]:
+    """Yield a reading of each response of a pair, which a rubric of one response may judge."""
+    if reading.trajectories:
+        for place, turns in enumerate(reading.trajectories):
+            text = turns[-1].text or ""
+            yield replace(
+                reading,
+                responses=(text,),
+                turns=turns[:-1],
+                trajectories=(),
+                systems=reading.systems[place:][:1],
+            )
+    for place, text in enumerate(reading.responses):
+        yield replace(reading, responses=(text,), systems=reading.systems[place:][:1], columns={})
+
+
+@pytest.mark.parametrize(("shape", "used"), cases("other"))
+def test_no_rubric_reads_a_record_of_a_tool_wrongly(tmp_path: Path, shape: Shape, used: Uses) -> None:
+    """Under a rubric that the shape is not made for, its records are refused, or read rightly."""
+    made = made_records(shape)
+    try:
+        found = rows_of(shape, tmp_path, made, used)
+    except UsageError:
+        return
+    if len(found) > len(made) and any(is_judged(row, used) for rows in found[len(made) :] for row in rows):
+        raise ShapeError(f"{shape.name}: wrong: {len(found)} records, right are {len(made)}")
+    for each, rows in zip(made, found, strict=False):
+        readings = (
+            each.readings
+            if used == PAIR
+            else [one for whole in each.readings for one in one_response_each(whole)]
+        )
+        for row in rows:
+            if not is_judged(row, used):
+                continue
+            assert isinstance(row, Row)
+            if used == PAIR and any(len(one.responses) < 2 and not one.trajectories for one in readings):
+                raise ShapeError(f"{shape.name}: wrong: a pair {row!r} of {each.record!r}")
+            wrong = [[*differences(row, one, used)] for one in readings]
+            if not wrong or all(wrong):
+                raise ShapeError(f"{shape.name}: wrong: {wrong[0] if wrong else row!r}; record {each.record!r}")
+
+
+@pytest.mark.parametrize(("shape", "used"), cases("refuse"))
 def test_a_record_without_what_a_rubric_shows_is_refused(tmp_path: Path, shape: Shape, used: Uses) -> None:
     made = made_records(shape)
     try:
         found = rows_of(shape, tmp_path, made, used)
     except UsageError:
         return
-    judged = [row for rows in found for row in rows if isinstance(row, Row) and is_complete(row, used)]
+    judged = [row for rows in found for row in rows if isinstance(row, Row) and is_judged(row, used)]
     if judged:
         raise ShapeError(
             f"{shape.name}: wrong: {len(judged)} rows instead of a refusal, the first {judged[0]!r}"
