@@ -123,7 +123,6 @@ class Shape:
         write: writes records into files of a folder and returns the files that a user names.
         read: the fields of the rubrics under which each record is read.
         refuse: the fields of the rubrics under which each record must be refused.
-        columns: the one flag that the message may ask for, as `--column` takes it.
         labels: whether `Made.label` says which response of a pair is better.
         records: how many records are made.
     """
@@ -133,7 +132,6 @@ class Shape:
     write: Writer
     read: tuple[Uses, ...] = (ANSWER,)
     refuse: tuple[Uses, ...] = ()
-    columns: Mapping[str, str] = field(default_factory=dict)
     labels: bool = False
     records: int = 20
 

@@ -40,11 +40,11 @@ class WrittenFile:
     Attributes:
         files: the names, beginning with the tool and its version; the first holds the records.
         writer: the function or the command that wrote it.
-        right: the rows of a record; none if it must be refused.
+        right: the rows of a record of our row, which has its `number` in the file; none if it must be refused.
         read: the fields of the rubrics under which it is read.
         refuse: the fields of the rubrics under which it must be refused.
         backwards: whether the records stand in the reverse order.
-        records: the number of our rows in it.
+        records: how many records it has.
     """
 
     files: tuple[str, ...]
@@ -58,10 +58,12 @@ class WrittenFile:
     @property
     def shape(self) -> Shape:
         """The file as a shape: its records are not made, but there."""
-        rows = ROWS[: self.records][::-1] if self.backwards else ROWS[: self.records]
+        rows = ROWS[::-1] if self.backwards else ROWS
         return Shape(
             f"written {self.files[0]}",
-            lambda texts, number: Made({"of": rows[number]["id"]}, self.right(rows[number])),
+            lambda texts, number: Made(
+                {"number": number}, self.right({**rows[number % len(rows)], "number": number})
+            ),
             lambda folder, made: [FOLDER / name for name in self.files],
             read=self.read,
             refuse=self.refuse,
@@ -95,7 +97,9 @@ def lm_eval(row: Mapping[str, Any], times: int = 1) -> tuple[Reading, ...]:
     return (reading,) * times
 
 
-def unpaired(row: Mapping[str, Any], better: bool) -> tuple[Reading, ...]:
+def unpaired(row: Mapping[str, Any]) -> tuple[Reading, ...]:
+    """All chosen responses stand before all rejected ones."""
+    better = row["number"] < len(ROWS)
     text = row["answer"] if better else row["worse"]
     return (Reading((text,), instruction=row["question"], columns={"label": better}),)
 
@@ -119,6 +123,28 @@ def mini_swe_agent(row: Mapping[str, Any]) -> tuple[Reading, ...]:
     """The run of the first row: two commands, what they returned, and the end."""
     texts = ("Be brief.", row["question"], row["answer"], "found", "That is all.")
     return (Reading(("That is all.",), ordered=texts, systems=("north-1",), systems_optional=True),)
+
+
+def worked(row: Mapping[str, Any], system: str | None = "Be brief.") -> tuple[Reading, ...]:
+    """Return a request, a call of a tool with its result, and the answer."""
+    turns = [] if system is None else [Said(SYSTEM, system)]
+    turns += [
+        Said(USER, row["question"]),
+        Said(ASSISTANT, None, calls=(("find", {"id": row["id"]}),)),
+        Said("tool", row["reference"], answers=1),
+    ]
+    return (Reading((row["answer"],), turns=tuple(turns), systems=("north-1",), systems_optional=True),)
+
+
+def two_rounds(row: Mapping[str, Any], again: str, system: tuple[str, ...]) -> tuple[Reading, ...]:
+    first, second = (row["worse"], row["answer"]) if again == "No." else (row["answer"], row["worse"])
+    turns = (Said(USER, row["question"]), Said(ASSISTANT, first), Said(USER, again))
+    return (Reading((second,), turns=turns, systems=system, systems_optional=again == "No."),)
+
+
+def every_eval_ever(row: Mapping[str, Any]) -> tuple[Reading, ...]:
+    asked = f"Question: {row['question']}\nAnswer:"
+    return (Reading((row["answer"],), instruction=asked, reference=row["reference"], systems=("org/north-1",)),)
 
 
 def files(tool: str, *names: str) -> tuple[str, ...]:
@@ -255,6 +281,57 @@ FILES = (
         files("mini_swe_agent-2.4.6", "trajectory.traj.json"),
         "DefaultAgent.save",
         mini_swe_agent,
+        read=(DIALOGUE,),
+        records=1,
+    ),
+    WrittenFile(files("promptfoo-0.123.1", "results.csv"), "promptfoo eval -o", promptfoo, read=()),
+    WrittenFile(
+        files("trl-1.16.0", "kto.jsonl"),
+        "unpair_preference_dataset",
+        unpaired,
+        read=(ANSWER, DIALOGUE),
+        refuse=(PAIR,),
+        records=2 * len(ROWS),
+    ),
+    WrittenFile(files("trl-1.16.0", "extracted.jsonl"), "extract_prompt", pair, read=(PAIR,)),
+    WrittenFile(
+        files("trl-1.16.0", "chatml.jsonl"), "maybe_convert_to_chatml", answer, read=(ANSWER, DIALOGUE)
+    ),
+    WrittenFile(
+        files("every-eval-ever-0.2.3rc1", "samples.jsonl"),
+        "LMEvalInstanceLevelAdapter",
+        every_eval_ever,
+        read=(ANSWER, GRADED),
+    ),
+    WrittenFile(
+        files("verl-0.9.1", "rollouts.jsonl"), "RayPPOTrainer._write_generations", answer, read=(ANSWER, GRADED)
+    ),
+    WrittenFile(
+        files("verl-0.9.1", "data.parquet"),
+        "Dataset.to_parquet, as the scripts of its examples",
+        nothing,
+        read=(),
+        refuse=(ANSWER, GRADED, DIALOGUE),
+    ),
+    WrittenFile(
+        files("fastchat-0.2.36", "north-1.jsonl", "question.jsonl"),
+        "llm_judge.gen_api_answer.get_answer",
+        partial(two_rounds, again="Say it in another way.", system=("north-1",)),
+        read=(DIALOGUE,),
+    ),
+    WrittenFile(
+        files("tau_bench-59a200c", "results.json"), "EnvRunResult.model_dump", worked, read=(DIALOGUE,)
+    ),
+    WrittenFile(
+        files("tau2_bench-a2c0247", "results.json"),
+        "Results.save",
+        partial(worked, system=None),
+        read=(DIALOGUE,),
+    ),
+    WrittenFile(
+        files("openhands-sdk-1.58.2", "output.jsonl"),
+        "MessageEvent.model_dump in a line of the benchmarks' output",
+        partial(two_rounds, again="No.", system=("north-1",)),
         read=(DIALOGUE,),
         records=1,
     ),

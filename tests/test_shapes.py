@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
@@ -12,6 +12,8 @@ from random import Random
 from typing import Any, Literal
 
 import pytest
+from conftest import Cli
+from shape_checks import ShapeError, check, differences, is_judged, one_response_each
 from shape_records import (
     ANSWER,
     DIALOGUE,
@@ -20,8 +22,6 @@ from shape_records import (
     NAMES,
     PAIR,
     Made,
-    Reading,
-    Said,
     Shape,
     Texts,
     Uses,
@@ -34,7 +34,6 @@ from localjudge.rows.inputs import find_inputs
 
 OTHER_USES = (ANSWER, GRADED, GROUNDED, DIALOGUE, PAIR)
 WORDS = {"read": "", "refuse": "no ", "other": "never a wrong "}
-ROLES = {"system": "System", "developer": "Developer", "user": "User", "assistant": "Assistant"}
 
 # What is not yet read, or not yet refused, or wrong. Delete the line of what is right.
 NOT_YET = frozenset(
@@ -197,6 +196,16 @@ written promptfoo-0.123.1-results.json: answer
 written promptfoo-0.123.1-results.json: conversation
 written promptfoo-0.123.1-results.jsonl: answer
 written mini_swe_agent-2.4.6-trajectory.traj.json: conversation
+written trl-1.16.0-kto.jsonl: answer
+written trl-1.16.0-kto.jsonl: conversation
+written trl-1.16.0-extracted.jsonl: pair
+written every-eval-ever-0.2.3rc1-samples.jsonl: answer
+written every-eval-ever-0.2.3rc1-samples.jsonl: answer with reference
+written verl-0.9.1-rollouts.jsonl: answer
+written verl-0.9.1-rollouts.jsonl: answer with reference
+written tau_bench-59a200c-results.json: conversation
+written tau2_bench-a2c0247-results.json: conversation
+written openhands-sdk-1.58.2-output.jsonl: conversation
 TRL prompt and completion: never a wrong conversation
 TRL KTO: never a wrong conversation
 verl rollouts: never a wrong conversation
@@ -214,147 +223,35 @@ written datasets-5.2.0-trl-completion.csv: never a wrong conversation
 written ragas-0.4.3-single.jsonl: never a wrong conversation
 written ragas-0.4.3-single.csv: never a wrong conversation
 written mlflow-3.17.0-traces.jsonl: never a wrong conversation
+written verl-0.9.1-rollouts.jsonl: never a wrong conversation
+TRL preference, conversational: labels
+TRL preference, implicit prompt: labels
+OpenRLHF preference: labels
+ShareGPT preference: labels
+LMArena 2023: labels
+LMArena 140k: labels
+LMSYS Kaggle: labels
+MT-Bench human judgments: labels
+UltraFeedback binarized: labels
+HelpSteer2 preference: labels
+HelpSteer3: labels
+RewardBench 2, pairs: labels
+Auto-J: labels
+OpenAI preferences: labels
 """.splitlines()
 )
-
-
-class ShapeError(AssertionError):
-    """A record is read wrongly, or not at all; the message begins with the shape's name."""
-
-
-def quoted(text: str | None) -> str:
-    return "\n".join(f"> {line}" for line in (text or "").split("\n"))
-
-
-def transcript(turns: Sequence[Said]) -> str:
-    """Return a conversation as the guide shows it."""
-    blocks: list[str] = []
-    calls = 0
-    for turn in turns:
-        if turn.answers is not None:
-            blocks.append(f"Tool, result of call {turn.answers}:\n{quoted(turn.text)}")
-            continue
-        if turn.text is not None:
-            blocks.append(f"{ROLES[turn.role]}:\n{quoted(turn.text)}")
-        for name, arguments in turn.calls:
-            calls += 1
-            given = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-            blocks.append(f"Assistant, call {calls}:\n{quoted(f'{name} {given}')}")
-    return "\n\n".join(blocks)
-
-
-def kept(value: Any, name: str) -> Iterator[Any]:
-    """Yield each value that has this key, at any depth, also in JSON that is kept as text."""
-    if isinstance(value, str) and value[:1] in {"{", "["}:
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            if key == name or str(key).endswith(f".{name}"):
-                yield inner
-            yield from kept(inner, name)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from kept(inner, name)
-
-
-def allowed(right: str | tuple[str, ...] | None) -> tuple[str | None, ...]:
-    return right if isinstance(right, tuple) else (right,)
-
-
-def differences(row: Row, reading: Reading, used: Uses) -> Iterator[str]:
-    """Yield what is wrong with a row, a sentence for each field."""
-    if used == DIALOGUE and reading.ordered:
-        where = [max(row.candidate.find(text), row.candidate.find(quoted(text))) for text in reading.ordered]
-        if -1 in where or where != sorted(where):
-            yield f"conversation is {row.candidate!r}, right are {reading.ordered!r} in this order"
-    elif used == DIALOGUE:
-        right = [transcript(turns) for turns in reading.conversations]
-        if row.candidate not in right:
-            yield f"conversation is {row.candidate!r}, right is {right!r}"
-    elif reading.trajectories:
-        yield from trajectory_differences(row, reading)
-    else:
-        if row.texts != reading.responses:
-            yield f"responses are {row.texts!r}, right is {reading.responses!r}"
-        asked = [*allowed(reading.instruction)]
-        if reading.turns:
-            asked += [reading.turns[-1].text, transcript(reading.turns)]
-        if "instruction" in used and row.instruction not in asked:
-            yield f"instruction is {row.instruction!r}, right is {asked!r}"
-    if "reference" in used:
-        alternatives = reading.reference if isinstance(reading.reference, tuple) else (reading.reference,)
-        right = "\nor\n".join(str(each) for each in alternatives)
-        if row.reference != right:
-            yield f"reference is {row.reference!r}, right is {right!r}"
-    systems = [response.system for response in row.responses]
-    right_systems = reading.systems or (None,) * len(systems)
-    if reading.systems_optional and (not reading.systems or systems == [None] * len(systems)):
-        pass
-    elif any(name not in allowed(one) for name, one in zip(systems, right_systems, strict=True)):
-        yield f"systems are {systems!r}, right is {reading.systems!r}"
-    for name, text in reading.fields.items():
-        if name in used and row.fields.get(name) not in allowed(text):
-            yield f"{name} is {row.fields.get(name)!r}, right is {text!r}"
-    for name, parts in reading.shown.items():
-        if name in used:
-            places = [row.fields[name].find(part) for part in parts]
-            if -1 in places or places != sorted(places):
-                yield f"{name} is {row.fields[name]!r}, right are {parts!r} in this order"
-    if "criterion" in used:
-        criteria = [(each.text, pytest.approx(each.points)) for each in row.criteria]
-        if criteria != [*reading.criteria]:
-            yield f"criteria are {criteria!r}, right is {reading.criteria!r}"
-    for name, value in reading.columns.items():
-        found = [*kept(dict(row.columns), name)]
-        if not found or any(each != value for each in found):
-            yield f"kept {name} is {found!r}, right is {value!r}"
-
-
-def trajectory_differences(row: Row, reading: Reading) -> Iterator[str]:
-    """Yield what is wrong with two conversations: each has its own texts, in order, and none of the other's."""
-    for place, turns in enumerate(reading.trajectories):
-        shown = row.texts[place]
-        others = reading.trajectories[1 - place]
-        wanted = [turn.text or "" for turn in turns if turn.role == "assistant"]
-        where = -1
-        for text in wanted:
-            found = max(shown.find(text, where + 1), shown.find(quoted(text), where + 1))
-            if found <= where:
-                yield f"response {place + 1} is {shown!r}, and lacks {text!r} in its place"
-            where = found
-        for turn in others:
-            if turn.role == "assistant" and turn.text and turn.text in shown and turn.text not in wanted:
-                yield f"response {place + 1} is {shown!r}, and has {turn.text!r} of the other"
-        for turn in turns:
-            seen = f"{row.instruction}\n{shown}"
-            if turn.role == "user" and turn.text not in seen and quoted(turn.text) not in seen:
-                yield f"the user's {turn.text!r} is not shown"
-        if '[{"' in shown or '["' in shown[:2]:
-            yield f"response {place + 1} is JSON: {shown!r}"
 
 
 def rows_of(shape: Shape, folder: Path, made: Sequence[Made], used: Uses) -> list[list[Row | Failure]]:
     """Return the outcomes of each record, in the order of the records."""
     files = [str(file) for file in shape.write(folder, made)]
-    found = read_rows(find_inputs(files), dict(shape.columns), used=used)
+    found = read_rows(find_inputs(files), used=used)
     return [[*rows] for _, rows in groupby(found, key=lambda row: row.source)]
 
 
 def made_records(shape: Shape) -> list[Made]:
     texts = Texts(Random(shape.name))
     return [shape.make(texts, number) for number in range(shape.records)]
-
-
-def is_judged(row: Row | Failure, used: Uses) -> bool:
-    """Return whether a row has all that its rubric shows; without a text, no prompt is made."""
-    if isinstance(row, Failure):
-        return False
-    others = set(used) - {"reference", "criterion", "instruction", "candidate", *DIALOGUE, *PAIR}
-    lacks_reference = "reference" in used and row.reference is None
-    return not lacks_reference and others <= set(row.fields) and ("criterion" not in used or bool(row.criteria))
 
 
 def cases(kind: Literal["read", "refuse", "other"]) -> list[Any]:
@@ -371,6 +268,15 @@ def cases(kind: Literal["read", "refuse", "other"]) -> list[Any]:
     return found
 
 
+def labelled() -> list[Any]:
+    found = []
+    for shape in filter(lambda one: one.labels, SHAPES):
+        name = f"{shape.name}: labels"
+        not_yet = pytest.mark.xfail(strict=True, raises=ShapeError, reason="not yet")
+        found.append(pytest.param(shape, id=name, marks=[not_yet] if name in NOT_YET else []))
+    return found
+
+
 @pytest.mark.parametrize(("shape", "used"), cases("read"))
 def test_each_record_of_a_tool_has_the_right_texts_in_the_right_fields(
     tmp_path: Path, shape: Shape, used: Uses
@@ -381,53 +287,6 @@ def test_each_record_of_a_tool_has_the_right_texts_in_the_right_fields(
     except UsageError as error:
         raise ShapeError(f"{shape.name}: refused: {error}") from None
     check(shape, made, found, used)
-
-
-def check(shape: Shape, made: Sequence[Made], found: Sequence[list[Row | Failure]], used: Uses) -> None:
-    """Raise a ShapeError for the first record that is silently wrong, or else if any is refused."""
-    if len(found) != len(made):
-        first = next(iter(found), [None])[0]
-        raise ShapeError(f"{shape.name}: {len(made)} records, {len(found)} came; the first is {first!r}")
-    refused = []
-    for each, rows in zip(made, found, strict=True):
-        readings = [one for one in each.readings if "reference" not in used or one.reference not in {None, ""}]
-        read = [row for row in rows if isinstance(row, Row) and is_judged(row, used)]
-        failures = [row for row in rows if row not in read]
-        if len(read) > len(readings):
-            raise ShapeError(f"{shape.name}: wrong: {len(read)} rows, right are {len(readings)}: {read!r}")
-        rest = iter(readings)
-        for row in read:  # a reading that is left out belongs to a failure
-            wrong = [*differences(row, next(rest), used)]
-            while wrong and failures and (reading := next(rest, None)):
-                wrong = [*differences(row, reading, used)]
-            if wrong:
-                raise ShapeError(f"{shape.name}: wrong: {'; '.join(wrong)}; record {each.record!r}")
-        if len(read) < len(readings):
-            if not failures:
-                raise ShapeError(
-                    f"{shape.name}: wrong: {len(read)} rows, right are {len(readings)}; {each.record!r}"
-                )
-            refused.append(getattr(failures[0], "error", f"a text is missing in {failures[0]!r}"))
-    if refused:
-        raise ShapeError(
-            f"{shape.name}: refused {len(refused)} of {len(made)}: {refused[0]}; {made[0].record!r}"
-        )
-
-
-def one_response_each(reading: Reading) -> Iterator[Reading]:
-    """Yield a reading of each response of a pair, which a rubric of one response may judge."""
-    if reading.trajectories:
-        for place, turns in enumerate(reading.trajectories):
-            text = turns[-1].text or ""
-            yield replace(
-                reading,
-                responses=(text,),
-                turns=turns[:-1],
-                trajectories=(),
-                systems=reading.systems[place:][:1],
-            )
-    for place, text in enumerate(reading.responses):
-        yield replace(reading, responses=(text,), systems=reading.systems[place:][:1], columns={})
 
 
 @pytest.mark.parametrize(("shape", "used"), cases("other"))
@@ -470,3 +329,22 @@ def test_a_record_without_what_a_rubric_shows_is_refused(tmp_path: Path, shape: 
             f"{shape.name}: wrong: {len(judged)} rows instead of a refusal, the first {judged[0]!r}"
         )
     assert all(row.reason for rows in found for row in rows if isinstance(row, Failure))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", labelled())
+def test_the_labels_of_pairs_mean_what_the_tool_means(cli: Cli, tmp_path: Path, shape: Shape) -> None:
+    made = made_records(shape)
+    run = tmp_path / "run"
+    files = shape.write(tmp_path, made)
+    ended = cli("score", *files, "--rubric", "pairwise", "--engine", "dry-run", "--out", run, "--quiet")
+    if ended.code:
+        raise ShapeError(f"{shape.name}: refused: {ended.err}")
+    ended = cli("agree", run, "--allow-dry-run", "--resamples", 100, "--json")
+    if ended.code:
+        raise ShapeError(f"{shape.name}: refused: {ended.err}")
+    (aspect,) = json.loads(ended.out)["aspects"].values()
+    right = Counter(each.label for each in made for _ in each.readings)
+    assert right["a"] != right["b"]  # labels that are read the other way round have other counts
+    if aspect["labels"] != {label: right[label] for label in ("a", "tie", "b")}:
+        raise ShapeError(f"{shape.name}: wrong: labels are {aspect['labels']!r}, right are {dict(right)!r}")

@@ -490,9 +490,178 @@ def minisweagent() -> None:
     agent.save(HERE / f"mini_swe_agent-{version('mini-swe-agent')}-trajectory.traj.json")
 
 
-def every_eval_ever() -> None:
-    """The converters of a log of Inspect and of samples of lm-evaluation-harness."""
-    raise NotImplementedError
+def verl() -> None:
+    """The rollouts that `trainer.rollout_data_dir` gets, and a data set as its examples' scripts write it."""
+    from datasets import Dataset
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+    with tempfile.TemporaryDirectory() as folder:
+        RayPPOTrainer._write_generations(
+            [row["question"] for row in ROWS],
+            [row["answer"] for row in ROWS],
+            [row["reference"] for row in ROWS],
+            [1.0, 0.0, 1.0],
+            {"acc": [1.0, 0.0, 1.0]},
+            folder,
+            7,
+        )
+        shutil.copy(Path(folder) / "7.jsonl", place("verl", "rollouts", ".jsonl"))
+    records = [
+        {
+            "data_source": "made/up",
+            "prompt": [{"role": "user", "content": row["question"]}],
+            "ability": "math",
+            "reward_model": {"style": "rule", "ground_truth": row["reference"]},
+            "extra_info": {"split": "test", "index": number, "answer": row["worse"], "question": row["id"]},
+        }
+        for number, row in enumerate(ROWS)
+    ]
+    Dataset.from_list(records).to_parquet(place("verl", "data", ".parquet"))
+
+
+def fastchat() -> None:
+    """`gen_api_answer.get_answer` with a model that gives our answers: the answers, and their questions."""
+    import argparse
+
+    from fastchat.llm_judge import gen_api_answer as program
+
+    answers = iter([text for row in ROWS for text in (row["answer"], row["worse"])])
+    program.args = argparse.Namespace(force_temperature=0.0)
+    program.chat_completion_openai = lambda *_: next(answers)
+    questions = [
+        {
+            "question_id": 81 + number,
+            "category": "writing",
+            "turns": [row["question"], "Say it in another way."],
+        }
+        for number, row in enumerate(ROWS)
+    ]
+    name = f"fastchat-{version('fschat')}"
+    (HERE / f"{name}-question.jsonl").write_text("".join(json.dumps(each) + "\n" for each in questions))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "a" / "north-1.jsonl"
+        for question in questions:
+            program.get_answer(question, "north-1", 1, 100, str(file))
+        shutil.copy(file, HERE / f"{name}-north-1.jsonl")
+
+
+def openhands() -> None:
+    """The events of the SDK, as a line of the benchmarks' output has them in `history`."""
+    from openhands.sdk.event import MessageEvent
+    from openhands.sdk.llm import Message, TextContent
+
+    row = ROWS[0]
+    turns = [
+        ("user", row["question"]),
+        ("assistant", row["worse"]),
+        ("user", "No."),
+        ("assistant", row["answer"]),
+    ]
+    events = [
+        MessageEvent(
+            source="user" if role == "user" else "agent",
+            llm_message=Message(role=role, content=[TextContent(text=text)]),
+        ).model_dump(mode="json")
+        for role, text in turns
+    ]
+    line = {
+        "instance_id": row["id"],
+        "attempt": 1,
+        "test_result": {"git_patch": ""},
+        "instruction": row["question"],
+        "metadata": {"llm": {"model": "north-1"}, "dataset": "made/up"},
+        "history": events,
+        "error": None,
+    }
+    place("openhands-sdk", "output", ".jsonl").write_text(json.dumps(line) + "\n")
+
+
+def conversation(row):
+    """Return messages of an agent that calls a tool once, in OpenAI's form."""
+    function = {"name": "find", "arguments": json.dumps({"id": row["id"]})}
+    return [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": row["question"]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "name": "find", "content": row["reference"]},
+        {"role": "assistant", "content": row["answer"]},
+    ]
+
+
+def tau_bench() -> None:
+    """`EnvRunResult.model_dump`, as `run` writes the list of them (its repository, commit 59a200c)."""
+    from tau_bench.types import EnvRunResult
+
+    results = [
+        EnvRunResult(task_id=number, reward=1.0, info={"source": "user"}, traj=conversation(row), trial=0)
+        for number, row in enumerate(ROWS)
+    ]
+    text = json.dumps([result.model_dump() for result in results], indent=2)
+    (HERE / "tau_bench-59a200c-results.json").write_text(text)
+
+
+def tau2_bench() -> None:
+    """`Results.save` (its repository, commit a2c0247)."""
+    from tau2.data_model.message import AssistantMessage, ToolCall, ToolMessage, UserMessage
+    from tau2.data_model.simulation import AgentInfo, Info, Results, RewardInfo, SimulationRun, UserInfo
+    from tau2.data_model.tasks import StructuredUserInstructions, Task, UserScenario
+    from tau2.environment.environment import EnvironmentInfo
+
+    when = "2026-01-01T00:00:00"
+    told = StructuredUserInstructions(domain="made-up", reason_for_call="made up", task_instructions="Ask.")
+    tasks = [Task(id=row["id"], user_scenario=UserScenario(instructions=told)) for row in ROWS]
+    runs = [
+        SimulationRun(
+            id=f"s-{row['id']}",
+            task_id=row["id"],
+            timestamp=when,
+            start_time=when,
+            end_time=when,
+            duration=1.0,
+            termination_reason="user_stop",
+            reward_info=RewardInfo(reward=1.0),
+            messages=[
+                UserMessage(role="user", content=row["question"], turn_idx=0, timestamp=when),
+                AssistantMessage(
+                    role="assistant",
+                    content=None,
+                    tool_calls=[ToolCall(id="c1", name="find", arguments={"id": row["id"]})],
+                    turn_idx=1,
+                    timestamp=when,
+                ),
+                ToolMessage(id="c1", role="tool", content=row["reference"], turn_idx=2, timestamp=when),
+                AssistantMessage(role="assistant", content=row["answer"], turn_idx=3, timestamp=when),
+            ],
+            trial=0,
+        )
+        for row in ROWS
+    ]
+    info = Info(
+        git_commit="made-up",
+        num_trials=1,
+        max_steps=9,
+        max_errors=9,
+        user_info=UserInfo(implementation="user_simulator", llm="south-1"),
+        agent_info=AgentInfo(implementation="llm_agent", llm="north-1"),
+        environment_info=EnvironmentInfo(domain_name="made-up", policy="Be brief."),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "results.json"
+        Results(timestamp=when, info=info, tasks=tasks, simulations=runs).save(file)
+        shutil.copy(file, HERE / "tau2_bench-a2c0247-results.json")
+
+
+def every_eval_ever(samples: str) -> None:
+    """The converter of lm-evaluation-harness's samples (its repository's version)."""
+    from every_eval_ever.converters.lm_eval.instance_level_adapter import LMEvalInstanceLevelAdapter
+
+    logs = LMEvalInstanceLevelAdapter().transform_samples(samples, "made-up", "org/north-1", "plain")
+    lines = [log.model_dump_json() for log in logs]
+    place("every-eval-ever", "samples", ".jsonl").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
