@@ -79,7 +79,8 @@ def differences(row: Row, reading: Reading, used: Uses) -> Iterator[str]:
             yield f"responses are {row.texts!r}, right is {reading.responses!r}"
         asked = [*allowed(reading.instruction)]
         if reading.turns:
-            asked += [reading.turns[-1].text, transcript(reading.turns)]
+            asked += [*(turn.text for turn in reading.turns if turn.role == "user")][-1:]
+            asked.append(transcript(reading.turns))
         if "instruction" in used and row.instruction not in asked:
             yield f"instruction is {row.instruction!r}, right is {asked!r}"
     if "reference" in used:
@@ -107,7 +108,7 @@ def differences(row: Row, reading: Reading, used: Uses) -> Iterator[str]:
             yield f"criteria are {criteria!r}, right is {reading.criteria!r}"
     for name, value in reading.columns.items():
         found = [*kept(dict(row.columns), name)]
-        if not found or any(each != value for each in found):
+        if value not in found:
             yield f"kept {name} is {found!r}, right is {value!r}"
 
 
