@@ -108,7 +108,7 @@ def differences(row: Row, reading: Reading, used: Uses) -> Iterator[str]:
             yield f"criteria are {criteria!r}, right is {reading.criteria!r}"
     for name, value in reading.columns.items():
         found = [*kept(dict(row.columns), name)]
-        if value not in found:
+        if value not in [each.get("value") if isinstance(each, Mapping) else each for each in found]:
             yield f"kept {name} is {found!r}, right is {value!r}"
 
 

@@ -123,6 +123,7 @@ class Shape:
         write: writes records into files of a folder and returns the files that a user names.
         read: the fields of the rubrics under which each record is read.
         refuse: the fields of the rubrics under which each record must be refused.
+        untold: the fields of the rubrics for which another shape of the same records says what is right.
         labels: whether `Made.label` says which response of a pair is better.
         records: how many records are made.
     """
@@ -132,6 +133,7 @@ class Shape:
     write: Writer
     read: tuple[Uses, ...] = (ANSWER,)
     refuse: tuple[Uses, ...] = ()
+    untold: tuple[Uses, ...] = ()
     labels: bool = False
     records: int = 20
 

@@ -614,7 +614,7 @@ def arena_hard_first(texts: Texts, number: int) -> Made:
 
 PREFERENCES = (
     Shape("LMArena 2023", arena_conversations, parquet("train.parquet"), read=(PAIR,), labels=True),
-    Shape("LMArena 140k", arena_parts, parquet("train.parquet"), read=(PAIR,), labels=True),
+    Shape("LMArena 140k", arena_parts, parquet("train.parquet"), read=(PAIR,), labels=True, records=24),
     Shape("LMSYS Kaggle", lmsys_kaggle, sheet("train.csv"), read=(PAIR,), labels=True),
     Shape("WSDM Kaggle", wsdm_kaggle, parquet("train.parquet"), read=(PAIR,), labels=True),
     Shape(
@@ -626,8 +626,21 @@ PREFERENCES = (
     Shape("HelpSteer2 preference", helpsteer2_preference, json_lines("p.jsonl"), read=(PAIR,), labels=True),
     Shape("HelpSteer3", helpsteer3, json_lines("train.jsonl"), read=(PAIR,), labels=True),
     Shape("RewardBench", rewardbench, parquet("filtered.parquet"), read=(PAIR,), labels=True),
-    Shape("RewardBench 2, pairs", rewardbench2_pairs, parquet("test.parquet"), read=(PAIR,), labels=True),
-    Shape("RewardBench 2, responses", rewardbench2_responses, parquet("test.parquet"), refuse=(GRADED,)),
+    Shape(
+        "RewardBench 2, pairs",
+        rewardbench2_pairs,
+        parquet("test.parquet"),
+        read=(PAIR,),
+        untold=(ANSWER,),
+        labels=True,
+    ),
+    Shape(
+        "RewardBench 2, responses",
+        rewardbench2_responses,
+        parquet("test.parquet"),
+        refuse=(GRADED,),
+        untold=(PAIR,),
+    ),
     Shape("PandaLM", pandalm, json_array("testset-v1.json"), read=(PAIR,)),
     Shape("Auto-J", auto_j, json_lines("testdata_pairwise.jsonl"), read=(PAIR,), labels=True),
     Shape("Feedback Bench", feedback_bench, parquet("test.parquet"), read=(ANSWER, GRADED, BY_CRITERIA)),

@@ -105,9 +105,15 @@ def unpaired(row: Mapping[str, Any]) -> tuple[Reading, ...]:
 
 
 def inspect_log(row: Mapping[str, Any]) -> tuple[Reading, ...]:
-    """A log has the scores of its samples: `match` writes C or I."""
-    turns = (Said(SYSTEM, "Be brief."), Said(USER, row["question"]))
-    return (Reading((row["answer"],), turns=turns, reference=row["reference"], systems=("mockllm/model",)),)
+    """A log has the scores of its samples: `match` writes C or I; no answer of ours ends with its target."""
+    reading = Reading(
+        (row["answer"],),
+        turns=(Said(SYSTEM, "Be brief."), Said(USER, row["question"])),
+        reference=row["reference"],
+        systems=("mockllm/model",),
+        columns={"match": "I"},
+    )
+    return (reading,)
 
 
 def ragas_turns(row: Mapping[str, Any]) -> tuple[Reading, ...]:
