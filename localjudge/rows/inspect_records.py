@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -17,8 +17,6 @@ from localjudge.rows.record import Record, too_large, unreadable_from_here
 SUFFIX = ".eval"
 _MOST_EVENTS = 12
 """How many times as large as a row the file of a sample may be, with its events."""
-_GRADES = {"C": 1, "P": 0.5, "I": 0, "N": 0}
-"""Correct, partly correct, incorrect, no answer."""
 _HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"status":')
 
 
@@ -83,18 +81,10 @@ def _record(sample: Any, model: str, epochs: int, most_bytes: int) -> Record:
         **reference_record(sample.target),
         "system": model,
         "epoch": sample.epoch,
-        **({"scores": scores} if (scores := _scores(sample.scores or {})) else {}),
+        **({"scores": {name: score.value for name, score in sample.scores.items()}} if sample.scores else {}),
     }
     size = len(json.dumps(record, default=str))
     return too_large(most_bytes) if size > most_bytes else record
-
-
-def _scores(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the value of each score of a sample; Inspect's grades as the numbers that it takes them for."""
-    values = {name: score.value for name, score in scores.items()}
-    return {
-        name: _GRADES.get(value, value) if isinstance(value, str) else value for name, value in values.items()
-    }
 
 
 def message_records(messages: Iterable[Any], output: Any) -> list[dict[str, Any]]:

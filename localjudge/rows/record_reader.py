@@ -34,7 +34,7 @@ from localjudge.rows.conversation import (
 from localjudge.rows.criteria import CRITERION
 from localjudge.rows.messages import role_of
 from localjudge.rows.pair_columns import PAIR, compares_responses
-from localjudge.rows.paths import ABSENT, EACH, FIRST, Places, column, elements, value_at
+from localjudge.rows.paths import ABSENT, EACH, FIRST, Places, column, elements, unpacked, value_at
 from localjudge.rows.record import RecordError
 from localjudge.rows.shapes import Shape, paths_in, recognized, shape_named, value_of
 
@@ -44,6 +44,7 @@ _LIKE_A_RESPONSE = re.compile(
 _NOT_A_RESPONSE = re.compile(r"^(correct|gold|best|expected|reference|ideal|true|right|label)|^(num|n)_")
 _END_OF_SENTENCE = (".", "!", "?", ":", "\n")
 _LONGEST_NAME = 100
+_GATHERED = "@responses"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,11 @@ class RecordReader:
             field: source for field, source in (shape.fields if shape else {}).items() if field in known
         }
         sources = {**declared, **given}
+        if shape is not None and shape.gather and not compares_responses(self.used):
+            lists = [unpacked(value_at(record, path)) for path in shape.gather]
+            record = {**record, _GATHERED: [each for found in lists for each in found]}
+            single = {field: path for field, path in sources.items() if field not in PAIR}
+            sources = {"candidate": _GATHERED + EACH, **single}
         if shape is None and "candidate" not in sources and not compares_responses(self.used):
             listed = [
                 key for key in record if key in self._names["candidate"] and _is_list_of_texts(record[key])
@@ -177,7 +183,7 @@ class RecordReader:
         if TURN in found.values:
             found.others[TURN] = found.values.pop(TURN)
             found.taken.pop(TURN)
-        for name in shape.drop:
+        for name in (*shape.drop, *shape.gather):
             found.others.pop(name, None)
 
     def _numbered(self, found: Fields, number: int) -> dict[str, Any]:

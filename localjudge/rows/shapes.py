@@ -14,6 +14,7 @@ A shape is a table in a file of the folder `shapes`. Its keys:
     unanswered  true if the records have no response
     turns   the path of the number of turns that the record is of; later turns are left out
     product true if each element of one list is a row with each of another; otherwise they are side by side
+    gather  columns with lists of responses, each of which a rubric of one response judges
     drop    columns that are not kept
     label   which response a label names, for records of two responses
 
@@ -80,6 +81,7 @@ class Shape:
     unanswered: bool
     turns: str | None
     product: bool
+    gather: tuple[str, ...]
     drop: tuple[str, ...]
     label: Mapping[str, Any] | None
 
@@ -101,6 +103,7 @@ class Shape:
             unanswered=fields.pop("unanswered", False),
             turns=fields.pop("turns", None),
             product=fields.pop("product", False),
+            gather=tuple(fields.pop("gather", ())),
             drop=tuple(drop),
             label=fields.pop("label", None),
             fields=fields,

@@ -22,7 +22,8 @@ NO_LABEL = frozenset({"", "n/a", "na", "nan", "none", "null", "-"})
 """Texts of a value that is not a label."""
 _OF_MT_BENCH = frozenset({"judge", "judgment", "turn"})
 """Columns of a judgement of MT-Bench."""
-_YES_OR_NO = {"no": 0, "false": 0, "yes": 1, "true": 1}
+_YES_OR_NO = {"no": 0, "false": 0, "yes": 1, "true": 1, "i": 0, "c": 1}
+"""Texts of a boolean; Inspect writes C for correct, I for incorrect."""
 
 
 @dataclass(frozen=True, slots=True)
