@@ -361,7 +361,10 @@ def test_an_audit_whose_rows_all_fail_ends_with_2_and_says_why(
 def test_an_audit_without_rows_ends_with_2(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("{}\n")
     end = cli("audit", tmp_path / "rows.jsonl", "--out", tmp_path / "audit")
-    assert (end.code, "an audit needs rows" in end.err) == (2, True)
+    assert (end.code, "no instruction, no reference, no candidate; its columns are none" in end.err) == (
+        2,
+        True,
+    )
 
 
 def test_an_audit_changes_nothing_in_a_folder_that_holds_something_else(

@@ -22,10 +22,10 @@ from scripted import scripted_checks
 from localjudge import Judge, RowSource, Rubric, RubricError, UsageError, score_run
 from localjudge.cli.options import FAILED_ROWS
 from localjudge.records import Criterion, Failure, Judgement, Outcome, Row
-from localjudge.rows.columns import as_row
 from localjudge.rows.criteria import read_criteria
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.record import RecordError
+from localjudge.rows.row import as_row
 from localjudge.rubrics.checklist_outcome import ChecklistOutcome, Points
 from localjudge.rubrics.mode import CHECKLIST
 from localjudge.runs.checklist_summary import ChecklistSummary

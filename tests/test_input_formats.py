@@ -161,7 +161,8 @@ def test_a_row_that_is_no_row_is_named_by_its_line_or_number(
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("a.json", b'{\n"data": []}', "is not an array of objects; write [{…}, {…}], or one object a line"),
+        ("a.json", b'{\n"data": []}', "no instruction, no reference, no candidate; its columns are data"),
+        ("a.json", b'{\n"data": [}', "none of its first records is a row: not JSON: "),
         ("a.json", b'"text"', "is not an array of objects; write"),
         (
             "a.csv",
@@ -183,7 +184,11 @@ def test_a_row_that_is_no_row_is_named_by_its_line_or_number(
             json_array([ROW]).decode().encode("utf-32"),
             "is UTF-32; convert it, such as with: iconv -f",
         ),
-        ("a.xlsx", b"", "unknown format; use .jsonl, .json, .csv, .tsv (each also with .gz), .parquet, .arrow"),
+        (
+            "a.xlsx",
+            b"",
+            "unknown format; use .jsonl, .json, .csv, .tsv (each also with .gz, .bz2, .xz or .zst), ",
+        ),
     ],
 )
 def test_a_file_that_could_be_read_wrongly_is_refused_in_one_line_before_a_model_is_looked_for(

@@ -235,8 +235,8 @@ def test_the_auc_of_weighted_rows_is_that_of_repeated_rows() -> None:
     [
         ("a", "tie", "b"),
         ("A", "Tie", "B"),
-        (1, 0, 2),
-        ("1", "0", "2"),
+        (1, "tie", 2),
+        ("1", "tie", "2"),
         (1.0, 1.5, 2.0),
         (1.02, 1.5, 1.97),
         ("A>B", "A=B", "B>A"),
@@ -260,12 +260,13 @@ def test_a_label_is_understood_in_its_usual_spellings(
     [
         (
             ["a", "left?"],
-            "'label' holds 'left?', which is not a label; labels are a, b, tie, 1, 2, 0 for a tie",
+            "'label' holds 'left?', which is not a label; labels are a, b, tie, 1, 2, A>B, A=B, or",
         ),
         ([True, False], "'label' holds 'True', which is not a label"),
         (
             [0, 1, 1, 0],
-            "'label' has the number 0, but never 2, so 0 is ambiguous: a tie or one of the responses",
+            "'label' has the numbers 0, 1, and 0 can be a tie or the first response; say what they are: "
+            "`mapping` better=label:0=tie,1=a,2=b or `mapping` better=label:0=a,1=b,2=tie",
         ),
         ([None, ""], "no label of better; its columns are"),
     ],
@@ -335,13 +336,13 @@ def test_the_verdicts_of_another_judge_are_labels_too(judged: Run) -> None:
 
 
 def test_several_annotators_have_an_agreement_of_their_own(judged: Run) -> None:
-    votes = [[1, 1, 2], [2, 2, 2], [0, 1, 2], [1, 1, 1], [2, 2, 0], [0, 0, 0]]
+    votes: list[list[Any]] = [[1, 1, 2], [2, 2, 2], ["tie", 1, 2], [1, 1, 1], [2, 2, "tie"], ["tie"] * 3]
     given = labelled_pairs("abtabt")
     for pair, own in zip(given, votes, strict=True):
         pair["annotators"] = own
     found = agreement(judged(longer, given)).aspects["better"]
     assert (found.annotators, found.labels) == (3, {"a": 2, "tie": 2, "b": 2})
-    counts = np.array([[own.count(1), own.count(0), own.count(2)] for own in votes], dtype=float)
+    counts = np.array([[own.count(1), own.count("tie"), own.count(2)] for own in votes], dtype=float)
     assert found.alpha is not None
     assert found.alpha.value == pytest.approx(alpha(counts, np.arange(3.0), "nominal"), **EXACT)
     records = [
@@ -475,7 +476,7 @@ def test_data_sets_of_pairs_are_read_as_they_come(
 def test_the_tables_fit_80_columns_and_name_every_row(cli: Cli, judged: Run) -> None:
     given = marked_pairs("aabbabtb")
     for n, pair in enumerate(given):
-        pair |= {"subset": f"a-long-name-of-a-subset-{n % 2}", "annotators": [1, 2, 0]}
+        pair |= {"subset": f"a-long-name-of-a-subset-{n % 2}", "annotators": [1, 2, "tie"]}
     end = cli("agree", judged(marked, given), "--all", "--resamples", FEW)
     assert end.code == 0, end.err
     names = ["both orders", "input order", "reverse order", "longer wins", "first wins"]

@@ -19,9 +19,9 @@ from scripted import Taste, scripted_comparison
 
 from localjudge import Judge, Rubric, RubricError, UsageError, load_run
 from localjudge.records import Failure, Judgement, Row
-from localjudge.rows.columns import as_row
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
+from localjudge.rows.row import as_row
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.pair_outcome import Odds, PairOutcome, Preference
 from localjudge.runs.reader import read_pairs
@@ -202,7 +202,7 @@ def test_a_graded_preference_has_its_tie_in_the_middle_and_is_mirrored_in_the_ot
 def test_pairs_are_read_in_the_layouts_that_people_have(columns: dict[str, Any]) -> None:
     row = as_row(columns, "here:1", used=USED)
     assert isinstance(row, Row)
-    assert (row.instruction, row.texts) == ("Q", ("A", "B"))
+    assert (row.instruction, row.texts) == ("Q\n\nmore" if "response1" in columns else "Q", ("A", "B"))
     systems = (row.system, row.opponent)
     assert systems == (
         ("m", "n") if {"chosen_model", "generator_1", "model_a"} & set(columns) else (None, None)

@@ -122,12 +122,16 @@ def test_answers_without_their_questions_are_refused_before_a_model_is_looked_fo
     *answers, questions = arena_hard(tmp_path)
     how = ("--rubric", "no-reference", "--model", tmp_path / "none", "--out", tmp_path / "run")
     end = cli("score", *answers, *how)
-    assert (end.code, "m.jsonl:1: its question is in another file; give that file, too" in end.err) == (2, True)
+    problem = "m.jsonl: none of its first records is a row: is an answer of MT-Bench or Arena-Hard without its"
+    assert (end.code, problem in end.err) == (2, True)
     end = cli("score", questions, *how)
-    assert (end.code, "question.jsonl: holds questions; give the files of the answers" in end.err) == (2, True)
+    assert (
+        end.code,
+        "question.jsonl: holds no responses, but what other files are joined with" in end.err,
+    ) == (2, True)
     other = write(tmp_path / "other.jsonl", [{"question_id": "q9", "turns": ["?"]}])
     end = cli("score", *answers, other, *how)
-    assert (end.code, f"m.jsonl:1: no question in {other} has the id 'q1'" in end.err) == (2, True)
+    assert (end.code, f"no record in {other} has the question_id 'q1'" in end.err) == (2, True)
 
 
 def test_an_answer_to_an_unknown_question_fails_by_itself(tmp_path: Path) -> None:
@@ -139,15 +143,18 @@ def test_an_answer_to_an_unknown_question_fails_by_itself(tmp_path: Path) -> Non
     assert len(known) == 2
     assert isinstance(unknown, Failure)
     assert (unknown.id, unknown.system) == ("q3", "m")
-    assert unknown.error == f"{files[0]}:3: no question in {files[1]} has the id 'q3'"
+    assert unknown.error == f"{files[0]}:3: no record in {files[1]} has the question_id 'q3'"
 
 
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
         ("{", "question.jsonl:4: not JSON"),
-        ('{"question_id": "q9"}', "question.jsonl:4: is not a question with question_id and turns"),
-        ('{"question_id": "q1", "turns": ["Another?"]}', "question.jsonl:4: another question has the id 'q1'"),
+        ('{"question_id": "q9"}', "question.jsonl:4: is not one of questions of MT-Bench or Arena-Hard"),
+        (
+            '{"question_id": "q1", "turns": ["Another?"]}',
+            "question.jsonl:4: another record has the question_id 'q1'",
+        ),
     ],
 )
 def test_a_file_of_questions_that_is_not_whole_is_refused(tmp_path: Path, line: str, problem: str) -> None:
@@ -161,9 +168,12 @@ def test_a_file_of_questions_that_is_not_whole_is_refused(tmp_path: Path, line: 
 @pytest.mark.parametrize(
     ("choices", "problem"),
     [
-        ([{"turns": ["a"]}, {"turns": ["b"]}], "has 2 choices; a row has one response"),
         ([{"turns": ["a", "b"]}], "has 2 of the 1 turns of its question"),
-        ([{"turns": [{"content": None}]}], "the turns of its choice are not texts"),
+        (
+            [{"turns": [{"content": None}]}],
+            "'turns + choices[*].turns', the conversation: turn 2 has content of type NoneType; it must be "
+            "text or a list of text parts",
+        ),
     ],
 )
 def test_an_answer_that_cannot_be_judged_fails_with_its_reason(
@@ -174,6 +184,16 @@ def test_an_answer_that_cannot_be_judged_fails_with_its_reason(
     (failure,) = read_rows(files, used=USED)
     assert isinstance(failure, Failure)
     assert (failure.system, failure.error) == ("m", f"{files[0]}:1: {problem}")
+
+
+def test_each_choice_of_an_answer_is_a_row(tmp_path: Path) -> None:
+    files = arena_hard(tmp_path, "m", 1)
+    choices = [{"turns": ["a"]}, {"turns": ["b"]}]
+    write(Path(files[0]), [{"question_id": "q1", "model_id": "m", "choices": choices}])
+    assert [(row.instruction, row.candidate) for row in rows_of(files)] == [
+        ("Question 1?", "a"),
+        ("Question 1?", "b"),
+    ]
 
 
 def test_the_turns_of_mt_bench_are_a_conversation_if_the_rubric_shows_one(tmp_path: Path) -> None:

@@ -22,8 +22,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Response, Row, Rubric, UsageError, read_rows
-from localjudge.rows.columns import as_row, parse_columns
+from localjudge.rows.columns import parse_columns
 from localjudge.rows.inputs import FILENAME, check_inputs, find_inputs, given_rows
+from localjudge.rows.row import as_row
 
 ROW = {"instruction": "Why?", "reference": "So.", "candidate": "Because\nof “it”, 是的 🙂"}
 
@@ -185,7 +186,7 @@ BAD_LINES: dict[str, tuple[Any, str]] = {
     "null candidate": ({**ROW, "candidate": None}, "'candidate', the candidate, is null; it must be a string"),
     "candidate of a number": ({**ROW, "candidate": 5}, "is of type int; it must be a string"),
     "instruction of a list": ({**ROW, "instruction": ["a"]}, "is of type list"),
-    "reference of a number": ({**ROW, "reference": 0}, "the reference, is of type int"),
+    "reference of an object": ({**ROW, "reference": {"a": 0}}, "the reference, is of type dict"),
     "id of a list": ({**ROW, "id": [1]}, "the id, is of type list"),
     "system of an object": ({**ROW, "system": {}}, "the system, is of type dict"),
     "two candidates": (
@@ -379,11 +380,23 @@ def test_rows_of_one_file_may_differ(tmp_path: Path, first: Any) -> None:
         check_inputs([str(file)], {}, ("instruction", "reference", "candidate"))
 
 
-def test_a_file_without_a_readable_record_is_not_refused_for_its_columns(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(b"{\n{\n")
-    (tmp_path / "a.csv").write_bytes(b"instruction,candidate,candidate\na,b,c\n")
-    for name in ("a.jsonl", "a.csv"):
-        assert check_inputs([str(tmp_path / name)], {}, ("instruction", "reference", "candidate")).empty == []
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("a.jsonl", b'{"a"\n{"a"\n', "none of its first records is a row: not JSON: "),
+        ("a.csv", b"instruction,candidate,candidate\na,b,c\n", "two columns have the name 'candidate'"),
+        ("a.jsonl", lines({**ROW, "candidate": 5}), "'candidate', the candidate, is of type int"),
+        ("a.jsonl", lines({**ROW, "reference": ""}), "no reference"),
+    ],
+)
+def test_a_file_without_a_row_among_its_first_records_is_refused_with_the_reason(
+    tmp_path: Path, name: str, data: bytes, reason: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(UsageError) as refused:
+        check_inputs([str(tmp_path / name)], {}, ("instruction", "reference", "candidate"))
+    assert str(refused.value).startswith(f"{tmp_path / name}: ")
+    assert reason in str(refused.value)
 
 
 @pytest.mark.parametrize("empty", [b"", b"\n\n"])

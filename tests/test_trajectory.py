@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Row, Rubric, RubricError
-from localjudge.rows.columns import as_row
 from localjudge.rows.inputs import given_rows, read_rows
 from localjudge.rows.messages import read_messages
+from localjudge.rows.row import as_row
 
 OPENAI = [
     {"role": "system", "content": "You book trains."},

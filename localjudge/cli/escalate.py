@@ -58,7 +58,8 @@ def escalate(
     from localjudge.analysis.escalation import Verdicts, select
     from localjudge.analysis.matching.human_labels import parse_mapping
     from localjudge.cli.progress import Progress
-    from localjudge.rows.columns import record_of, responses_of
+    from localjudge.rows.columns import responses_of
+    from localjudge.rows.row import record_of
     from localjudge.runs.notices import refuse_dry_run
     from localjudge.runs.pipeline import score_run
     from localjudge.runs.reread_texts import rows_found

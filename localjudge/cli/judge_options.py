@@ -17,10 +17,14 @@ from localjudge.cli.options import (
     AllowHost,
     ColumnNames,
     Guard,
+    JoinFile,
+    JoinOn,
     MaxRowBytes,
     RationalePlace,
+    RowsAt,
     RubricName,
     ServerUrl,
+    ShapeName,
     input_extras,
     settle_environment,
 )
@@ -114,6 +118,10 @@ class JudgeOptions(JudgeSettings):
     allow_host: AllowHost = None
     rubric: RubricName = "just-eval"
     columns: ColumnNames = None
+    shape: ShapeName = None
+    rows_at: RowsAt = None
+    join: JoinFile = None
+    on: JoinOn = None
     max_row_bytes: MaxRowBytes = MAX_ROW_BYTES
     guard: Guard = False
     rationale: RationalePlace = None
@@ -170,7 +178,14 @@ class JudgeOptions(JudgeSettings):
         from localjudge.runs.row_source import RowSource
 
         used, size = rubric.fields, self.max_row_bytes
-        columns = parse_columns(self.columns or (), used if pairing is None else pairing.used(used))
+        columns = parse_columns(
+            self.columns or (),
+            used if pairing is None else pairing.used(used),
+            shape=self.shape,
+            rows=self.rows_at,
+            join=self.join,
+            on=self.on,
+        )
         if system_from is not None:
             if system_from != "filename" or "system" in columns:
                 raise UsageError(f"--system-from {system_from}: give filename, and no --column system=…")

@@ -85,6 +85,23 @@ AllowHost = Annotated[
 AllowDownload = Annotated[
     bool, Flag("Download the model from the hub if it is not on this machine.", heading=MODEL)
 ]
+ShapeName = Annotated[
+    str | None,
+    Flag(
+        "Read the records as this tool writes them (`localjudge help rows`).  [default: as they show]",
+        "NAME",
+        ROWS,
+    ),
+]
+RowsAt = Annotated[
+    str | None,
+    Flag("The path of the list of rows in a file that holds one object.", "PATH", ROWS, name="--rows"),
+]
+JoinFile = Annotated[str | None, Flag("Join each record with a record of this file; with --on.", "FILE", ROWS)]
+JoinOn = Annotated[
+    str | None,
+    Flag("The column by which --join joins, and that of the file if it is another.", "COLUMN[=THEIRS]", ROWS),
+]
 ColumnNames = Annotated[
     list[str] | None,
     Flag(

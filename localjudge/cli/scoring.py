@@ -25,12 +25,16 @@ from localjudge.cli.options import (
     ColumnNames,
     Guard,
     Inputs,
+    JoinFile,
+    JoinOn,
     Limit,
     MaxRowBytes,
     ModelName,
     RationalePlace,
+    RowsAt,
     RubricName,
     RunFolder,
+    ShapeName,
     check_out,
     print_json,
     print_table,
@@ -196,6 +200,10 @@ def prompt(
     guard: Guard = False,
     rationale: RationalePlace = None,
     columns: ColumnNames = None,
+    shape: ShapeName = None,
+    rows_at: RowsAt = None,
+    join: JoinFile = None,
+    on: JoinOn = None,
     limit: Limit = None,
     max_row_bytes: MaxRowBytes = MAX_ROW_BYTES,
     model: ModelName = None,
@@ -230,9 +238,12 @@ def prompt(
     spelled = {"answer_spelling": answer_spelling, "on_overflow": on_overflow}
     thinks = {"thinking_budget": thinking_budget, "template_args": template_args}
     config = JudgeConfig.from_settings(model=model, rubric=judged_by, **spelled, **limits, **thinks)
-    named = parse_columns(columns or (), judged_by.fields)
+    named = parse_columns(columns or (), judged_by.fields, shape=shape, rows=rows_at, join=join, on=on)
     files = find_inputs(inputs)
-    check_inputs(files, named, judged_by.fields)
+    messages = Messages.here()
+    checked = check_inputs(files, named, judged_by.fields)
+    for line in filter(None, (checked.how, checked.left_out)):
+        messages.say(line)
     settle_environment(allow_download=allow_download)
     cuts, judge = on_overflow != "fail" or max_result_tokens is not None, None
     if tokens or cuts:
@@ -241,7 +252,6 @@ def prompt(
         judge = Judge(config, allow_download=allow_download)
     # A terminal gets filtered text; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
-    messages = Messages.here()
     before = [{"role": turn.role, "content": turn.text} for turn in judged_by.turns(config.answer_layout)]
     read = islice(read_rows(files, named, max_row_bytes, judged_by.fields), limit)
     rows = by_criterion(read, judged_by.fields)

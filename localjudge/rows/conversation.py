@@ -26,18 +26,25 @@ letters, digits and `_.:/-` is written as JSON. The line in brackets stands wher
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from localjudge.records import Row
-from localjudge.rows.messages import Block, Message, read_messages
-from localjudge.rows.pair_columns import compares_responses
+from localjudge.rows.messages import Block, Message, read_messages, role_of
+from localjudge.rows.pair_columns import PAIR, compares_responses
 from localjudge.rows.record import RecordError
 
 MESSAGES, CONVERSATION = "messages", "conversation"
 """The column with the turns, and the field of a template with their text."""
+IN_FULL = "@turns"
+"""Among the fields that a row needs: a conversation of several turns of the user is the whole candidate."""
+TURN = "turn"
+"""The column with the number of the turn that is judged, as the judgements of MT-Bench name it."""
+SYSTEM_PROMPT = "system_prompt"
+"""The field with the instructions that a system works under: the first turn of a conversation."""
 WITH_REASONING = "conversation_with_reasoning"
 """The field of a template with their text and the assistant's reasoning."""
 CONVERSATIONS = frozenset({CONVERSATION, WITH_REASONING})
@@ -55,45 +62,154 @@ def judges_conversation(used: Iterable[str]) -> bool:
     return not CONVERSATIONS.isdisjoint(used) and "candidate" not in used
 
 
-def with_conversation(
-    record: Mapping[str, Any], names: Callable[[str], Sequence[str]], used: Sequence[str]
-) -> Mapping[str, Any]:
-    """Return a record with the fields that it has only in its messages, instead of them.
+def with_conversation(fields: Mapping[str, Any], taken: dict[str, str], used: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a record with those that it has only in its messages, instead of them.
 
     The last turn is the candidate if no other column has it. The turns before it are the conversation, and the
     last one of the user among them is the instruction. If the whole conversation is the candidate, everything
     that the user says is the instruction, so that conversations with the same user turns belong together.
-    A template that compares two responses uses no messages.
+    An instruction or a response that is a list of messages is a part of the conversation, and the prompt of a
+    system is its first turn.
 
     Args:
-        record: columns by name.
-        names: returns the possible columns of a field, the usual one first.
+        fields: the values of fields by their names.
+        taken: the column of each field, which receives those of the fields that are added.
         used: the fields that the rubric's template uses.
 
     Raises:
         RecordError: the messages are not a conversation that can be judged.
     """
+    fields = dict(fields)
     if compares_responses(used):
-        return record
-    fields = (MESSAGES, "candidate", "instruction", *CONVERSATIONS)
-    own = {field: name for field in fields for name in reversed(names(field)) if name in record}
-    values = {field: record[name] for field, name in own.items()}
-    whole, answer = judges_conversation(used), values.get("candidate")
-    missing = {"candidate", *used} & set(fields) - own.keys()
-    if values.get(MESSAGES) is not None and (whole or missing) and isinstance(answer, str | None):
-        given = own[MESSAGES]
+        return _of_pair(fields, taken, used)
+    known = (MESSAGES, "candidate", "instruction", *CONVERSATIONS)
+    _gather(fields, taken)
+    turns = as_chat(fields.get(MESSAGES)) or []
+    whole = judges_conversation(used) or (
+        IN_FULL in used
+        and [role_of(turn) for turn in turns].count("user") > 1
+        and CONVERSATIONS.isdisjoint(used)
+    )
+    missing = {"candidate", *used} & set(known) - fields.keys()
+    answer, given = fields.get("candidate"), taken.get(MESSAGES, "")
+    asked, named = fields.get("instruction"), taken.get("candidate")
+    if (
+        whole
+        and MESSAGES not in fields
+        and asked
+        and isinstance(asked, str)
+        and named not in (None, "candidate")
+    ):
+        fields[MESSAGES] = [{"role": "user", "content": asked}]  # a question and its answer
+        taken[MESSAGES] = given = f"{taken['instruction']} + {named}"
+    if fields.get(SYSTEM_PROMPT) and (whole or missing & CONVERSATIONS):
+        turns = (
+            (as_chat(fields[MESSAGES]) or []) if MESSAGES in fields else [{"role": "user", "content": asked}]
+        )
+        if turns and (MESSAGES in fields or isinstance(asked, str)):
+            prompt = {"role": "system", "content": fields.pop(SYSTEM_PROMPT)}
+            fields[MESSAGES] = turns if role_of(turns[0]) in ("system", "developer") else [prompt, *turns]
+            given = taken.setdefault(MESSAGES, taken.get("instruction", ""))
+    if fields.get(MESSAGES) is not None and (whole or missing) and isinstance(answer, str | None):
         try:
-            found = _fields(values[MESSAGES], answer, whole=whole, reasoning=WITH_REASONING in used)
+            found = _fields(fields[MESSAGES], answer, whole=whole, reasoning=WITH_REASONING in used)
         except RecordError as error:
             raise RecordError(f"{given!r}, the conversation: {error}") from None
-        wanted = missing | ({"instruction"} - own.keys()) | ({"candidate"} if whole else set())
+        wanted = missing | ({"instruction"} - fields.keys()) | ({"candidate"} if whole else set())
         found = {field: text for field, text in found.items() if field in wanted}
-    elif whole and CONVERSATION in own and "candidate" not in own:
-        given, found = own[CONVERSATION], {"candidate": values[CONVERSATION]}  # it is text already
+        del fields[MESSAGES]
+    elif whole and CONVERSATION in fields and "candidate" not in fields:
+        given, found = taken[CONVERSATION], {"candidate": fields.pop(CONVERSATION)}  # it is text already
     else:
-        return record
-    rest = {name: value for name, value in record.items() if name != given}
-    return rest | {own.get(field, names(field)[0]): text for field, text in found.items()}
+        return fields
+    for field in found:
+        taken.setdefault(field, given)
+    taken[CONVERSATION] = given
+    return fields | found
+
+
+def as_chat(value: Any) -> list[Any] | None:
+    """Return the messages in a list or in its JSON text; None if the value is something else."""
+    if isinstance(value, str):
+        if not value.startswith(('[{"', "[{'")):
+            return None
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    value = [value] if isinstance(value, Mapping) else value.tolist() if hasattr(value, "tolist") else value
+    first = value[0] if isinstance(value, list | tuple) and len(value) else None
+    return list(value) if isinstance(first, Mapping) and role_of(first) is not None else None
+
+
+def _gather(fields: dict[str, Any], taken: dict[str, str]) -> None:
+    """Move an instruction and a candidate that are lists of messages into the conversation."""
+    for name in ("instruction", *CONVERSATIONS):
+        if (prompt := as_chat(fields.get(name))) is not None:
+            del fields[name]
+            column = taken.pop(name)
+            if MESSAGES not in fields:
+                fields[MESSAGES], taken[MESSAGES] = prompt, column
+            if "candidate" not in fields and role_of(fields[MESSAGES][-1]) == "user":
+                raise RecordError(
+                    f"{column!r}, the conversation: the last turn is the user's; no column has the response"
+                )
+    if (answer := as_chat(fields.get("candidate"))) is not None:
+        del fields["candidate"]
+        taken[MESSAGES] = taken.pop("candidate")
+        fields[MESSAGES] = _continued(as_chat(fields.get(MESSAGES)), fields.get("instruction"), answer)
+
+
+def _continued(before: list[Any] | None, instruction: Any, answer: Any) -> list[Any]:
+    """Return a conversation that ends with an answer: a text, or messages, which may repeat what is before."""
+    given = as_chat(answer)
+    turns = [{"role": "assistant", "content": answer}] if given is None else given
+    if any(role_of(turn) in ("user", "human") for turn in turns if isinstance(turn, Mapping)):
+        return turns
+    if before is None:
+        before = [{"role": "user", "content": instruction}] if isinstance(instruction, str) else []
+    return [*before, *turns]
+
+
+def _of_pair(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of two conversations: what both share is the instruction, and how each ends a response.
+
+    If they share only what the user says, the instruction is that, and each response the whole conversation.
+    """
+    both = [fields.get(name) for name in PAIR]
+    before = as_chat(fields.get("instruction", fields.get(MESSAGES)))
+    if before is None and all(as_chat(each) is None for each in both):
+        return fields
+    if None in both:
+        return fields
+    said = taken.get("instruction") or taken.get(MESSAGES) or taken[PAIR[0]]
+    talks = list[list[Message]]()
+    for name, each in zip(PAIR, both, strict=True):
+        try:
+            talks.append(read_messages(_continued(before, fields.get("instruction"), each)))
+        except RecordError as error:
+            raise RecordError(f"{taken[name]!r}, the conversation: {error}") from None
+        if talks[-1][-1].role != "assistant":
+            raise RecordError(
+                f"{taken[name]!r}: the last turn is the {talks[-1][-1].role}'s; it must be the assistant's"
+            )
+    asked = [["\n".join(turn.texts()) for turn in talk if turn.role == "user"] for talk in talks]
+    if asked[0] != asked[1]:
+        raise RecordError("its two conversations have different turns of the user; they cannot be compared")
+    first, second = talks
+    if taken.get("instruction") is None:
+        fields.pop(MESSAGES, None)
+    fields["instruction"], taken["instruction"] = "\n\n".join(asked[0]), said
+    if first[:-1] == second[:-1] and not any(block.call for talk in talks for block in talk[-1].blocks):
+        if CONVERSATION in used and CONVERSATION not in fields:
+            fields[CONVERSATION], taken[CONVERSATION] = written(first[:-1], reasoning=False), said
+            fields["instruction"] = asked[0][-1]
+        elif len(first) > 2:
+            fields["instruction"] = written(first[:-1], reasoning=False)
+        texts = ["\n".join(talk[-1].texts()) for talk in talks]
+    else:
+        texts = [written(talk, reasoning=False) for talk in talks]
+    return fields | dict(zip(PAIR, texts, strict=True))
 
 
 def _fields(messages: Any, answer: str | None, *, whole: bool, reasoning: bool) -> dict[str, str]:
@@ -103,6 +219,8 @@ def _fields(messages: Any, answer: str | None, *, whole: bool, reasoning: bool) 
     # A conversation of texts alone is written as it stands.
     if reasoning or any(block.call for turn in turns for block in turn.blocks):
         turns = [turn.with_thoughts_apart() for turn in turns]
+    if all(turn.role != "assistant" for turn in turns):
+        raise RecordError("no turn is the assistant's, which is judged; give the response in another column")
     if whole:
         asked = [text for turn in turns if turn.role == "user" for text in turn.texts()]
         return {"candidate": written(turns, reasoning=reasoning), "instruction": "\n\n".join(asked)}

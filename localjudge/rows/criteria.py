@@ -23,7 +23,7 @@ NUMBERED_CRITERIA = "numbered_criteria"
 """The field of a template that asks for all criteria of the row; such a template uses `CRITERION`, too."""
 MOST_TOGETHER = 40
 """The most criteria of one prompt."""
-CRITERIA_COLUMNS = ("criteria", "rubrics")
+CRITERIA_COLUMNS = ("criteria", "rubrics", "rubric")
 """Columns recognized for the list."""
 
 _TEXT = (CRITERION, "criterion_description", "requirements", "description", "text")

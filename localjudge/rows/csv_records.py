@@ -59,8 +59,44 @@ def _widths(text: str, delimiter: str, is_whole: bool) -> Iterator[int]:
             yield 0
 
 
-def read_csv(stream: BinaryIO, most_bytes: int, delimiter: str = ",") -> Iterator[tuple[int, Record]]:
+def is_quoted(head: bytes, is_whole: bool) -> bool:
+    """Return whether quotes in a text with tabs mark the ends of its fields, and are not a part of them.
+
+    They are a part of the fields if the tabs alone give each line of the beginning as many fields as the
+    header has, unless a line shows that a program has quoted it: a quote inside a quoted field is doubled, or
+    the header is quoted.
+    """
+    text = head.decode("utf-8", "surrogateescape")
+    text = text if is_whole else text[: text.rfind("\n") + 1]
+    width, has_quotes = 0, False
+    for line in io.StringIO(text, newline="\n"):  # one after the other, for they may be many
+        line = line.rstrip("\r\n") if line.endswith("\n") else line
+        fields = line.split("\t")
+        if "\r" in line or any(map(_DOUBLED.fullmatch, fields)) or (line and width not in (0, len(fields))):
+            return True
+        if not width and line:
+            width = len(fields)
+            if all(map(_QUOTED.fullmatch, fields)):
+                return True
+        has_quotes = has_quotes or '"' in line
+    return not has_quotes
+
+
+_QUOTED = re.compile(r'"[^"]*"')
+_DOUBLED = re.compile(r'""|"(?:[^"]|"")*""(?:[^"]|"")*"')
+
+
+def read_csv(
+    stream: BinaryIO, most_bytes: int, delimiter: str = ",", quoted: bool = True, skipped: bool = False
+) -> Iterator[tuple[int, Record]]:
     """Yield the records of a CSV file with a header, each with the number of its first line.
+
+    Args:
+        stream: the bytes of the file.
+        most_bytes: size limit of a record.
+        delimiter: what separates the fields.
+        quoted: whether a field may stand in double quotes.
+        skipped: whether a line before the header names the delimiter.
 
     A quote that is never closed makes one record of all the lines after it. Each of those lines is reported as
     unreadable: no line is lost, and no part of a quoted text becomes a row.
@@ -68,8 +104,10 @@ def read_csv(stream: BinaryIO, most_bytes: int, delimiter: str = ",") -> Iterato
     csv.field_size_limit(2**31 - 1)
     # A byte that is not UTF-8 becomes a lone surrogate, which `columns` rejects.
     with io.TextIOWrapper(stream, "utf-8", errors="surrogateescape", newline="") as text:
-        lines = _CsvLines(text, delimiter, most_bytes)
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
+        lines = _CsvLines(text, delimiter, most_bytes, quoted)
+        reader = csv.reader(lines, delimiter=delimiter, strict=True, quoting=0 if quoted else csv.QUOTE_NONE)
+        if skipped:
+            next(lines, None)
         header: list[str] | None = None
         repeated = None
         while True:
@@ -115,8 +153,8 @@ class _CsvLines(Iterator[str]):
         damage: the error that stopped the reading before the end of the file.
     """
 
-    def __init__(self, stream: TextIO, delimiter: str, most_bytes: int) -> None:
-        self._stream, self._delimiter, self._most_bytes = stream, delimiter, most_bytes
+    def __init__(self, stream: TextIO, delimiter: str, most_bytes: int, quoted: bool = True) -> None:
+        self._stream, self._delimiter, self._most_bytes, self._quoted = stream, delimiter, most_bytes, quoted
         self._tokens = re.compile(rf'["{delimiter}]|[\r\n]+|[^"{delimiter}\r\n]+')
         self._last = "\n"
         self.number = 0
@@ -159,7 +197,7 @@ class _CsvLines(Iterator[str]):
                     return True
                 elif token == self._delimiter:
                     state = "start"
-                elif token == '"' and state in ("start", "closed"):
+                elif self._quoted and token == '"' and state in ("start", "closed"):
                     state = "quoted"
                 elif state == "closed":
                     while self._last and self._last[-1] not in "\r\n":

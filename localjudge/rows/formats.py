@@ -1,26 +1,30 @@
 """The format of a file of rows: the one rule that says how it is read.
 
-The suffix names the format; a text may be compressed, with `.gz` after the suffix. The content decides only
-what the suffix leaves open: the encoding of a text (`text_encoding`), the delimiter of a CSV file
-(`find_delimiter`), whether a `.json` file holds an array or JSON lines, and whether `.arrow` and `.feather` are
-a file or a stream of Arrow. A folder is a dataset that `save_to_disk` of Hugging Face's datasets wrote. A
-`.json` that begins as Inspect writes it is a log of Inspect, as a `.eval` is.
+The suffix names the format, in any case; a text may be compressed, with `.gz`, `.bz2`, `.xz` or `.zst` after
+the suffix. The content decides only what the suffix leaves open: the encoding of a text (`text_encoding`), the
+delimiter of a CSV file (`find_delimiter`), whether a JSON text is an array, JSON lines or a document of several
+lines, whether `.txt` is JSON or CSV, and whether `.arrow` and `.feather` are a file or a stream of Arrow. A
+folder is a dataset that `save_to_disk` of Hugging Face's datasets wrote. A `.json` that begins as Inspect
+writes it is a log of Inspect, as a `.eval` is.
 """
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from localjudge.errors import RowError, UsageError
 from localjudge.rows.arrow_records import STATE, dataset_files, read_arrow, read_parquet, read_saved_dataset
-from localjudge.rows.csv_records import find_delimiter, read_csv
+from localjudge.rows.csv_records import find_delimiter, is_quoted, read_csv
 from localjudge.rows.inspect_records import is_inspect_log, read_inspect
-from localjudge.rows.json_records import parse_json, read_json_array, read_jsonl
+from localjudge.rows.json_records import parse_json, read_json_array, read_json_document, read_jsonl
 from localjudge.rows.record import Record
 from localjudge.rows.text_encoding import Utf8Stream
 from localjudge.system.requirements import require
@@ -30,7 +34,16 @@ Records = Iterator[tuple[int, Record]]
 
 JSON_LINES = ".jsonl"
 _SAVED, _INSPECT = "saved dataset", "log of Inspect"
-_TEXT = (JSON_LINES, ".ndjson", ".json", ".csv", ".tsv")
+_TEXT = (JSON_LINES, ".ndjson", ".jsonlines", ".json", ".traj", ".txt", ".csv", ".tsv")
+_COMPRESSED: dict[str, Callable[[str], Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zst": lambda name: _zstandard(name),
+}
+_LFS = b"version https://git-lfs.github.com/spec/"
+_SEPARATOR = re.compile(rb"sep=(.)\r?\n")
+"""The first line in which Excel names the delimiter."""
 _ARROW: dict[str, Callable[[str, int], Records]] = {
     ".parquet": read_parquet,
     ".arrow": read_arrow,
@@ -47,6 +60,10 @@ def check_file(name: str) -> None:
         UsageError: the format is unknown or ambiguous, or the package that reads it is missing.
     """
     kind = _kind(name)
+    if Path(name).is_file() and Path(name).stat().st_size < 1000 and Path(name).read_bytes().startswith(_LFS):
+        raise UsageError(
+            f"{name}: is a pointer of Git LFS, not the file itself; fetch the file with: git lfs pull"
+        )
     if kind == _SAVED:
         dataset_files(name)
     elif kind in _TEXT and Path(name).is_file():  # a pipe can be read only once
@@ -92,7 +109,13 @@ def read_text(stream: BinaryIO, name: str, suffix: str, most_bytes: int) -> Reco
 
 def needs_pyarrow(name: str) -> bool:
     """Return whether this file or folder is read by pyarrow."""
-    return name.endswith(tuple(_ARROW)) or Path(name, STATE).is_file()
+    return name.lower().endswith((*_ARROW, ".zst")) or Path(name, STATE).is_file()
+
+
+def bare_name(name: str) -> str:
+    """Return the name of a file without the suffixes of its compression and of its format."""
+    packed = Path(name).suffix.lower() in _COMPRESSED
+    return Path(Path(name).stem).stem if packed else Path(name).stem
 
 
 def _kind(name: str) -> str:
@@ -104,13 +127,16 @@ def _kind(name: str) -> str:
     if is_inspect_log(name):
         require(name, "inspect")
         return _INSPECT
-    if suffix := next((each for each in _TEXT if name.removesuffix(".gz").endswith(each)), None):
+    bare = name.lower()
+    if (packed := next(filter(bare.endswith, _COMPRESSED), None)) is not None:
+        bare = bare.removesuffix(packed)
+    elif suffix := next(filter(bare.endswith, _ARROW), None):
         return suffix
-    if suffix := next((each for each in _ARROW if name.endswith(each)), None):
+    if suffix := next(filter(bare.endswith, _TEXT), None):
         return suffix
     raise UsageError(
-        f"{name}: unknown format; use .jsonl, .json, .csv, .tsv (each also with .gz), .parquet, .arrow, "
-        ".feather, .eval, or a folder that datasets saved"
+        f"{name}: unknown format; use .jsonl, .json, .csv, .tsv (each also with .gz, .bz2, .xz or .zst), "
+        ".parquet, .arrow, .feather, .eval, or a folder that datasets saved"
     )
 
 
@@ -124,7 +150,14 @@ def _folder(name: str) -> str:
 
 
 def _open(name: str) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(name) if name.endswith(".gz") else Path(name).open("rb"))
+    packed = _COMPRESSED.get(Path(name).suffix.lower())
+    return cast(BinaryIO, packed(name) if packed else Path(name).open("rb"))
+
+
+def _zstandard(name: str) -> BinaryIO:
+    import pyarrow
+
+    return io.BufferedReader(pyarrow.input_stream(name, compression="zstd"))
 
 
 def _reader(name: str, suffix: str, text: Utf8Stream) -> Callable[[io.BufferedReader, int], Records]:
@@ -133,21 +166,26 @@ def _reader(name: str, suffix: str, text: Utf8Stream) -> Callable[[io.BufferedRe
     Raises:
         UsageError: the content is not of the format that the suffix names, or it is ambiguous.
     """
-    if suffix == ".json":
-        return read_json_array if _is_array(name, text.head(_HEAD)) else read_jsonl
-    if suffix in (".csv", ".tsv"):
-        head = text.head(_HEAD)
-        delimiter = find_delimiter(name, head, len(head) < _HEAD, "\t" if suffix == ".tsv" else ",")
-        return partial(read_csv, delimiter=delimiter)
-    return read_jsonl
-
-
-def _is_array(name: str, head: bytes) -> bool:
-    """Return whether a JSON text is an array; False if it is JSON lines."""
+    head = text.head(_HEAD)
     begin = head.lstrip()
-    line, end, _ = begin.partition(b"\n")
-    if begin[:1] == b"[" or not begin:
-        return bool(begin)
-    if begin[:1] != b"{" or (end and isinstance(parse_json(line, "line"), RowError)):
+    if suffix in (".csv", ".tsv") or (suffix == ".txt" and begin[:1] not in (b"{", b"[", b"")):
+        separator = _SEPARATOR.match(head)
+        rest, is_whole = head[separator.end() if separator else 0 :], len(head) < _HEAD
+        usual = "\t" if suffix == ".tsv" else ","
+        delimiter = separator[1].decode("latin-1") if separator else find_delimiter(name, rest, is_whole, usual)
+        quoted = delimiter != "\t" or is_quoted(rest, is_whole)
+        return partial(read_csv, delimiter=delimiter, quoted=quoted, skipped=bool(separator))
+    line, end, more = begin.partition(b"\n")
+    is_json = suffix in (".json", ".traj", ".txt")
+    if begin[:1] == b"[" and (is_json or begin[1:].lstrip()[:1] == b"{"):
+        return read_json_array
+    is_line = not end or not isinstance(parse_json(line, "line"), RowError)
+    if begin[:1] == b"{" and is_json and not more.strip() and len(head) < _HEAD:
+        return read_json_document
+    if not begin or (begin[:1] == b"{" and is_line):
+        return read_json_document if is_json and begin and not end else read_jsonl
+    if begin[:1] == b"{" and line.rstrip()[-1:] in (b"{", b"[", b",") and more.lstrip()[:1] != b"{":
+        return read_json_document
+    if is_json:
         raise UsageError(f"{name}: is not an array of objects; write [{{…}}, {{…}}], or one object a line")
-    return False
+    return read_jsonl

@@ -9,38 +9,28 @@ from __future__ import annotations
 
 import glob
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from localjudge.errors import UsageError
+from localjudge.errors import RowError, UsageError
 from localjudge.records import Failure, Row
-from localjudge.rows.columns import (
-    USED_FIELDS,
-    Columns,
-    as_row,
-    column_names,
-    columns_taken,
-    names_of,
-    responses_of,
-    unreadable,
-)
-from localjudge.rows.conversation import (
-    CONVERSATION,
-    CONVERSATIONS,
-    MESSAGES,
-    judges_conversation,
-    with_conversation,
-)
+from localjudge.rows.columns import ROWS_AT, USED_FIELDS, Columns, column_names, folded, responses_of
+from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, IN_FULL, MESSAGES, judges_conversation
 from localjudge.rows.criteria import NUMBERED_CRITERIA, by_criterion
-from localjudge.rows.formats import JSON_LINES, Records, check_file, read_file, read_text
-from localjudge.rows.pair_columns import compares_responses
-from localjudge.rows.questions import Questions
-from localjudge.rows.record import MAX_ROW_BYTES, RecordError
+from localjudge.rows.documents import unwrapped
+from localjudge.rows.formats import JSON_LINES, Records, bare_name, check_file, read_file, read_text
+from localjudge.rows.joins import Joins
+from localjudge.rows.json_records import Document
+from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES
+from localjudge.rows.paths import ABSENT, value_at
+from localjudge.rows.record import MAX_ROW_BYTES, Record, RecordError
+from localjudge.rows.record_reader import RecordReader
+from localjudge.rows.row import identity, rows_of, unreadable
 from localjudge.rows.table_records import table_records
 
 EXAMPLES = "examples"
@@ -51,6 +41,7 @@ FILENAME = "@filename"
 
 _RECORDS_CHECKED = 100
 _COLUMNS_NAMED = 12
+_NO_VALUE: tuple[Any, ...] = (None, "", [], {})
 
 
 def find_inputs(names: Sequence[str]) -> list[str]:
@@ -90,92 +81,159 @@ class CheckedInputs:
 
     Attributes:
         empty: the files without rows, if another file may have some.
-        columns: the columns that the first record of each file has for each field, in the order of the files.
+        columns: the columns that the rows have for each field, in the order of the files.
+        shapes: the titles of the shapes of the records, in the order of the files.
+        not_shown: the columns with values that the judge is not shown.
     """
 
     empty: list[str]
     columns: dict[str, list[str]]
+    shapes: list[str]
+    not_shown: list[str]
+
+    @property
+    def how(self) -> str:
+        """How the inputs are read: the shapes, and the fields that are in columns of other names."""
+        taken = [f"{name}={'|'.join(found)}" for name, found in self.columns.items() if [name] != found]
+        read = [f"read as: {', '.join(self.shapes)}"] * bool(self.shapes)
+        return ", ".join([*read, *[" ".join(taken)] * bool(taken)])
+
+    @property
+    def left_out(self) -> str:
+        """What of the inputs the judge is not shown; empty if it is shown everything."""
+        more = (
+            f" and {len(self.not_shown) - _COLUMNS_NAMED} more" if len(self.not_shown) > _COLUMNS_NAMED else ""
+        )
+        named = ", ".join(self.not_shown[:_COLUMNS_NAMED]) + more
+        return f"not shown to the judge: {named}; kept as columns" if named else ""
 
 
-def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) -> CheckedInputs:
-    """Read the beginning of each file, so that a wrong column is found before a model is loaded.
+def check_inputs(
+    files: Iterable[str], columns: Columns, used: Sequence[str], shown: Sequence[str] | None = None
+) -> CheckedInputs:
+    """Read the beginning of each file as rows, so that a wrong column is found before a model is loaded.
 
-    Rows of one file may differ: a field is missing if none of the first hundred records has a column for it,
-    and questions are missing if none of these records can be joined with one. Standard input and pipes can be
-    read only once, so they are not checked.
+    Rows of one file may differ: it is refused if none of its first hundred records is a row. Standard input and
+    pipes can be read only once, so they are not checked.
 
     Args:
         files: the result of `find_inputs`.
         columns: the column of each field whose column has a custom name.
-        used: the fields that the rubric's template uses.
+        used: the fields that each row needs.
+        shown: the fields that the judge is shown, if they are others.
 
     Raises:
-        UsageError: a file lacks columns (the message names all of them) or the questions that its answers name,
-            or no file has a row.
+        UsageError: no row is among the first records of a file (the message names all columns that it lacks,
+            or the most frequent reason), or no file has a row.
     """
     files = list(files)
-    fields = dict.fromkeys([*column_names(used), MESSAGES, *used])
-    fields.pop(NUMBERED_CRITERIA, None)  # filled from the same column as the single criterion
-    wanted = {
-        field: (*names_of(field, columns, used), *_names_in_messages(field, columns, used))
-        for field in fields
-        if field in (*responses_of(used), *used) or field in columns
-    }
-    empty: list[str] = []
-    found: dict[str, dict[str, None]] = {}
-    questions = _questions(files, columns, used)
-    files = [name for name in files if name not in questions.files]
-    if questions.files and not files:
-        raise UsageError(f"{questions.files[0]}: holds questions; give the files of the answers, too")
-    for name in filter(can_be_read_twice, files):
-        known: dict[str, None] = {}
-        missing, records, problem = list(wanted), 0, ""
-        for number, given in islice(read_records(name), _RECORDS_CHECKED):
-            records += 1
-            try:
-                record = questions.joined(given)
-            except RecordError as error:
-                problem = problem or f"{name}:{number}: {error}"
-                continue
-            if records == 1 and isinstance(record, Mapping):
-                for field, column in _columns_of(record, columns, used):
-                    found.setdefault(field, {})[column] = None
-            known |= dict.fromkeys(record if isinstance(record, Mapping) else ())
-            missing = [field for field, names in wanted.items() if not _has(known, names)]
-            if not missing:
-                break
-        if not records:
-            empty.append(name)
-        elif problem and not known:
-            raise UsageError(problem)
-        elif known and missing:
-            raise UsageError(_lacks(name, missing, list(known), columns, used))
+    joins, reader = _joins(files, columns), RecordReader(columns, used)
+    files = [name for name in files if name not in joins.files]
+    if joins.files and not files:
+        raise UsageError(
+            f"{joins.files[0]}: holds no responses, but what other files are joined with; give these, too"
+        )
+    checks = [_FileCheck(name, joins, reader) for name in files if can_be_read_twice(name)]
+    for check in checks:
+        check.refuse(reader)
+    empty = [check.name for check in checks if not check.records]
     if files and len(empty) == len(files):
         raise UsageError(f"{', '.join(empty)}: holds no rows; give a file with at least one")
-    return CheckedInputs(empty, {field: list(taken) for field, taken in found.items()})
+    taken: dict[str, dict[str, None]] = {}
+    for field, column in (pair for check in checks for pair in check.taken.items()):
+        taken.setdefault(field, {})[column] = None
+    seen = dict.fromkeys(column for check in checks for column in check.others)
+    unread = () if {"reference"} & {*(shown or used)} else taken.get("reference", ())
+    return CheckedInputs(
+        empty,
+        {field: list(found) for field, found in taken.items()},
+        [*dict.fromkeys(shape for check in checks for shape in check.shapes)],
+        [*unread, *(column for column in seen if column not in (shown or used))],
+    )
 
 
-def _columns_of(record: Mapping[str, Any], columns: Columns, used: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the fields that a record has, each with its column; none if it is not a row."""
-    with suppress(RecordError):
-        told = with_conversation(record, lambda field: names_of(field, columns, used), used)
-        taken = columns_taken(told, columns, used)
-        yield from ((CONVERSATION, column) for column in record if column not in told)
-        yield from taken.items()
+class _FileCheck:
+    """What the first records of a file show.
 
+    Attributes:
+        name: the file.
+        records: the number of records that were read.
+        taken: the column of each field.
+        others: the other columns that have values.
+        shapes: the titles of the shapes of the records.
+    """
 
-def _names_in_messages(field: str, columns: Columns, used: Sequence[str]) -> tuple[str, ...]:
-    """Return further columns that can have the text of a field: those with a conversation."""
-    if compares_responses(used) or field not in ("candidate", "instruction", *CONVERSATIONS):
-        return ()
-    names = (CONVERSATION, "candidate") if judges_conversation(used) and field != "instruction" else ()
-    return tuple(name for each in (MESSAGES, *names) for name in names_of(each, columns, used))
+    def __init__(self, name: str, joins: Joins, reader: RecordReader) -> None:
+        self.name, self.records, self._rows = name, 0, 0
+        self.taken: dict[str, str] = {}
+        self.others: dict[str, None] = {}
+        self.shapes: dict[str, None] = {}
+        self._columns: dict[str, None] = {}
+        self._found: set[str] = set()
+        self._reasons = Counter[str]()
+        self._is_unclear = self._is_read = False
+        for number, record in islice(read_records(name, rows_at=reader.rows_at), _RECORDS_CHECKED):
+            self.records += 1
+            self._add(record, f"{name}:{number}", joins, reader)
 
+    def _add(self, record: Record, where: str, joins: Joins, reader: RecordReader) -> None:
+        if isinstance(record, Mapping):
+            self._is_read = True
+            self._columns |= dict.fromkeys(map(str, record))
+            try:
+                record = joins.joined(record)
+                self._look(record, reader)
+            except RecordError as error:
+                self._reasons[str(error)] += 1
+                self._is_unclear = True
+                return
+        for row in rows_of(record, where, reader):
+            if isinstance(row, Failure):
+                self._reasons[row.reason] += 1
+            elif row.reference is None and "reference" in reader.used:
+                self._reasons["no reference"] += 1
+            else:
+                self._rows += 1
 
-def _has(known: Iterable[str], names: Iterable[str]) -> bool:
-    """Return whether one of these columns is there, or the object that holds it."""
-    there = {FILENAME, *known}
-    return any(name in there or name.partition(".")[0] in there for name in names)
+    def _look(self, record: Mapping[str, Any], reader: RecordReader) -> None:
+        """Note the fields and the columns of a record."""
+        shape = reader.shape_of(record)
+        self.shapes |= {} if shape is None else {shape.title: None}
+        there = (
+            (field, path == FILENAME or value_at(record, path) is not ABSENT)
+            for field, path in reader.given.items()
+        )
+        self._found |= {field for field, is_there in there if is_there}
+        for fields in reader.fields(record, shape):
+            self._found |= fields.values.keys()
+            self._found |= {name for name in reader.used if name in record and name not in reader.given}
+            self.others |= {key: None for key, value in fields.others.items() if value not in _NO_VALUE}
+            if not self.taken:
+                of_messages = fields.taken.get(CONVERSATION)
+                self.taken = {
+                    field: column
+                    for field, column in fields.taken.items()
+                    if column != of_messages or field == CONVERSATION
+                }
+
+    def refuse(self, reader: RecordReader) -> None:
+        """Refuse the file if it lacks a column that is given, or if none of its first records is a row.
+
+        Raises:
+            UsageError: with the columns that it lacks, or the most frequent reason.
+        """
+        if not self.records:
+            return
+        fields = [*column_names(reader.used), MESSAGES, *reader.used]
+        needed = {*reader.used, *responses_of(reader.used), *reader.given} - {NUMBERED_CRITERIA, IN_FULL}
+        needed -= CONVERSATIONS if judges_conversation(reader.used) else set()
+        missing = [field for field in dict.fromkeys(fields) if field in needed - self._found]
+        if self._is_read and missing and not self._is_unclear:
+            raise UsageError(_lacks(self.name, missing, list(self._columns), reader.given, reader.used))
+        if not self._rows:
+            ((reason, count),) = self._reasons.most_common(1)
+            of = f"{count} of its first {self.records}"
+            raise UsageError(f"{self.name}: none of its first records is a row: {reason} ({of})")
 
 
 def _lacks(
@@ -190,9 +248,12 @@ def _lacks(
         for field in missing
     ]
     more = f" and {len(known) - _COLUMNS_NAMED} more" if len(known) > _COLUMNS_NAMED else ""
-    there = ", ".join(map(str, known[:_COLUMNS_NAMED])) + more
+    there = (", ".join(map(str, known[:_COLUMNS_NAMED])) or "none") + more
     flags = " ".join(f"`columns` {field}=COLUMN" for field in missing)
     without = ", or judge without one: `rubric` no-reference" if list(missing) == ["reference"] else ""
+    pairs = {name for field in PAIR for name in (*PAIR_COLUMN_NAMES[field], "conversation_a")}
+    if "candidate" in missing and pairs.intersection(map(folded, known)):
+        without = ", or compare the two responses of each record: `rubric` pairwise"
     return f"{name}: {', '.join(lacking)}; its columns are {there}; name them with {flags}{without}"
 
 
@@ -205,32 +266,53 @@ def read_rows(
     """Yield every row of the inputs, or a failure with the reason.
 
     Args:
-        inputs: the result of `find_inputs`; files of questions are joined with the answers in the others.
+        inputs: the result of `find_inputs`; files that others are joined with hold no rows.
         columns: the column of each field whose column has a custom name.
         max_row_bytes: size limit of a row in bytes; a larger row is a failure.
         used: the fields that the rubric's template uses.
     """
-    inputs, columns = list(inputs), columns or {}
-    questions = _questions(inputs, columns, used)
-    for name in (each for each in inputs if each not in questions.files):
+    reader = RecordReader(columns or {}, used)
+    for where, record in joined_records(inputs, columns or {}, reader, max_row_bytes):
+        yield from rows_of(record, where, reader)
+
+
+def joined_records(
+    inputs: Iterable[str], columns: Columns, reader: RecordReader, max_row_bytes: int = MAX_ROW_BYTES
+) -> Iterator[tuple[str, Record | Failure]]:
+    """Yield the records of the inputs, each with its place and joined with those of other files.
+
+    Args:
+        inputs: as for `read_rows`.
+        columns: as for `read_rows`.
+        reader: the reader of the records.
+        max_row_bytes: as for `read_rows`.
+    """
+    inputs = list(inputs)
+    joins = _joins(inputs, columns)
+    for name in (each for each in inputs if each not in joins.files):
         # A file name that is not UTF-8 could not be written to the run.
         place = "stdin" if name == STDIN else name.encode("utf-8", "replace").decode()
-        known = {FILENAME: _stem(place)} if FILENAME in columns.values() else {}
-        for number, record in read_records(name, max_row_bytes):
-            told = {**record, **known} if isinstance(record, Mapping) else record
+        known = {FILENAME: names_of_files(inputs)[name]} if FILENAME in columns.values() else {}
+        for number, record in read_records(name, max_row_bytes, reader.rows_at):
+            where = f"{place}:{number}"
+            if isinstance(record, RowError):
+                yield where, record
+                continue
             try:
-                yield as_row(questions.joined(told), f"{place}:{number}", columns, used)
+                yield where, joins.joined({**record, **known} if known else record)
             except RecordError as error:
-                assert isinstance(told, Mapping)  # only an answer has a question
-                yield unreadable(f"{place}:{number}", str(error), told, *questions.identity(told))
+                yield where, unreadable(where, str(error), record, *identity(record, reader))
 
 
-def _questions(inputs: Iterable[str], columns: Columns, used: Sequence[str]) -> Questions:
-    """Return the questions in those inputs that are files of questions."""
-    questions = Questions(columns, used)
+def _joins(inputs: Iterable[str], columns: Columns) -> Joins:
+    """Return the records that those of the inputs are joined with."""
+    joins = Joins(columns)
+    if joins.given_file is not None:
+        for name in find_inputs([joins.given_file]):
+            joins.read_given(name, read_records(name))
     for name in filter(can_be_read_twice, inputs):
-        questions.read(name, read_records(name))
-    return questions
+        joins.read(name, read_records(name, rows_at=columns.get(ROWS_AT)))
+    return joins
 
 
 def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row | Failure]:
@@ -256,28 +338,59 @@ def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row 
         if not isinstance(rows, Iterable):
             raise UsageError(f"rows: a {type(rows).__name__}; give dicts, Rows or a table")
         records = rows
-    found = (_given_row(record, f"row {number}", used) for number, record in enumerate(records, 1))
+    reader = RecordReader({}, used)
+    found = (
+        row
+        for number, record in enumerate(records, 1)
+        for row in (
+            rows_of(record, f"row {number}", reader)
+            if isinstance(record, Mapping | Row | Failure)
+            else [unreadable(f"row {number}", f"a {type(record).__name__}; a row is a dict or a Row")]
+        )
+    )
     return by_criterion(found, used)
 
 
-def _given_row(record: Any, source: str, used: Sequence[str]) -> Row | Failure:
-    if isinstance(record, Mapping | Row | Failure):
-        return as_row(record, source, used=used)
-    return unreadable(source, f"a {type(record).__name__}; a row is a dict or a Row")
+def names_of_files(inputs: Iterable[str]) -> dict[str, str]:
+    """Return a name for each input: its file's, or as many of the last parts of its path as tell all apart."""
+    parts = {name: _parts(name.encode("utf-8", "replace").decode()) for name in inputs}
+    most = max(map(len, parts.values()), default=1)
+    for length in range(1, most + 1):
+        found = {name: "/".join(each[-length:]) for name, each in parts.items()}
+        if len({*found.values()}) == len(parts):
+            return found
+    return {name: name for name in parts}
 
 
-def _stem(place: str) -> str:
-    return Path(place).name if Path(place).is_dir() else Path(place.removesuffix(".gz")).stem
+def _parts(place: str) -> list[str]:
+    """Return the folders of a file, and its name without the suffix."""
+    path = Path(place)
+    return [*path.parts[:-1], path.name if path.is_dir() else bare_name(path.name)]
 
 
-def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES) -> Records:
-    """Yield the records of a file that `find_inputs` returned, each with its line or number."""
+def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES, rows_at: str | None = None) -> Records:
+    """Yield the records of a file that `find_inputs` returned, each with its line or number.
+
+    Args:
+        name: the file.
+        max_row_bytes: size limit of a record.
+        rows_at: the path of the rows in a file that holds one object; None to find them.
+
+    Raises:
+        UsageError: the file cannot be read, or its rows can be in several places.
+    """
     if name == STDIN:
-        return read_text(sys.stdin.buffer, name, JSON_LINES, max_row_bytes)
-    if name == EXAMPLES:
+        records = read_text(sys.stdin.buffer, name, JSON_LINES, max_row_bytes)
+    elif name == EXAMPLES:
         examples = files("localjudge") / "rows" / "examples.jsonl"
-        return read_text(cast(BinaryIO, examples.open("rb")), name, JSON_LINES, max_row_bytes)
-    return read_file(name, max_row_bytes)
+        records = read_text(cast(BinaryIO, examples.open("rb")), name, JSON_LINES, max_row_bytes)
+    else:
+        records = read_file(name, max_row_bytes)
+    for number, record in records:
+        if isinstance(record, Document):
+            yield from enumerate(unwrapped(record, name, rows_at), 1)
+        else:
+            yield number, record
 
 
 def count_lines_of(files: Iterable[str]) -> int | None:

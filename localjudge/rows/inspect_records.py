@@ -81,6 +81,7 @@ def _record(sample: Any, model: str, epochs: int, most_bytes: int) -> Record:
         **reference_record(sample.target),
         "system": model,
         "epoch": sample.epoch,
+        **({"scores": {name: score.value for name, score in sample.scores.items()}} if sample.scores else {}),
     }
     size = len(json.dumps(record, default=str))
     return too_large(most_bytes) if size > most_bytes else record

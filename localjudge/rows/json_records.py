@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Iterator
 from io import BufferedIOBase
-from typing import BinaryIO
+from itertools import chain
+from typing import Any, BinaryIO
 
 from localjudge.errors import RowError
 from localjudge.rows.record import DAMAGED, Record, too_large, unreadable_from_here
@@ -14,6 +15,7 @@ from localjudge.rows.record import DAMAGED, Record, too_large, unreadable_from_h
 _PIECE = 1 << 16
 _STRUCTURE = re.compile(rb'["\[\]{},]')
 _STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_SPACE = re.compile(r"[ \t\r\n]*")
 _INDENTATION = 1000
 """Bytes of white space after an element of an array that do not count for the size limit."""
 
@@ -45,6 +47,46 @@ def read_json_array(stream: BufferedIOBase, most_bytes: int) -> Iterator[tuple[i
             yield number, too_large(most_bytes) if element is None else parse_json(element, "record")
     except DAMAGED as error:
         yield number + 1, unreadable_from_here(error)
+
+
+class Document(dict[str, Any]):
+    """An object that is the whole of a text, and may hold the rows."""
+
+
+def read_json_document(stream: BufferedIOBase, most_bytes: int) -> Iterator[tuple[int, Record]]:
+    """Yield the objects of a text, each of several lines, with their numbers; one alone as a `Document`.
+
+    A text whose first line is an object, and which goes on, is JSON lines.
+    """
+    try:
+        first = stream.readline()
+        rest = first if first.strip() == b"" else stream.read(1)
+        while rest and not rest.strip():
+            rest = stream.read(1)
+        if rest and not isinstance(parse_json(first, "line"), RowError):
+            for number, line in enumerate(chain([first, rest + stream.readline()], stream), 1):
+                if line.strip():
+                    yield number, parse_json(line, "line") if len(line) <= most_bytes else too_large(most_bytes)
+            return
+        data = first + rest + stream.read()
+    except DAMAGED as error:
+        yield 1, unreadable_from_here(error)
+        return
+    objects = list(_objects(data))
+    for number, record in enumerate(objects, 1):
+        yield number, Document(record) if len(objects) == 1 and isinstance(record, dict) else record
+
+
+def _objects(data: bytes) -> Iterator[Record]:
+    """Yield the objects in a text, which follow each other."""
+    decoder, at = json.JSONDecoder(), 0
+    try:
+        text = data.decode("utf-8-sig")
+        while (begin := _SPACE.match(text, at).end()) < len(text):  # type: ignore[union-attr]
+            record, at = decoder.raw_decode(text, begin)
+            yield record if isinstance(record, dict) else RowError("not a JSON object with named fields")
+    except (ValueError, RecursionError):
+        yield parse_json(data[at:] if at == 0 else text[at:].encode("utf-8", "replace"), "record")
 
 
 def _elements(stream: BufferedIOBase, most_bytes: int) -> Iterator[bytes | None]:

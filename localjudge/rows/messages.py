@@ -1,4 +1,7 @@
-"""Read the messages of a conversation, in the forms of OpenAI, Anthropic and Hugging Face's chat templates.
+"""Read the messages of a conversation, in the forms that programs write.
+
+These are the forms of OpenAI (messages, and items of its Responses API), of Anthropic, of Hugging Face's chat
+templates, of ShareGPT (`from` and `value`) and of LangChain (`type` and `content`).
 
 A message becomes blocks: texts, reasoning, calls of tools and their results. Calls are numbered from 1, and a
 result has the number of its call. That is the first call without a result that matches: by the id if both have
@@ -18,7 +21,19 @@ from localjudge.records import Role
 from localjudge.rows.record import RecordError
 
 _ROLES = (*get_args(Role), "tool", "function")
+_ROLE_NAMES = {
+    "human": "user", "prompter": "user", "gpt": "assistant", "ai": "assistant", "bot": "assistant",
+    "model": "assistant", "chatgpt": "assistant", "agent": "assistant", "observation": "tool",
+}  # fmt: skip
+"""Other names of roles: those of ShareGPT, LangChain, Open Assistant and Gemini."""
+_ROLE_OF_ITEM = {
+    "function_call": "assistant", "function_call_output": "tool", "reasoning": "assistant",
+    "custom_tool_call": "assistant", "custom_tool_call_output": "tool",
+}  # fmt: skip
+"""The role of an item of the Responses API that is not a message."""
 _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
+_CALL_IDS = ("tool_call_id", "tool_call_ids", "call_id", "id")
+_TEXT_PARTS = ("text", "input_text", "output_text", "summary_text", "reasoning_text")
 # The name of a tool that is written as it stands; any other is written as JSON.
 _PLAIN_NAME = re.compile(r"[\w.:/-]+", re.ASCII)
 
@@ -71,6 +86,8 @@ def read_messages(messages: Any) -> list[Message]:
     except (ValueError, RecursionError):
         raise RecordError("not JSON; give a list of turns, each with role and content") from None
     given, reader, turns = _as_list(messages), _Reader(), list[Message]()
+    if given and role_of(given[-1]) == "exit" and not given[-1].get("content"):
+        given.pop()  # how mini-SWE-agent ends
     if not given:
         raise RecordError("no turns; give a list of turns, each with role and content")
     for number, message in enumerate(given, 1):
@@ -95,7 +112,12 @@ class _Reader:
     def message(self, message: Any) -> Message:
         if not isinstance(message, Mapping):
             raise RecordError(f"is of type {type(message).__name__}; give an object with role and content")
-        role, content = message.get("role"), message.get("content")
+        if message.get("type") == "reasoning" and "role" not in message:
+            said = [*(message.get("summary") or []), *(message.get("content") or [])]
+            thought = "\n".join(map(_text, said))
+            return Message("assistant", [Block("reasoning", thought)] if thought else [])
+        role, message = role_of(message), _in_one_form(message)
+        content = message.get("content")
         if message.get("audio"):
             raise RecordError("has audio, which is not supported; only text is judged")
         if role is None:
@@ -105,7 +127,9 @@ class _Reader:
             raise RecordError(f"has the role {str(role)[:40]!r}, which is not supported; use {known}")
         if role in ("tool", "function"):
             name = message.get("name") or message.get("function")
-            return Message("tool", [self._result(message, message.get("tool_call_id"), name)])
+            own = next((message[key] for key in _CALL_IDS if message.get(key)), None)
+            own = own[0] if isinstance(own, list) else own
+            return Message("tool", [self._result(message, own, name)])
         calls = _as_list(given := message.get("tool_calls"))
         if calls is None and given:
             raise RecordError(f"has tool_calls of type {type(given).__name__}; give a list of calls")
@@ -114,10 +138,9 @@ class _Reader:
             raise RecordError(f"is the {role}'s and has calls of tools; only the assistant's can have them")
         thoughts = message.get("reasoning_content") or message.get("reasoning")
         blocks = [Block("reasoning", thoughts)] if thoughts and isinstance(thoughts, str) else []
-        if isinstance(content, Mapping) and isinstance(content.get("answer"), str):
-            content = content["answer"]  # as Arena-Hard writes the answer of a model
         for part in _parts("" if content is None and (calls or blocks) else content):
             blocks += self._part(part, role)
+        blocks = blocks or [Block("text", "")] * (not calls)
         return Message(role, _joined([*blocks, *map(self._call, calls)]))
 
     def _part(self, part: Any, role: str) -> list[Block]:
@@ -147,7 +170,7 @@ class _Reader:
                 arguments = json.dumps(arguments, ensure_ascii=False, default=str)
             except (TypeError, ValueError, RecursionError) as error:
                 raise RecordError(f"has arguments that cannot be written as JSON: {error}") from None
-        own = _identity(call.get("id"))
+        own = _identity(call.get("call_id") or call.get("id"))
         if own is not None and own in self._by_id:
             raise RecordError(f"has a call with the id {own[:40]!r}, which a call without a result has")
         self._calls += 1
@@ -193,7 +216,43 @@ def _joined(blocks: list[Block]) -> list[Block]:
         joined.append(block)
     if any(block.call for block in joined):
         return [block for block in joined if block.call or block.text]
-    return joined if any(block.kind == "text" for block in joined) else [*joined, Block("text", "")]
+    return joined
+
+
+def role_of(message: Any) -> Any:
+    """Return the role of a message, by the name that a judge reads; None if it has none."""
+    if not isinstance(message, Mapping):
+        return None
+    role = message.get("role") or message.get("from")
+    kind = message.get("type")
+    if role is None and isinstance(kind, str) and kind in _ROLE_NAMES | _ROLE_OF_ITEM:
+        role = kind
+    return (_ROLE_NAMES | _ROLE_OF_ITEM).get(role, role) if isinstance(role, str) else role
+
+
+def _in_one_form(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message with the keys of OpenAI's messages."""
+    kind = message.get("type")
+    if "role" not in message and kind in ("function_call", "custom_tool_call"):
+        return {"content": None, "tool_calls": [message]}
+    if "role" not in message and kind in ("function_call_output", "custom_tool_call_output"):
+        return {**message, "content": message.get("output")}
+    if "value" in message and "content" not in message:
+        text = message["value"]
+        if message.get("from") == "function_call" and isinstance(text, str):
+            try:
+                return {"content": None, "tool_calls": _as_calls(json.loads(text))}
+            except (ValueError, RecursionError):
+                raise RecordError("has a function_call that is not JSON") from None
+        return {**message, "content": text}
+    content = message.get("content")
+    if isinstance(content, Mapping) and isinstance(content.get("answer"), str):
+        return {**message, "content": content["answer"]}  # as Arena-Hard writes the answer of a model
+    return message
+
+
+def _as_calls(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [given]
 
 
 def _parts(content: Any) -> list[Any]:
@@ -207,7 +266,7 @@ def _parts(content: Any) -> list[Any]:
 
 def _text(part: Any) -> str:
     kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
-    if kind != "text" or not isinstance(part.get("text"), str):
+    if kind not in _TEXT_PARTS or not isinstance(part.get("text"), str):
         raise RecordError(f"has a part of type {str(kind)[:40]}, which is not supported; only text is judged")
     return str(part["text"])
 

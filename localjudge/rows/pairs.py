@@ -12,10 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Row
-from localjudge.rows.columns import Columns, known_columns, unreadable
+from localjudge.rows.columns import Columns
+from localjudge.rows.conversation import IN_FULL
 from localjudge.rows.criteria import by_criterion
 from localjudge.rows.inputs import find_inputs, read_records, read_rows
 from localjudge.rows.pair_columns import PAIR, SYSTEMS, compares_responses
+from localjudge.rows.row import known_columns, unreadable
 from localjudge.rows.row_store import RowStore
 
 ALL = "all"
@@ -105,7 +107,7 @@ class Pairing(BaseModel):
         """
         if not self.forms:
             return list(used)
-        return ["candidate", "system", *(field for field in used if field not in PAIR)]
+        return ["candidate", "system", IN_FULL, *(field for field in used if field not in PAIR)]
 
     def rows(self, rows: Iterable[Row | Failure], limit: int | None = None) -> PairedRows:
         """Return the rows to judge; the orders of a pair follow each other.

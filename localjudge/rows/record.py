@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
@@ -14,7 +15,7 @@ Record = Mapping[str, Any] | RowError
 MAX_ROW_BYTES = 8_000_000
 """Default limit of a row: about two million tokens, for which the tokenizer takes 1 GB of memory."""
 
-DAMAGED = (EOFError, OSError, zlib.error)
+DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError)
 """Errors from a file that is truncated or damaged."""
 
 

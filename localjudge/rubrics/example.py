@@ -15,7 +15,7 @@ from pydantic import model_validator
 
 from localjudge.records import Failure, Row
 from localjudge.records.outcome_columns import RATIONALE, rationale_of
-from localjudge.rows.columns import as_row
+from localjudge.rows.row import as_row
 from localjudge.rubrics.answer import AnswerLayout, FreeText
 from localjudge.rubrics.aspect import Aspect, RubricPart
 

@@ -200,10 +200,19 @@ def _speed(judged: int, planned: int, source: RowSource, seconds: float) -> str:
 def _introduce(judge: Judge, source: RowSource, folder: Path, observer: RunObserver) -> None:
     by = judge.rubric.name + ", guarded" * judge.rubric.prompt.guard
     inputs = f"{len(source.inputs)} input(s)" if source.inputs else "rows of a program"
-    if taken := [f"{name}={'|'.join(found)}" for name, found in source.found.items() if [name] != list(found)]:
-        inputs += f", {' '.join(taken)}"
+    checked = source.checked
+    if checked and checked.how:
+        inputs += f", {checked.how}"
     observer.say(f"model {judge.model.name} · rubric {by} · {inputs} → {folder}")
-    if CONVERSATION in source.found and CONVERSATIONS.isdisjoint(judge.rubric.fields):
+    if checked and checked.left_out:
+        observer.say(checked.left_out)
+    forms = source.pairing is not None and source.pairing.forms
+    if (
+        checked
+        and not forms
+        and CONVERSATION in checked.columns
+        and CONVERSATIONS.isdisjoint(judge.rubric.fields)
+    ):
         observer.warn(
             f"the rubric {judge.rubric.name} has no {{${CONVERSATION}}}: the judge reads only the last turn of "
             "a conversation, and the last turn of the user before it as the instruction"

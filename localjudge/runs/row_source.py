@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
@@ -10,7 +10,7 @@ from typing import Self
 from localjudge.records import Failure, Row
 from localjudge.rows.columns import USED_FIELDS, Columns
 from localjudge.rows.criteria import CRITERION
-from localjudge.rows.inputs import check_inputs, count_lines_of, find_inputs, given_rows
+from localjudge.rows.inputs import CheckedInputs, check_inputs, count_lines_of, find_inputs, given_rows
 from localjudge.rows.pairs import PairedRows, Pairing, paired_rows
 from localjudge.rows.record import MAX_ROW_BYTES
 
@@ -30,7 +30,7 @@ class RowSource:
         max_row_bytes: size limit of a row in bytes.
         pairing: how rows of two responses are made; None for rows of one.
         empty: names of the files without rows.
-        found: the columns in the files for each field.
+        checked: what the first records of the files show; None for rows of a Python program.
         count: returns the number of rows, if it is known before they are read; None otherwise.
         count_all: the same for all rows of the files, also those after a limit.
     """
@@ -41,7 +41,7 @@ class RowSource:
     max_row_bytes: int = MAX_ROW_BYTES
     pairing: Pairing | None = None
     empty: Sequence[str] = ()
-    found: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    checked: CheckedInputs | None = None
     count: Callable[[], int | None] = _unknown
     count_all: Callable[[], int | None] = _unknown
 
@@ -78,14 +78,12 @@ class RowSource:
         columns, pairing = columns or {}, pairing or Pairing.usual(used)
         files = find_inputs(names)
         needed = used if pairing is None else pairing.used(used)
-        checked = check_inputs(files, columns, needed)
+        checked = check_inputs(files, columns, needed, used)
         rows = paired_rows(files, columns, max_row_bytes, used, pairing, limit)
         one_prompt = pairing is None and CRITERION not in used
         count_all = partial(count_lines_of, files) if one_prompt else _unknown
         count = count_all if limit is None else _unknown
-        return cls(
-            rows, files, columns, max_row_bytes, pairing, checked.empty, checked.columns, count, count_all
-        )
+        return cls(rows, files, columns, max_row_bytes, pairing, checked.empty, checked, count, count_all)
 
     @classmethod
     def from_rows(cls, rows: object, used: Sequence[str] = USED_FIELDS, pairing: Pairing | None = None) -> Self:

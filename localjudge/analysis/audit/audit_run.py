@@ -30,10 +30,11 @@ from localjudge.analysis.audit.row_changes import DoesNotApply, PerturbationCont
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.records import Failure, Outcome, Response, Row
-from localjudge.rows.columns import record_of, responses_of
+from localjudge.rows.columns import responses_of
 from localjudge.rows.inputs import read_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
+from localjudge.rows.row import record_of
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.pipeline import Stopping, score_run
 from localjudge.runs.row_source import RowSource

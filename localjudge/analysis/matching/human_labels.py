@@ -12,27 +12,31 @@ level or inside an object `scores`. Columns with other names are mapped; such a 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from localjudge.analysis import Floats, Integers
-from localjudge.analysis.matching.identity import identity_of
+from localjudge.analysis.matching.identity import Identity, identities_of
 from localjudge.analysis.matching.label_records import LabelArray, LabelRecords
 from localjudge.analysis.matching.label_values import LabelColumn
 from localjudge.analysis.matching.measured_texts import judged_rows
 from localjudge.analysis.matching.rows import JudgedRows
 from localjudge.analysis.matching.scores import Scores
 from localjudge.errors import UsageError
-from localjudge.rows.conversation import judges_conversation
+from localjudge.rows.conversation import TURN, judges_conversation
 from localjudge.rows.criteria import CRITERION
 from localjudge.rows.inputs import STDIN, find_inputs, read_records
-from localjudge.rows.questions import TURN
 from localjudge.rows.record import Record
 from localjudge.rubrics.aspect import Aspect
+
+CODES = re.compile(r":([^:=,]+=(?:a|b|tie|none)(?:,[^:=,]+=(?:a|b|tie|none))*)$")
+"""The codes of the labels of pairs, after the name of their column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ class Labels:
 def parse_mapping(assignments: Iterable[str], targets: Sequence[str]) -> dict[str, str]:
     """Parse `["overall=helpfulness"]` as `{"overall": "helpfulness"}`: a column's name, and what it holds.
 
+    The labels of pairs can be codes: `better=label:0=a,1=b,2=tie` is `{"label:0=a,1=b,2=tie": "better"}`.
+
     Args:
         assignments: the texts.
         targets: the aspects, and the shares of labels such as `grade=correct`.
@@ -80,6 +86,8 @@ def parse_mapping(assignments: Iterable[str], targets: Sequence[str]) -> dict[st
     mapping: dict[str, str] = {}
     for assignment in assignments:
         theirs, equals, ours = assignment.partition("=")
+        if CODES.search(ours) and theirs in targets:
+            theirs, ours = ours, theirs
         if not equals or not theirs or ours not in targets:
             raise UsageError(
                 f"`mapping` {assignment}: write THEIRS=OURS, where OURS is one of {', '.join(targets)}"
@@ -172,7 +180,10 @@ class _Matching:
         record, named = self._records.begin(given, where)
         of_labels = {column.name for column in self._columns}
         rest = {name: value for name, value in record.items() if name not in of_labels}
-        identity = identity_of(rest, where, self._names, self._fields)
+        for identity, fields in identities_of(rest, where, self._names, self._fields):
+            self._mark(identity, {**record, **fields.others}, named, where)
+
+    def _mark(self, identity: Identity, record: Mapping[str, Any], named: str, where: str) -> None:
         if CRITERION in self._fields and CRITERION not in identity.texts:
             raise UsageError(
                 f"{where}: no {CRITERION}; a label is of one criterion of a row: give its text in the column "

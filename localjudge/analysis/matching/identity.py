@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from localjudge.records import Criterion, Failure, Judgement, Row
 from localjudge.records.keys import RESPONSE_DIGESTS, response_digest
 from localjudge.records.outcome_columns import PAIR_DIGESTS
-from localjudge.rows.columns import Columns, column_names, field_text, names_of, own_fields, responses_of
-from localjudge.rows.conversation import with_conversation
+from localjudge.rows.columns import Columns, column_names, own_fields, responses_of
+from localjudge.rows.conversation import TURN
 from localjudge.rows.criteria import CRITERION
 from localjudge.rows.pair_columns import PAIR
-from localjudge.rows.questions import TURN
 from localjudge.rows.record import RecordError
+from localjudge.rows.record_reader import Fields, RecordReader
+from localjudge.rows.row import field_text, reference_text
 from localjudge.rubrics.mode import RowOutcome
 
 
@@ -88,9 +88,17 @@ class Identity:
 
 
 def identity_of(record: Mapping[str, Any], where: str, columns: Columns, used: Sequence[str]) -> Identity:
-    """Return the identity of the row in a record, from the columns that the record has.
+    """Return the identity of the first row in a record (`identities_of`)."""
+    return identities_of(record, where, columns, used)[0][0]
 
-    An empty text of another field than a response counts as not known.
+
+def identities_of(
+    record: Mapping[str, Any], where: str, columns: Columns, used: Sequence[str]
+) -> list[tuple[Identity, Fields]]:
+    """Return the identity of each row in a record, from the columns that the record has, and its fields.
+
+    An empty text of another field than a response counts as not known. A column that the run names is read if
+    the record has it, and the usual names otherwise.
 
     Args:
         record: the columns by name: those of a row, of an exported outcome, or of a line of `localjudge label`.
@@ -98,18 +106,24 @@ def identity_of(record: Mapping[str, Any], where: str, columns: Columns, used: S
         columns: the column of each field whose column has a custom name in the run.
         used: the fields that the template of the run's rubric uses.
     """
-    given = record
-    with suppress(RecordError):
-        given = with_conversation(record, lambda field: names_of(field, columns, used), used)
-    found: dict[str, Any] = {
-        name: given.get(column_of(name, given, columns, used) or "") for name in column_names(used)
-    }
+    named = {field: path for field, path in columns.items() if not field.startswith("@")}
+    reader = RecordReader(named, used, lenient=True)
+    shape = reader.shape_of(record)
+    try:
+        found = [*reader.fields(record, shape)]
+    except RecordError:
+        names = ("id", *responses_of(used).values())
+        found = [Fields({name: reader.first(record, name) for name in names}, {}, {}, shape)]
+    return [(_identity(record, fields, where, used), fields) for fields in found]
+
+
+def _identity(record: Mapping[str, Any], fields: Fields, where: str, used: Sequence[str]) -> Identity:
+    found = {name: fields.values.get(name) for name in column_names(used)}
     responses, shared = responses_of(used), shared_fields(used)
-    texts = {name: found[name] for name in ("instruction", "reference", *responses)}
-    texts |= {name: field_text(given, columns.get(name, name)) for name in own_fields(used)}
-    texts = {
-        name: text for name, text in texts.items() if isinstance(text, str) and (text or name in responses)
-    }
+    read: dict[str, Any] = {name: found[name] for name in ("instruction", *responses)}
+    read["reference"] = reference_text(found["reference"])
+    read |= {name: field_text(fields, record, name) for name in own_fields(used)}
+    texts = {name: text for name, text in read.items() if isinstance(text, str) and (text or name in responses)}
     recorded = PAIR_DIGESTS if len(responses) > 1 else RESPONSE_DIGESTS[:1]
     if "instruction" not in used and not texts.keys().isdisjoint(responses):
         texts.setdefault("instruction", "")  # as in a row without this column
@@ -117,10 +131,8 @@ def identity_of(record: Mapping[str, Any], where: str, columns: Columns, used: S
     criterion = Criterion(text=asks) if CRITERION in used and isinstance(asks, str) and asks else None
     group = None
     if texts.keys() >= {*shared}:
-        fields = {name: texts[name] for name in own_fields(used)}
-        row = Row(
-            instruction=texts["instruction"], responses=(), reference=texts.get("reference"), fields=fields
-        )
+        own = {name: texts[name] for name in own_fields(used)}
+        row = Row(instruction=texts["instruction"], responses=(), reference=texts.get("reference"), fields=own)
         group = replace(row, reads_reference="reference" in used).group
     elif isinstance(label, Mapping) and label.get("shows") == shared:
         group = _name(label.get("group"))
@@ -135,18 +147,9 @@ def identity_of(record: Mapping[str, Any], where: str, columns: Columns, used: S
             for name, digest in zip(responses, recorded, strict=True)
         ),
         group=group,
-        texts=_single(texts, (*shared, *responses), responses) | _hashes(criterion, record),
+        texts=_single(texts, (*shared, *responses), responses)
+        | _hashes(criterion, {**record, **fields.others}),
     )
-
-
-def column_of(name: str, record: Mapping[str, Any], columns: Columns, used: Sequence[str]) -> str | None:
-    """Return the column of a record that has a field; None if it has none.
-
-    The field's own column is taken first, even if it is empty: in an export, `system` may be null, and `model`
-    is the judge, not the system.
-    """
-    possible = (columns.get(name, name), *column_names(used)[name])
-    return next((column for column in possible if column in record), None)
 
 
 def shared_fields(used: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ from localjudge.errors import RowError, UsageError
 from localjudge.records import Failure, Judgement, Outcome, Row
 from localjudge.records.keys import row_key, settings_digest
 from localjudge.records.outcome_columns import RATIONALE, AnswerColumns, to_bytes
-from localjudge.rows.columns import Columns, as_row
-from localjudge.rows.inputs import find_inputs, read_records
+from localjudge.rows.columns import Columns
+from localjudge.rows.inputs import find_inputs, joined_records, read_records
 from localjudge.rows.pairs import Pairing
+from localjudge.rows.record_reader import RecordReader
+from localjudge.rows.row import rows_of
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.rubric import Rubric
@@ -119,18 +122,24 @@ def _outcomes(
         for column in wanted
         for value in column.read(record, f"{name}:{number}")[:1]
     )
-    judged = 0
-    for name in names:
-        for number, record in read_records(name):
-            row = as_row(record, f"{name}:{number}", columns, rubric.fields)
-            if isinstance(row, Failure) or isinstance(record, RowError):
+    judged, reasons = 0, Counter[str]()
+    reader = RecordReader(columns, rubric.fields)
+    for where, record in joined_records(names, columns, reader):
+        for row in rows_of(record, where, reader):
+            if isinstance(row, Failure) or not isinstance(record, Mapping):
                 assert isinstance(row, Failure)
+                reasons[row.reason] += 1
                 yield row
                 continue
-            outcome = _outcome(row, record, rubric, row_key(digest, row.digest), wanted, fractions)
+            known = {**record, **row.columns}
+            outcome = _outcome(row, known, rubric, row_key(digest, row.digest), wanted, fractions)
             judged += isinstance(outcome, Judgement)
+            reasons["no score"] += isinstance(outcome, Failure)
             yield outcome
     if not judged:
+        ((reason, _),) = reasons.most_common(1) or [("no score", 0)]
+        if reason != "no score":
+            raise UsageError(f"{', '.join(names)}: no record is a row with its texts: {reason}")
         raise UsageError(
             f"{', '.join(names)}: no row has a score of {', '.join(rubric.aspects)}; name the columns with "
             "`mapping` THEIRS=OURS"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from localjudge.errors import UsageError
+from localjudge.rows.paths import ABSENT, value_at
 from localjudge.rubrics.aspect import Aspect
 
 _LARGEST = 1e9
@@ -21,7 +22,8 @@ NO_LABEL = frozenset({"", "n/a", "na", "nan", "none", "null", "-"})
 """Texts of a value that is not a label."""
 _OF_MT_BENCH = frozenset({"judge", "judgment", "turn"})
 """Columns of a judgement of MT-Bench."""
-_YES_OR_NO = {"no": 0, "false": 0, "yes": 1, "true": 1}
+_YES_OR_NO = {"no": 0, "false": 0, "yes": 1, "true": 1, "i": 0, "c": 1}
+"""Texts of a boolean; Inspect writes C for correct, I for incorrect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,9 @@ class LabelColumn:
         """
         found = value_at(record, self.name)
         inner = record.get("scores")
-        if found is None and isinstance(inner, Mapping):
+        if found in (ABSENT, None) and isinstance(inner, Mapping):
             found = value_at(inner, self.name)
-        if found is None or (found == -1 and record.keys() >= _OF_MT_BENCH):
+        if found in (ABSENT, None) or (found == -1 and record.keys() >= _OF_MT_BENCH):
             return []
         return [self._number(value, where) for value in (found if isinstance(found, list) else [found])]
 
@@ -103,18 +105,3 @@ class LabelColumn:
                 says + (labels if self.texts else f"; a label is a number of at most {_LARGEST:g}")
             )
         return number
-
-
-def value_at(record: Mapping[str, Any], column: str) -> Any:
-    """Return the value of a column, or a nested value: `scores.rubric`, `all_scores.0`."""
-    if column in record:
-        return record[column]
-    found: Any = record
-    for step in column.split("."):
-        if isinstance(found, Mapping):
-            found = found.get(step)
-        elif isinstance(found, list) and step.isdecimal() and int(step) < len(found):
-            found = found[int(step)]
-        else:
-            return None
-    return found

@@ -19,7 +19,7 @@ from localjudge.analysis.matching.identity import Identity, shared_fields
 from localjudge.errors import UsageError
 from localjudge.records import Row
 from localjudge.rows.columns import responses_of
-from localjudge.rows.questions import TURN
+from localjudge.rows.conversation import TURN
 from localjudge.runs.reader import read_outcomes
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest

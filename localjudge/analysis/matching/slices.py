@@ -13,7 +13,8 @@ import numpy as np
 
 from localjudge.analysis import Integers
 from localjudge.errors import UsageError
-from localjudge.rows.columns import names_of, record_of, responses_of
+from localjudge.rows.columns import names_of, responses_of
+from localjudge.rows.row import record_of
 from localjudge.runs.reader import numbered_row_outcomes
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest

@@ -15,17 +15,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from localjudge.analysis.matching.human_labels import Labels, nothing_found, refuse_unequal_chances
-from localjudge.analysis.matching.identity import column_of, identity_of
+from localjudge.analysis.matching.human_labels import CODES, Labels, nothing_found, refuse_unequal_chances
+from localjudge.analysis.matching.identity import identities_of
 from localjudge.analysis.matching.label_records import LabelRecords
-from localjudge.analysis.matching.label_values import NO_LABEL, value_at
+from localjudge.analysis.matching.label_values import NO_LABEL
 from localjudge.analysis.matching.rows import JudgedRows
 from localjudge.analysis.pairs import RESULTS, JudgedPairs
 from localjudge.errors import UsageError
 from localjudge.records.outcome_columns import PAIR_DIGESTS
 from localjudge.rows.inputs import can_be_read_twice, find_inputs, read_records
 from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES, SYSTEMS
-from localjudge.rows.record import Record
+from localjudge.rows.paths import ABSENT, value_at
+from localjudge.rows.record import Record, RecordError
+from localjudge.rows.record_reader import Fields
 
 LABEL_COLUMNS = ("annotators", "label", "labels", "winner", "preference", "human_preference", "verdict")
 """Columns that can have the labels of a rubric with one aspect; the first that has any counts."""
@@ -59,7 +61,9 @@ _TIES = frozenset(
 _COMPARED = re.compile(r"\[*\s*([ab])\s*(>+|<+|=+|~=?)\s*([ab])\s*\]*", re.IGNORECASE)
 _FROM_1_TO_2 = re.compile(r"1\.\d+")
 """A number between the first and the second response, as in AlpacaEval."""
-_KNOWN = "a, b, tie, 1, 2, 0 for a tie, A>B, A=B, or the name of a system"
+_NAMES = {value: name for name, value in RESULTS.items()}
+_MOST_VALUES = 12
+_KNOWN = "a, b, tie, 1, 2, A>B, A=B, or the name of a system"
 
 
 def read_pair_labels(
@@ -108,40 +112,56 @@ class _PairMatching:
         self._rows = JudgedRows(pairs.identities, self._fields, lambda: pairs.rows_again(inputs), "pair")
         self._records = LabelRecords()
         self._numbers: dict[str, set[str]] = defaultdict(set)
+        self._read: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+        self._codes = {
+            CODES.sub("", name): dict(each.split("=") for each in codes[1].split(","))
+            for name in mapping
+            if (codes := CODES.search(name))
+        }
 
     def add(self, given: Record, where: str) -> None:
         record, named = self._records.begin(given, where)
-        identity = identity_of(record, where, self._names, self._fields)
-        found = self._rows.find(identity)
-        places: Counter[str] = Counter()
-        for aspect, name, values in self._found(record):
-            for value in values:
-                places[aspect] += 1
-                for row in found.rows:
-                    result = self._result(value, name, row, found.is_reversed, where)
-                    if result is not None:
-                        result = 1 - result if found.is_reversed else result
-                        self._records.mark(row, aspect, named, places[aspect], result, where)
+        for identity, fields in identities_of(record, where, self._names, self._fields):
+            found = self._rows.find(identity)
+            places: Counter[str] = Counter()
+            for aspect, name, values in self._found({**record, **fields.others}, fields, where):
+                for value in values:
+                    places[aspect] += 1
+                    for row in found.rows:
+                        result = self._result(value, name, row, found.is_reversed, where)
+                        if result is not None:
+                            result = 1 - result if found.is_reversed else result
+                            self._records.mark(row, aspect, named, places[aspect], result, where)
 
-    def _found(self, record: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Any]]]:
+    def _found(
+        self, record: Mapping[str, Any], fields: Fields, where: str
+    ) -> Iterator[tuple[str, str, list[Any]]]:
         """Yield each aspect with labels in a record, the name of the column, and the labels."""
-        for name, aspect in self._mapping.items():
-            if (value := value_at(record, name)) is not None:
+        for mapped, aspect in self._mapping.items():
+            name = CODES.sub("", mapped)
+            value = value_at(record, name)
+            if value is not ABSENT and value is not None:
                 yield aspect, name, value if isinstance(value, list) else [value]
+        is_only = len(self._pairs.aspects) == 1
+        if is_only and self._aspects and fields.shape is not None and fields.shape.label is not None:
+            try:
+                yield self._aspects[0], "label", fields.shape.result(record, fields.element or {})
+            except RecordError as error:
+                raise UsageError(f"{where}: {error}") from None
+            return
         for aspect in self._aspects:
-            only = LABEL_COLUMNS if len(self._pairs.aspects) == 1 else ()
-            for name in (aspect, *only):
+            for name in (aspect, *(LABEL_COLUMNS if is_only else ())):
                 value = value_at(record, name)
                 values = value if isinstance(value, list) else [value]
                 # A line of `localjudge label` has an object there.
-                if value is None or isinstance(value, Mapping):
+                if value is ABSENT or value is None or isinstance(value, Mapping):
                     continue
                 if name == "annotators" and not all(map(_is_result, values)):
                     continue
                 yield aspect, name, values
                 break
             else:
-                if only and column_of(PAIR[0], record, self._names, self._fields) == "chosen":
+                if is_only and fields.taken.get(PAIR[0]) == "chosen":
                     yield aspect, "chosen", ["a"]
 
     def _result(self, value: Any, column: str, place: int, is_reversed: bool, where: str) -> float | None:
@@ -153,10 +173,18 @@ class _PairMatching:
         text = _folded(value)
         if text in NO_LABEL:
             return None
+        if (codes := self._codes.get(column)) is not None and text not in codes:
+            raise UsageError(
+                f"{where}: {column!r} holds {text!r}, which is none of its codes: {', '.join(codes)}"
+            )
+        if codes is not None:
+            self._read[column][text, codes[text]] += 1
+            return RESULTS.get(codes[text])
         if text in ("0", "1", "2"):
             self._numbers[column].add(text)
         systems = [_folded(name) for name in self._pairs.systems[place][:: -1 if is_reversed else 1]]
         if (result := _result_of(text)) is not None:
+            self._read[column][text, _NAMES[result]] += 1
             return result
         if text in systems and systems[0] != systems[1]:
             return RESULTS["ab"[systems.index(text)]]
@@ -168,10 +196,11 @@ class _PairMatching:
         if equal_chances:
             refuse_unequal_chances(self._records.chance, "this command")
         for column, numbers in self._numbers.items():
-            if "0" in numbers and "2" not in numbers:
+            if "0" in numbers:
+                say = f"`mapping` {next(iter(self._pairs.aspects))}={column}:"
                 raise UsageError(
-                    f"`labels`: {column!r} has the number 0, but never 2, so 0 is ambiguous: a tie or one of "
-                    "the responses; write a, b and tie"
+                    f"`labels`: {column!r} has the numbers {', '.join(sorted(numbers))}, and 0 can be a tie "
+                    f"or the first response; say what they are: {say}0=tie,1=a,2=b or {say}0=a,1=b,2=tie"
                 )
         marks = self._records.marks
         if not marks:
@@ -183,8 +212,20 @@ class _PairMatching:
             annotators=self._records.annotators,
             independent=self._records.independent,
             digests=(),
-            notes=(*self._rows.notes("label records"), *self._records.notes(len(self._pairs.identities))),
+            notes=(
+                *self._rows.notes("label records"),
+                *self._records.notes(len(self._pairs.identities)),
+                *self._how_read(),
+            ),
         )
+
+    def _how_read(self) -> Iterator[str]:
+        """Yield how the labels of each column were read."""
+        for column, counts in self._read.items():
+            is_plain = all(text == result for text, result in counts)
+            if len(counts) <= _MOST_VALUES and not is_plain:
+                read = (f"{text} → {result} {count:,}" for (text, result), count in sorted(counts.items()))
+                yield f"the labels in {column!r} were read as {', '.join(read)}"
 
 
 def _folded(value: Any) -> str:

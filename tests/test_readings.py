@@ -1,0 +1,354 @@
+"""Readings of records that can mean two things: each is read in the one way that is right, or refused."""
+
+from __future__ import annotations
+
+import bz2
+import json
+import lzma
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from conftest import Cli
+
+from localjudge import Failure, Row, Rubric, UsageError, read_rows
+from localjudge.rows.columns import parse_columns
+from localjudge.rows.inputs import check_inputs, find_inputs, names_of_files
+from localjudge.rows.row import as_row
+from localjudge.rows.shapes import shapes
+
+SINGLE = ("instruction", "reference", "candidate")
+ANSWERS = ("instruction", "candidate")
+PAIRS = ("instruction", "candidate_a", "candidate_b")
+WHOLE = tuple(Rubric.load("conversation").fields)
+
+
+def row_of(record: Mapping[str, Any], used: Sequence[str] = ANSWERS, *columns: str) -> Row:
+    row = as_row(record, "a:1", parse_columns(columns, used), used)
+    assert isinstance(row, Row), row
+    return row
+
+
+def reason_of(record: Mapping[str, Any], used: Sequence[str] = ANSWERS, *columns: str) -> str:
+    row = as_row(record, "a:1", parse_columns(columns, used), used)
+    assert isinstance(row, Failure), row
+    return row.reason
+
+
+def rows_in(file: Path, data: bytes | str, used: Sequence[str] = ANSWERS, **reading: str) -> list[Row]:
+    file.write_bytes(data.encode() if isinstance(data, str) else data)
+    columns = parse_columns((), used, **reading)
+    assert check_inputs(find_inputs([str(file)]), columns, used).empty == []
+    rows = list(read_rows([str(file)], columns, used=used))
+    return [row for row in rows if isinstance(row, Row)]
+
+
+def lines(*records: Mapping[str, Any]) -> str:
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+GOLD = {"question": "2 + 2?", "answer": "4"}
+
+
+def test_a_column_that_is_given_to_one_field_is_in_no_other() -> None:
+    row = row_of(GOLD | {"response": "5"}, SINGLE, "reference=answer")
+    assert (row.reference, row.candidate) == ("4", "5")
+    assert reason_of(GOLD | {"said": "5"}, SINGLE, "reference=answer").startswith("no candidate; ")
+    with pytest.raises(UsageError, match="'answer' is the column of the reference; give another one"):
+        parse_columns(["reference=answer", "candidate=answer"], SINGLE)
+
+
+@pytest.mark.parametrize("name", ["answer", "output"])
+def test_a_name_of_responses_and_of_references_is_taken_where_one_reading_is_possible(name: str) -> None:
+    record = {"question": "2 + 2?", name: "4"}
+    assert row_of(record).candidate == "4"
+    assert row_of(record | {"reference": "four"}, SINGLE).candidate == "4"
+    problem = reason_of(record | {"llm_answer": "5"})
+    assert f"{name!r} can be the candidate, or the reference of 'llm_answer'" in problem
+    assert f"reference={name}" in problem
+    assert (
+        row_of(record | {"llm_answer": "5"}, SINGLE, f"reference={name}", "candidate=llm_answer").candidate
+        == "5"
+    )
+
+
+def test_an_instruction_and_its_input_are_one_text() -> None:
+    record = {"instruction": "Shorten.", "input": "A long text.", "output": "Text."}
+    assert row_of(record).instruction == "Shorten.\n\nA long text."
+    assert row_of(record | {"input": ""}).instruction == "Shorten."
+    pair = {"instruction": "Shorten.", "input": "A long text.", "response1": "A", "response2": "B"}
+    assert row_of(pair, PAIRS).instruction == "Shorten.\n\nA long text."
+
+
+@pytest.mark.parametrize("empty", ["", None, [], float("nan")])
+def test_an_empty_reference_is_a_missing_one(empty: Any) -> None:
+    row = row_of({"question": "Q", "reference": empty, "response": "A"}, SINGLE)
+    assert row.reference is None
+    assert Rubric.load().refusal(row) is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (4, "4"),
+        (4.5, "4.5"),
+        (True, "true"),
+        (0, "0"),
+        (["4", "four"], "4\nor\nfour"),
+        (["4"], "4"),
+        ([4, ""], "4"),
+    ],
+)
+def test_a_reference_is_text_and_a_list_of_them_has_alternatives(given: Any, text: str) -> None:
+    assert row_of({"question": "Q", "reference": given, "response": "A"}, SINGLE).reference == text
+
+
+CHAT = [{"role": "user", "content": "Capital of Peru?"}, {"role": "assistant", "content": "Lima"}]
+
+
+def test_a_system_that_is_a_prompt_begins_the_conversation() -> None:
+    row = row_of({"model": "m", "system": "Answer in one word.", "messages": CHAT}, WHOLE)
+    assert row.system == "m"
+    assert row.candidate.startswith("System:\n> Answer in one word.\n\nUser:\n> Capital")
+    assert row_of({"system": "m", "messages": CHAT}, WHOLE).system == "m"
+    problem = reason_of({"model": "m", "system": "pirate", "messages": CHAT}, WHOLE)
+    assert "'system' can be a prompt or, like 'model', the name of a system" in problem
+    row = row_of({"instruction": "Q", "input": "", "output": "A", "system": "Be a poet.", "history": []}, WHOLE)
+    assert (row.system, row.candidate.splitlines()[0]) == (None, "System:")
+
+
+@pytest.mark.parametrize("media", ["image", "images", "videos", "audio"])
+def test_images_and_sound_in_a_column_of_their_own_fail_the_row(media: str) -> None:
+    problem = reason_of({"messages": CHAT, media: ["1.jpg"]})
+    assert problem == f"has {media}, which are not supported; only text is judged"
+    assert row_of({"messages": CHAT, media: []}).candidate == "Lima"
+
+
+def test_a_path_leads_to_any_value() -> None:
+    record = {"in": {"q": "Q"}, "out": [{"text": "A"}, {"text": "B"}], "json": '{"k": ["R"]}', "a.b": "dotted"}
+    columns = ("instruction=in.q", "candidate=out[-1].text", "reference=json.k[0]", "id=a.b")
+    row = row_of(record, SINGLE, *columns)
+    assert (row.instruction, row.candidate, row.reference, row.id) == ("Q", "B", "R", "dotted")
+
+
+@pytest.mark.parametrize(
+    ("said", "systems"),
+    [
+        ([{"model": "m", "text": "A"}, {"model": "n", "text": "B"}], "said[*].model"),
+        ({"m": {"text": "A"}, "n": {"text": "B"}}, "said[*].@key"),
+    ],
+)
+def test_each_of_several_responses_is_a_row(tmp_path: Path, said: Any, systems: str) -> None:
+    (tmp_path / "a.jsonl").write_text(lines({"question": "Q", "id": "q", "said": said}))
+    columns = {"candidate": "said[*].text", "system": systems}
+    rows = list(read_rows([str(tmp_path / "a.jsonl")], columns, used=ANSWERS))
+    assert [(row.candidate, row.system, row.id) for row in rows if isinstance(row, Row)] == [
+        ("A", "m", "q"),
+        ("B", "n", "q"),
+    ]
+
+
+def test_chat_lists_under_any_column_are_conversations() -> None:
+    asked, said = CHAT[:1], CHAT[1:]
+    rows = [
+        row_of({"prompt": asked, "completion": said}),
+        row_of({"prompt": asked, "response": "Lima"}),
+        row_of({"prompt": CHAT}),
+        row_of({"traj": CHAT}),
+        row_of({"prompt": json.dumps(asked), "completion": json.dumps(said)}),
+        row_of(
+            {
+                "conversations": [
+                    {"from": "human", "value": "Capital of Peru?"},
+                    {"from": "gpt", "value": "Lima"},
+                ]
+            }
+        ),
+    ]
+    assert {(row.instruction, row.candidate) for row in rows} == {("Capital of Peru?", "Lima")}
+    other = [{"role": "assistant", "content": "Cusco"}]
+    for pair in (
+        {"prompt": asked, "chosen": said, "rejected": other},
+        {"prompt": "Capital of Peru?", "chosen": said, "rejected": other},
+        {"chosen": CHAT, "rejected": [*asked, *other]},
+    ):
+        row = row_of(pair, PAIRS)
+        assert (row.instruction, row.texts) == ("Capital of Peru?", ("Lima", "Cusco"))
+
+
+def test_items_of_the_responses_api_are_turns() -> None:
+    items = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Rain?"}]},
+        {"type": "reasoning", "summary": []},
+        {"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "dry"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "No."}]},
+    ]
+    assert row_of({"messages": items}, WHOLE).candidate == (
+        "User:\n> Rain?\n\nAssistant, call 1:\n> weather {}\n\n"
+        "Tool, result of call 1:\n> dry\n\nAssistant:\n> No."
+    )
+
+
+TURNS = {"prompt": '["One?", "Two?"]', "response_a": '["1", "2"]', "response_b": '["A", "B"]'}
+
+
+def test_lists_of_turns_are_conversations_of_two_systems() -> None:
+    won = {"winner_model_a": "1", "winner_model_b": "0", "winner_tie": "0"}
+    row = row_of({"id": "1", "model_a": "m", "model_b": "n", **TURNS, **won}, PAIRS)
+    assert row.instruction == "One?\n\nTwo?"
+    assert row.texts[1] == "User:\n> One?\n\nAssistant:\n> A\n\nUser:\n> Two?\n\nAssistant:\n> B"
+
+
+def test_a_tsv_without_quoting_keeps_its_lines_and_one_with_quoting_its_texts(tmp_path: Path) -> None:
+    header = "question\treference\tresponse\n"
+    rows = rows_in(tmp_path / "a.tsv", header + 'q1\tr1\t"To be or not\nq2\tr2\tto be"\nq3\tr3\ta3\n')
+    assert [row.candidate for row in rows] == ['"To be or not', 'to be"', "a3"]
+    rows = rows_in(tmp_path / "b.tsv", header + 'q1\tr1\t"say ""hi"""\nq2\tr2\tx\n')
+    assert [row.candidate for row in rows] == ['say "hi"', "x"]
+    rows = rows_in(tmp_path / "c.tsv", header + 'q1\tr1\t"two\nlines"\n')
+    assert [row.candidate for row in rows] == ["two\nlines"]
+
+
+TWICE = [{"question": "Q", "response": "A"}] * 2
+WRAPPED = {"version": 3, "results": {"stats": {"n": 2}, "results": TWICE}}
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.csv", "sep=;\nquestion;response\nQ;A\nQ;A\n"),
+        ("a.csv", "Question,Response\nQ,A\nQ,A\n"),
+        ("a.CSV", "question, response \nQ,A\nQ,A\n"),
+        ("a.JSONL", lines(*TWICE)),
+        ("a.jsonlines", lines(*TWICE)),
+        ("a.txt", lines(*TWICE)),
+        ("a.jsonl", json.dumps(TWICE)),
+        ("a.jsonl", json.dumps(TWICE[0], indent=2) * 2),
+        ("a.json", json.dumps(WRAPPED)),
+        ("a.json", json.dumps(WRAPPED, indent=1)),
+        ("a.json", json.dumps(dict(zip(("one", "two"), TWICE, strict=True)))),
+        ("a.json", json.dumps({"columns": ["question", "response"], "data": [["Q", "A"]] * 2})),
+        ("a.jsonl.bz2", bz2.compress(lines(*TWICE).encode())),
+        ("a.jsonl.xz", lzma.compress(lines(*TWICE).encode())),
+        ("a.jsonl.zst", pyarrow.compress(lines(*TWICE).encode(), "zstd", asbytes=True)),
+    ],
+)  # fmt: skip
+def test_rows_are_found_whatever_is_wrapped_around_them(tmp_path: Path, name: str, data: bytes | str) -> None:
+    rows = rows_in(tmp_path / name, data)
+    assert [(row.instruction, row.candidate) for row in rows] == [("Q", "A")] * 2
+
+
+def test_of_two_lists_of_rows_one_is_named(tmp_path: Path) -> None:
+    both = {"first": [{"question": "Q", "response": "A"}], "second": [{"question": "Q", "response": "B"}]}
+    with pytest.raises(UsageError, match="its rows can be in first or second; name the list: `rows_at` first"):
+        rows_in(tmp_path / "a.json", json.dumps(both))
+    assert [row.candidate for row in rows_in(tmp_path / "a.json", json.dumps(both), rows="second")] == ["B"]
+
+
+def test_a_pointer_of_git_lfs_is_named_as_one(tmp_path: Path) -> None:
+    pointer = tmp_path / "a.parquet"
+    pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    with pytest.raises(UsageError, match="is a pointer of Git LFS, not the file itself"):
+        find_inputs([str(pointer)])
+
+
+@pytest.mark.parametrize(
+    ("files", "names"),
+    [
+        (["a/x.jsonl", "a/y.jsonl"], ["x", "y"]),
+        (["a/x.jsonl", "b/x.jsonl"], ["a/x", "b/x"]),
+        (["a/m/x.jsonl", "b/m/x.jsonl.gz"], ["a/m/x", "b/m/x"]),
+        (["x.json", "x.jsonl"], ["x.json", "x.jsonl"]),
+    ],
+)
+def test_files_have_the_shortest_names_that_differ(files: list[str], names: list[str]) -> None:
+    assert [*names_of_files(files).values()] == names
+
+
+def test_two_files_are_joined_by_a_column_and_what_has_no_partner_fails(tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text(
+        lines({"idx": 1, "question": "Q", "text": "gold"}, {"idx": 2, "question": "P"})
+    )
+    answers = tmp_path / "a.jsonl"
+    answers.write_text(lines({"n": 1, "text": "A"}, {"n": 3, "text": "B"}))
+    columns = parse_columns(
+        ["candidate=text", "reference=q.text"], SINGLE, join=str(tmp_path / "q.jsonl"), on="n=idx"
+    )
+    row, failure = read_rows([str(answers)], columns, used=SINGLE)
+    assert isinstance(row, Row)
+    assert (row.instruction, row.candidate, row.reference) == ("Q", "A", "gold")
+    assert isinstance(failure, Failure)
+    assert "has the n 3, and no record of" in failure.error
+
+
+@pytest.mark.parametrize(
+    ("records", "reason"),
+    [
+        ([{"prompt": "Q", "chosen": [1], "rejected": "B"}] * 3, "'chosen', the candidate_a, is of type list"),
+        (
+            [{"prompt": "Q", "question": "P", "chosen": "A", "rejected": "B"}],
+            "'prompt' and 'question' are both",
+        ),
+        (
+            [{"prompt": "Q", "response": "A"}],
+            "no candidate_a, no candidate_b; its columns are prompt, response",
+        ),
+    ],
+)
+def test_what_cannot_be_judged_is_found_before_a_model_is_looked_for(
+    cli: Cli, tmp_path: Path, records: list[dict[str, Any]], reason: str
+) -> None:
+    (tmp_path / "a.jsonl").write_text(lines(*records))
+    how = ("--rubric", "pairwise", "--model", tmp_path / "none", "--out", tmp_path / "run")
+    end = cli("score", tmp_path / "a.jsonl", *how)
+    assert (end.code, reason in end.err) == (2, True), end.err
+
+
+def test_a_run_and_a_prompt_say_what_the_judge_is_not_shown(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(lines({"question": "Q", "response": "A", "context": "C", "empty": ""}))
+    said = "not shown to the judge: context; kept as columns"
+    how = ("--rubric", "no-reference")
+    assert said in cli("prompt", tmp_path / "a.jsonl", *how).err
+    end = cli("score", tmp_path / "a.jsonl", *how, "--engine", "dry-run", "--out", tmp_path / "run")
+    assert said in end.err
+
+
+LABELLED = [
+    ("An apple.", "A chair.", 0),
+    ("Blue.", "Running.", 0),
+    ("A spoon.", "A robin.", 1),
+    ("Iron.", "Tin.", 2),
+]
+
+
+@pytest.mark.parametrize("codes", ["0=a,1=b,2=tie", "0=tie,1=a,2=b"])
+def test_labels_with_a_zero_are_read_by_the_codes_that_are_stated(cli: Cli, tmp_path: Path, codes: str) -> None:
+    file, run = tmp_path / "a.jsonl", tmp_path / "run"
+    file.write_text(
+        lines(*({"prompt": a, "response_a": a, "response_b": b, "label": label} for a, b, label in LABELLED))
+    )
+    assert cli("score", file, "--rubric", "pairwise", "--engine", "dry-run", "--out", run).code == 0
+    end = cli("agree", run, "--allow-dry-run")
+    assert (end.code, "--map better=label:0=tie,1=a,2=b or --map better=label:0=a,1=b,2=tie" in end.err) == (
+        2,
+        True,
+    )
+    end = cli("agree", run, "--allow-dry-run", "--map", f"better=label:{codes}", "--json")
+    found = json.loads(end.out)["aspects"]["better"]["labels"]
+    meaning = dict(each.split("=") for each in codes.split(","))
+    assert found == {
+        name: [meaning[str(label)] for *_, label in LABELLED].count(name) for name in ("a", "tie", "b")
+    }
+
+
+def test_each_shape_is_declared_in_words_and_has_what_a_row_needs() -> None:
+    assert len({shape.title for shape in shapes().values()}) == len(shapes()) >= 40
+    for shape in shapes().values():
+        judged = {"candidate", "messages"} & shape.fields.keys() or {
+            "candidate_a",
+            "candidate_b",
+        } <= shape.fields.keys()
+        assert shape.usual or shape.joins or shape.unanswered or judged, shape.name
