@@ -399,7 +399,7 @@ def test_what_cannot_work_is_found_before_the_large_judge_is_looked_for(tmp_path
     few = write_labels(tmp_path / "few.jsonl", truth, np.flatnonzero(confidence > 0.8))
     end = cli("escalate", small, "--labels", few, *to)
     assert (end.code, "small keeps" in end.err) == (2, True), end.err
-    assert "0 of the rows that are passed on are labelled, and 90% agreement needs 36" in end.err
+    assert "0 of different instructions, and 90% agreement needs 36" in end.err
     labels = write_labels(tmp_path / "labels.jsonl", truth, 300)
     rest = tmp_path / "rest.jsonl"
     rest.write_text("mine\n")
