@@ -326,9 +326,15 @@ def test_a_small_judge_that_is_never_sure_enough_keeps_nothing_and_says_so(tmp_p
     assert "they count as 20 of different instructions, and at least 36 are needed" in " ".join(few.err.split())
 
 
-def test_a_model_judges_the_rows_that_are_passed_on(tmp_path: Path, model: Path, cli: Cli) -> None:
+def test_a_model_judges_the_rows_that_are_passed_on_also_of_systems_that_answer_alike(
+    tmp_path: Path, model: Path, cli: Cli
+) -> None:
     rows, rubric = tmp_path / "rows.jsonl", tmp_path / "grade.toml"
-    texts = [{"id": str(at), "instruction": f"question {at}", "candidate": f"answer {at}"} for at in range(12)]
+    texts = [
+        {"id": str(at), "system": system, "instruction": f"question {at}", "candidate": f"answer {at}"}
+        for at in range(12)
+        for system in ("north", "south")
+    ]
     rows.write_text("".join(json.dumps(row) + "\n" for row in texts))
     rubric.write_text(
         'name = "grade"\n[aspects.grade]\nchoices = ["right", "wrong"]\n[answer]\nrationale_place = "none"\n'
@@ -339,15 +345,21 @@ def test_a_model_judges_the_rows_that_are_passed_on(tmp_path: Path, model: Path,
     said = [json.loads(line) for line in (tmp_path / "small" / "judgements.jsonl").read_text().splitlines()]
     labels = tmp_path / "labels.jsonl"
     labels.write_text(
-        "".join(json.dumps({"id": each["id"], "grade": other_of[each["grade"]]}) + "\n" for each in said)
+        "".join(
+            json.dumps({"id": each["id"], "system": each["system"], "grade": other_of[each["grade"]]}) + "\n"
+            for each in said
+        )
     )
     other, rest = random_model(tmp_path / "other", seed=1), tmp_path / "rest.jsonl"
     to = ("--to", other, "--out", tmp_path / "out", "--agreement", "0.5")
     end = cli("escalate", tmp_path / "small", "--labels", labels, *to, "--rest", rest)
     assert end.code == 0, end.err
-    assert len(rest.read_text().splitlines()) == 12, "no verdict agrees, so all rows are passed on"
-    lines = (tmp_path / "out-large" / "judgements.jsonl").read_text().splitlines()
-    assert len(lines) == 12
+    passed = {(each["id"], each["system"]) for each in texts}
+    for written in (rest, tmp_path / "out-large" / "judgements.jsonl"):
+        found = [json.loads(line) for line in written.read_text().splitlines()]
+        assert len(found) == 24, "no verdict agrees, so all rows are passed on"
+        assert {(each["id"], each["system"]) for each in found} == passed
+    assert "has no such row" not in end.err
     assert (tmp_path / "out" / "judgements.jsonl").read_text().count('"judge": "small"') == 0
 
 
@@ -399,7 +411,7 @@ def test_what_cannot_work_is_found_before_the_large_judge_is_looked_for(tmp_path
     few = write_labels(tmp_path / "few.jsonl", truth, np.flatnonzero(confidence > 0.8))
     end = cli("escalate", small, "--labels", few, *to)
     assert (end.code, "small keeps" in end.err) == (2, True), end.err
-    assert "0 of the rows that are passed on are labelled, and 90% agreement needs 36" in end.err
+    assert "0 of different instructions, and 90% agreement needs 36" in end.err
     labels = write_labels(tmp_path / "labels.jsonl", truth, 300)
     rest = tmp_path / "rest.jsonl"
     rest.write_text("mine\n")

@@ -234,9 +234,9 @@ class Selection:
         most = independent_rows(rows.group[possible]).max(initial=0)
         if most < fewest_labels(rate) - 0.5:
             raise UsageError(
-                f"`labels`: {len(passed):,} of the {item}s that are passed on are labelled, and {rate:.0%} "
-                f"agreement needs {fewest_labels(rate)} of different instructions, so the large judge could "
-                f"keep nothing; label more of these {item}s, or ask for a lower rate"
+                f"`labels`: {len(passed):,} of the {item}s that are passed on are labelled and count as "
+                f"{most:.0f} of different instructions, and {rate:.0%} agreement needs {fewest_labels(rate)}, "
+                f"so the large judge could keep nothing; label more of these {item}s, or ask for a lower rate"
             )
 
     @property

@@ -102,6 +102,8 @@ def rows_found(
 ) -> Iterator[tuple[int, Row]]:
     """Yield the place of each of these digests whose row is in the inputs of a run, and the row.
 
+    Equal digests get rows of their own, such as those of systems that answered alike, as far as there are some.
+
     Args:
         manifest: the manifest of the run.
         digests: the digests of rows; None for none.
@@ -111,9 +113,16 @@ def rows_found(
     for place, digest in enumerate(digests):
         places[digest].append(place)
     places.pop(None, None)
+    last: dict[str, Row] = {}
     for row in rows_again(manifest, moved, problems=[]) if places else ():
-        for place in places.pop(row.digest.hex(), ()):
-            yield place, row
+        digest = row.digest.hex()
+        if waiting := places.get(digest):
+            yield waiting.pop(0), row
+            last[digest] = row
+            if not waiting:
+                del places[digest], last[digest]
+    for digest, row in last.items():
+        yield from ((place, row) for place in places[digest])
 
 
 def rows_again(manifest: RunManifest, moved: Iterable[str], problems: list[str]) -> Iterator[Row]:
