@@ -352,3 +352,9 @@ def test_each_shape_is_declared_in_words_and_has_what_a_row_needs() -> None:
             "candidate_b",
         } <= shape.fields.keys()
         assert shape.usual or shape.joins or shape.unanswered or judged, shape.name
+
+
+def test_the_guide_lists_every_shape_from_its_declaration(cli: Cli) -> None:
+    page = cli("help", "rows").out
+    for shape in shapes().values():
+        assert f"| `{shape.name}` | {shape.title} | " in page
