@@ -58,7 +58,7 @@ def kept(value: Any, name: str) -> Iterator[Any]:
             yield from kept(inner, name)
 
 
-def allowed(right: str | tuple[str, ...] | None) -> tuple[str | None, ...]:
+def allowed(right: Any) -> tuple[Any, ...]:
     return right if isinstance(right, tuple) else (right,)
 
 
@@ -108,7 +108,8 @@ def differences(row: Row, reading: Reading, used: Uses) -> Iterator[str]:
             yield f"criteria are {criteria!r}, right is {reading.criteria!r}"
     for name, value in reading.columns.items():
         found = [*kept(dict(row.columns), name)]
-        if value not in [each.get("value") if isinstance(each, Mapping) else each for each in found]:
+        values = [each.get("value") if isinstance(each, Mapping) else each for each in found]
+        if not any(one in values for one in allowed(value)):
             yield f"kept {name} is {found!r}, right is {value!r}"
 
 
