@@ -325,20 +325,19 @@ def promptfoo_tests(texts: Texts, number: int) -> Made:
 
 def deepeval_cases(texts: Texts, number: int) -> Made:
     """Test cases as `EvaluationDataset.save_as` writes them."""
-    asked, answer, expected, contexts = texts.text(), texts.text(), texts.text(), [texts.line(), texts.line()]
+    asked, answer, expected = texts.text(), texts.text(), texts.maybe(texts.text())
+    contexts = [texts.line(), texts.line()]
     record = {
         "input": asked,
         "actual_output": answer,
-        "expected_output": texts.maybe(expected),
+        "expected_output": expected,
         "context": None,
         "retrieval_context": contexts,
         "name": None,
         "comments": None,
         "source_file": None,
     }
-    reading = Reading(
-        (answer,), instruction=asked, reference=record["expected_output"], shown={"context": tuple(contexts)}
-    )
+    reading = Reading((answer,), instruction=asked, reference=expected, shown={"context": tuple(contexts)})
     return Made(record, (reading,))
 
 
@@ -409,16 +408,16 @@ def ragas_new(texts: Texts, number: int) -> Made:
 
 def ragas_turns(texts: Texts, number: int) -> Made:
     """Samples of several turns: `user_input` is the conversation, its roles are `human` and `ai`."""
-    turns, answer = dialogue(texts, texts.rng.randint(1, 2)), texts.text()
+    turns, answer, reference = dialogue(texts, texts.rng.randint(1, 2)), texts.text(), texts.text()
     roles = {USER: "human", ASSISTANT: "ai"}
     record = {
         "user_input": [
             {"content": turn.text, "metadata": None, "type": roles[turn.role]}
             for turn in (*turns, Said(ASSISTANT, answer))
         ],
-        "reference": texts.text(),
+        "reference": reference,
     }
-    return Made(record, (Reading((answer,), turns=turns, reference=record["reference"]),))
+    return Made(record, (Reading((answer,), turns=turns, reference=reference),))
 
 
 # --- MLflow, Langfuse, LangSmith

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from shape_records import (
     ANSWER,
@@ -64,7 +65,7 @@ def trl_implicit_preference(texts: Texts, number: int) -> Made:
     """The prompt is implicit: both conversations begin with the same turns, as `extract_prompt` takes them."""
     turns = dialogue(texts, texts.rng.randint(1, 2))
     chosen, rejected = texts.text(), texts.text()
-    record = {
+    record: dict[str, Any] = {
         "chosen": chat(*turns, Said(ASSISTANT, chosen)),
         "rejected": chat(*turns, Said(ASSISTANT, rejected)),
     }
