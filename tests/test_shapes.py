@@ -60,6 +60,8 @@ Alpaca with history: conversation
 Alpaca preference: pair
 ShareGPT: answer
 ShareGPT: conversation
+ShareGPT, other roles: answer
+ShareGPT, other roles: conversation
 ShareGPT with system: answer
 ShareGPT with system: conversation
 ShareGPT preference: pair
@@ -98,6 +100,8 @@ Arena-Hard v0.1: answer
 Arena-Hard v0.1: conversation
 lm-evaluation-harness: answer
 lm-evaluation-harness: answer with reference
+lm-evaluation-harness, chat: answer
+lm-evaluation-harness, chat: conversation
 lm-evaluation-harness, filtered: answer
 lm-evaluation-harness, filtered: answer with reference
 lm-evaluation-harness, repeats: answer
