@@ -80,6 +80,18 @@ def lm_eval(texts: Texts, number: int) -> Made:
     return Made(record, (lm_eval_reading(record, response),))
 
 
+def lm_eval_chat(texts: Texts, number: int) -> Made:
+    """With `--apply_chat_template` on a server of chat completions: a list of one, the JSON of the messages."""
+    response, turns = texts.text(), dialogue(texts, 1 + number % 2, system=number % 3 == 0)
+    record = lm_eval_sample(texts, number, [[response]], [response], exact_match=1.0)
+    asked = [{**message, "type": "text"} if number % 2 else message for message in chat(*turns)]
+    record["arguments"]["gen_args_0"]["arg_0"] = [json.dumps(asked)]
+    reading = Reading(
+        (response,), turns=turns, instruction=record["doc"]["question"], reference=record["target"]
+    )
+    return Made(record, (reading,))
+
+
 def lm_eval_filtered(texts: Texts, number: int) -> Made:
     """GSM8K's `flexible-extract`: the filter left a number."""
     response = texts.text()
@@ -176,6 +188,9 @@ def openai_batch(texts: Texts, number: int) -> Made:
     answered = None if failed else completion(texts, model, answers)
     asked = {"model": model, "messages": chat(*turns), "max_completion_tokens": 100}
     output, beside = batch_lines(f"request-{number}", "/v1/chat/completions", asked, answered)
+    if number % 14 == 3:  # refused by the server: the body is an error
+        body = {"error": {"message": texts.text(), "type": "invalid_request_error", "code": None}}
+        output |= {"response": {"status_code": 400, "request_id": "r", "body": body}, "error": None}
     readings = [] if failed else [Reading((answer,), turns=turns, systems=(model,)) for answer in answers]
     return Made(output, tuple(readings), beside=beside)
 
@@ -659,6 +674,7 @@ def pretty_lines(name: str) -> Any:
 
 HARNESSES = (
     Shape("lm-evaluation-harness", lm_eval, json_lines("samples_made_2026.jsonl"), read=(ANSWER, GRADED)),
+    Shape("lm-evaluation-harness, chat", lm_eval_chat, json_lines("samples_c.jsonl"), read=(ANSWER, DIALOGUE)),
     Shape(
         "lm-evaluation-harness, filtered",
         lm_eval_filtered,
