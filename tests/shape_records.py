@@ -74,7 +74,8 @@ class Reading:
         fields: texts of further fields, by name; a tuple has each text that is right.
         shown: texts that must stand in a further field, in this order.
         criteria: the text and the points of each criterion.
-        columns: values that must be kept with the row, by the name of their key, such as labels.
+        columns: values that must be kept with the row, such as labels, by the name of their key; a tuple has
+            each value that is right.
     """
 
     responses: tuple[str, ...]

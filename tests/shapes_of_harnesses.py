@@ -80,6 +80,18 @@ def lm_eval(texts: Texts, number: int) -> Made:
     return Made(record, (lm_eval_reading(record, response),))
 
 
+def lm_eval_chat(texts: Texts, number: int) -> Made:
+    """With `--apply_chat_template` on a server of chat completions: a list of one, the JSON of the messages."""
+    response, turns = texts.text(), dialogue(texts, 1 + number % 2, system=number % 3 == 0)
+    record = lm_eval_sample(texts, number, [[response]], [response], exact_match=1.0)
+    asked = [{**message, "type": "text"} if number % 2 else message for message in chat(*turns)]
+    record["arguments"]["gen_args_0"]["arg_0"] = [json.dumps(asked)]
+    reading = Reading(
+        (response,), turns=turns, instruction=record["doc"]["question"], reference=record["target"]
+    )
+    return Made(record, (reading,))
+
+
 def lm_eval_filtered(texts: Texts, number: int) -> Made:
     """GSM8K's `flexible-extract`: the filter left a number."""
     response = texts.text()
@@ -176,6 +188,9 @@ def openai_batch(texts: Texts, number: int) -> Made:
     answered = None if failed else completion(texts, model, answers)
     asked = {"model": model, "messages": chat(*turns), "max_completion_tokens": 100}
     output, beside = batch_lines(f"request-{number}", "/v1/chat/completions", asked, answered)
+    if number % 14 == 3:  # refused by the server: the body is an error
+        body = {"error": {"message": texts.text(), "type": "invalid_request_error", "code": None}}
+        output |= {"response": {"status_code": 400, "request_id": "r", "body": body}, "error": None}
     readings = [] if failed else [Reading((answer,), turns=turns, systems=(model,)) for answer in answers]
     return Made(output, tuple(readings), beside=beside)
 
@@ -325,20 +340,19 @@ def promptfoo_tests(texts: Texts, number: int) -> Made:
 
 def deepeval_cases(texts: Texts, number: int) -> Made:
     """Test cases as `EvaluationDataset.save_as` writes them."""
-    asked, answer, expected, contexts = texts.text(), texts.text(), texts.text(), [texts.line(), texts.line()]
+    asked, answer, expected = texts.text(), texts.text(), texts.maybe(texts.text())
+    contexts = [texts.line(), texts.line()]
     record = {
         "input": asked,
         "actual_output": answer,
-        "expected_output": texts.maybe(expected),
+        "expected_output": expected,
         "context": None,
         "retrieval_context": contexts,
         "name": None,
         "comments": None,
         "source_file": None,
     }
-    reading = Reading(
-        (answer,), instruction=asked, reference=record["expected_output"], shown={"context": tuple(contexts)}
-    )
+    reading = Reading((answer,), instruction=asked, reference=expected, shown={"context": tuple(contexts)})
     return Made(record, (reading,))
 
 
@@ -409,16 +423,16 @@ def ragas_new(texts: Texts, number: int) -> Made:
 
 def ragas_turns(texts: Texts, number: int) -> Made:
     """Samples of several turns: `user_input` is the conversation, its roles are `human` and `ai`."""
-    turns, answer = dialogue(texts, texts.rng.randint(1, 2)), texts.text()
+    turns, answer, reference = dialogue(texts, texts.rng.randint(1, 2)), texts.text(), texts.text()
     roles = {USER: "human", ASSISTANT: "ai"}
     record = {
         "user_input": [
             {"content": turn.text, "metadata": None, "type": roles[turn.role]}
             for turn in (*turns, Said(ASSISTANT, answer))
         ],
-        "reference": texts.text(),
+        "reference": reference,
     }
-    return Made(record, (Reading((answer,), turns=turns, reference=record["reference"]),))
+    return Made(record, (Reading((answer,), turns=turns, reference=reference),))
 
 
 # --- MLflow, Langfuse, LangSmith
@@ -660,6 +674,7 @@ def pretty_lines(name: str) -> Any:
 
 HARNESSES = (
     Shape("lm-evaluation-harness", lm_eval, json_lines("samples_made_2026.jsonl"), read=(ANSWER, GRADED)),
+    Shape("lm-evaluation-harness, chat", lm_eval_chat, json_lines("samples_c.jsonl"), read=(ANSWER, DIALOGUE)),
     Shape(
         "lm-evaluation-harness, filtered",
         lm_eval_filtered,

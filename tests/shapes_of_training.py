@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from shape_records import (
     ANSWER,
@@ -64,7 +65,7 @@ def trl_implicit_preference(texts: Texts, number: int) -> Made:
     """The prompt is implicit: both conversations begin with the same turns, as `extract_prompt` takes them."""
     turns = dialogue(texts, texts.rng.randint(1, 2))
     chosen, rejected = texts.text(), texts.text()
-    record = {
+    record: dict[str, Any] = {
         "chosen": chat(*turns, Said(ASSISTANT, chosen)),
         "rejected": chat(*turns, Said(ASSISTANT, rejected)),
     }
@@ -182,7 +183,11 @@ def joined(instruction: str, given: str) -> str | tuple[str, ...]:
 
 def alpaca(texts: Texts, number: int) -> Made:
     instruction, given, output = texts.text(), texts.maybe(texts.text(), 0.6), texts.text()
-    record = {"instruction": instruction, "input": given, "output": output}
+    record: dict[str, Any] = {"instruction": instruction, "input": given, "output": output}
+    if number % 4 == 1:  # as files of LLaMA-Factory have them: empty, or null
+        record |= {"system": "", "history": []} if number % 8 == 1 else {"system": None, "history": None}
+    if number % 4 == 2 and not given:
+        del record["input"]
     return Made(texts.shuffled(record), (Reading((output,), instruction=joined(instruction, given)),))
 
 
@@ -218,6 +223,17 @@ SHARE_ROLES = {USER: "human", ASSISTANT: "gpt", SYSTEM: "system"}
 def shared(*turns: Said) -> list[dict[str, object]]:
     """Return turns as ShareGPT's `from` and `value`."""
     return [{"from": SHARE_ROLES[turn.role], "value": turn.text} for turn in turns]
+
+
+def sharegpt_of_roles(texts: Texts, number: int) -> Made:
+    """Some files have the roles `user`, `assistant`, `chatgpt` and further keys in a turn."""
+    turns, answer = dialogue(texts, texts.rng.randint(1, 2)), texts.text()
+    roles = {USER: "user", ASSISTANT: ("assistant", "chatgpt")[number % 2]}
+    conversation = [
+        {"from": roles[turn.role], "value": turn.text, "weight": None, "markdown": None}
+        for turn in (*turns, Said(ASSISTANT, answer))
+    ]
+    return Made({"id": number, "conversations": conversation, "tools": ""}, (Reading((answer,), turns=turns),))
 
 
 def sharegpt(texts: Texts, number: int) -> Made:
@@ -341,6 +357,7 @@ TRAINING = (
     Shape("Alpaca with history", alpaca_with_history, json_array("alpaca.json"), read=(ANSWER, DIALOGUE)),
     Shape("Alpaca preference", alpaca_preference, json_array("dpo.json"), read=(PAIR,), labels=True),
     Shape("ShareGPT", sharegpt, json_array("sharegpt.json"), read=(ANSWER, DIALOGUE), refuse=(GRADED,)),
+    Shape("ShareGPT, other roles", sharegpt_of_roles, json_lines("s.jsonl"), read=(ANSWER, DIALOGUE)),
     Shape("ShareGPT with system", sharegpt_with_system, json_lines("s.jsonl"), read=(ANSWER, DIALOGUE)),
     Shape("ShareGPT preference", sharegpt_preference, json_array("dpo.json"), read=(PAIR,), labels=True),
     Shape("ShareGPT without an answer", sharegpt_unanswered, json_array("s.json"), read=(), refuse=(ANSWER,)),

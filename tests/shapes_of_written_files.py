@@ -105,13 +105,13 @@ def unpaired(row: Mapping[str, Any]) -> tuple[Reading, ...]:
 
 
 def inspect_log(row: Mapping[str, Any]) -> tuple[Reading, ...]:
-    """A log has the scores of its samples: `match` writes C or I; no answer of ours ends with its target."""
+    """A log has the scores of its samples: `match` writes C or I, which Inspect counts as 1 or 0."""
     reading = Reading(
         (row["answer"],),
         turns=(Said(SYSTEM, "Be brief."), Said(USER, row["question"])),
         reference=row["reference"],
         systems=("mockllm/model",),
-        columns={"match": "I"},
+        columns={"match": ("I", 0)},
     )
     return (reading,)
 

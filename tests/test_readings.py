@@ -178,6 +178,14 @@ def test_chat_lists_under_any_column_are_conversations() -> None:
         assert (row.instruction, row.texts) == ("Capital of Peru?", ("Lima", "Cusco"))
 
 
+def test_a_prompt_of_several_turns_is_shown_as_a_whole_by_a_rubric_without_a_conversation() -> None:
+    asked = [*CHAT, {"role": "user", "content": "And of Chile?"}]
+    row = row_of({"prompt": asked, "response": "Santiago"})
+    assert row.instruction == ("User:\n> Capital of Peru?\n\nAssistant:\n> Lima\n\nUser:\n> And of Chile?")
+    assert row.candidate == "Santiago"
+    assert "no column has the response" in reason_of({"prompt": asked})
+
+
 def test_items_of_the_responses_api_are_turns() -> None:
     items = [
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Rain?"}]},
@@ -352,3 +360,9 @@ def test_each_shape_is_declared_in_words_and_has_what_a_row_needs() -> None:
             "candidate_b",
         } <= shape.fields.keys()
         assert shape.usual or shape.joins or shape.unanswered or judged, shape.name
+
+
+def test_the_guide_lists_every_shape_from_its_declaration(cli: Cli) -> None:
+    page = cli("help", "rows").out
+    for shape in shapes().values():
+        assert f"| `{shape.name}` | {shape.title} | " in page

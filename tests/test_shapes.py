@@ -35,9 +35,6 @@ from localjudge.rows.inputs import find_inputs
 OTHER_USES = (ANSWER, GRADED, GROUNDED, DIALOGUE, PAIR)
 WORDS = {"read": "", "refuse": "no ", "other": "never a wrong "}
 
-# What is not yet read, or not yet refused, or wrong. Delete the line of what is right.
-NOT_YET: frozenset[str] = frozenset()
-
 
 def rows_of(shape: Shape, folder: Path, made: Sequence[Made], used: Uses) -> list[list[Row | Failure]]:
     """Return the outcomes of each record, in the order of the records."""
@@ -62,20 +59,13 @@ def cases(kind: Literal["read", "refuse", "other"]) -> list[Any]:
         others = tuple(used for used in OTHER_USES if used not in (*shape.read, *shape.refuse, *shape.untold))
         for used in {"read": shape.read, "refuse": shape.refuse, "other": others}[kind]:
             name = f"{shape.name}: {WORDS[kind]}{NAMES[used]}"
-            not_yet = pytest.mark.xfail(strict=True, raises=ShapeError, reason="not yet")
             absent = pytest.mark.skipif(not find_spec("inspect_ai"), reason="needs Inspect")
-            marks = [absent] * ("inspect_ai" in name) + [not_yet] * (name in NOT_YET)
-            found.append(pytest.param(shape, used, id=name, marks=marks))
+            found.append(pytest.param(shape, used, id=name, marks=[absent] * ("inspect_ai" in name)))
     return found
 
 
 def labelled() -> list[Any]:
-    found = []
-    for shape in filter(lambda one: one.labels, SHAPES):
-        name = f"{shape.name}: labels"
-        not_yet = pytest.mark.xfail(strict=True, raises=ShapeError, reason="not yet")
-        found.append(pytest.param(shape, id=name, marks=[not_yet] if name in NOT_YET else []))
-    return found
+    return [pytest.param(shape, id=f"{shape.name}: labels") for shape in SHAPES if shape.labels]
 
 
 @pytest.mark.parametrize(("shape", "used"), cases("read"))

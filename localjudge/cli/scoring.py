@@ -228,6 +228,7 @@ def prompt(
     from localjudge.config import JudgeConfig
     from localjudge.records import Failure
     from localjudge.rows.columns import parse_columns
+    from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, NO_CONVERSATION
     from localjudge.rows.criteria import by_criterion
     from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
     from localjudge.rubrics.rubric import Rubric
@@ -244,6 +245,8 @@ def prompt(
     checked = check_inputs(files, named, judged_by.fields)
     for line in filter(None, (checked.how, checked.left_out)):
         messages.say(line)
+    if CONVERSATION in checked.columns and CONVERSATIONS.isdisjoint(judged_by.fields):
+        messages.warn(f"the rubric {judged_by.name} {NO_CONVERSATION}")
     settle_environment(allow_download=allow_download)
     cuts, judge = on_overflow != "fail" or max_result_tokens is not None, None
     if tokens or cuts:

@@ -39,6 +39,11 @@ from localjudge.rows.record import RecordError
 
 MESSAGES, CONVERSATION = "messages", "conversation"
 """The column with the turns, and the field of a template with their text."""
+NO_CONVERSATION = (
+    "has no {$conversation}: the judge reads only the last turn of a conversation, and the last turn of the "
+    "user before it as the instruction"
+)
+"""What a rubric without a conversation shows of one."""
 IN_FULL = "@turns"
 """Among the fields that a row needs: a conversation of several turns of the user is the whole candidate."""
 TURN = "turn"
@@ -69,7 +74,7 @@ def with_conversation(fields: Mapping[str, Any], taken: dict[str, str], used: Se
     last one of the user among them is the instruction. If the whole conversation is the candidate, everything
     that the user says is the instruction, so that conversations with the same user turns belong together.
     An instruction or a response that is a list of messages is a part of the conversation, and the prompt of a
-    system is its first turn.
+    system is its first turn. A template without a conversation shows such an instruction as a whole.
 
     Args:
         fields: the values of fields by their names.
@@ -83,6 +88,7 @@ def with_conversation(fields: Mapping[str, Any], taken: dict[str, str], used: Se
     if compares_responses(used):
         return _of_pair(fields, taken, used)
     known = (MESSAGES, "candidate", "instruction", *CONVERSATIONS)
+    is_prompt = as_chat(fields.get("instruction")) is not None
     _gather(fields, taken)
     turns = as_chat(fields.get(MESSAGES)) or []
     whole = judges_conversation(used) or (
@@ -115,6 +121,9 @@ def with_conversation(fields: Mapping[str, Any], taken: dict[str, str], used: Se
             found = _fields(fields[MESSAGES], answer, whole=whole, reasoning=WITH_REASONING in used)
         except RecordError as error:
             raise RecordError(f"{given!r}, the conversation: {error}") from None
+        alone = is_prompt and not whole and CONVERSATIONS.isdisjoint(used)
+        if alone and found[CONVERSATION] != f"User:\n{_quoted(found.get('instruction', ''))}":
+            found["instruction"] = found[CONVERSATION]  # a prompt of several turns is shown as a whole
         wanted = missing | ({"instruction"} - fields.keys()) | ({"candidate"} if whole else set())
         found = {field: text for field, text in found.items() if field in wanted}
         del fields[MESSAGES]
@@ -124,7 +133,8 @@ def with_conversation(fields: Mapping[str, Any], taken: dict[str, str], used: Se
         return fields
     for field in found:
         taken.setdefault(field, given)
-    taken[CONVERSATION] = given
+    if not (is_prompt and CONVERSATIONS.isdisjoint(used)):
+        taken[CONVERSATION] = given
     return fields | found
 
 

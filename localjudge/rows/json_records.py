@@ -73,6 +73,13 @@ def read_json_document(stream: BufferedIOBase, most_bytes: int) -> Iterator[tupl
         yield 1, unreadable_from_here(error)
         return
     objects = list(_objects(data))
+    if isinstance(next(iter(objects), None), RowError):  # no object, so its lines are counted
+        yield from (
+            (number, parse_json(line, "line"))
+            for number, line in enumerate(data.split(b"\n"), 1)
+            if line.strip()
+        )
+        return
     for number, record in enumerate(objects, 1):
         yield number, Document(record) if len(objects) == 1 and isinstance(record, dict) else record
 

@@ -90,6 +90,8 @@ class RecordReader:
         self._shape = shape_named(columns[SHAPE]) if SHAPE in columns else None
         others = (MESSAGES, SYSTEM_PROMPT, *CONVERSATIONS.intersection(used))
         self._names = {**column_names(used), **{name: (name,) for name in others}}
+        self._known = {*self._names, TURN, *used}
+        self._judges_one = not compares_responses(used)
         self._plans: dict[tuple[Any, ...], _Plan] = {}
 
     def shape_of(self, record: Mapping[str, Any]) -> Shape | None:
@@ -117,20 +119,16 @@ class RecordReader:
         given = self.given
         if self._lenient:
             given = {field: path for field, path in given.items() if value_at(record, path) is not ABSENT}
-        known = {*self._names, TURN, *self.used}
-        declared = {
-            field: source for field, source in (shape.fields if shape else {}).items() if field in known
-        }
-        sources = {**declared, **given}
-        if shape is not None and shape.gather and not compares_responses(self.used):
+        declared = shape.fields if shape else {}
+        sources = {field: source for field, source in declared.items() if field in self._known} | given
+        if shape is not None and shape.gather and self._judges_one:
             lists = [unpacked(value_at(record, path)) for path in shape.gather]
             record = {**record, _GATHERED: [each for found in lists for each in found]}
             single = {field: path for field, path in sources.items() if field not in PAIR}
             sources = {"candidate": _GATHERED + EACH, **single}
-        if shape is None and "candidate" not in sources and not compares_responses(self.used):
-            listed = [
-                key for key in record if key in self._names["candidate"] and _is_list_of_texts(record[key])
-            ]
+        if shape is None and "candidate" not in sources and self._judges_one:
+            usual = self._names["candidate"]
+            listed = [key for key in record if key in usual and _is_list_of_texts(record[key])]
             sources |= {"candidate": f"{listed[0]}[*]"} if len(listed) == 1 else {}
         paths = [path for source in sources.values() for path in paths_in(source)] if sources else []
         places = elements(record, paths, product=shape is not None and shape.product)
@@ -155,9 +153,8 @@ class RecordReader:
         Raises:
             RecordError: the rubric cannot judge the record.
         """
-        single = not compares_responses(self.used)
         two = PAIR[0] in shape.fields and "candidate" not in found.values
-        if single and not self._lenient and (shape.unanswered or two):
+        if self._judges_one and not self._lenient and (shape.unanswered or two):
             what = "two responses; compare them with --rubric pairwise" if two else "no response"
             raise RecordError(f"is one of {shape.title}, with {what}")
         if shape.turns is not None and isinstance(last := value_at(record, shape.turns), int):
@@ -170,7 +167,13 @@ class RecordReader:
         is_shown = judges_conversation(self.used) or IN_FULL in self.used
         turns = roles.count("user")
         is_long = turns > 1 or "tool" in roles
-        if shape.whole and is_long and not is_shown and single and CONVERSATIONS.isdisjoint(self.used):
+        if (
+            shape.whole
+            and is_long
+            and not is_shown
+            and self._judges_one
+            and CONVERSATIONS.isdisjoint(self.used)
+        ):
             has = f"its question has {turns} turns" if turns > 1 else "it has calls of tools"
             rubric = "agent" if "tool" in roles else "conversation"
             raise RecordError(
@@ -225,7 +228,7 @@ class RecordReader:
         self, record: Mapping[str, Any], claimed: set[str], values: dict[str, Any], taken: dict[str, str]
     ) -> None:
         """Add the fields that are in columns with usual names, and claim these columns."""
-        key = (*record, None, *sorted(claimed), None, *taken)
+        key = (*record, None, *sorted(claimed), None, *taken) if claimed or taken else tuple(record)
         plan = self._plans.get(key)
         if plan is None:
             if len(self._plans) > 1000:
@@ -238,7 +241,7 @@ class RecordReader:
         claimed.update(plan.taken.values())
         if "system" in plan.taken and "system" not in self.given:
             self._settle_system(record, plan, values, taken, claimed)
-        if not compares_responses(self.used) and not {"candidate", MESSAGES} & taken.keys():
+        if self._judges_one and "candidate" not in taken and MESSAGES not in taken:
             self._find_chat(record, claimed, values, taken)
 
     def _settle_system(

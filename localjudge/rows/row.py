@@ -161,7 +161,9 @@ def reference_text(given: Any) -> Any:
 def _media(record: Mapping[str, Any], found: Fields) -> str | None:
     """Return the reason why a row with images or sound in a column of their own cannot be judged."""
     for name in _MEDIA:
-        given = unpacked(found.others.get(name))
+        if name not in found.others:
+            continue
+        given = unpacked(found.others[name])
         if isinstance(given, Mapping | list | bytes) and given:
             return f"has {name}, which are not supported; only text is judged"
     return None

@@ -18,7 +18,7 @@ from localjudge.engines.engine_options import Cluster
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.models.model_manifest import in_words
-from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS
+from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, NO_CONVERSATION
 from localjudge.runs.cost_estimate import CostEstimate
 from localjudge.runs.pair_summary import pairs_in_words
 from localjudge.runs.reader import SET_ASIDE, read_notices
@@ -213,10 +213,7 @@ def _introduce(judge: Judge, source: RowSource, folder: Path, observer: RunObser
         and CONVERSATION in checked.columns
         and CONVERSATIONS.isdisjoint(judge.rubric.fields)
     ):
-        observer.warn(
-            f"the rubric {judge.rubric.name} has no {{${CONVERSATION}}}: the judge reads only the last turn of "
-            "a conversation, and the last turn of the user before it as the instruction"
-        )
+        observer.warn(f"the rubric {judge.rubric.name} {NO_CONVERSATION}")
     for notice in (judge.notice, judge.thinking_notice):
         if notice:
             observer.warn(notice)

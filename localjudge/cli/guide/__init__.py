@@ -33,7 +33,17 @@ TOPICS = (
 def page(topic: str) -> str:
     """Return a topic's page in Markdown, without the comments that are for the tests."""
     text = files("localjudge.cli.guide").joinpath(f"{topic}.md").read_text("utf-8")
+    text = text.replace("<!-- shapes -->\n", _shapes()) if topic == "rows" else text
     return re.sub(r"^<!--.*?-->\n", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def _shapes() -> str:
+    """Return a table of the shapes of records, from their declarations."""
+    from localjudge.rows.shapes import shapes
+
+    ordered = sorted(shapes().values(), key=lambda shape: shape.name)
+    lines = [f"| `{shape.name}` | {shape.title} | `{'`, `'.join(shape.has[0])}` |" for shape in ordered]
+    return "\n".join(["| shape | what | recognized by |", "|---|---|---|", *lines, ""])
 
 
 def print_page(
