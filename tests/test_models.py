@@ -595,7 +595,7 @@ def test_plan_says_what_fits_this_machine() -> None:
     assert plan.cpu.rows < 16
     assert f"--engine-arg batch_size={plan.cpu.rows}: " in plan.fits_here[1]
     plan = CapacityPlan.make(subject, use, Machine((), 8 * GIB), gpu_memory=H100)
-    assert plan.fits_here == (False, "no: no GPU, and on the CPU it needs 16.6 GiB of 8.0 GiB")
+    assert plan.fits_here == (False, "no: no GPU, and on the CPU it needs 16.8 GiB of 8.0 GiB")
     plan = CapacityPlan.make(subject, use, Machine((), None), gpu_memory=H100)
     assert not plan.fits_here[0]
 
