@@ -303,6 +303,7 @@ def largest_difference(
     random = np.random.default_rng(1)
     shared, *prompts = (random.integers(3, VOCABULARY, length).tolist() for length in (SHARED, *PROMPT_LENGTHS))
     prompts = [[*shared, *each[SHARED:]] if len(each) > SHARED else each for each in prompts]
+    asked = [Prompt(0, each, 0, beginnings=(SHARED,) * (len(each) > SHARED)) for each in prompts]
     lengths = random.integers(1, 5, (len(prompts), 3))
     kinds = ["t" * a + "f" * b + "v" + "f" * c + "vtfv" for a, b, c in lengths.tolist()]
     answers = [(random.integers(3, VOCABULARY, len(each)).tolist(), each) for each in kinds]
@@ -318,12 +319,8 @@ def largest_difference(
         scripted = Scripted(answers[rows])
         with _path_taken() as taken:
             batched = way == "in a batch"
-            given = [
-                Prompt(tag, tokens, tag, beginnings=(SHARED,) * (len(tokens) > SHARED))
-                for tag, tokens in enumerate(prompts[rows])
-            ]
             kept = KeptBeginnings()
-            generation.generate(network, given, scripted, 64, kept, batched=batched)  # type: ignore[arg-type]
+            generation.generate(network, asked[rows], scripted, 64, kept, batched=batched)  # type: ignore[arg-type]
         path = taken[0]
         for row, answer, found in scripted.found:
             tokens = (*prompts[rows][row], *answer)

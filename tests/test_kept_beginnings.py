@@ -47,7 +47,7 @@ def rows() -> list[Row]:
 
 def prompts_of(judge: Judge, given: Sequence[Row]) -> list[Prompt]:
     tasks = [judge.task_builder.task(row) for row in given]
-    return [Prompt(n, task.tokens, n, beginnings=tuple(task.beginnings)) for n, task in enumerate(tasks)]
+    return [Prompt(n, task.tokens, n, beginnings=task.beginnings) for n, task in enumerate(tasks)]
 
 
 @contextmanager

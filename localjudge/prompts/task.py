@@ -54,7 +54,7 @@ class Task:
     shown: Row | None = None
     places: Sequence[int] = ()
     start: int | None = None
-    beginnings: Sequence[int] = ()
+    beginnings: tuple[int, ...] = ()
 
 
 class StopSubmitting(Exception):  # noqa: N818 (not an error)
@@ -109,10 +109,9 @@ class TaskFeed:
                 self._tag += 1
                 key = self._key(task.row)
                 self._in_flight[self._tag] = task, key, []
-                beginnings = tuple(task.beginnings)
                 for sample in range(self._samples):
                     tag = self._tag * self._samples + sample
-                    yield Prompt(tag, task.tokens, _seed(key, sample), task.text, task.start, beginnings)
+                    yield Prompt(tag, task.tokens, _seed(key, sample), task.text, task.start, task.beginnings)
 
     def take(self, answers: Iterable[Any]) -> Iterator[tuple[Task, str, list[Any]]]:
         """Yield the tasks whose last answers are among these, and forget them.

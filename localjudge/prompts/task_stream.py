@@ -174,4 +174,6 @@ def _dump(task: Task) -> bytes:
 
 def _task(row: Row | Failure, dumped: bytes, places: Sequence[int]) -> Task:
     document, _, tokens = dumped.partition(b"\n")
-    return Task(row, array("i", tokens).tolist(), places=places, **json.loads(document))
+    own = json.loads(document)
+    begin = tuple(own.pop("beginnings"))
+    return Task(row, array("i", tokens).tolist(), places=places, beginnings=begin, **own)
