@@ -59,7 +59,8 @@ NEEDED = modules(PROJECT["dependencies"])
 
 def imported(*folders: str) -> set[str]:
     """Return the third-party modules that the code in a folder imports."""
-    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    # `written_files/write.py` runs the tools whose files the tests read, in environments of their own.
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py") if file.name != "write.py"]
     assert files
     found: set[str] = set()
     for node in (node for file in files for node in ast.walk(ast.parse(file.read_text()))):

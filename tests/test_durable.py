@@ -105,7 +105,7 @@ def test_every_result_is_flushed_before_it_gets_its_name_and_its_folder_after(
     durable(
         "imported",
         of=("import", labels, "--out", tmp_path / "imported", "--aspect", "tact", "--column", "candidate=wit",
-            "--column", "instruction=id", "--column", "reference=wit"),
+            "--column", "instruction=id", "--column", "reference=system"),
     )  # fmt: skip
     durable("audit/rows.jsonl", of=("audit", rows, "--out", tmp_path / "audit", "--sample", 2, *flags))
     durable("mine.toml", of=("rubrics", "init", tmp_path / "mine.toml"))

@@ -266,9 +266,9 @@ def test_a_file_of_prompts_has_a_line_with_the_id_before_each(cli: Cli, tmp_path
     both, one = cli("prompt", rows, "--rubric", rubric), cli("prompt", rows, "--rubric", rubric, "--limit", 1)
     assert f"--- r1 ({rows}:1)\nRate the goal" in both.out
     assert f"> Seen 1.\n--- r2 ({rows}:2)\n" in both.out
-    assert both.err == ""
+    assert both.err == "conversation=messages\n", "the column that is used"
     assert "---" not in one.out
-    assert one.err == f"--- r1 ({rows}:1)\n"
+    assert one.err == f"conversation=messages\n--- r1 ({rows}:1)\n"
 
 
 def test_rules_for_results_are_refused_where_they_can_do_nothing(short_rubric: Path, rubric: Path) -> None:

@@ -493,7 +493,7 @@ def test_failures_are_lines_of_the_same_columns_with_null_scores(tmp_path: Path,
     lines = go(tmp_path / "out", make(), file)
     errors = [
         "no instruction",
-        "an empty candidate, which",
+        "no reference, which",
         "no reference, which",
         "not UTF-8",
         "no instruction",

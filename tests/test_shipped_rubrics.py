@@ -19,8 +19,8 @@ ROWS = 6
 # For each rubric a file of real rows, and the columns of it that go by another name.
 REAL: dict[str, tuple[str, list[str]]] = {
     "agent": ("topicalchat_usr.jsonl", []),
-    "checklist": ("prometheus_vicuna.jsonl", []),
-    "checklist-at-once": ("prometheus_vicuna.jsonl", []),
+    "checklist": ("prometheus_vicuna.jsonl", ["--column", "criterion=criteria"]),
+    "checklist-at-once": ("prometheus_vicuna.jsonl", ["--column", "criterion=criteria"]),
     "conversation": ("topicalchat_usr.jsonl", []),
     "correctness": ("qa_eval.jsonl", []),
     "criteria": ("prometheus_vicuna.jsonl", []),

@@ -110,9 +110,8 @@ def test_verl_gives_the_ground_truth_and_the_columns_that_the_rubric_reads(
         key_of(judge, {"instruction": "Q?", "candidate": "C", "reference": text}) for text in ("4", "R")
     ]
     assert [(outcome.key, outcome.id) for outcome in KEPT] == [(key, "7") for key in expected]
-    for wrong in (["4", "four"], {"target": "4"}):
-        with pytest.raises(RuntimeError, match="'reference', the reference, is of type"):
-            compute_score("math", "C", wrong, known)
+    with pytest.raises(RuntimeError, match="'reference', the reference, is of type"):
+        compute_score("math", "C", {"target": "4"}, known)
 
 
 def test_verl_gives_a_rubric_of_conversations_the_messages(agents: Endpoint, agent: Judge) -> None:
@@ -187,7 +186,7 @@ def test_a_row_without_a_reward_is_null_if_so_chosen(
     broken = [
         *rows(1),
         {"instruction": "Q?", "candidate": "c"},
-        {"instruction": "", "reference": "", "candidate": ""},
+        {"instruction": "", "reference": "r", "candidate": ""},
     ]
     with serving(judge, reward=FORMULA, failed_reward="null") as endpoint:
         monkeypatch.setenv("LOCALJUDGE_URL", endpoint.url)
