@@ -520,7 +520,7 @@ def test_a_killed_engine_is_started_again_and_nothing_is_lost(model: Model, tmp_
         env=environment,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
