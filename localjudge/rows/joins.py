@@ -64,7 +64,7 @@ class Joins:
         """Read an input if its records are joined with others, which the shape of the first one shows.
 
         Raises:
-            UsageError: another record has not the shape, or two different ones have the same key.
+            UsageError: another record does not have the shape, or two different ones have the same key.
         """
         shape: Shape | None = None
         for number, record in records:

@@ -56,7 +56,7 @@ class Document(dict[str, Any]):
 def read_json_document(stream: BufferedIOBase, most_bytes: int) -> Iterator[tuple[int, Record]]:
     """Yield the objects of a text, each of several lines, with their numbers; one alone as a `Document`.
 
-    A text whose first line is an object, and which goes on, is JSON lines.
+    A text is JSON lines if its first line is an object and more lines follow.
     """
     try:
         first = stream.readline()

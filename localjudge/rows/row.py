@@ -23,7 +23,7 @@ _DEEPEST = 100
 """Limit of nested lists and objects in a record; Python's JSON parser and writer allow little more."""
 _MEDIA = ("image", "images", "video", "videos", "audio", "audios")
 _ALTERNATIVES = "\nor\n"
-"""What stands between two references of a row, of which either is right."""
+"""What stands between two references of a row. Each of the two is a right answer."""
 
 
 def as_row(

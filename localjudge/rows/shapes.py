@@ -3,7 +3,7 @@
 A shape is a table in a file of the folder `shapes`. Its keys:
 
     title   what it is, for people
-    has     the paths that a record has (`rows.paths`), or lists of these, one of which it has
+    has     the paths that a record has (`rows.paths`), or lists of paths; then it has all paths of one list
     lacks   paths that it must not have
     is      the value of a path, or the values that it can have
     usual   true if the fields that the shape does not name are in columns with the usual names
@@ -14,7 +14,7 @@ A shape is a table in a file of the folder `shapes`. Its keys:
     unanswered  true if the records have no response
     turns   the path of the number of turns that the record is of; later turns are left out
     product true if each element of one list is a row with each of another; otherwise they are side by side
-    gather  columns with lists of responses, each of which a rubric of one response judges
+    gather  columns with lists of responses; a rubric of one response judges each of them
     drop    columns that are not kept
     label   which response a label names, for records of two responses
 
