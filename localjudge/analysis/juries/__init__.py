@@ -21,7 +21,7 @@ from localjudge.analysis.juries.jury_aspect import (
 from localjudge.analysis.juries.jury_errors import JuryErrors, jury_errors
 from localjudge.analysis.matching.human_labels import Labels
 from localjudge.analysis.matching.label_records import LabelArray
-from localjudge.analysis.matching.rows import align_runs, with_digests
+from localjudge.analysis.matching.rows import align_runs
 from localjudge.analysis.matching.run_rows import run_names
 from localjudge.analysis.matching.scores import Scores, read_scores
 from localjudge.analysis.statistics import why_undefined
@@ -112,10 +112,7 @@ def compare_judges(
         raise UsageError("a jury needs at least two runs, by several judges or several samples of one judge")
     scores = read_scores(folders, by_run=False)
     own = [np.flatnonzero(scores.run == run) for run in range(len(folders))]
-    identities = [
-        with_digests([scores.identities[row] for row in rows], [scores.digests[row] for row in rows], manifest)
-        for rows, manifest in zip(own, scores.manifests, strict=True)
-    ]
+    identities = [[scores.identities[row] for row in rows] for rows in own]
     common, matched = align_runs(identities, scores.manifests)
     if not common:
         raise UsageError(f"{scores.where}: no row is judged in every run: {'; '.join(matched)}")
