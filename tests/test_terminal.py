@@ -320,6 +320,16 @@ def test_a_process_that_may_use_too_little_says_of_what_in_one_line(
     assert program("score", rows, "--out", out, "--engine", "dry-run").returncode == 0
 
 
+def test_a_cache_that_cannot_be_written_stops_no_run(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LOCALJUDGE_CACHE", str(tmp_path / "file"))
+    rows = write_rows(tmp_path / "rows.jsonl", 1)
+    end = cli("score", rows, "--out", tmp_path / "out", "--max-rationale-tokens", 1)
+    assert end.code == 0, end.err
+
+
 def test_a_user_without_a_home_has_no_cache_and_no_traceback(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

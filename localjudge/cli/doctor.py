@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +19,6 @@ from localjudge.cli.options import (
 )
 from localjudge.errors import UsageError
 from localjudge.settings import Flag
-from localjudge.system.offline import SWITCHES
 
 _ENGINES = ("auto", "vllm", "transformers", "server")
 
@@ -60,21 +58,11 @@ def doctor(
     served = None
     if engine == "server":
         served = ServerOptions.parse({"server": server or "", "allow_host": ",".join(allow_host or ())})
-    switched = {
-        name: (os.environ[name], ours)
-        for name, ours in SWITCHES.items()
-        if os.environ.get(name, ours).lower() not in _alike(ours)
-    }
     settle_environment(ray=ray)
     with Progress().step("examining this machine"):
         checks = examine(
-            Intent(model, engine, served, cluster, out, switched, adapter, listen.listener if serve else None)
+            Intent(model, engine, served, cluster, out, adapter, listen.listener if serve else None)
         )
     print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(1)
-
-
-def _alike(value: str) -> tuple[str, ...]:
-    """Return all values of a switch with the same meaning, in lower case."""
-    return ("1", "true", "yes", "on") if value == "1" else (value.lower(),)

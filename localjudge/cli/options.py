@@ -291,11 +291,10 @@ def check_out(out: Path) -> None:
     Raises:
         UsageError: it is a file, it or its parent cannot be written, or the disk is full.
     """
-    from localjudge.diagnostics import environment
+    from localjudge.system.durable import unwritable
 
-    check = environment.out(out, least=1 << 20)
-    if check.state == "wrong":
-        raise UsageError(f"--out {check.found}; {check.fix}")
+    if fault := unwritable(out, least=1 << 20):
+        raise UsageError(f"--out {out}: {fault}; free space or change the permissions, or give another --out")
 
 
 def settle_environment(
