@@ -367,7 +367,7 @@ def test_the_help_lists_the_commands_in_groups_with_whole_descriptions(
             "import",
         },
         "Cluster and shards": {"merge"},
-        "Models and machine": {"models", "doctor", "serve-flags", "pack", "rubrics"},
+        "Models and machine": {"models", "doctor", "pack", "rubrics"},
     }
     assert (
         " ".join(said.split()).count("Merge the shards of a run into one run, in the order of the input.") == 1

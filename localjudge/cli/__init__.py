@@ -46,7 +46,6 @@ _TOPICS: dict[str, dict[str, str]] = {
     "Cluster and shards": {"runs.merge": "merge runs/part-1 runs/part-2 --out runs/whole"},
     "Models and machine": {
         "doctor.doctor": "doctor --model bundled",
-        "serve.serve_flags": "serve-flags bundled",
         "pack.pack": "pack --out pack --extra cpu",
         "models.app": "models list",
         "rubrics.app": "rubrics init my-rubric.toml",

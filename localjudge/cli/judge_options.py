@@ -110,7 +110,7 @@ class JudgeOptions(JudgeSettings):
     server_kind: Annotated[
         str | None,
         Flag(
-            "table: the server was started with the flags of serve-flags, or is refused.",
+            "table: the server was started as serve --print-vllm-flags says, or is refused.",
             "unverified|table",
             SERVER,
         ),
