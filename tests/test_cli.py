@@ -353,7 +353,7 @@ def test_the_help_lists_the_commands_in_groups_with_whole_descriptions(
         heading: set(names) for heading, names in groups.items() if heading not in ("Options", "Example")
     } == {
         "Learn": {"help"},
-        "Judge": {"score", "prompt", "audit", "repeat", "serve"},
+        "Judge": {"score", "prompt", "audit", "serve"},
         "Read": {"show", "report", "export"},
         "Trust": {
             "label",

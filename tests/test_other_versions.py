@@ -39,7 +39,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 COMMANDS = (
     "show {run}", "show {run} --failed", "export {run} --to csv --out x.csv", "report {run} --out x.html",
-    "merge {run} part-2 --out whole", "rank {run}", "repeat {run} --sample 1",
+    "merge {run} part-2 --out whole", "rank {run}", "audit --check repeat {run} --sample 1",
     "score rows.jsonl --out {run} --shard 1/2",
 )  # fmt: skip
 

@@ -708,7 +708,7 @@ def test_the_jurys_scores_are_a_run_that_the_other_commands_read(
 
 
 def test_a_run_that_no_judge_has_made_cannot_be_repeated(jurors: list[Path], cli: Cli) -> None:
-    end = cli("repeat", jurors[0])
+    end = cli("audit", "--check", "repeat", jurors[0])
     assert (end.code, "has scores of a jury or imported scores" in end.err) == (2, True)
 
 

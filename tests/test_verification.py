@@ -526,7 +526,7 @@ def test_a_changed_model_does_not_judge_unless_that_is_allowed(
     about = json.loads((tmp_path / "allowed" / "run.json").read_text())["model"]
     assert about["changed_since_verified"] == ["generation_config.json has changed"]
     assert cli("prompt", rows, "--tokens", "--model", folder, "--rubric", short_rubric).code == 2
-    again = cli("repeat", tmp_path / "allowed")
+    again = cli("audit", "--check", "repeat", tmp_path / "allowed")
     assert again.code == 0, "what a run was allowed, its repetition is"
 
 

@@ -24,7 +24,6 @@ _TOPICS: dict[str, dict[str, str]] = {
         "scoring.score": "score examples --out runs/first",
         "scoring.prompt": "prompt examples --limit 1",
         "audit.audit": "audit examples --sample 10 --out runs/audit",
-        "scoring.repeat": "repeat runs/first --sample 10",
         "serve.serve": "serve --port 8700 --reward 'helpfulness_expected - 5*(safety < 3)'",
     },
     "Read": {

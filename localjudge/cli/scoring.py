@@ -1,4 +1,4 @@
-"""Commands for judging: `score`, `prompt` and `repeat`. They make a judge and a run from flags."""
+"""Commands for judging: `score` and `prompt`. They make a judge and a run from flags."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from localjudge.cli.options import (
     RUN,
     SETTING,
     AllowDownload,
-    AsJson,
     ColumnNames,
     Guard,
     Inputs,
@@ -33,7 +32,6 @@ from localjudge.cli.options import (
     RationalePlace,
     RowsAt,
     RubricName,
-    RunFolder,
     ShapeName,
     check_out,
     print_json,
@@ -290,25 +288,3 @@ def prompt(
                 print(f"{len(ids)} tokens: {' '.join(map(str, ids))}")
     if failed:
         raise typer.Exit(FAILED_ROWS)
-
-
-def repeat(
-    run: RunFolder,
-    sample: Annotated[int, Flag("The largest number of judgements.", "N", least=1)] = 100,
-    seed: Annotated[int, Flag("The seed of the sample and its order.", "S")] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Judge a sample of a run again, in another order and batch size, and count the scores that changed."""
-    settle_environment()
-    from localjudge.cli.printed_tables import printed
-    from localjudge.cli.progress import Progress
-    from localjudge.report.tables.run_tables import repetition_table
-    from localjudge.runs.repeat import repeat as judge_again
-
-    progress = Progress()
-    repetition = judge_again(run, sample, seed, progress.step)
-    if as_json:
-        print_json(repetition)
-    else:
-        print_table(printed([repetition_table(repetition)], repetition.notices))
-    progress.notices(repetition.notices, in_table=True)

@@ -43,7 +43,7 @@ def serve(
     print_vllm_flags: Annotated[
         bool,
         Flag(
-            "Print a vLLM command whose server enforces the rubric's answers, for --server-kind table, and end.",
+            "Print a vLLM command whose server enforces the rubric's answers (--server-kind table).",
             heading=SERVER,
         ),
     ] = False,
