@@ -70,7 +70,6 @@ def plan(
     gpu_memory_utilization: Annotated[
         float, Flag("The share of a GPU's memory that vLLM may use.", "SHARE")
     ] = 0.9,
-    kv_cache_dtype: Annotated[str, Flag("The type of the KV cache, as in vLLM.", "auto|fp8")] = "auto",
     prompt_tokens: Annotated[
         int | None,
         Flag("The number of tokens of a typical prompt.  [default: 1500, or the mean of --rows]", "N", least=1),
@@ -89,8 +88,6 @@ def plan(
     With --rows, a typical prompt is as long as theirs in the mean. How long a run takes is measured, not
     predicted: `score --limit 100` ends with the rows/s of this machine.
     """
-    if kv_cache_dtype not in ("auto", "fp8"):
-        raise UsageError(f"--kv-cache-dtype {kv_cache_dtype}: give auto or fp8")
     if not 0 < gpu_memory_utilization <= 1:
         raise UsageError(f"--gpu-memory-utilization {gpu_memory_utilization}: give a share above 0, at most 1")
     if not 0 < gpu_memory < 1e6:
@@ -123,7 +120,6 @@ def plan(
         max_rationale_tokens,
         thinking_budget,
         gpu_memory_utilization,
-        kv_cache_dtype,
     )
     memory = int(gpu_memory * GIB)
     made = CapacityPlan.make(subject, use, Machine.here(), gpu_memory=memory, gpus=gpus)

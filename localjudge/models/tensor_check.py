@@ -177,6 +177,16 @@ def _is_id(name: str) -> bool:
     return name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).exists()
 
 
+def count_parameters(model: Model) -> int | None:
+    """Return the number of a model's parameters by its modelling code; None if transformers has none for it.
+
+    Raises:
+        ModelError: the configuration does not describe a model that can be built.
+    """
+    network = _meta_model(model)
+    return None if network is None else sum(each.numel() for each in network.parameters())
+
+
 def _meta_model(model: Model) -> Any:
     """Return the model without weights; None if transformers has no class for this configuration.
 

@@ -34,6 +34,7 @@ class Profile(BaseModel):
         licence: licence of its weights.
         parameters: billions of parameters of its language model, as in its model card.
         active_parameters: billions that one token uses; None if it uses all.
+        weight_bytes: bytes of its published weights.
         thinking: whether it thinks before it answers: `never`, `optional` or `always`.
         thinking_switch: how to switch thinking off, or limit it, in its chat template.
         thinking_end: the text that ends its thoughts.
@@ -51,6 +52,7 @@ class Profile(BaseModel):
     licence: str = Field(min_length=1)
     parameters: float = Field(gt=0)
     active_parameters: float | None = Field(default=None, gt=0)
+    weight_bytes: int = Field(gt=0)
     thinking: Literal["never", "optional", "always"]
     thinking_switch: str = ""
     thinking_end: str = ""
@@ -62,8 +64,14 @@ class Profile(BaseModel):
 
     @property
     def shape(self) -> Shape:
-        """Shape of the model: the sizes of its weights and its cache."""
+        """Shape of the model: the sizes of its cache and its activations."""
         return shape_of(self.config, self.name)
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """Bytes of its weights in its dtype."""
+        shape = self.shape
+        return int(self.parameters * 1e9) * shape.element if shape.quantization else self.weight_bytes
 
     @property
     def small_notice(self) -> str | None:
@@ -168,9 +176,7 @@ class Catalogue:
             tuple(
                 CatalogueEntry(
                     profile,
-                    gpu_requirements(
-                        profile.shape, profile.shape.weight_bytes, PlannedUse(), gpu_memory=_GPU_MEMORY
-                    ),
+                    gpu_requirements(profile.shape, profile.weight_bytes, PlannedUse(), gpu_memory=_GPU_MEMORY),
                     _is_cached(profile.id),
                 )
                 for profile in profiles()
@@ -182,7 +188,7 @@ class Catalogue:
         return [
             {
                 **entry.profile.model_dump(mode="json"),
-                "weights": entry.profile.shape.weight_bytes,
+                "weights": entry.profile.weight_bytes,
                 "kv_cache_per_token": entry.needs.token,
                 "gpus_of_80": entry.needs.chosen.gpus if entry.needs.chosen else None,
                 "cached": entry.cached,
