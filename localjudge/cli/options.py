@@ -54,9 +54,6 @@ Inputs = Annotated[
     ),
 ]
 RubricName = Annotated[str, Flag("The rubric for the judge.", "NAME|FILE", RUBRIC)]
-Guard = Annotated[
-    bool, Flag("Keep each field inside its fence, and show invisible characters in it.", heading=RUBRIC)
-]
 RationalePlace = Annotated[
     str | None,
     Flag(
@@ -67,40 +64,12 @@ RationalePlace = Annotated[
 ]
 ModelName = Annotated[str | None, SETTING]
 AdapterName = Annotated[str | None, Flag("The directory of a LoRA adapter for the model.", "DIR")]
-AdapterNames = Annotated[
-    list[str] | None,
-    Flag(
-        "The directory of a LoRA adapter for the model. Several: a run directory in --out for each.",
-        "DIR",
-        MODEL,
-    ),
-]
 ServerUrl = Annotated[
     str | None,
     Flag("The server of --engine server: http://127.0.0.1:8000, or unix:/run/judge.sock.", "URL", SERVER),
 ]
 AllowHost = Annotated[
     list[str] | None, Flag("Another host than this machine to which --server may send rows.", "NAME", SERVER)
-]
-AllowDownload = Annotated[
-    bool, Flag("Download the model from the hub if it is not on this machine.", heading=MODEL)
-]
-ShapeName = Annotated[
-    str | None,
-    Flag(
-        "Read the records as this tool writes them (`localjudge help rows`).  [default: as they show]",
-        "NAME",
-        ROWS,
-    ),
-]
-RowsAt = Annotated[
-    str | None,
-    Flag("The path of the list of rows in a file that holds one object.", "PATH", ROWS, name="--rows"),
-]
-JoinFile = Annotated[str | None, Flag("Join each record with a record of this file; with --on.", "FILE", ROWS)]
-JoinOn = Annotated[
-    str | None,
-    Flag("The column by which --join joins, and that of the file if it is another.", "COLUMN[=THEIRS]", ROWS),
 ]
 ColumnNames = Annotated[
     list[str] | None,
@@ -111,7 +80,6 @@ ColumnNames = Annotated[
         name="--column",
     ),
 ]
-MaxRowBytes = Annotated[int, Flag("The largest row in bytes; larger rows become failures.", "N", ROWS, least=1)]
 Limit = Annotated[int | None, Flag("Use only the first N rows or pairs.", "N", ROWS, least=1)]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
 AsJson = Annotated[bool, Flag("Print JSON, for programs.", name="--json")]
