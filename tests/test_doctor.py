@@ -360,7 +360,7 @@ def test_without_its_libraries_the_program_says_what_to_install(
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--engine", "fast"], "--engine fast: give one of auto, vllm, transformers, server"),
+        (["--engine", "fast"], "--engine fast: give one of auto, vllm, transformers, server, dry-run"),
         (["--ray", "here"], "--ray here: give auto, local or the HOST:PORT"),
         (["--port", "8701"], "--port, --token-file, --certfile and --keyfile belong to --serve"),
     ],

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
-from localjudge.cli.listen_options import ListenOptions
 from localjudge.cli.options import (
+    SETTING,
     AdapterName,
     AllowHost,
     AsJson,
@@ -18,22 +18,21 @@ from localjudge.cli.options import (
     settle_environment,
 )
 from localjudge.errors import UsageError
-from localjudge.settings import Flag
-
-_ENGINES = ("auto", "vllm", "transformers", "server")
+from localjudge.integrations.listener import ListenSettings
+from localjudge.settings import EngineName, Flag
 
 
 def doctor(
     model: ModelName = None,
     adapter: AdapterName = None,
-    engine: Annotated[str, Flag("The engine that runs the model.", "auto|vllm|transformers|server")] = "auto",
+    engine: Annotated[str, SETTING] = "auto",
     server: ServerUrl = None,
     allow_host: AllowHost = None,
     ray: Annotated[str | None, Flag("The Ray cluster to judge on, if any.", "auto|local|ADDRESS")] = None,
     out: Annotated[Path | None, Flag("The run directory, to check its disk.", "DIR")] = None,
     serve: Annotated[bool, Flag("Check what `serve` needs, too.")] = False,
     *,
-    listen: ListenOptions,
+    listen: ListenSettings,
     as_json: AsJson = False,
 ) -> None:
     """Check whether a run can start on this machine, and print a fix for each problem.
@@ -47,11 +46,11 @@ def doctor(
     from localjudge.engines.engine_options import Cluster, ServerOptions
     from localjudge.engines.selection import check_combination
 
-    if engine not in _ENGINES:
-        raise UsageError(f"--engine {engine}: give one of {', '.join(_ENGINES)}")
+    if engine not in get_args(EngineName):
+        raise UsageError(f"--engine {engine}: give one of {', '.join(get_args(EngineName))}")
     cluster = Cluster.parse(ray)
     check_combination(engine, cluster, adapts=adapter is not None)
-    if not serve and listen != ListenOptions():
+    if not serve and listen != ListenSettings():
         raise UsageError(
             "--host, --port, --token-file, --certfile and --keyfile belong to --serve; give it, too"
         )

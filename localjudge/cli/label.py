@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 import typer
 
 from localjudge.cli.judge_options import PairOptions
-from localjudge.cli.listen_options import ListenOptions
 from localjudge.cli.options import RubricName, input_extras
 from localjudge.cli.statistics_options import MovedInputs
 from localjudge.errors import UsageError
+from localjudge.integrations.listener import ListenSettings
 from localjudge.system.quantities import counted
 
 
@@ -23,7 +23,7 @@ def label(
         typer.Argument(metavar="INPUT...|RUN", help="Files as for score, or a run directory."),
     ],
     pairs: PairOptions,
-    listen: ListenOptions,
+    listen: ListenSettings,
     *,
     rubric: RubricName = "six-aspects",
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The label file; it is continued.")] = Path(

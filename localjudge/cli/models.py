@@ -12,6 +12,7 @@ import typer
 from localjudge.cli.help import explained, group_that_lists
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
+    SETTING,
     AdapterName,
     AsJson,
     ColumnNames,
@@ -23,7 +24,7 @@ from localjudge.cli.options import (
     settle_environment,
 )
 from localjudge.errors import UsageError
-from localjudge.settings import Flag
+from localjudge.settings import Flag, JudgeSettings
 from localjudge.system.quantities import GIB
 
 
@@ -74,9 +75,7 @@ def plan(
         int | None,
         Flag("The number of tokens of a typical prompt.  [default: 1500, or the mean of --rows]", "N", least=1),
     ] = None,
-    max_rationale_tokens: Annotated[
-        int, Flag("The largest number of tokens of a rationale.", "N", least=1)
-    ] = 256,
+    max_rationale_tokens: Annotated[int, SETTING] = JudgeSettings.max_rationale_tokens,
     thinking_budget: Annotated[int, Flag("The largest number of thinking tokens before it.", "N", least=0)] = 0,
     rubric: RubricName = "just-eval",
     columns: ColumnNames = None,
@@ -90,6 +89,8 @@ def plan(
     """
     if not 0 < gpu_memory_utilization <= 1:
         raise UsageError(f"--gpu-memory-utilization {gpu_memory_utilization}: give a share above 0, at most 1")
+    if max_rationale_tokens < 1:
+        raise UsageError(f"--max-rationale-tokens {max_rationale_tokens}: the smallest that works is 1")
     if not 0 < gpu_memory < 1e6:
         raise UsageError(f"--gpu-memory {gpu_memory:g}: give the GiB of one GPU, such as 80")
     if rate is not None and not (rows and 0 < rate < math.inf):

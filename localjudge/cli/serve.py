@@ -12,10 +12,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, get_args
 
 from localjudge.cli.judge_options import JudgeOptions
-from localjudge.cli.listen_options import ListenOptions
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import RUN, SERVER, check_out_file
 from localjudge.errors import UsageError
+from localjudge.integrations.listener import ListenSettings
 from localjudge.settings import Flag
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def serve(
     judge: JudgeOptions,
-    listen: ListenOptions,
+    listen: ListenSettings,
     reward: Annotated[
         str | None, Flag("Serve rewards, such as 'helpfulness_expected - 5*(safety < 3)'.", "FORMULA")
     ] = None,

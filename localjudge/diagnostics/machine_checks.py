@@ -63,7 +63,7 @@ def _namesake() -> str | None:
 def engine_library(engine: str, why: str) -> Check:
     """Check that vLLM, if it is the engine, can be imported and finds a device."""
     if engine != "vllm":
-        return ok("engine", f"transformers, {why}")
+        return ok("engine", f"{engine}, {why}")
     if find_spec("vllm") is None:
         fix = f"{install_command('vllm')}, or give --engine transformers"
         return wrong("engine", "vLLM is not installed", fix)
