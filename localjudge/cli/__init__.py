@@ -19,36 +19,38 @@ from localjudge.errors import LocalJudgeError, UsageError
 from localjudge.system.terminal import guarded_streams
 
 _TOPICS: dict[str, dict[str, str]] = {
-    "Learn": {"guide.print_page": "help rubrics"},
-    "Judge": {
+    "Every day": {
         "scoring.score": "score examples --out runs/first",
+        "runs.show": "show runs/first --sort helpfulness --limit 5",
+        "compare.compare": "compare runs/first runs/second --margin helpfulness=0.2",
+        "runs.report": "report runs/first --out report.html",
+    },
+    "Statistics and people": {
+        "trust.rank": "rank runs/first",
+        "label.label": "label examples --sample 20 --out labels.jsonl",
+        "trust.agree": "agree runs/first --labels labels.csv",
+        "compare.sample_size": "sample-size --difference 0.2 --pilot runs/first",
+        "trust.calibrate": "calibrate runs/first --labels labels.csv --out calibration.json",
+        "escalate.escalate": "escalate runs/first --labels labels.csv --by helpfulness",
+        "trust.jury": "jury runs/first runs/second --out runs/jury",
+    },
+    "Judge otherwise": {
         "scoring.prompt": "prompt examples --limit 1",
         "audit.audit": "audit examples --sample 10 --out runs/audit",
         "serve.serve": "serve --port 8700 --reward 'helpfulness_expected - 5*(safety < 3)'",
     },
-    "Read": {
-        "runs.show": "show runs/first --sort helpfulness --limit 5",
-        "runs.report": "report runs/first --out report.html",
-        "runs.export": "export runs/first --to csv --out first.csv",
-    },
-    "Trust": {
-        "label.label": "label examples --sample 20 --out labels.jsonl",
-        "compare.sample_size": "sample-size --difference 0.2 --pilot runs/first",
-        "trust.agree": "agree runs/first --labels labels.csv",
-        "trust.rank": "rank runs/first",
-        "compare.compare": "compare runs/first runs/second --margin helpfulness=0.2",
-        "trust.jury": "jury runs/first runs/second --out runs/jury",
-        "escalate.escalate": "escalate runs/first --labels labels.csv --by helpfulness",
-        "trust.calibrate": "calibrate runs/first --labels labels.csv --out calibration.json",
-        "imports.import_scores": "import scores.csv --aspect helpfulness --out runs/imported",
-    },
-    "Cluster and shards": {"runs.merge": "merge runs/part-1 runs/part-2 --out runs/whole"},
-    "Models and machine": {
-        "doctor.doctor": "doctor --model bundled",
-        "pack.pack": "pack --out pack --extra cpu",
-        "models.app": "models list",
+    "Rubrics and models": {
         "rubrics.app": "rubrics init my-rubric.toml",
+        "models.app": "models list",
+        "doctor.doctor": "doctor --model bundled",
     },
+    "Other tools and machines": {
+        "runs.export": "export runs/first --to csv --out first.csv",
+        "imports.import_scores": "import scores.csv --aspect helpfulness --out runs/imported",
+        "runs.merge": "merge runs/part-1 runs/part-2 --out runs/whole",
+        "pack.pack": "pack --out pack --extra cpu",
+    },
+    "Learn": {"guide.print_page": "help rubrics"},
 }
 """The commands in the order of the help, by heading: where each is, and an example that works as typed."""
 

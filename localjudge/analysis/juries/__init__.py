@@ -31,6 +31,9 @@ from localjudge.errors import UsageError
 from localjudge.rubrics.answer import Value
 from localjudge.runs.run_manifest import RunManifest
 
+_MOST_LISTED = 10
+"""The most rows that are listed one by one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Juror:
@@ -91,7 +94,6 @@ class Jury:
 
 def compare_judges(
     folders: Sequence[Path],
-    disagreements: int = 10,
     resamples: int = RESAMPLES,
     seed: int = 0,
     labels: Callable[[Scores], Labels] | None = None,
@@ -100,7 +102,6 @@ def compare_judges(
 
     Args:
         folders: the runs, one for each juror.
-        disagreements: number of rows to return, those on which the jurors differ most.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
         labels: a function that returns the labels of the scores of all runs; None without labels.
@@ -144,7 +145,7 @@ def compare_judges(
         nominal={each.name: nominal_jury_aspect(each, group) for each in rated if each.level == "nominal"},
         outlier=outlier,
         outlier_untested=untested,
-        disagreements=_disagreements(rated, places, scores, disagreements),
+        disagreements=_disagreements(rated, places, scores),
         errors=errors,
         notes=known.notes if known else (),
         notices=(*scores.notices, *matched),
@@ -263,14 +264,14 @@ def _mean_alpha(tables: Sequence[tuple[str, Integers]]) -> float:
 
 
 def _disagreements(
-    rated: Sequence[RatedAspect], places: NDArray[np.intp], scores: Scores, most: int
+    rated: Sequence[RatedAspect], places: NDArray[np.intp], scores: Scores
 ) -> tuple[SplitRow, ...]:
     reaches = [each.ends[1] - each.ends[0] for each in rated]
     is_uniform = len(set(reaches)) == 1 and all(each.level == "ordinal" for each in rated)
     spread = np.mean(
         [each.spread(1 if is_uniform else reach) for each, reach in zip(rated, reaches, strict=True)], axis=0
     )
-    order = np.argsort(-spread, kind="stable")[:most]
+    order = np.argsort(-spread, kind="stable")[:_MOST_LISTED]
     return tuple(
         SplitRow(
             id=scores.ids[places[row, 0]],
