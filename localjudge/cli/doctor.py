@@ -14,7 +14,6 @@ from localjudge.cli.options import (
     AsJson,
     ModelName,
     ServerUrl,
-    print_checks,
     settle_environment,
 )
 from localjudge.errors import UsageError
@@ -40,6 +39,7 @@ def doctor(
     Accepts the flags of `score` that affect the start, and with --serve those of `serve`. Exits with 0 if a
     run can start and with 1 otherwise. Uses no network except to contact the given Ray cluster or server.
     """
+    from localjudge.cli.printed_tables import print_checks
     from localjudge.cli.progress import Progress
     from localjudge.diagnostics.check_results import is_sound
     from localjudge.diagnostics.doctor import Intent, examine

@@ -18,7 +18,6 @@ from localjudge.cli.options import (
     ColumnNames,
     RubricName,
     input_extras,
-    print_checks,
     print_json,
     print_table,
     settle_environment,
@@ -189,6 +188,7 @@ def verify(
     if (signature is None) != (key is None):
         raise UsageError("--signature and --key belong together: give both or none")
     settle_environment()
+    from localjudge.cli.printed_tables import print_checks
     from localjudge.cli.progress import Progress
     from localjudge.diagnostics.check_results import is_sound, ok
     from localjudge.diagnostics.verification import verify as look_at

@@ -8,23 +8,17 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, fields, is_dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from localjudge.cli.messages import in_flags
 from localjudge.errors import UsageError
 from localjudge.settings import Flag, JudgeSettings, choices, flag_of
 from localjudge.system.offline import SWITCHES
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from localjudge.diagnostics.check_results import Check, State
 
 FAILED_ROWS = 3
 """Exit code of a run that finished with failures."""
@@ -193,42 +187,6 @@ def as_document(found: Any) -> dict[str, Any]:
     return asdict(
         found, dict_factory=lambda fields: {name: one for name, one in fields if one or name != "why"}
     )
-
-
-_MARKS: dict[State, tuple[str, str]] = {
-    "ok": ("✓", "green"),
-    "note": ("!", "yellow"),
-    "wrong": ("✗", "red"),
-}
-
-
-def print_checks(checks: Sequence[Check], as_json: bool) -> None:
-    """Print the results of checks as a list or as JSON."""
-    from localjudge.cli.console import Console
-
-    checks = [replace(each, found=in_flags(each.found), fix=in_flags(each.fix)) for each in checks]
-    if as_json:
-        print_json(checks, indent=2)
-    else:
-        Console(soft_wrap=True).print(_checklist(checks))
-
-
-def _checklist(checks: Sequence[Check]) -> Text:
-    """Return one terminal line per check: a mark, its state, its name, what was found, and the fix."""
-    from rich.text import Text
-
-    width = max((len(check.name) for check in checks), default=0)
-    lines = []
-    for check in checks:
-        mark, colour = _MARKS[check.state]
-        said = f"{check.found} → {check.fix}" if check.fix else check.found
-        lines.append(
-            Text.assemble(
-                (f"{mark} {check.state:<5}", colour),
-                f" {check.name:<{width}}  {' '.join(said.split())}",
-            )
-        )
-    return Text("\n").join(lines)
 
 
 def input_extras(inputs: Iterable[str]) -> list[str]:

@@ -32,7 +32,7 @@ from localjudge.errors import UsageError
 from localjudge.settings import Flag, PromptSettings
 
 if TYPE_CHECKING:
-    from localjudge.analysis.ranking.incomplete_runs import UntilDecided
+    from localjudge.analysis.ranking.until_decided import UntilDecided
     from localjudge.config import JudgeConfig
     from localjudge.engines.engine_options import Cluster
     from localjudge.judge import Judge
@@ -138,7 +138,7 @@ def _until_decided(
     """Return a `Stopping` that stops the run when the best system in this column is known."""
     if column is None:
         return None
-    from localjudge.analysis.ranking.incomplete_runs import UntilDecided
+    from localjudge.analysis.ranking.until_decided import UntilDecided
     from localjudge.records.outcome_columns import OVERALL
     from localjudge.rubrics.mode import POINTWISE
     from localjudge.rubrics.score_column import averaged
