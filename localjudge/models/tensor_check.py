@@ -18,7 +18,7 @@ from localjudge.errors import ModelError, first_line
 from localjudge.models.gguf import ignored_scaling
 from localjudge.models.model import Model
 from localjudge.models.model_manifest import in_words
-from localjudge.models.weights import Tensor, read_tensors
+from localjudge.models.weights import Tensor
 
 _DIRECTORY = "use a directory with this model's safetensors files"
 # Architectures whose tensors transformers changes without changing a shape; it joins or splits those of others.
@@ -81,9 +81,9 @@ def check_tensors(model: Model) -> TensorCheck:
     if model.is_gguf:
         return _check_gguf(model)
     try:
-        tensors = read_tensors(model.path)
+        tensors = model.tensors
     except ModelError as error:
-        raise ModelError(f"model {model.name}: {error}; run localjudge models verify") from None
+        raise ModelError(f"{error}; run localjudge models verify") from None
     network = _meta_model(model)
     if network is None:
         kind = model.configuration.model_type
