@@ -302,7 +302,7 @@ def read_manifest(folder: Path) -> RunManifest:
             f"{file}: not a manifest of run format {FORMAT}, or damaged; "
             "restore the file, or start a new run in another directory"
         ) from None
-    if manifest.settings.rubric != manifest.rubric.recorded_digest:
+    if manifest.settings.rubric != manifest.rubric.digest:
         raise RunMismatchError(
             f"{file}: was edited: its rubric does not match the digest in its settings; restore the file"
         )
