@@ -502,7 +502,7 @@ def test_models_lists_the_profiles_with_what_each_needs(cli: Cli) -> None:
     listed = json.loads(cli("models", "--json").out)
     assert [each["name"] for each in listed] == [profile.name for profile in profiles()]
     assert {each["name"]: each["gpus_of_80"] for each in listed}["llama-3.3-70b-instruct"] == 4
-    assert all(each["weights"] > 1e8 and each["cached"] is False for each in listed)
+    assert all(each["weight_bytes"] > 1e8 and each["cached"] is False for each in listed)
 
 
 def test_plan_takes_a_name_an_id_a_directory_and_bundled(cli: Cli, tmp_path: Path) -> None:

@@ -31,16 +31,16 @@ def list_models(as_json: AsJson = False) -> None:
     """List the models that can judge, and what each needs on GPUs of 80 GB; `models` alone does the same."""
     settle_environment()
     from localjudge.cli.printed_tables import printed_table
-    from localjudge.models.capacity.profiles import Catalogue
+    from localjudge.models.capacity.profiles import catalogue
     from localjudge.report.tables.capacity_tables import catalogue_table
 
-    catalogue = Catalogue.here()
+    entries = catalogue()
     if as_json:
-        print_json(catalogue.as_list())
+        print_json([each.as_dict() for each in entries])
     else:
-        print_table(printed_table(catalogue_table(catalogue)))
-        for note in catalogue.notes:
-            print(note)
+        print_table(printed_table(catalogue_table(entries)))
+        for profile in (each.profile for each in entries if each.profile.traps):
+            print(f"{profile.name}: {profile.traps[0]}")  # the most serious known problem
         Messages.here().say("GPUs of 80 GB each; for details: localjudge models plan MODEL")
 
 

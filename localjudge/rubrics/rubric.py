@@ -57,8 +57,7 @@ from localjudge.rows.conversation import CONVERSATIONS, judges_conversation
 from localjudge.rows.criteria import CRITERION, MOST_TOGETHER, NUMBERED_CRITERIA, numbered_criteria
 from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.answer_keys import AnswerKeys
-from localjudge.rubrics.aspect import Aspect, RubricPart, scores_of, written_aspects
-from localjudge.rubrics.aspect_table import with_aspects
+from localjudge.rubrics.aspect import Aspect, RubricPart, scores_of, with_aspects, written_aspects
 from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS, answer_format, aspects_text
 from localjudge.rubrics.guard import guarded, unfenced
 from localjudge.rubrics.mode import Mode, mode_of

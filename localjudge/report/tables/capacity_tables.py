@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from textwrap import fill
 
 from localjudge.models.capacity.capacity_plan import CapacityPlan
 from localjudge.models.capacity.memory import MOST_GPUS
-from localjudge.models.capacity.profiles import Catalogue
+from localjudge.models.capacity.profiles import CatalogueEntry
 from localjudge.models.shape import Shape
 from localjudge.report.tables import Cells, Table
 from localjudge.runs.cost_estimate import CostEstimate
@@ -64,10 +65,10 @@ def cost_text(cost: CostEstimate) -> str:
     return "\n".join(f"{subject:<17} {said}" for subject, said in found.items())
 
 
-def catalogue_table(catalogue: Catalogue) -> Table:
+def catalogue_table(entries: Iterable[CatalogueEntry]) -> Table:
     """Return a table with one row per model."""
     rows: list[Cells] = []
-    for entry in catalogue.entries:
+    for entry in entries:
         profile, shape, chosen = entry.profile, entry.profile.shape, entry.needs.chosen
         active = f" ({profile.active_parameters:g})" if profile.active_parameters else ""
         size = f"{profile.parameters:g} B{active}", shape.context, memory_size(profile.weight_bytes)
