@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import resource
 import shutil
 import socket
 import subprocess
@@ -61,7 +60,7 @@ def test_a_machine_on_which_a_run_would_start_is_green_and_ends_with_0(
     assert (end.code, lines(end, "wrong")) == (0, []), end.out
     assert {line[:7] for line in end.out.splitlines()} <= {"✓ ok   ", "! note "}
     said = {line.split()[0] for line in lines(end, "ok")}
-    assert said == {"packages", "memory", "temporary", "out", "engine", "gpus", "model", "fit"}
+    assert said == {"packages", "temporary", "out", "engine", "gpus", "model", "fit"}
     assert not (tmp_path / "a").exists(), "an examination leaves nothing behind"
     assert cli("score", "examples", "--limit", 1, "--out", tmp_path / "out", "--model", model,
                "--max-rationale-tokens", 1).code == 0, "what is green starts"  # fmt: skip
@@ -98,7 +97,7 @@ def test_broken_libraries_are_each_a_red_line_and_the_examination_goes_on(tmp_pa
     assert any('localjudge needs >=99 → pip install "numpy>=99"' in line for line in said)
     assert all(" → " in line for line in said)
     assert any(line.startswith("packages rich ") for line in lines(end, "ok")), "and what is there is named"
-    assert any(line.startswith("memory ") for line in lines(end, "ok"))
+    assert any(line.startswith("temporary ") for line in lines(end, "ok"))
 
 
 def test_the_package_of_another_project_with_our_module_is_red(installed_as: Path) -> None:
@@ -204,22 +203,6 @@ def test_a_gpu_beside_a_torch_for_cpus_is_noted_and_red_where_vllm_is_to_run(
     assert "but this torch is built for CPUs" in noted.found
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert "hidden by CUDA_VISIBLE_DEVICES=''" in machine_checks.gpus("transformers").found
-
-
-def test_little_memory_is_red() -> None:
-    assert machine_checks.memory().state == "ok"
-    check = machine_checks.memory(least=10**15)
-    assert (check.state, "GiB free; a run needs at least" in check.found) == ("wrong", True)
-    code = "from localjudge.diagnostics.machine_checks import memory; c = memory(); print(c.state, c.fix)"
-    limit = 800 * 2**20
-    said = subprocess.run(
-        [sys.executable, "-c", code],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert said.startswith("wrong stop other programs, or raise the limit")
 
 
 def test_a_run_directory_that_cannot_be_written_is_red(cli: Cli, tmp_path: Path) -> None:
@@ -343,8 +326,8 @@ def test_a_check_that_breaks_is_a_red_line(monkeypatch: pytest.MonkeyPatch) -> N
     def broken() -> Check:
         raise RuntimeError("out of order\nand more of it")
 
-    monkeypatch.setattr(machine_checks, "memory", broken)
-    (check,) = [check for check in examine(Intent(model="none")) if check.name == "memory"]
+    monkeypatch.setattr(machine_checks, "temporary_folder", broken)
+    (check,) = [check for check in examine(Intent(model="none")) if check.name == "temporary"]
     assert (check.state, check.found) == ("wrong", "RuntimeError: out of order")
 
 

@@ -7,6 +7,7 @@ the given Ray cluster or server.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from shlex import quote
 
 from localjudge.diagnostics import machine_checks
 from localjudge.diagnostics.check_results import Check, is_sound, note, ok, wrong
-from localjudge.engines.engine_options import LOCAL, Cluster, ServerOptions
+from localjudge.engines.engine_options import AUTO, LOCAL, Cluster, ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.errors import UsageError
 from localjudge.integrations.listener import LOOPBACK, Listener
@@ -67,7 +68,6 @@ def examine(intent: Intent) -> list[Check]:
     ]
     looks: list[_NamedCheck] = [
         ("packages", lambda: machine_checks.required_packages(extras)),
-        ("memory", machine_checks.memory),
         ("temporary", machine_checks.temporary_folder),
         *([("out", lambda: machine_checks.run_folder(out))] if out else []),
         *(here if server is None else [("server", lambda: _server(server, intent.model))]),
@@ -186,11 +186,33 @@ def _server(options: ServerOptions, name: str | None) -> list[Check]:
 
 
 def _cluster(cluster: Cluster) -> list[Check]:
+    """Join the given cluster, and leave it as it was. Only the address `local` starts one."""
     if find_spec("ray") is None:
         return [wrong("cluster", "Ray is not installed", install_command("ray"))]
-    from localjudge.diagnostics.ray_check import examine_cluster
+    import ray
 
-    return examine_cluster(cluster)
+    from localjudge.engines.engine_log import output_to
+    from localjudge.engines.ray.placement import connect
+
+    was_connected = ray.is_initialized()
+    try:
+        with output_to(Path(os.devnull)):
+            address = connect(cluster.address, start=cluster.address == LOCAL)
+    except UsageError as error:
+        is_missing = isinstance(error.__context__, ConnectionError) and "RAY_ADDRESS" not in os.environ
+        if cluster.address == AUTO and is_missing:
+            return [ok("cluster", "none is running; a run starts one on this machine")]
+        said = str(error).removeprefix("--ray ")
+        return [wrong("cluster", said, "run ray status on a node of it; ray start --head starts one")]
+    try:
+        nodes, has = sum(node["Alive"] for node in ray.nodes()), ray.cluster_resources()
+    finally:
+        if not was_connected:
+            ray.shutdown()
+    room = f"{address}: {nodes} node(s), {has.get('CPU', 0):g} CPUs, {has.get('GPU', 0):g} GPUs"
+    if not has.get("CPU"):
+        return [wrong("cluster", f"{room}; no worker has room", "add a node: ray start --address")]
+    return [ok("cluster", room)]
 
 
 def _endpoint(listen: Callable[[], Listener]) -> list[Check]:

@@ -1,14 +1,13 @@
-"""Check what a run needs of this machine: packages, the engine's library, GPUs, memory and folders."""
+"""Check what a run needs of this machine: packages, the engine's library, GPUs and folders."""
 
 from __future__ import annotations
 
 import csv
 import os
 import re
-import resource
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,11 +16,8 @@ from localjudge.diagnostics.check_results import Check, note, ok, wrong
 from localjudge.engines.engine_log import output_to
 from localjudge.system import requirements
 from localjudge.system.durable import free_space, unwritable
-from localjudge.system.quantities import GIB, memory_size
+from localjudge.system.quantities import memory_size
 from localjudge.system.requirements import install_command
-
-LEAST_MEMORY = GIB
-"""Bytes that Python, torch and the smallest model need to start."""
 
 LEAST_DISK = 200 * 10**6
 """Free bytes that a run should have when it starts."""
@@ -141,40 +137,6 @@ def _nvidia_smi(*options: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=_SMI_SECONDS, check=True).stdout
     except (OSError, subprocess.SubprocessError):
-        return ""
-
-
-def memory(least: int = LEAST_MEMORY) -> Check:
-    """Check the memory that is free on the machine and within the limits of this process."""
-    left = min(_free_memory())
-    said = f"{memory_size(left)} free"
-    if left < least:
-        fix = "stop other programs, or raise the limit of the job, container or shell (ulimit -v)"
-        return wrong("memory", f"{said}; a run needs at least {memory_size(least)}", fix)
-    return ok("memory", said)
-
-
-def _free_memory() -> Iterator[int]:
-    """Yield the free bytes under each limit that applies."""
-    yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if available := re.search(r"^MemAvailable:\s+(\d+) kB", _content("/proc/meminfo"), re.MULTILINE):
-        yield int(available[1]) * 1024
-    group = Path("/sys/fs/cgroup") / _content("/proc/self/cgroup").strip().rpartition(":")[2].lstrip("/")
-    for folder in (group, Path("/sys/fs/cgroup")):
-        most, now = _content(folder / "memory.max").strip(), _content(folder / "memory.current").strip()
-        if most.isdigit() and now.isdigit():
-            stat = re.search(r"^inactive_file (\d+)", _content(folder / "memory.stat"), re.MULTILINE)
-            yield int(most) - int(now) + (int(stat[1]) if stat else 0)  # the kernel can free the pages of files
-    most_addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if most_addresses != resource.RLIM_INFINITY:
-        size = _content("/proc/self/statm").split()
-        yield most_addresses - (int(size[0]) * os.sysconf("SC_PAGE_SIZE") if size else 0)
-
-
-def _content(file: str | Path) -> str:
-    try:
-        return Path(file).read_text(encoding="utf-8", errors="replace")
-    except OSError:
         return ""
 
 
