@@ -60,6 +60,7 @@ def label(
     import uvicorn
 
     from localjudge.cli.progress import Progress
+    from localjudge.integrations.http_server import server_config
     from localjudge.integrations.listener import LOOPBACK
     from localjudge.labelling.candidates import candidates_of_rows, candidates_of_run
     from localjudge.labelling.label_app import LabelApp
@@ -107,16 +108,8 @@ def label(
         scheme = "http" if listener.certfile is None else "https"
         progress.say(f"open {scheme}://{listener.host}:{port}/?token={token}", always=True)
         progress.say("Ctrl-C ends; every label is in the file as soon as the next row is shown")
-        config = uvicorn.Config(
-            app.asgi(),
-            ssl_certfile=listener.certfile,
-            ssl_keyfile=listener.keyfile,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-        )
         with suppress(KeyboardInterrupt):  # the usual end
-            uvicorn.Server(config).run(sockets=[listening])
+            uvicorn.Server(server_config(app.asgi(), listener)).run(sockets=[listening])
         file.refresh()
         if file.lost:
             progress.warn(f"{out}: another program has removed {counted(file.lost, 'answer')} from it")
