@@ -20,7 +20,7 @@ batch. Kubernetes kills a container after 30."""
 
 
 def server_config(app: Starlette, listener: Listener, **others: Any) -> uvicorn.Config:
-    """Return the configuration of a quiet server with the listener's certificate; `others` are uvicorn's own."""
+    """Return the configuration of a quiet server with the listener's certificate; `others` are for uvicorn."""
     return uvicorn.Config(
         app,
         ssl_certfile=listener.certfile,
