@@ -195,8 +195,10 @@ class Judge:
     def engine(self) -> TableEngine | TextEngine:
         """The engine; it loads the model at first use."""
         if isinstance(self._engine_options, ServerOptions):
+            from localjudge.engines.server.served_model import ServedModel
             from localjudge.engines.server.text_server import TextServer
 
+            assert isinstance(self.model, ServedModel)
             return TextServer(self._engine_options, self.model, self.text_decoding)
         context = None if self._longest is None else self._longest + self.decoding.max_tokens
         if context is not None and self.context is not None:

@@ -42,6 +42,7 @@ def audit(
         Flag(
             "Judge a sample of the run INPUT again, in another order and batch size, and count the scores that "
             "changed.",
+            "repeat",
         ),
     ] = None,
     sample: Annotated[int, Flag("The largest number of rows to sample.", "N", ROWS, least=1)] = 100,
@@ -110,10 +111,11 @@ def audit(
     else:
         print_table(printed_findings(audit_findings(found), all_tables))
     progress.notices(found.notices, in_table=True)
-    for check in found.checks:
-        if check.passed is False:
+    for result in found.checks:
+        if result.passed is False:
             progress.warn(
-                f"below its threshold: {check.name} held for {check.held_text}, threshold {check.threshold:.0%}"
+                f"below its threshold: {result.name} held for {result.held_text}, "
+                f"threshold {result.threshold:.0%}"
             )
     if not found.passed:
         raise typer.Exit(BELOW_THRESHOLD)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from localjudge.config import JudgeConfig
     from localjudge.engines.engine_options import Cluster
     from localjudge.judge import Judge
-    from localjudge.rows.columns import Columns
     from localjudge.rows.pairs import Pairing
     from localjudge.rubrics.rubric import Rubric
     from localjudge.runs.row_source import RowSource
@@ -126,7 +125,7 @@ class RowOptions:
         int, Flag("The largest row in bytes; larger rows become failures.", "N", ROWS, least=1)
     ] = MAX_ROW_BYTES
 
-    def named(self, used: Sequence[str]) -> Columns:
+    def named(self, used: Sequence[str]) -> dict[str, str]:
         """Return the column of each of these fields of a template, and how the records are read.
 
         Raises:

@@ -170,7 +170,8 @@ class _ConfigurationReader:
         if not isinstance(method, str):
             raise ModelError(f"model {self._name}: its quantization_config has no quant_method")
         if method == "compressed-tensors":
-            config = next(iter(config.get("config_groups", {}).values()), {}).get("weights") or {}
+            group: Mapping[str, Any] = next(iter(config.get("config_groups", {}).values()), {})
+            config = group.get("weights") or {}
         size = config.get("group_size") or (128 if method in ("awq", "gptq") else 0)
         size = next(iter(config.get("weight_block_size") or [size]))
         return method, max(0, int(size))
