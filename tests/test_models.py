@@ -342,7 +342,6 @@ def test_a_directory_without_weights_is_counted_by_its_modelling_code_or_refused
         ({"torch_dtype": "float128"}, "has the unknown dtype float128"),
         ({"quantization_config": {"bits": 4}}, "has no quant_method"),
         ({"quantization_config": [4]}, "has no quant_method"),
-        ({"num_experts": 4, "mlp_only_layers": 7}, "is inconsistent"),
         ({"sliding_window": "wide"}, "is inconsistent"),
     ],
 )

@@ -236,7 +236,7 @@ def test_a_run_by_construction_says_that_the_weights_are_the_servers(
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        (lambda judge: None, "has no token table; start it with the flags"),
+        (lambda judge: None, "has no token table; start it with the command that localjudge serve"),
         (lambda judge: "1" * 32, "has the table 1{32}, and the judge's is"),
         (digest_of, "breaks the token table"),
     ],

@@ -72,8 +72,7 @@ def check_model(model: Model) -> list[Check]:
     if model.is_gguf and not look.at("header", look.gguf_header):
         return look.checks  # the libraries read the file without checking its counts
     configured = look.at("config", look.config)
-    if not model.is_gguf:
-        weights = look.at("weights", look.weights) and weights
+    weights = weights and (model.is_gguf or look.at("weights", look.weights))
     fits = (
         configured
         and look.at("tokenizer", look.tokenizer)
