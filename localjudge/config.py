@@ -16,7 +16,6 @@ from localjudge.settings import JudgeSettings, SharedSettings, choices, flag_of
 
 SHARED = frozenset(SharedSettings.__dataclass_fields__)
 """The names of the settings that all starts of a run share."""
-_ALWAYS_RECORDED = {"answer_spelling", "max_rationale_tokens", "temperature", "top_p", "seed", "on_overflow"}
 
 
 class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
@@ -79,14 +78,10 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
     def run_identity(self) -> dict[str, Any]:
         """The settings that all starts of a run must share, as far as they are known without the model.
 
-        A setting that version 0.1 did not have is left out while it has its default, so that runs of earlier
-        versions can be continued. The same holds for `thinking_budget`, because a model that always thinks has
-        a default of its own.
+        `thinking_budget` is left out unless it is given: a model that always thinks has a default of its own.
         """
-        shared = self.model_dump(include=set(SHARED), mode="json")
-        defaults = {name: type(self).model_fields[name].default for name in SHARED - _ALWAYS_RECORDED}
-        given = {name: value for name, value in shared.items() if value != defaults.get(name, ...)}
-        return {"rubric": self.rubric.digest, **given}
+        without = {"thinking_budget"} if self.thinking_budget is None else set()
+        return {"rubric": self.rubric.digest, **self.model_dump(include=set(SHARED) - without, mode="json")}
 
     @property
     def answer_layout(self) -> AnswerLayout:

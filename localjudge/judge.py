@@ -19,7 +19,7 @@ from localjudge.engines.answer_reader import ReadAnswer, TableReader
 from localjudge.engines.engine_options import Cluster, ServerOptions, TableServerOptions
 from localjudge.engines.prompt_outcome import prompt_outcome
 from localjudge.engines.protocol import AdapterEngine, TableEngine, TextEngine
-from localjudge.engines.selection import engine_options, find_served_model, open_engine, open_text_engine
+from localjudge.engines.selection import engine_options, open_engine
 from localjudge.engines.server.text_reader import TextReader
 from localjudge.errors import SettingError, UsageError
 from localjudge.models.adapter import Adapter
@@ -104,7 +104,9 @@ class Judge:
         self._reader: TableReader | TextReader
         self._answers = self._thoughts = 0
         if isinstance(self._engine_options, ServerOptions):
-            self.model: Model = find_served_model(self._engine_options, config.model)
+            from localjudge.engines.server.served_model import ServedModel
+
+            self.model: Model = ServedModel.ask(self._engine_options, config.model)
             self._prepare_texts(layouts[-1])
         else:
             # Of a model on a server, only the tokenizer and the configuration must be here.
@@ -193,7 +195,11 @@ class Judge:
     def engine(self) -> TableEngine | TextEngine:
         """The engine; it loads the model at first use."""
         if isinstance(self._engine_options, ServerOptions):
-            return open_text_engine(self._engine_options, self.model, self.text_decoding)
+            from localjudge.engines.server.served_model import ServedModel
+            from localjudge.engines.server.text_server import TextServer
+
+            assert isinstance(self.model, ServedModel)
+            return TextServer(self._engine_options, self.model, self.text_decoding)
         context = None if self._longest is None else self._longest + self.decoding.max_tokens
         if context is not None and self.context is not None:
             context = min(context, self.context)  # the longest prompt may have a shorter answer

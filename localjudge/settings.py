@@ -43,8 +43,8 @@ class Flag:
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class SharedSettings:
-    """Settings that all starts of a run share. They identify the run, and `run.json` records them."""
+class PromptSettings:
+    """Settings that decide a prompt, and the answer that it asks for."""
 
     answer_spelling: Annotated[
         AnswerSpelling, Flag("The white space of the answer's JSON.", heading="Rubric and prompt")
@@ -72,6 +72,26 @@ class SharedSettings:
         ),
     ] = None
     """Values are JSON; other text is itself. Servers get these variables, too."""
+    on_overflow: Annotated[
+        OnOverflow,
+        Flag("What to do with a row that is longer than the model's context.", heading="Rubric and prompt"),
+    ] = "fail"
+    """`fail` makes the row a failure, and `truncate-candidate` removes as much of the candidate's end as
+    necessary, but keeps at least one character. `cut-tool-results` leaves out the results of tools in a
+    conversation, the oldest first and each whole, as many as necessary."""
+    max_result_tokens: Annotated[
+        int | None,
+        Ge(0),
+        Flag(
+            "Cut the middle of tool results of more than N tokens.", "N", "Rubric and prompt", "give 0 or more"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class SharedSettings(PromptSettings):
+    """Settings that all starts of a run share. They identify the run, and `run.json` records them."""
+
     temperature: Annotated[
         float,
         Ge(0),
@@ -96,20 +116,6 @@ class SharedSettings:
         Ge(1),
         Flag("Average the scores of K sampled answers, each with its own rationale.", "K", "Answers"),
     ] = 1
-    on_overflow: Annotated[
-        OnOverflow,
-        Flag("What to do with a row that is longer than the model's context.", heading="Rubric and prompt"),
-    ] = "fail"
-    """`fail` makes the row a failure, and `truncate-candidate` removes as much of the candidate's end as
-    necessary, but keeps at least one character. `cut-tool-results` leaves out the results of tools in a
-    conversation, the oldest first and each whole, as many as necessary."""
-    max_result_tokens: Annotated[
-        int | None,
-        Ge(0),
-        Flag(
-            "Cut the middle of tool results of more than N tokens.", "N", "Rubric and prompt", "give 0 or more"
-        ),
-    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)

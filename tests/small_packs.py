@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from localjudge.airgap import install, unpack
 from localjudge.airgap.pack_files import PackManifest, write_beside, write_parts
 
 HERE = "{}.{}".format(*sys.version_info[:2])
@@ -24,6 +25,8 @@ FILES = {
 def packed(tmp_path: Path, content: dict[str, bytes], part_size: int = 4096, **changed: Any) -> Path:
     """Write a pack of these files into an otherwise empty folder."""
     folder = tmp_path / "pack"
+    if any(name.startswith("wheels/pip-") for name in content):  # it can be installed
+        content = content | {unpack.INSTALLER: Path(install.__file__).read_bytes()}
     sources = {name: tmp_path / "sources" / hashlib.sha256(name.encode()).hexdigest() for name in content}
     for name, data in content.items():
         sources[name].parent.mkdir(exist_ok=True)

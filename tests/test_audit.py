@@ -18,8 +18,8 @@ from scripted import Opinion, scripted_judge
 
 from localjudge import Row, Rubric, UsageError, read_rows
 from localjudge.analysis.audit import read_audit
+from localjudge.analysis.audit.audit_findings import Audit
 from localjudge.analysis.audit.audit_run import run_audit, sample_rows
-from localjudge.analysis.audit.findings import Audit
 from localjudge.analysis.audit.perturbations import PERTURBATIONS, reordered
 from localjudge.analysis.audit.row_changes import DoesNotApply, PerturbationContext
 from localjudge.analysis.statistics import UNDEFINED

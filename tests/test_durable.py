@@ -110,7 +110,14 @@ def test_every_result_is_flushed_before_it_gets_its_name_and_its_folder_after(
     durable("audit/rows.jsonl", of=("audit", rows, "--out", tmp_path / "audit", "--sample", 2, *flags))
     durable("mine.toml", of=("rubrics", "init", tmp_path / "mine.toml"))
     table = tmp_path / "table.npz"
-    served = ("serve-flags", random_model(tmp_path / "model"), "--rubric", short_rubric)
+    served = (
+        "serve",
+        "--print-vllm-flags",
+        "--model",
+        random_model(tmp_path / "model"),
+        "--rubric",
+        short_rubric,
+    )
     durable(table, of=(*served, "--table", table))
 
 
@@ -211,7 +218,7 @@ def test_each_command_that_writes_a_file_is_one_of_those_whose_files_are_durable
         "compare --junit",
         "escalate --rest",
         "rubrics init file",
-        "serve-flags --table",
+        "serve --table",
     }
     others = (
         {"label --out", "serve --out"} | {"pack --out"} | {"doctor --out"}

@@ -155,6 +155,13 @@ def test_every_option_in_the_guide_and_readme_is_one_of_the_program(cli: Cli) ->
     assert named - known == OF_OTHER_PROGRAMS
 
 
+def test_every_option_of_the_program_is_in_the_guide_or_readme(cli: Cli) -> None:
+    text = "".join(file.read_text() for file in [*PAGES.values(), ROOT / "README.md"])
+    known = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", cli("--help").out + "".join(helps(cli).values())))
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
+    assert known - named == {"--show-completion"}, "say in a sentence what it is for, or delete it"
+
+
 def test_readme_lists_the_commands_in_the_words_of_their_help(cli: Cli) -> None:
     rows = re.findall(
         r"^\| `localjudge ([a-z-]+)` \| (.*?) \|$", (ROOT / "README.md").read_text(), re.MULTILINE

@@ -102,7 +102,7 @@ def test_a_run_is_of_one_adapter_and_continues_with_no_other(
         assert f"differs in adapter: {adapter} ({found.digest[:8]}) there, {now}" in end.err.splitlines()[-1]
     assert cli(*start, "--adapter", adapter).code == 0
     assert len(list(read_lines(out))) == 3
-    assert cli("repeat", out, "--sample", 2).code == 0
+    assert cli("audit", "--check", "repeat", out, "--sample", 2).code == 0
 
 
 def test_a_run_without_an_adapter_does_not_continue_with_one(

@@ -362,7 +362,7 @@ def grading_jury(tmp_path: Path) -> list[Path]:
 
 
 def test_a_jury_of_labels_has_majorities_and_ties(grading_jury: list[Path], cli: Cli) -> None:
-    found = compare_judges(grading_jury, disagreements=5, resamples=FEW)
+    found = compare_judges(grading_jury, resamples=FEW)
     assert (list(found.aspects), list(found.nominal)) == (["polite", "tone", "depth"], ["grade"])
     assert found.outlier == "third"
     table = [[line["grade"] for line in read_lines(run)] for run in grading_jury]

@@ -123,9 +123,9 @@ def test_what_is_shown_and_reported_of_a_dry_run_says_so_first(cli: Cli, dry: Pa
     assert packed
     assert json.loads(gzip.decompress(base64.b64decode(packed[1])))["notices"][0] == DRY
     assert json.loads((dry / "summary.json").read_text())["notices"] == [DRY]
-    end = cli("repeat", dry, "--json")
+    end = cli("audit", "--check", "repeat", dry, "--json")
     assert json.loads(end.out)["notices"] == [DRY]
-    assert cli("repeat", dry).out.splitlines()[0] == DRY
+    assert cli("audit", "--check", "repeat", dry).out.splitlines()[0] == DRY
 
 
 def test_every_record_of_an_export_says_who_judged_and_the_runs_notices(

@@ -39,7 +39,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 COMMANDS = (
     "show {run}", "show {run} --failed", "export {run} --to csv --out x.csv", "report {run} --out x.html",
-    "merge {run} part-2 --out whole", "rank {run}", "repeat {run} --sample 1",
+    "merge {run} part-2 --out whole", "rank {run}", "audit --check repeat {run} --sample 1",
     "score rows.jsonl --out {run} --shard 1/2",
 )  # fmt: skip
 
@@ -69,8 +69,8 @@ def _add_a_setting(manifest: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda manifest: manifest.update(format=4), "run.json: has run format 4, and {here} reads format 5"),
-        (lambda manifest: manifest.update(format=6), "run.json: has run format 6, and {here} reads format 5"),
+        (lambda manifest: manifest.update(format=5), "run.json: has run format 5, and {here} reads format 6"),
+        (lambda manifest: manifest.update(format=7), "run.json: has run format 7, and {here} reads format 6"),
         (lambda manifest: manifest.update(mood=1), "run.json: has a field that {here} cannot read: mood"),
         (_add_to_a_start, "run.json: has a field that {here} cannot read: starts.0.engine.speed"),
         (_add_a_setting, "run.json: has a field that {here} cannot read: `mood` 3"),

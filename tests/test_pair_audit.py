@@ -17,8 +17,8 @@ from scripted import ScriptedEngine
 
 from localjudge import Judge, Row, Rubric
 from localjudge.analysis.audit import read_audit
+from localjudge.analysis.audit.audit_findings import SOUND, Audit
 from localjudge.analysis.audit.audit_run import run_audit, sample_rows
-from localjudge.analysis.audit.findings import SOUND, Audit
 from localjudge.analysis.audit.perturbations import PAIR_PERTURBATIONS
 from localjudge.analysis.audit.row_changes import DoesNotApply, PerturbationContext
 from localjudge.records import Response

@@ -40,6 +40,7 @@ def tokens_of(judge: Judge) -> list[int]:
     return tokens
 
 
+PRINT = ("serve", "--print-vllm-flags", "--model")
 Listed = list[dict[str, float]]
 Change = Callable[[list[int], Listed], tuple[list[int], Listed]]
 
@@ -235,7 +236,7 @@ def test_a_run_by_construction_says_that_the_weights_are_the_servers(
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        (lambda judge: None, "has no token table; start it with the flags"),
+        (lambda judge: None, "has no token table; start it with the command that localjudge serve"),
         (lambda judge: "1" * 32, "has the table 1{32}, and the judge's is"),
         (digest_of, "breaks the token table"),
     ],
@@ -256,7 +257,7 @@ def test_serve_flags_name_a_table_by_its_content_and_limits(
     model: Path, short_rubric: Path, tmp_path: Path, cli: Cli
 ) -> None:
     def named(*flags: object) -> str:
-        ended = cli("serve-flags", model, "--rubric", short_rubric, "--table", tmp_path / "t.npz", *flags)
+        ended = cli(*PRINT, model, "--rubric", short_rubric, "--table", tmp_path / "t.npz", *flags)
         assert ended.code == 0, ended.err
         command = shlex.split(ended.out)
         assert command[:3] == ["vllm", "serve", str(model)]

@@ -56,7 +56,7 @@ def test_a_run_records_where_its_rows_went_and_that_the_model_is_known_by_name(
         ended = cli("score", rows, *flags)
         assert ended.code == 0, ended.err
         assert "engine server (unverified: it applies no token table)" in ended.err
-        repeated = cli("repeat", tmp_path / "run", "--sample", "3", "--json")
+        repeated = cli("audit", "--check", "repeat", tmp_path / "run", "--sample", "3", "--json")
         assert repeated.code == 0, repeated.err
     run = json.loads((tmp_path / "run" / "run.json").read_text())
     assert run["settings"]["model"] == "unverified tiny"

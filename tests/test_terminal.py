@@ -131,9 +131,10 @@ def test_no_name_from_outside_steers_the_terminal(
             ("merge", name, "--out", "x"), ("rank", name), ("rank", run), ("agree", run, "--labels", name),
             ("jury", run, name), ("calibrate", run, "--labels", name, "--out", "x"),
             ("import", name, "--aspect", name, "--out", "x"), ("report", run, "--out", rows / name),
-            ("audit", name, "--out", "x"), ("audit", rows, "--out", "x", "--threshold", name), ("repeat", name),
-            ("models", name), ("models", "plan", name), ("models", "verify", name),
-            ("pack", "--out", rows / name), ("pack", "--out", "x", "--part-size", name),
+            ("audit", name, "--out", "x"), ("audit", rows, "--out", "x", "--threshold", name),
+            ("audit", "--check", "repeat", name), ("models", name), ("models", "plan", name),
+            ("models", "verify", name), ("pack", "--out", rows / name),
+            ("pack", "--out", "x", "--part-size", name),
             *((*score, "--model", folder, *short) for folder in models),
             *(("models", "verify", folder) for folder in models),
             *(("models", "plan", folder, "--json") for folder in models),
@@ -318,6 +319,16 @@ def test_a_process_that_may_use_too_little_says_of_what_in_one_line(
     assert end.stderr.count(b"\n") == 1, end.stderr
     assert said in end.stderr
     assert program("score", rows, "--out", out, "--engine", "dry-run").returncode == 0
+
+
+def test_a_cache_that_cannot_be_written_stops_no_run(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LOCALJUDGE_CACHE", str(tmp_path / "file"))
+    rows = write_rows(tmp_path / "rows.jsonl", 1)
+    end = cli("score", rows, "--out", tmp_path / "out", "--max-rationale-tokens", 1)
+    assert end.code == 0, end.err
 
 
 def test_a_user_without_a_home_has_no_cache_and_no_traceback(

@@ -85,6 +85,7 @@ def make_pack(
         (scratch / unpack.LOCK).write_text(locked(wheels), encoding="utf-8")
         sources |= {f"wheels/{file.name}": file for file in wheels}
         sources[unpack.LOCK] = scratch / unpack.LOCK
+        sources[unpack.INSTALLER] = Path(unpack.__file__).with_name(unpack.INSTALLER)
         _check_room(out, sources, part_size)
         say(f"writing {len(sources)} files, {file_size(sum(map(_size, sources.values())))}")
         folder = scratch / "pack"

@@ -24,29 +24,30 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 import argparse
 import hashlib
 import json
-import os
 import re
+import runpy
 import shutil
 import signal
 import subprocess
 import tarfile
 import time
-import zipfile
 from contextlib import closing
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Any
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 LOCK = "requirements.txt"
 """The wheels of the pack with their digests, as pip reads them."""
+INSTALLER = "install.py"
+"""The file of the pack that installs them."""
 BILL, SUMS, SIGNATURE = "sbom.cdx.json", "SHA256SUMS", "SHA256SUMS.sig"
 RECIPES = ("Containerfile", "apptainer.def", "slurm-array.sh", "kubernetes-job.yaml")
 _CHECKED = (MANIFEST, "unpack.py", "README.txt", BILL, *RECIPES)
 _BESIDE = (*_CHECKED, SUMS, SIGNATURE)
 _BLOCK = 1 << 20
-_LINE_EVERY = 30.0
-"""Seconds between two lines about a step if stderr is not a terminal; there it is a live line."""
+_LINE_EVERY = 10.0
+"""Seconds between two lines about a step."""
 
 
 class PackError(Exception):
@@ -65,37 +66,23 @@ class _ByteCount:
     def __init__(self, text: str, total: int) -> None:
         self._text, self._total, self._done = text, total, 0
         self._begin = self._shown_at = time.monotonic()
-        self._live = sys.stderr.isatty()
 
     def add(self, count: int) -> None:
         self._done += count
         now = time.monotonic()
-        if now - self._shown_at < (0.5 if self._live else _LINE_EVERY):
-            return
-        self._shown_at = now
-        left = round((now - self._begin) * max(self._total - self._done, 0) / max(self._done, 1))
-        shown = f"{self._text}: {self._done / 1e6:,.0f} of {self._total / 1e6:,.0f} MB"
-        shown += f", remaining {left // 60}:{left % 60:02}"
-        sys.stderr.write(f"\r{shown:<60}" if self._live else f"{shown}\n")
-        sys.stderr.flush()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._live:
-            sys.stderr.write(f"\r{'':<60}\r")
-            sys.stderr.flush()
+        if now - self._shown_at >= _LINE_EVERY:
+            self._shown_at = now
+            left = round((now - self._begin) * max(self._total - self._done, 0) / max(self._done, 1))
+            shown = f"{self._done / 1e6:,.0f} of {self._total / 1e6:,.0f} MB"
+            say(f"{self._text}: {shown}, remaining {left // 60}:{left % 60:02}")
 
 
 def digest_of(file: Path, read: _ByteCount | None = None) -> str:
-    """Return the SHA-256 of a file in hex; count its bytes as they are read."""
-    digest = hashlib.sha256()
+    """Return the SHA-256 of a file in hex; count its bytes."""
     with file.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            digest.update(block)
-            if read:
-                read.add(len(block))
+        digest = hashlib.file_digest(stream, "sha256")
+        if read:
+            read.add(stream.tell())
     return digest.hexdigest()
 
 
@@ -204,14 +191,14 @@ def find_parts(manifest: dict[str, Any], folders: list[Path]) -> list[Path]:
     found: dict[str, Path] = {}
     others: list[Path] = []
     files = [file for folder in folders for file in sorted(folder.iterdir()) if file.is_file()]
-    with _ByteCount("checking", sum(file.stat().st_size for file in files)) as read:
-        for file in files:
-            if file.name not in _BESIDE and not file.name.startswith("."):
-                digest = digest_of(file, read) if file.stat().st_size in sizes else ""
-                if digest in digests:
-                    found.setdefault(digest, file)
-                else:
-                    others.append(file)
+    read = _ByteCount("checking", sum(file.stat().st_size for file in files))
+    for file in files:
+        if file.name not in _BESIDE and not file.name.startswith("."):
+            digest = digest_of(file, read) if file.stat().st_size in sizes else ""
+            if digest in digests:
+                found.setdefault(digest, file)
+            else:
+                others.append(file)
     lines, lacking = [], [part for part in parts if part["sha256"] not in found]
     for part in lacking:
         copies = [file for file in others if file.name == part["name"]]
@@ -261,7 +248,7 @@ def extract(parts: list[Path], manifest: dict[str, Any], folder: Path) -> None:
     sizes = {entry["name"]: entry["size"] for entry in manifest["files"]}
     stream: Any = _Joined(parts)
     count = _ByteCount("unpacking", sum(sizes.values()))
-    with closing(stream), count, tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
+    with closing(stream), tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
         for member in archive:
             if member.name not in sizes or not member.isreg() or member.issparse():
                 raise PackError(f"{member.name}: is in the parts, but not in the manifest; nothing was kept")
@@ -286,8 +273,8 @@ def differing(manifest: dict[str, Any], folder: Path) -> list[str]:
     """Return the names of files that are missing or differ from the manifest."""
     right = {entry["name"]: entry["sha256"] for entry in manifest["files"]}
     there = {name: folder / name for name in right if (folder / name).is_file()}
-    with _ByteCount("reading again", sum(file.stat().st_size for file in there.values())) as read:
-        whole = {name for name, file in there.items() if digest_of(file, read) == right[name]}
+    read = _ByteCount("reading again", sum(file.stat().st_size for file in there.values()))
+    whole = {name for name, file in there.items() if digest_of(file, read) == right[name]}
     return sorted(right.keys() - whole)
 
 
@@ -328,70 +315,6 @@ def unpack(manifest: dict[str, Any], folders: list[Path], to: Path) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def install(manifest: dict[str, Any], wheels: Path, environment: Path, extras: list[str]) -> None:
-    """Create a virtual environment, if there is none, and install the wheels into it with pip."""
-    try:
-        import venv
-    except ImportError:
-        raise PackError("this Python has no module venv: install python3-venv, or use --no-install") from None
-    new = not environment.exists() or not any(environment.iterdir())
-    if not new and not (environment / "pyvenv.cfg").is_file():
-        raise PackError(f"{environment}: is not a virtual environment; give another folder with --venv")
-    names = [entry["name"] for entry in manifest["files"] if entry["name"].startswith("wheels/")]
-    files = [wheels.parent / name for name in sorted(names)]  # none that somebody added
-    if new:
-        size = sum(each.file_size for file in files for each in zipfile.ZipFile(file).infolist())
-        _need(size, environment.parent)
-    pip = next(file for file in files if file.name.startswith("pip-")) / "pip"
-    pin = f"{manifest['name']}=={manifest['version']}"
-    wanted = f"{manifest['name']}[{','.join(extras)}]=={manifest['version']}"
-    say(f"installing {wanted} into {environment}")
-    # Even in isolated mode, pip reads the machine's configuration, which may name an index; so disable it.
-    settings = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
-    settings["PIP_CONFIG_FILE"] = os.devnull
-    command = [str(environment / "bin" / "python"), "-I", str(pip), "install", "--isolated", "--no-index"]
-    command += ["--only-binary=:all:", "--find-links", str(wheels)]
-
-    def ask_pip(*arguments: str) -> str:
-        done = subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, errors="replace", env=settings
-        )
-        if done.returncode:
-            lines = [f"pip: {line}" for line in done.stderr.splitlines() if line.startswith("ERROR")]
-            made = f"Python {manifest['python']} on {' '.join(manifest['platforms'])}"
-            raise PackError("\n".join([*lines[-3:], f"pip failed; the pack was made for {made}"]))
-        return done.stdout
-
-    half = environment / ".unpacking"  # exists while pip runs
-    environment.mkdir(parents=True, exist_ok=True)
-    try:
-        half.touch(exist_ok=False)
-    except FileExistsError:
-        raise PackError(f"{environment}: another unpack.py is running; if it was killed, remove this") from None
-    try:
-        if new:
-            venv.EnvBuilder(symlinks=True).create(environment)
-        lock = (wheels.parent / LOCK).read_text().splitlines()
-        if set(extras) != set(manifest["extras"]):  # then not all of the wheels are wanted
-            dry = ("--dry-run", "--ignore-installed", "--quiet", "--report=-", "--", "pip", wanted)
-            asked = {_plain_name(each["metadata"]["name"]) for each in json.loads(ask_pip(*dry))["install"]}
-            lock = [line for line in lock if line.partition("==")[0] in asked]
-        # pip refuses a wheel with another digest, and one that the lock does not name.
-        half.write_text("".join(f"{line.replace(f'{pin} ', f'{wanted} ', 1)}\n" for line in lock))
-        ask_pip("--require-hashes", "--requirement", str(half))
-    except BaseException:
-        if new:
-            shutil.rmtree(environment, ignore_errors=True)
-        raise
-    finally:
-        half.unlink(missing_ok=True)
-
-
-def _plain_name(name: str) -> str:
-    """Return the name of a distribution as the lock has it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def run(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Check, unpack and install a pack of localjudge.")
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="folders with the parts")
@@ -416,16 +339,12 @@ def run(arguments: list[str] | None = None) -> None:
     to = options.to or Path(f"{manifest['name']}-{manifest['version']}")
     unpack(manifest, folders, to)
     if options.no_install:
-        return say(f"unpacked into {to}", sys.stdout)
+        say(f"unpacked into {to}", sys.stdout)
+        return
     environment = options.venv or to / "venv"
-    install(manifest, to / "wheels", environment, extras)
-    models = sorted({"/".join(entry["name"].split("/")[:2]) for entry in manifest["files"]})
-    following = [f". {environment / 'bin' / 'activate'}", "localjudge doctor"]
-    following += ["localjudge score examples --out first-run"]
-    following += [
-        f"localjudge score ROWS --out RUN --model {to / m}" for m in models if m.startswith("models/")
-    ]
-    return say("\n  ".join(["installed; next:", *following]), sys.stdout)
+    # Its digest is in the manifest. It is no import, so that it is never another file of this name.
+    install = runpy.run_path(str(to / INSTALLER))["install"]
+    say(install(manifest, to, environment, extras, say, _need, PackError), sys.stdout)
 
 
 def main() -> int:

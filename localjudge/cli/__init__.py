@@ -5,94 +5,18 @@ from __future__ import annotations
 import errno
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from importlib import import_module
 from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
-from localjudge.cli.help import CommandGroup, explained
+from localjudge.cli.commands import TOPICS, AllCommands, function_of
+from localjudge.cli.help import CommandGroup
 from localjudge.cli.messages import LOG_JSON, QUIET, Messages, lacking, options_first
 from localjudge.cli.options import typed_command
 from localjudge.errors import LocalJudgeError, UsageError
 from localjudge.system.terminal import guarded_streams
-
-_TOPICS: dict[str, dict[str, str]] = {
-    "Learn": {"guide.print_page": "help rubrics"},
-    "Judge": {
-        "scoring.score": "score examples --out runs/first",
-        "scoring.prompt": "prompt examples --limit 1",
-        "audit.audit": "audit examples --sample 10 --out runs/audit",
-        "scoring.repeat": "repeat runs/first --sample 10",
-        "serve.serve": "serve --port 8700 --reward 'helpfulness_expected - 5*(safety < 3)'",
-    },
-    "Read": {
-        "runs.show": "show runs/first --sort helpfulness --limit 5",
-        "runs.report": "report runs/first --out report.html",
-        "runs.export": "export runs/first --to csv --out first.csv",
-    },
-    "Trust": {
-        "label.label": "label examples --sample 20 --out labels.jsonl",
-        "compare.sample_size": "sample-size --difference 0.2 --pilot runs/first",
-        "trust.agree": "agree runs/first --labels labels.csv",
-        "trust.rank": "rank runs/first",
-        "compare.compare": "compare runs/first runs/second --margin helpfulness=0.2",
-        "trust.jury": "jury runs/first runs/second --out runs/jury",
-        "escalate.escalate": "escalate runs/first --labels labels.csv --by helpfulness",
-        "trust.calibrate": "calibrate runs/first --labels labels.csv --out calibration.json",
-        "imports.import_scores": "import scores.csv --aspect helpfulness --out runs/imported",
-    },
-    "Cluster and shards": {"runs.merge": "merge runs/part-1 runs/part-2 --out runs/whole"},
-    "Models and machine": {
-        "doctor.doctor": "doctor --model bundled",
-        "serve.serve_flags": "serve-flags bundled",
-        "pack.pack": "pack --out pack --extra cpu",
-        "models.app": "models list",
-        "rubrics.app": "rubrics init my-rubric.toml",
-    },
-}
-"""The commands in the order of the help, by heading: where each is, and an example that works as typed."""
-
-
-class _Commands(Mapping[str, Any]):
-    """The commands by their names. A command is built at its first use, because a process uses few of them."""
-
-    def __init__(self) -> None:
-        self._examples = {
-            example.split()[0]: (where, example)
-            for commands in _TOPICS.values()
-            for where, example in commands.items()
-        }
-        self._made: dict[str, Any] = {}
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._examples)
-
-    def __len__(self) -> int:
-        return len(self._examples)
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            where, example = self._examples[name]
-            self._made[name] = _made(name, _found(where), f"localjudge {example}")
-        return self._made[name]
-
-
-def _found(where: str) -> Any:
-    module, _, name = where.partition(".")
-    return getattr(import_module(f"{__name__}.{module}"), name)
-
-
-def _made(name: str, found: Any, example: str) -> Any:
-    """Return the command of a function, or the group of commands of an app."""
-    if isinstance(found, typer.Typer):
-        group = typer.main.get_command(found)
-        group.name = name
-        return group
-    one = typer.Typer(add_completion=False, rich_markup_mode=None)
-    explained(one, example, name)(found)
-    return typer.main.get_command(one)
 
 
 class Commands(CommandGroup):
@@ -100,12 +24,12 @@ class Commands(CommandGroup):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands = cast(Any, _Commands())
+        self.commands = cast(Any, AllCommands())
 
     def descriptions(self) -> Iterator[tuple[str, str, str]]:
-        for heading, commands in _TOPICS.items():
+        for heading, commands in TOPICS.items():
             for where, example in commands.items():
-                found = _found(where)
+                found = function_of(where)
                 text = str(found.info.help if isinstance(found, typer.Typer) else found.__doc__)
                 yield heading, example.split()[0], " ".join(text.split()).partition(". ")[0].rstrip(".") + "."
 

@@ -1,9 +1,9 @@
-"""The command `audit`: test the judge with the user's own rows."""
+"""The command `audit`: test the judge with the user's own rows, or judge rows of a run again."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,6 +17,7 @@ from localjudge.cli.options import (
     check_out,
     print_json,
     print_table,
+    settle_environment,
     typed_command,
 )
 from localjudge.cli.statistics_options import AllTables
@@ -34,8 +35,16 @@ BELOW_THRESHOLD = 3
 
 def audit(
     inputs: Inputs,
-    out: Annotated[Path, Flag("The folder for the audit's runs.", "DIR", RUN)],
+    out: Annotated[Path | None, Flag("The folder for the audit's runs.", "DIR", RUN)] = None,
     *,
+    check: Annotated[
+        Literal["repeat"] | None,
+        Flag(
+            "Judge a sample of the run INPUT again, in another order and batch size, and count the scores that "
+            "changed.",
+            "repeat",
+        ),
+    ] = None,
     sample: Annotated[int, Flag("The largest number of rows to sample.", "N", ROWS, least=1)] = 100,
     threshold: Annotated[
         list[str] | None,
@@ -49,7 +58,20 @@ def audit(
     all_tables: AllTables = False,
     as_json: AsJson = False,
 ) -> None:
-    """Audit the judge: change rows in ways with known effects, and count the scores that change as expected."""
+    """Audit the judge: change rows in ways with known effects, and count the scores that change as expected.
+
+    With --check repeat, the settings are those of the run.
+    """
+    if check is not None:
+        if len(inputs) != 1 or out or threshold or pairs != PairOptions() or judge != JudgeOptions(seed=seed):
+            raise UsageError(
+                "--check repeat: give one run directory as INPUT, and no other flags than --sample, --seed and "
+                "--json; the settings of the judge are those of the run"
+            )
+        _repeat(Path(inputs[0]), sample, seed, as_json)
+        return
+    if out is None:
+        raise UsageError("audit: give --out, the folder for the audit's runs")
     from localjudge.analysis.audit import read_audit
     from localjudge.analysis.audit.audit_run import run_audit, sample_rows
     from localjudge.analysis.audit.perturbations import perturbations_of
@@ -89,13 +111,31 @@ def audit(
     else:
         print_table(printed_findings(audit_findings(found), all_tables))
     progress.notices(found.notices, in_table=True)
-    for check in found.checks:
-        if check.passed is False:
+    for result in found.checks:
+        if result.passed is False:
             progress.warn(
-                f"below its threshold: {check.name} held for {check.held_text}, threshold {check.threshold:.0%}"
+                f"below its threshold: {result.name} held for {result.held_text}, "
+                f"threshold {result.threshold:.0%}"
             )
     if not found.passed:
         raise typer.Exit(BELOW_THRESHOLD)
+
+
+def _repeat(run: Path, sample: int, seed: int, as_json: bool) -> None:
+    """Judge a sample of a run again, and print how many scores changed."""
+    settle_environment()
+    from localjudge.cli.printed_tables import printed
+    from localjudge.cli.progress import Progress
+    from localjudge.report.tables.run_tables import repetition_table
+    from localjudge.runs.repeat import repeat
+
+    progress = Progress()
+    repetition = repeat(run, sample, seed, progress.step)
+    if as_json:
+        print_json(repetition)
+    else:
+        print_table(printed([repetition_table(repetition)], repetition.notices))
+    progress.notices(repetition.notices, in_table=True)
 
 
 def _thresholds(options: list[str] | tuple[()], names: list[str]) -> dict[str, float]:

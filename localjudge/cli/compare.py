@@ -60,7 +60,6 @@ def compare(
     people: LabelOptions,
     scores: ScoresOf = None,
     by_column: ByColumn = None,
-    moved: Annotated[int, Flag("The number of changed rows to list.", "N", least=0)] = 10,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
@@ -104,7 +103,7 @@ def compare(
             )
         conditions = check_gate(matched, margins, improve or ())
     with progress.step(statistics.computing):
-        changes = compare_runs(matched, known, moved, statistics.resamples, statistics.seed)
+        changes = compare_runs(matched, known, statistics.resamples, statistics.seed)
         slices = people.slices(rows.source, by_column) if by_column else None
         draws = (statistics.resamples, statistics.seed)
         sliced = change_by_slice(matched, slices, *draws) if slices else None

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
-from localjudge.cli.listen_options import ListenOptions
 from localjudge.cli.options import (
+    SETTING,
     AdapterName,
     AllowHost,
     AsJson,
     ModelName,
     ServerUrl,
-    print_checks,
     settle_environment,
 )
 from localjudge.errors import UsageError
-from localjudge.settings import Flag
-from localjudge.system.offline import SWITCHES
-
-_ENGINES = ("auto", "vllm", "transformers", "server")
+from localjudge.integrations.listener import ListenSettings
+from localjudge.settings import EngineName, Flag
 
 
 def doctor(
     model: ModelName = None,
     adapter: AdapterName = None,
-    engine: Annotated[str, Flag("The engine that runs the model.", "auto|vllm|transformers|server")] = "auto",
+    engine: Annotated[str, SETTING] = "auto",
     server: ServerUrl = None,
     allow_host: AllowHost = None,
     ray: Annotated[str | None, Flag("The Ray cluster to judge on, if any.", "auto|local|ADDRESS")] = None,
     out: Annotated[Path | None, Flag("The run directory, to check its disk.", "DIR")] = None,
     serve: Annotated[bool, Flag("Check what `serve` needs, too.")] = False,
     *,
-    listen: ListenOptions,
+    listen: ListenSettings,
     as_json: AsJson = False,
 ) -> None:
     """Check whether a run can start on this machine, and print a fix for each problem.
@@ -43,38 +39,29 @@ def doctor(
     Accepts the flags of `score` that affect the start, and with --serve those of `serve`. Exits with 0 if a
     run can start and with 1 otherwise. Uses no network except to contact the given Ray cluster or server.
     """
+    from localjudge.cli.printed_tables import print_checks
     from localjudge.cli.progress import Progress
     from localjudge.diagnostics.check_results import is_sound
     from localjudge.diagnostics.doctor import Intent, examine
     from localjudge.engines.engine_options import Cluster, ServerOptions
     from localjudge.engines.selection import check_combination
 
-    if engine not in _ENGINES:
-        raise UsageError(f"--engine {engine}: give one of {', '.join(_ENGINES)}")
+    if engine not in get_args(EngineName):
+        raise UsageError(f"--engine {engine}: give one of {', '.join(get_args(EngineName))}")
     cluster = Cluster.parse(ray)
     check_combination(engine, cluster, adapts=adapter is not None)
-    if not serve and listen != ListenOptions():
+    if not serve and listen != ListenSettings():
         raise UsageError(
             "--host, --port, --token-file, --certfile and --keyfile belong to --serve; give it, too"
         )
     served = None
     if engine == "server":
         served = ServerOptions.parse({"server": server or "", "allow_host": ",".join(allow_host or ())})
-    switched = {
-        name: (os.environ[name], ours)
-        for name, ours in SWITCHES.items()
-        if os.environ.get(name, ours).lower() not in _alike(ours)
-    }
     settle_environment(ray=ray)
     with Progress().step("examining this machine"):
         checks = examine(
-            Intent(model, engine, served, cluster, out, switched, adapter, listen.listener if serve else None)
+            Intent(model, engine, served, cluster, out, adapter, listen.listener if serve else None)
         )
     print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(1)
-
-
-def _alike(value: str) -> tuple[str, ...]:
-    """Return all values of a switch with the same meaning, in lower case."""
-    return ("1", "true", "yes", "on") if value == "1" else (value.lower(),)

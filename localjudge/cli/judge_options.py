@@ -11,26 +11,21 @@ from localjudge.cli.options import (
     MODEL,
     PAIRS,
     RAY,
+    ROWS,
+    RUBRIC,
     SERVER,
-    AdapterNames,
-    AllowDownload,
     AllowHost,
     ColumnNames,
-    Guard,
-    JoinFile,
-    JoinOn,
-    MaxRowBytes,
+    ModelName,
     RationalePlace,
-    RowsAt,
     RubricName,
     ServerUrl,
-    ShapeName,
     input_extras,
     settle_environment,
 )
 from localjudge.errors import UsageError
 from localjudge.rows.record import MAX_ROW_BYTES
-from localjudge.settings import Flag, JudgeSettings
+from localjudge.settings import Flag, JudgeSettings, PromptSettings
 from localjudge.system.steps import Report, no_progress
 
 if TYPE_CHECKING:
@@ -41,6 +36,9 @@ if TYPE_CHECKING:
     from localjudge.rubrics.rubric import Rubric
     from localjudge.runs.row_source import RowSource
 
+_Download = Annotated[
+    bool, Flag("Download the model from the hub if it is not on this machine.", heading=MODEL)
+]
 _PASSED = "Passed to vLLM under the same name."
 _EngineInt = Annotated[int | None, Flag(_PASSED, "N", ENGINE)]
 _EngineShare = Annotated[float | None, Flag(_PASSED, "SHARE", ENGINE)]
@@ -97,12 +95,91 @@ class PairOptions:
         return Pairing.parse(used, orders, self.pairs, self.baseline, self.pairs_per_instruction, seed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeOptions(JudgeSettings):
+@dataclass(frozen=True, kw_only=True)
+class RowOptions:
+    """The options that say how the records of files are read as rows."""
+
+    columns: ColumnNames = None
+    shape: Annotated[
+        str | None,
+        Flag(
+            "Read the records as this tool writes them (`localjudge help rows`).  [default: as they show]",
+            "NAME",
+            ROWS,
+        ),
+    ] = None
+    rows_at: Annotated[
+        str | None,
+        Flag("The path of the list of rows in a file that holds one object.", "PATH", ROWS, name="--rows"),
+    ] = None
+    join: Annotated[
+        str | None, Flag("Join each record with a record of this file; with --on.", "FILE", ROWS)
+    ] = None
+    on: Annotated[
+        str | None,
+        Flag(
+            "The column by which --join joins, and that of the file if it is another.", "COLUMN[=THEIRS]", ROWS
+        ),
+    ] = None
+    max_row_bytes: Annotated[
+        int, Flag("The largest row in bytes; larger rows become failures.", "N", ROWS, least=1)
+    ] = MAX_ROW_BYTES
+
+    def named(self, used: Sequence[str]) -> dict[str, str]:
+        """Return the column of each of these fields of a template, and how the records are read.
+
+        Raises:
+            UsageError: the options contradict each other.
+        """
+        from localjudge.rows.columns import parse_columns
+
+        return parse_columns(
+            self.columns or (), used, shape=self.shape, rows=self.rows_at, join=self.join, on=self.on
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RubricOptions:
+    """The options that choose a rubric."""
+
+    rubric: RubricName = "just-eval"
+    guard: Annotated[
+        bool, Flag("Keep each field inside its fence, and show invisible characters in it.", heading=RUBRIC)
+    ] = False
+    rationale: RationalePlace = None
+
+    def load(self) -> Rubric:
+        """Return the rubric.
+
+        Raises:
+            RubricError: it cannot be read or is inconsistent.
+        """
+        from localjudge.rubrics.rubric import Rubric
+
+        return Rubric.load(self.rubric, guard=self.guard, rationale=self.rationale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptOptions(PromptSettings, RubricOptions):
+    """The options that decide a prompt."""
+
+    model: ModelName = None
+    allow_download: _Download = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions(JudgeSettings, RubricOptions, RowOptions):
     """The settings of a judge, and the other options of every command that judges."""
 
-    adapter: AdapterNames = None
-    allow_download: AllowDownload = False
+    adapter: Annotated[
+        list[str] | None,
+        Flag(
+            "The directory of a LoRA adapter for the model. Several: a run directory in --out for each.",
+            "DIR",
+            MODEL,
+        ),
+    ] = None
+    allow_download: _Download = False
     allow_changed_model: Annotated[
         bool, Flag("Judge although the model's manifest does not match.", heading=MODEL)
     ] = False
@@ -110,21 +187,12 @@ class JudgeOptions(JudgeSettings):
     server_kind: Annotated[
         str | None,
         Flag(
-            "table: the server was started with the flags of serve-flags, or is refused.",
+            "table: the server was started as serve --print-vllm-flags says, or is refused.",
             "unverified|table",
             SERVER,
         ),
     ] = None
     allow_host: AllowHost = None
-    rubric: RubricName = "just-eval"
-    columns: ColumnNames = None
-    shape: ShapeName = None
-    rows_at: RowsAt = None
-    join: JoinFile = None
-    on: JoinOn = None
-    max_row_bytes: MaxRowBytes = MAX_ROW_BYTES
-    guard: Guard = False
-    rationale: RationalePlace = None
     deterministic: Annotated[
         bool, Flag("Ask vLLM for results that do not depend on the batch.", heading=ENGINE)
     ] = False
@@ -173,19 +241,11 @@ class JudgeOptions(JudgeSettings):
         Raises:
             UsageError: an option or a file cannot be used.
         """
-        from localjudge.rows.columns import parse_columns
         from localjudge.rows.inputs import FILENAME
         from localjudge.runs.row_source import RowSource
 
         used, size = rubric.fields, self.max_row_bytes
-        columns = parse_columns(
-            self.columns or (),
-            used if pairing is None else pairing.used(used),
-            shape=self.shape,
-            rows=self.rows_at,
-            join=self.join,
-            on=self.on,
-        )
+        columns = self.named(used if pairing is None else pairing.used(used))
         if system_from is not None:
             if system_from != "filename" or "system" in columns:
                 raise UsageError(f"--system-from {system_from}: give filename, and no --column system=…")
@@ -218,14 +278,13 @@ class JudgeOptions(JudgeSettings):
         from localjudge.config import JudgeConfig
         from localjudge.engines.engine_options import Cluster
         from localjudge.engines.selection import engine_extras, engine_options
-        from localjudge.rubrics.rubric import Rubric
         from localjudge.system.requirements import require
 
         cluster = Cluster.parse(self.ray, self.num_workers, self.gpus_per_worker)
         settle_environment(deterministic=self.deterministic, allow_download=self.allow_download, ray=self.ray)
         config = JudgeConfig.from_settings(
             **{each.name: getattr(self, each.name) for each in fields(JudgeSettings)},
-            rubric=Rubric.load(self.rubric, guard=self.guard, rationale=self.rationale),
+            rubric=self.load(),
             engine_args=self._own_options(),
             adapter=self.adapter[0] if self.adapter else None,
         )

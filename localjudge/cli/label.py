@@ -10,10 +10,11 @@ from typing import Annotated, Literal
 import typer
 
 from localjudge.cli.judge_options import PairOptions
-from localjudge.cli.listen_options import ListenOptions
-from localjudge.cli.options import RubricName, input_extras
+from localjudge.cli.options import ColumnNames, RubricName, input_extras
 from localjudge.cli.statistics_options import MovedInputs
 from localjudge.errors import UsageError
+from localjudge.integrations.listener import ListenSettings
+from localjudge.settings import Flag
 from localjudge.system.quantities import counted
 
 
@@ -23,46 +24,30 @@ def label(
         typer.Argument(metavar="INPUT...|RUN", help="Files as for score, or a run directory."),
     ],
     pairs: PairOptions,
-    listen: ListenOptions,
+    listen: ListenSettings,
     *,
     rubric: RubricName = "six-aspects",
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The label file; it is continued.")] = Path(
-        "labels.jsonl"
-    ),
-    annotator: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The annotator.  [default: the page asks]")
-    ] = None,
-    sample: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Label about N rows.  [default: all]"),
-    ] = None,
+    out: Annotated[Path, Flag("The label file; it is continued.", "FILE")] = Path("labels.jsonl"),
+    annotator: Annotated[str | None, Flag("The annotator.  [default: the page asks]", "NAME")] = None,
+    sample: Annotated[int | None, Flag("Label about N rows.  [default: all]", "N", least=1)] = None,
     prefer: Annotated[
         Literal["system", "score", "orders", "jurors", "mass", "interval"] | None,
-        typer.Option(
-            metavar="system|score|orders|jurors|mass|interval",
-            help="Draw some rows more often: those of rare systems or scores, or those that the judge of RUN "
+        Flag(
+            "Draw some rows more often: those of rare systems or scores, or those that the judge of RUN "
             "doubts, by its orders, jurors, mass or interval. rank, agree and calibrate correct for it by "
             "weights.",
+            "system|score|orders|jurors|mass|interval",
         ),
     ] = None,
     overlap: Annotated[
-        float,
-        typer.Option(min=0, max=1, metavar="SHARE", help="The share of instructions that everyone labels."),
+        float, Flag("The share of instructions that everyone labels.", "SHARE", least=0, most=1)
     ] = 0.0,
     adjudicate: Annotated[
-        bool,
-        typer.Option(
-            "--adjudicate",
-            help="Ask again for rows of FILE whose annotators differ; their labels are shown afterwards.",
-        ),
+        bool, Flag("Ask again for rows of FILE whose annotators differ; their labels are shown afterwards.")
     ] = False,
-    show_judge: Annotated[
-        bool, typer.Option("--show-judge", help="Show the judge's answer; the labels then say so.")
-    ] = False,
-    seed: Annotated[int, typer.Option(metavar="S", help="The seed of the sample.")] = 0,
-    column: Annotated[
-        list[str] | None, typer.Option("--column", metavar="OURS=THEIRS", help="A column with another name.")
-    ] = None,
+    show_judge: Annotated[bool, Flag("Show the judge's answer; the labels then say so.")] = False,
+    seed: Annotated[int, Flag("The seed of the sample.", "S")] = 0,
+    columns: ColumnNames = None,
     inputs: MovedInputs = None,
 ) -> None:
     """Label a sample of rows on a page of this machine, blind, with the keyboard alone.
@@ -75,6 +60,7 @@ def label(
     import uvicorn
 
     from localjudge.cli.progress import Progress
+    from localjudge.integrations.http_server import server_config
     from localjudge.integrations.listener import LOOPBACK
     from localjudge.labelling.candidates import candidates_of_rows, candidates_of_run
     from localjudge.labelling.label_app import LabelApp
@@ -103,8 +89,8 @@ def label(
             refuse_criteria(found.mode, "label")
             pairing = pairs.pairing(found.fields, "one" if found.mode is PAIRWISE else "both", seed)
             used = found.fields if pairing is None else pairing.used(found.fields)
-            columns = parse_columns(column or (), used)
-            source = RowSource.from_files(rows, columns, used=found.fields, pairing=pairing)
+            named = parse_columns(columns or (), used)
+            source = RowSource.from_files(rows, named, used=found.fields, pairing=pairing)
             candidates = candidates_of_rows(source.rows, store, sample, prefer)
         if lost := candidates.unreadable:
             progress.warn(f"{counted(len(lost), 'row')} cannot be read and are left out; first: {lost[0]}")
@@ -122,16 +108,8 @@ def label(
         scheme = "http" if listener.certfile is None else "https"
         progress.say(f"open {scheme}://{listener.host}:{port}/?token={token}", always=True)
         progress.say("Ctrl-C ends; every label is in the file as soon as the next row is shown")
-        config = uvicorn.Config(
-            app.asgi(),
-            ssl_certfile=listener.certfile,
-            ssl_keyfile=listener.keyfile,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-        )
         with suppress(KeyboardInterrupt):  # the usual end
-            uvicorn.Server(config).run(sockets=[listening])
+            uvicorn.Server(server_config(app.asgi(), listener)).run(sockets=[listening])
         file.refresh()
         if file.lost:
             progress.warn(f"{out}: another program has removed {counted(file.lost, 'answer')} from it")

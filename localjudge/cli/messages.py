@@ -77,12 +77,9 @@ def in_flags(text: str) -> str:
 @cache
 def _flags() -> Mapping[str, str]:
     """Return the flag of each parameter of a command, by the parameter's name."""
-    import typer.main
+    from localjudge.cli.commands import AllCommands
 
-    from localjudge.cli import app
-
-    commands: list[Any] = [typer.main.get_command(app)]
-    found: dict[str, str] = {}
+    commands, found = [*AllCommands().values()], dict[str, str]()
     for command in commands:
         commands += getattr(command, "commands", {}).values()
         options = (each for each in command.params if each.param_type_name == "option")

@@ -12,18 +12,18 @@ import typer
 from localjudge.cli.help import explained, group_that_lists
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
+    SETTING,
     AdapterName,
     AsJson,
     ColumnNames,
     RubricName,
     input_extras,
-    print_checks,
     print_json,
     print_table,
     settle_environment,
 )
 from localjudge.errors import UsageError
-from localjudge.settings import Flag
+from localjudge.settings import Flag, JudgeSettings
 from localjudge.system.quantities import GIB
 
 
@@ -31,16 +31,16 @@ def list_models(as_json: AsJson = False) -> None:
     """List the models that can judge, and what each needs on GPUs of 80 GB; `models` alone does the same."""
     settle_environment()
     from localjudge.cli.printed_tables import printed_table
-    from localjudge.models.capacity.profiles import Catalogue
+    from localjudge.models.capacity.profiles import catalogue
     from localjudge.report.tables.capacity_tables import catalogue_table
 
-    catalogue = Catalogue.here()
+    entries = catalogue()
     if as_json:
-        print_json(catalogue.as_list())
+        print_json([each.as_dict() for each in entries])
     else:
-        print_table(printed_table(catalogue_table(catalogue)))
-        for note in catalogue.notes:
-            print(note)
+        print_table(printed_table(catalogue_table(entries)))
+        for profile in (each.profile for each in entries if each.profile.traps):
+            print(f"{profile.name}: {profile.traps[0]}")  # the most serious known problem
         Messages.here().say("GPUs of 80 GB each; for details: localjudge models plan MODEL")
 
 
@@ -70,14 +70,11 @@ def plan(
     gpu_memory_utilization: Annotated[
         float, Flag("The share of a GPU's memory that vLLM may use.", "SHARE")
     ] = 0.9,
-    kv_cache_dtype: Annotated[str, Flag("The type of the KV cache, as in vLLM.", "auto|fp8")] = "auto",
     prompt_tokens: Annotated[
         int | None,
         Flag("The number of tokens of a typical prompt.  [default: 1500, or the mean of --rows]", "N", least=1),
     ] = None,
-    max_rationale_tokens: Annotated[
-        int, Flag("The largest number of tokens of a rationale.", "N", least=1)
-    ] = 256,
+    max_rationale_tokens: Annotated[int, SETTING] = JudgeSettings.max_rationale_tokens,
     thinking_budget: Annotated[int, Flag("The largest number of thinking tokens before it.", "N", least=0)] = 0,
     rubric: RubricName = "just-eval",
     columns: ColumnNames = None,
@@ -89,10 +86,10 @@ def plan(
     With --rows, a typical prompt is as long as theirs in the mean. How long a run takes is measured, not
     predicted: `score --limit 100` ends with the rows/s of this machine.
     """
-    if kv_cache_dtype not in ("auto", "fp8"):
-        raise UsageError(f"--kv-cache-dtype {kv_cache_dtype}: give auto or fp8")
     if not 0 < gpu_memory_utilization <= 1:
         raise UsageError(f"--gpu-memory-utilization {gpu_memory_utilization}: give a share above 0, at most 1")
+    if max_rationale_tokens < 1:
+        raise UsageError(f"--max-rationale-tokens {max_rationale_tokens}: the smallest that works is 1")
     if not 0 < gpu_memory < 1e6:
         raise UsageError(f"--gpu-memory {gpu_memory:g}: give the GiB of one GPU, such as 80")
     if rate is not None and not (rows and 0 < rate < math.inf):
@@ -123,7 +120,6 @@ def plan(
         max_rationale_tokens,
         thinking_budget,
         gpu_memory_utilization,
-        kv_cache_dtype,
     )
     memory = int(gpu_memory * GIB)
     made = CapacityPlan.make(subject, use, Machine.here(), gpu_memory=memory, gpus=gpus)
@@ -192,6 +188,7 @@ def verify(
     if (signature is None) != (key is None):
         raise UsageError("--signature and --key belong together: give both or none")
     settle_environment()
+    from localjudge.cli.printed_tables import print_checks
     from localjudge.cli.progress import Progress
     from localjudge.diagnostics.check_results import is_sound, ok
     from localjudge.diagnostics.verification import verify as look_at

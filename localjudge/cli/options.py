@@ -8,23 +8,17 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, fields, is_dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from localjudge.cli.messages import in_flags
 from localjudge.errors import UsageError
 from localjudge.settings import Flag, JudgeSettings, choices, flag_of
 from localjudge.system.offline import SWITCHES
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from localjudge.diagnostics.check_results import Check, State
 
 FAILED_ROWS = 3
 """Exit code of a run that finished with failures."""
@@ -54,9 +48,6 @@ Inputs = Annotated[
     ),
 ]
 RubricName = Annotated[str, Flag("The rubric for the judge.", "NAME|FILE", RUBRIC)]
-Guard = Annotated[
-    bool, Flag("Keep each field inside its fence, and show invisible characters in it.", heading=RUBRIC)
-]
 RationalePlace = Annotated[
     str | None,
     Flag(
@@ -67,40 +58,12 @@ RationalePlace = Annotated[
 ]
 ModelName = Annotated[str | None, SETTING]
 AdapterName = Annotated[str | None, Flag("The directory of a LoRA adapter for the model.", "DIR")]
-AdapterNames = Annotated[
-    list[str] | None,
-    Flag(
-        "The directory of a LoRA adapter for the model. Several: a run directory in --out for each.",
-        "DIR",
-        MODEL,
-    ),
-]
 ServerUrl = Annotated[
     str | None,
     Flag("The server of --engine server: http://127.0.0.1:8000, or unix:/run/judge.sock.", "URL", SERVER),
 ]
 AllowHost = Annotated[
     list[str] | None, Flag("Another host than this machine to which --server may send rows.", "NAME", SERVER)
-]
-AllowDownload = Annotated[
-    bool, Flag("Download the model from the hub if it is not on this machine.", heading=MODEL)
-]
-ShapeName = Annotated[
-    str | None,
-    Flag(
-        "Read the records as this tool writes them (`localjudge help rows`).  [default: as they show]",
-        "NAME",
-        ROWS,
-    ),
-]
-RowsAt = Annotated[
-    str | None,
-    Flag("The path of the list of rows in a file that holds one object.", "PATH", ROWS, name="--rows"),
-]
-JoinFile = Annotated[str | None, Flag("Join each record with a record of this file; with --on.", "FILE", ROWS)]
-JoinOn = Annotated[
-    str | None,
-    Flag("The column by which --join joins, and that of the file if it is another.", "COLUMN[=THEIRS]", ROWS),
 ]
 ColumnNames = Annotated[
     list[str] | None,
@@ -111,7 +74,6 @@ ColumnNames = Annotated[
         name="--column",
     ),
 ]
-MaxRowBytes = Annotated[int, Flag("The largest row in bytes; larger rows become failures.", "N", ROWS, least=1)]
 Limit = Annotated[int | None, Flag("Use only the first N rows or pairs.", "N", ROWS, least=1)]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
 AsJson = Annotated[bool, Flag("Print JSON, for programs.", name="--json")]
@@ -227,42 +189,6 @@ def as_document(found: Any) -> dict[str, Any]:
     )
 
 
-_MARKS: dict[State, tuple[str, str]] = {
-    "ok": ("✓", "green"),
-    "note": ("!", "yellow"),
-    "wrong": ("✗", "red"),
-}
-
-
-def print_checks(checks: Sequence[Check], as_json: bool) -> None:
-    """Print the results of checks as a list or as JSON."""
-    from localjudge.cli.console import Console
-
-    checks = [replace(each, found=in_flags(each.found), fix=in_flags(each.fix)) for each in checks]
-    if as_json:
-        print_json(checks, indent=2)
-    else:
-        Console(soft_wrap=True).print(_checklist(checks))
-
-
-def _checklist(checks: Sequence[Check]) -> Text:
-    """Return one terminal line per check: a mark, its state, its name, what was found, and the fix."""
-    from rich.text import Text
-
-    width = max((len(check.name) for check in checks), default=0)
-    lines = []
-    for check in checks:
-        mark, colour = _MARKS[check.state]
-        said = f"{check.found} → {check.fix}" if check.fix else check.found
-        lines.append(
-            Text.assemble(
-                (f"{mark} {check.state:<5}", colour),
-                f" {check.name:<{width}}  {' '.join(said.split())}",
-            )
-        )
-    return Text("\n").join(lines)
-
-
 def input_extras(inputs: Iterable[str]) -> list[str]:
     """Return the extras that are needed to read these files."""
     from localjudge.rows.formats import needs_pyarrow
@@ -291,11 +217,10 @@ def check_out(out: Path) -> None:
     Raises:
         UsageError: it is a file, it or its parent cannot be written, or the disk is full.
     """
-    from localjudge.diagnostics import environment
+    from localjudge.system.durable import unwritable
 
-    check = environment.out(out, least=1 << 20)
-    if check.state == "wrong":
-        raise UsageError(f"--out {check.found}; {check.fix}")
+    if fault := unwritable(out, least=1 << 20):
+        raise UsageError(f"--out {out}: {fault}; free space or change the permissions, or give another --out")
 
 
 def settle_environment(

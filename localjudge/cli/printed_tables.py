@@ -1,8 +1,9 @@
-"""Tables on a terminal: each value above its interval, an en dash for what is undefined."""
+"""Tables on a terminal, each value above its interval, an en dash for what is undefined; lists of checks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -10,6 +11,10 @@ from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from localjudge.analysis.statistics import Estimate, two_decimals
+from localjudge.cli.console import Console
+from localjudge.cli.messages import in_flags
+from localjudge.cli.options import print_json
+from localjudge.diagnostics.check_results import Check, State
 from localjudge.report.tables import Cell, Findings, Table
 from localjudge.rubrics.score_column import heading
 from localjudge.runs.notices import kinds
@@ -72,3 +77,35 @@ def _printed(cell: Cell) -> Text | str:
     if isinstance(cell, str | int):
         return cell if isinstance(cell, str) else f"{cell:,}"
     return two_decimals(cell.value if isinstance(cell, Estimate) else cell)
+
+
+_MARKS: dict[State, tuple[str, str]] = {
+    "ok": ("✓", "green"),
+    "note": ("!", "yellow"),
+    "wrong": ("✗", "red"),
+}
+
+
+def print_checks(checks: Sequence[Check], as_json: bool) -> None:
+    """Print the results of checks as a list or as JSON."""
+    checks = [replace(each, found=in_flags(each.found), fix=in_flags(each.fix)) for each in checks]
+    if as_json:
+        print_json(checks, indent=2)
+    else:
+        Console(soft_wrap=True).print(_checklist(checks))
+
+
+def _checklist(checks: Sequence[Check]) -> Text:
+    """Return one terminal line per check: a mark, its state, its name, what was found, and the fix."""
+    width = max((len(check.name) for check in checks), default=0)
+    lines = []
+    for check in checks:
+        mark, colour = _MARKS[check.state]
+        said = f"{check.found} → {check.fix}" if check.fix else check.found
+        lines.append(
+            Text.assemble(
+                (f"{mark} {check.state:<5}", colour),
+                f" {check.name:<{width}}  {' '.join(said.split())}",
+            )
+        )
+    return Text("\n").join(lines)

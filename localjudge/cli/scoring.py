@@ -1,40 +1,27 @@
-"""Commands for judging: `score`, `prompt` and `repeat`. They make a judge and a run from flags."""
+"""Commands for judging: `score` and `prompt`. They make a judge and a run from flags."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localjudge.cli.judge_options import JudgeOptions, PairOptions
+from localjudge.cli.judge_options import JudgeOptions, PairOptions, PromptOptions, RowOptions
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
     FAILED_ROWS,
     PAIRS,
     ROWS,
     RUN,
-    SETTING,
-    AllowDownload,
-    AsJson,
-    ColumnNames,
-    Guard,
     Inputs,
-    JoinFile,
-    JoinOn,
     Limit,
-    MaxRowBytes,
-    ModelName,
-    RationalePlace,
-    RowsAt,
-    RubricName,
-    RunFolder,
-    ShapeName,
     check_out,
     print_json,
     print_table,
@@ -42,11 +29,10 @@ from localjudge.cli.options import (
     typed_command,
 )
 from localjudge.errors import UsageError
-from localjudge.rows.record import MAX_ROW_BYTES
-from localjudge.settings import Flag
+from localjudge.settings import Flag, PromptSettings
 
 if TYPE_CHECKING:
-    from localjudge.analysis.ranking.incomplete_runs import UntilDecided
+    from localjudge.analysis.ranking.until_decided import UntilDecided
     from localjudge.config import JudgeConfig
     from localjudge.engines.engine_options import Cluster
     from localjudge.judge import Judge
@@ -152,7 +138,7 @@ def _until_decided(
     """Return a `Stopping` that stops the run when the best system in this column is known."""
     if column is None:
         return None
-    from localjudge.analysis.ranking.incomplete_runs import UntilDecided
+    from localjudge.analysis.ranking.until_decided import UntilDecided
     from localjudge.records.outcome_columns import OVERALL
     from localjudge.rubrics.mode import POINTWISE
     from localjudge.rubrics.score_column import averaged
@@ -196,24 +182,9 @@ def _judges(
 
 def prompt(
     inputs: Inputs,
-    rubric: RubricName = "just-eval",
-    guard: Guard = False,
-    rationale: RationalePlace = None,
-    columns: ColumnNames = None,
-    shape: ShapeName = None,
-    rows_at: RowsAt = None,
-    join: JoinFile = None,
-    on: JoinOn = None,
+    rows: RowOptions,
+    asked: PromptOptions,
     limit: Limit = None,
-    max_row_bytes: MaxRowBytes = MAX_ROW_BYTES,
-    model: ModelName = None,
-    allow_download: AllowDownload = False,
-    answer_spelling: Annotated[str, SETTING] = "compact",
-    on_overflow: Annotated[str, SETTING] = "fail",
-    max_result_tokens: Annotated[int | None, SETTING] = None,
-    max_rationale_tokens: Annotated[int, SETTING] = 256,
-    thinking_budget: Annotated[int | None, SETTING] = None,
-    template_args: Annotated[dict[str, Any] | None, SETTING] = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Print the token ids for the engine, too.")] = False,
     as_json: Annotated[
         bool,
@@ -227,19 +198,15 @@ def prompt(
     """
     from localjudge.config import JudgeConfig
     from localjudge.records import Failure
-    from localjudge.rows.columns import parse_columns
     from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, NO_CONVERSATION
     from localjudge.rows.criteria import by_criterion
     from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
-    from localjudge.rubrics.rubric import Rubric
     from localjudge.system.terminal import printable, unfiltered
 
-    judged_by = Rubric.load(rubric, guard=guard, rationale=rationale)
-    limits = {"max_result_tokens": max_result_tokens, "max_rationale_tokens": max_rationale_tokens}
-    spelled = {"answer_spelling": answer_spelling, "on_overflow": on_overflow}
-    thinks = {"thinking_budget": thinking_budget, "template_args": template_args}
-    config = JudgeConfig.from_settings(model=model, rubric=judged_by, **spelled, **limits, **thinks)
-    named = parse_columns(columns or (), judged_by.fields, shape=shape, rows=rows_at, join=join, on=on)
+    judged_by = asked.load()
+    settings = {each.name: getattr(asked, each.name) for each in fields(PromptSettings)}
+    config = JudgeConfig.from_settings(model=asked.model, rubric=judged_by, **settings)
+    named = rows.named(judged_by.fields)
     files = find_inputs(inputs)
     messages = Messages.here()
     checked = check_inputs(files, named, judged_by.fields)
@@ -247,25 +214,25 @@ def prompt(
         messages.say(line)
     if CONVERSATION in checked.columns and CONVERSATIONS.isdisjoint(judged_by.fields):
         messages.warn(f"the rubric {judged_by.name} {NO_CONVERSATION}")
-    settle_environment(allow_download=allow_download)
-    cuts, judge = on_overflow != "fail" or max_result_tokens is not None, None
+    settle_environment(allow_download=asked.allow_download)
+    cuts, judge = asked.on_overflow != "fail" or asked.max_result_tokens is not None, None
     if tokens or cuts:
         from localjudge.judge import Judge
 
-        judge = Judge(config, allow_download=allow_download)
+        judge = Judge(config, allow_download=asked.allow_download)
     # A terminal gets filtered text; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
     before = [{"role": turn.role, "content": turn.text} for turn in judged_by.turns(config.answer_layout)]
-    read = islice(read_rows(files, named, max_row_bytes, judged_by.fields), limit)
-    rows = by_criterion(read, judged_by.fields)
-    first = [*islice(rows, 2)]
+    read = islice(read_rows(files, named, rows.max_row_bytes, judged_by.fields), limit)
+    found = by_criterion(read, judged_by.fields)
+    first = [*islice(found, 2)]
     alone = len(first) + len(before) < 2
     heading: Callable[[str], None] = messages.say if alone else partial(print, file=texts)
     for turn in [] if as_json else before:
         heading(f"--- {turn['role']}, before each row")
         print(turn["content"], file=texts)
     failed = False
-    for row in chain(first, rows):
+    for row in chain(first, found):
         try:
             if isinstance(row, Failure):
                 raise ValueError(row.error.removeprefix(f"{row.source}: "))
@@ -290,25 +257,3 @@ def prompt(
                 print(f"{len(ids)} tokens: {' '.join(map(str, ids))}")
     if failed:
         raise typer.Exit(FAILED_ROWS)
-
-
-def repeat(
-    run: RunFolder,
-    sample: Annotated[int, Flag("The largest number of judgements.", "N", least=1)] = 100,
-    seed: Annotated[int, Flag("The seed of the sample and its order.", "S")] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Judge a sample of a run again, in another order and batch size, and count the scores that changed."""
-    settle_environment()
-    from localjudge.cli.printed_tables import printed
-    from localjudge.cli.progress import Progress
-    from localjudge.report.tables.run_tables import repetition_table
-    from localjudge.runs.repeat import repeat as judge_again
-
-    progress = Progress()
-    repetition = judge_again(run, sample, seed, progress.step)
-    if as_json:
-        print_json(repetition)
-    else:
-        print_table(printed([repetition_table(repetition)], repetition.notices))
-    progress.notices(repetition.notices, in_table=True)

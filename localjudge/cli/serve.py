@@ -1,30 +1,21 @@
-"""The commands `serve`, a judge behind HTTP, and `serve-flags`, the flags of a vLLM server that judges."""
+"""The command `serve`: a judge behind HTTP, or the flags of a vLLM server with its token table."""
 
 from __future__ import annotations
 
 import shlex
 import signal
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, get_args
-
-import typer
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from localjudge.cli.judge_options import JudgeOptions
-from localjudge.cli.listen_options import ListenOptions
 from localjudge.cli.messages import Messages
-from localjudge.cli.options import (
-    RUN,
-    SETTING,
-    Guard,
-    RationalePlace,
-    RubricName,
-    check_out_file,
-    settle_environment,
-)
+from localjudge.cli.options import RUN, SERVER, check_out_file
 from localjudge.errors import UsageError
+from localjudge.integrations.listener import ListenSettings
 from localjudge.settings import Flag
 
 if TYPE_CHECKING:
@@ -33,7 +24,7 @@ if TYPE_CHECKING:
 
 def serve(
     judge: JudgeOptions,
-    listen: ListenOptions,
+    listen: ListenSettings,
     reward: Annotated[
         str | None, Flag("Serve rewards, such as 'helpfulness_expected - 5*(safety < 3)'.", "FORMULA")
     ] = None,
@@ -49,8 +40,32 @@ def serve(
         int,
         Flag("The largest body of a request; all together have at most twice as many.", "N", least=1),
     ] = 64_000_000,
+    print_vllm_flags: Annotated[
+        bool,
+        Flag(
+            "Print a vLLM command whose server enforces the rubric's answers (--server-kind table).",
+            heading=SERVER,
+        ),
+    ] = False,
+    runner: Annotated[
+        str | None,
+        Flag(
+            "The model runner of that server.  [default: V2 with a GPU on this machine, else V1]",
+            "V1|V2",
+            SERVER,
+        ),
+    ] = None,
+    table: Annotated[
+        Path | None,
+        Flag("The file for its token table.  [default: a file in the cache]", "FILE", SERVER),
+    ] = None,
 ) -> None:
     """Judge rows that arrive over HTTP, for training loops and notebooks, until it is stopped."""
+    if print_vllm_flags:
+        print(_vllm_command(judge, runner, table))
+        return
+    if runner or table:
+        raise UsageError("--runner and --table belong to --print-vllm-flags; give it, too")
     from localjudge.system.requirements import require
 
     require("serve", "serve")
@@ -99,62 +114,36 @@ def serve(
             raise service.error
 
 
-def serve_flags(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A model directory or the id of a model in the local cache.")
-    ],
-    rubric: RubricName = "just-eval",
-    guard: Guard = False,
-    rationale: RationalePlace = None,
-    answer_spelling: Annotated[str, SETTING] = "compact",
-    max_rationale_tokens: Annotated[int, SETTING] = 256,
-    thinking_budget: Annotated[int | None, SETTING] = None,
-    template_args: Annotated[dict[str, Any] | None, SETTING] = None,
-    runner: Annotated[
-        str | None,
-        Flag("The server's model runner.  [default: V2 with a GPU on this machine, else V1]", "V1|V2"),
-    ] = None,
-    table: Annotated[
-        Path | None, Flag("The file for the token table.  [default: a file in the cache]", "FILE")
-    ] = None,
-) -> None:
-    """Print a vLLM command whose server enforces a rubric's answers, for `score --server-kind table`.
+def _vllm_command(options: JudgeOptions, runner: str | None, table: Path | None) -> str:
+    """Return a vLLM command whose server applies the table of a model, a rubric and its limits, for a shell.
 
-    The flags belong to this model, rubric and limits; a judge with others is refused.
+    Raises:
+        UsageError: an option cannot be used, or the table cannot be written.
     """
     from localjudge.engines.vllm.score_collector import TableSettings
-    from localjudge.engines.vllm.served_table import Runner
-    from localjudge.engines.vllm.served_table import serve_flags as flags_of
-    from localjudge.judge import Judge
-    from localjudge.rubrics.rubric import Rubric
+    from localjudge.engines.vllm.served_table import Runner, serve_flags
     from localjudge.system.cache import cache_folder
     from localjudge.system.machine import Machine
 
-    settle_environment()
+    config, _ = replace(options, engine="dry-run").prepare("serve", ())
     if runner is None:
         runner = "V2" if Machine.here().gpus else "V1"
         Messages.here().say(f"runner {runner}; give --runner if vLLM says that it takes the other one")
     if runner not in get_args(Runner):
         raise UsageError(f"--runner {runner}: give V1 or V2")
-    judge = Judge(
-        model,
-        rubric=Rubric.load(rubric, guard=guard, rationale=rationale),
-        engine="dry-run",
-        answer_spelling=answer_spelling,
-        max_rationale_tokens=max_rationale_tokens,
-        thinking_budget=thinking_budget,
-        template_args=template_args,
-    )
+    judge = options.open_judge(config)
     if table is None:
         digest = TableSettings.from_decoding(judge.decoding, Path()).digest(judge.decoding.table)
         table = cache_folder() / "served" / f"{digest}.npz"
         table.parent.mkdir(parents=True, exist_ok=True)
     check_out_file(table)
     try:
-        flags = flags_of(judge.decoding, table.resolve(), "V2" if runner == "V2" else "V1")
+        flags = serve_flags(judge.decoding, table.resolve(), "V2" if runner == "V2" else "V1")
     except OSError as error:
         raise UsageError(f"--table {table}: cannot be written: {error.strerror}") from None
-    print(shlex.join(["vllm", "serve", str(judge.model.path), *flags]))
+    context = config.engine_args.get("max_model_len")
+    flags += [] if context is None else ["--max-model-len", context]
+    return shlex.join(["vllm", "serve", str(judge.model.path), *flags])
 
 
 def _failed_reward(given: str | None) -> FailedReward:

@@ -158,9 +158,6 @@ def jury(
         Path | None,
         Flag("Write the jury's scores as a run: median and mean, or the most frequent label.", "DIR"),
     ] = None,
-    splits: Annotated[
-        int, Flag("The number of rows with the largest differences to list with --all.", "N", least=0)
-    ] = 10,
     labels: Annotated[
         list[str] | None, Flag("Labels of rows, to count the independent votes of the jury.", "FILE")
     ] = None,
@@ -178,7 +175,7 @@ def jury(
     statistics.check(runs)
     progress, known = Progress(), people.labels_of if labels else None
     with progress.step(statistics.computing):
-        found = compare_judges(runs, splits, statistics.resamples, statistics.seed, labels=known)
+        found = compare_judges(runs, statistics.resamples, statistics.seed, labels=known)
     statistics.print(found, jury_findings(found), all_tables)
     if out is not None:
         with progress.step("writing the jury's run"):

@@ -7,14 +7,17 @@ the given Ray cluster or server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+import os
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 
+from localjudge.diagnostics import machine_checks
 from localjudge.diagnostics.check_results import Check, is_sound, note, ok, wrong
-from localjudge.engines.engine_options import LOCAL, Cluster, ServerOptions
+from localjudge.engines.engine_options import AUTO, LOCAL, Cluster, ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.errors import UsageError
 from localjudge.integrations.listener import LOOPBACK, Listener
@@ -35,7 +38,6 @@ class Intent:
         server: the server, for the engine `server`.
         cluster: the Ray cluster to judge on, if any.
         out: the run directory; None to check none.
-        switched: environment variables that differ from what the command line sets: the user's value and ours.
         adapter: the directory of a LoRA adapter for the model, if any.
         listen: returns where an endpoint is to listen, or raises UsageError; None for a run.
     """
@@ -45,73 +47,34 @@ class Intent:
     server: ServerOptions | None = None
     cluster: Cluster | None = None
     out: Path | None = None
-    switched: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     adapter: str | None = None
     listen: Callable[[], Listener] | None = None
 
 
 def examine(intent: Intent) -> list[Check]:
     """Run every check and return the results. A check that raises is reported as wrong."""
-    from localjudge.diagnostics import environment, hardware, packages
-
     engine, why = choose_engine(intent.engine, intent.model)
-    out, cluster, listen = intent.out, intent.cluster, intent.listen
+    out, cluster, listen, server = intent.out, intent.cluster, intent.listen, intent.server
     extras = [
         *engine_extras(engine, model=intent.model, adapts=intent.adapter is not None),
         *(["ray"] if cluster else []),
         *(["serve"] if listen else []),
     ]
-    shared = [name for name, used in (("vLLM", engine == "vllm"), ("Ray", cluster)) if used]
+    here: list[_NamedCheck] = [
+        ("engine", lambda: machine_checks.engine_library(engine, why)),
+        ("gpus", lambda: machine_checks.gpus(engine)),
+        ("model", lambda: _model(intent, engine)),
+        *([] if cluster and cluster.address != LOCAL else [("fit", lambda: _fit(intent.model))]),
+    ]
     looks: list[_NamedCheck] = [
-        ("python", packages.python),
-        ("packages", lambda: packages.required_packages(extras)),
-        ("outlines", packages.outlines),
-        *(_engine_here(engine, why) if intent.server is None else []),
-        ("cpus", hardware.cpus),
-        ("memory", hardware.memory),
-        ("cache", environment.cache),
-        ("temporary", environment.temporary),
-        *([("out", lambda: environment.out(out))] if out else []),
-        *([("shm", lambda: environment.shared_memory(shared))] if shared else []),
-        ("offline", lambda: environment.offline(intent.switched)),
-        *(_model_here(intent, engine) if intent.server is None else _server(intent.server, intent.model)),
+        ("packages", lambda: machine_checks.required_packages(extras)),
+        ("temporary", machine_checks.temporary_folder),
+        *([("out", lambda: machine_checks.run_folder(out))] if out else []),
+        *(here if server is None else [("server", lambda: _server(server, intent.model))]),
         *([("cluster", lambda: _cluster(cluster))] if cluster else []),
         *([("endpoint", lambda: _endpoint(listen))] if listen else []),
     ]
     return [check for name, look in looks for check in _settled(name, look)]
-
-
-def _engine_here(engine: str, why: str) -> list[_NamedCheck]:
-    from localjudge.diagnostics import hardware, packages
-
-    def runner() -> Check:
-        return packages.vllm_runner(why) if engine == "vllm" else ok("engine", f"transformers, {why}")
-
-    return [
-        ("torch", packages.torch_build),
-        ("engine", runner),
-        ("gpus", lambda: hardware.gpus(engine)),
-    ]
-
-
-def _model_here(intent: Intent, engine: str) -> list[_NamedCheck]:
-    from localjudge.diagnostics import environment
-
-    here = not intent.cluster or intent.cluster.address == LOCAL
-    return [
-        ("hub cache", environment.hub_cache),
-        ("model", lambda: _model(intent, engine)),
-        *([("fit", lambda: _fit(intent.model))] if here else []),
-    ]
-
-
-def _server(server: ServerOptions, model: str | None) -> list[_NamedCheck]:
-    def look() -> list[Check]:
-        from localjudge.diagnostics.server_check import examine_server
-
-        return examine_server(server, model)
-
-    return [("server", look)]
 
 
 def _settled(name: str, look: Callable[[], Check | list[Check]]) -> list[Check]:
@@ -198,12 +161,58 @@ def _fit(name: str | None) -> list[Check]:
     return [wrong("fit", how, f"use a smaller model or more GPUs: localjudge models plan {quote(name)}")]
 
 
+def _server(options: ServerOptions, name: str | None) -> list[Check]:
+    """Ask a server for its models, its version and its token table; no row is sent."""
+    from localjudge.engines.server.connection import REQUEST_ERRORS
+    from localjudge.engines.server.served_model import ServedModel
+    from localjudge.engines.server.server_requests import ServerRequests
+    from localjudge.engines.server.table_server import table_of
+
+    try:
+        served = ServedModel.ask(options, name, waits=False)
+    except UsageError as error:
+        found, _, fix = str(error).partition("; ")
+        return [wrong("server", found, fix or "give --model one of its models")]
+    answers = ok("server", f"{options.address}: answers; {served.product}; serves {served.name}")
+    requests: ServerRequests[None] = ServerRequests(options)
+    table = None
+    with closing(requests), suppress(*REQUEST_ERRORS):
+        if served.product.startswith("vllm"):
+            table = requests.run(table_of(requests.connection, served.name))
+    if table is None:
+        unverified = "unverified: it applies no token table; an answer that is not whole becomes a failure"
+        return [answers, note("kind", unverified)]
+    return [answers, ok("kind", f"by construction, with --server-kind table: it has the token table {table}")]
+
+
 def _cluster(cluster: Cluster) -> list[Check]:
+    """Join the given cluster, and leave it as it was. Only the address `local` starts one."""
     if find_spec("ray") is None:
         return [wrong("cluster", "Ray is not installed", install_command("ray"))]
-    from localjudge.diagnostics.ray_check import examine_cluster
+    import ray
 
-    return examine_cluster(cluster)
+    from localjudge.engines.engine_log import output_to
+    from localjudge.engines.ray.placement import connect
+
+    was_connected = ray.is_initialized()
+    try:
+        with output_to(Path(os.devnull)):
+            address = connect(cluster.address, start=cluster.address == LOCAL)
+    except UsageError as error:
+        is_missing = isinstance(error.__context__, ConnectionError) and "RAY_ADDRESS" not in os.environ
+        if cluster.address == AUTO and is_missing:
+            return [ok("cluster", "none is running; a run starts one on this machine")]
+        said = str(error).removeprefix("--ray ")
+        return [wrong("cluster", said, "run ray status on a node of it; ray start --head starts one")]
+    try:
+        nodes, has = sum(node["Alive"] for node in ray.nodes()), ray.cluster_resources()
+    finally:
+        if not was_connected:
+            ray.shutdown()
+    room = f"{address}: {nodes} node(s), {has.get('CPU', 0):g} CPUs, {has.get('GPU', 0):g} GPUs"
+    if not has.get("CPU"):
+        return [wrong("cluster", f"{room}; no worker has room", "add a node: ray start --address")]
+    return [ok("cluster", room)]
 
 
 def _endpoint(listen: Callable[[], Listener]) -> list[Check]:

@@ -22,18 +22,7 @@ from localjudge.models.model import Model
 from localjudge.models.model_manifest import ModelManifest, in_words, manifest_file
 from localjudge.models.tensor_check import check_adapter, check_tensors
 from localjudge.models.tokenizer import TOKENIZER_FILE
-from localjudge.models.weights import (
-    INDEX,
-    PICKLED,
-    WHOLE,
-    Tensor,
-    WeightIndex,
-    embedding_rows,
-    is_lfs_pointer,
-    misplaced,
-    read_header,
-    read_index,
-)
+from localjudge.models.weights import INDEX, PICKLED, WHOLE, is_lfs_pointer, read_index
 from localjudge.records import Row
 from localjudge.rows.inputs import EXAMPLES, read_rows
 from localjudge.rubrics.rubric import Rubric
@@ -83,9 +72,7 @@ def check_model(model: Model) -> list[Check]:
     if model.is_gguf and not look.at("header", look.gguf_header):
         return look.checks  # the libraries read the file without checking its counts
     configured = look.at("config", look.config)
-    if not model.is_gguf:
-        weights = look.at("weights", look.weights) and weights
-        weights = weights and look.at("shards", look.shards) and look.at("headers", look.headers)
+    weights = weights and (model.is_gguf or look.at("weights", look.weights))
     fits = (
         configured
         and look.at("tokenizer", look.tokenizer)
@@ -94,7 +81,6 @@ def check_model(model: Model) -> list[Check]:
         and look.at("vocabulary", look.vocabulary, _SPELLS)
     )
     if weights:
-        fits = fits and look.at("embedding", look.embedding)
         fits = fits and look.at(
             "tensors", look.tensors_fit, "copy the config.json that belongs to these weights"
         )
@@ -108,12 +94,10 @@ def check_model(model: Model) -> list[Check]:
 
 @dataclass(slots=True)
 class ModelChecks:
-    """The checks of one model; a check may use what earlier checks have read."""
+    """The checks of one model."""
 
     model: Model
     checks: list[Check] = field(default_factory=list)
-    index: WeightIndex | None = None
-    tensors: dict[str, Tensor] = field(default_factory=dict)
 
     def at(self, name: str, look: Callable[[], Check | list[Check]], fix: str = _FETCH) -> bool:
         """Run one check. Return whether nothing is wrong.
@@ -181,73 +165,45 @@ class ModelChecks:
         return ok("config", f"{about}, model_type {kind}")
 
     def weights(self) -> Check:
-        """Check that there are weights in safetensors, the format that holds only numbers."""
-        names = model_files(self.model.path)
-        pickled = [name for name in names if name.lower().endswith(PICKLED)]
-        if count := sum(name.endswith(".safetensors") and "/" not in name for name in names):
-            if pickled:
-                return note("weights", f"safetensors; pickles beside them are not read: {in_words(pickled)}")
-            return ok("weights", f"safetensors, {count} file(s)")
-        if pickled:
+        """Check that the weights are safetensors, which hold only numbers, and are as their headers say."""
+        folder = self.model.path
+        pickled = [name for name in model_files(folder) if name.lower().endswith(PICKLED)]
+        there = {file.name for file in folder.glob("*.safetensors") if file.is_file()}
+        if not there and pickled:
             return wrong(
                 "weights",
                 f"refused: only pickled weights, which can run code when loaded: {in_words(pickled)}",
                 "use a revision of the model that has *.safetensors",
             )
-        return wrong("weights", "there are no weights", _FETCH)
-
-    def shards(self) -> Check:
-        """Check that the files of weights belong together."""
-        self.index = read_index(self.model.path)
-        there = {file.name for file in self.model.path.glob("*.safetensors") if file.is_file()}
-        named = set(self.index.shards.values()) if self.index else {WHOLE}
-        if missing := sorted(named - there):
-            by = INDEX if self.index else f"without {INDEX}, the model"
-            return wrong("shards", f"{by} needs {in_words(missing)}: missing", _FETCH)
-        left = sorted(there - named)
+        if not there:
+            return wrong("weights", "there are no weights", _FETCH)
+        size, index = sum(tensor.size for tensor in self.model.tensors.values()), read_index(folder)
+        left = sorted(there - (set(index.shards.values()) if index else {WHOLE}))
         if unread := [name for name in left if not name.startswith("consolidated")]:
             return wrong(
-                "shards",
+                "weights",
                 f"{in_words(unread)}: not part of the model, but an engine might load it",
                 "remove it from the directory",
             )
-        if left:  # some publishers include a second copy of the weights in a format of their own
-            return note("shards", f"{len(named)} there; not read: {in_words(left)}")
-        return ok("shards", f"{len(named)} of {len(named)} there")
-
-    def headers(self) -> Check:
-        """Check that each file has the length in its header and the tensors that the index lists for it."""
-        faults: list[str] = []
-        held: dict[str, dict[str, Tensor]] = {}
-        for shard in sorted(set(self.index.shards.values())) if self.index else [WHOLE]:
-            try:
-                held[shard] = read_header(self.model.path / shard)
-            except ModelError as error:
-                faults.append(f"{shard} is {error}" if str(error).startswith("cut") else f"{shard}: {error}")
-        if self.index and not faults:
-            faults += misplaced(self.index.shards, held)
-        if faults:
-            return wrong("headers", in_words(faults), _FETCH)
-        for tensors in held.values():
-            self.tensors |= tensors
-        size = sum(tensor.size for tensor in self.tensors.values())
-        said = self.index.total_size if self.index else None
-        if said is not None and said != size:
-            return note("headers", f"{INDEX} says {said:,} bytes in total, the tensors take {size:,}")
-        return ok("headers", f"{self._held}, {size:,} bytes")
+        notes = []
+        if index and index.total_size not in (None, size):
+            notes.append(f"{INDEX} says {index.total_size:,} bytes in total")
+        if left or pickled:  # some publishers include a second copy of the weights in a format of their own
+            notes.append(f"not read: {in_words([*left, *pickled])}")
+        said = "; ".join([f"{len(there) - len(left)} files, {self._held}, {size:,} bytes", *notes])
+        return note("weights", said) if notes else ok("weights", said)
 
     def gguf_header(self) -> Check:
         """Check that the counts of a GGUF file are those of its content, and its tensors within it."""
-        header = self.model.gguf
-        self.tensors |= header.tensors
-        return ok("header", f"GGUF version {header.version}, {self._held}")
+        return ok("header", f"GGUF version {self.model.gguf.version}, {self._held}")
 
     @property
     def _held(self) -> str:
         """The numbers and the types of the tensors, in words."""
-        numbers = sum(math.prod(tensor.shape) for tensor in self.tensors.values())
-        kinds = ", ".join(sorted({tensor.dtype for tensor in self.tensors.values()}))
-        return f"{len(self.tensors)} tensors, {numbers:,} numbers, {kinds}"
+        tensors = self.model.tensors.values()
+        numbers = sum(math.prod(tensor.shape) for tensor in tensors)
+        kinds = ", ".join(sorted({each.dtype for each in tensors}))
+        return f"{len(tensors)} tensors, {numbers:,} numbers, {kinds}"
 
     def tokenizer(self) -> Check:
         folder = self.model.path
@@ -286,25 +242,6 @@ class ModelChecks:
         if not ends:
             raise ModelError("the vocabulary has none of the tokens that end a turn")
         return ok("vocabulary", f"{len(pieces):,} tokens of text, {len(ends)} that end a turn")
-
-    def embedding(self) -> Check:
-        """Check that every token that text can produce has a row in the embedding."""
-        rows = embedding_rows(self.tensors)
-        if not rows:
-            return note("embedding", "not checked: no tensor has one of its usual names")
-        name, count = max(rows.items(), key=lambda item: item[1])
-        largest = max(self.model.tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False).values())
-        together = "the weights and the rest of the directory do not belong together"
-        if largest >= count:
-            return wrong(
-                "embedding",
-                f"{name} has {count:,} rows, the tokenizer's largest id is {largest:,}; {together}",
-                _FETCH,
-            )
-        if count != self.model.config.vocab_size:
-            said = f"config.json says vocab_size {self.model.config.vocab_size:,}"
-            return wrong("embedding", f"{name} has {count:,} rows, {said}; {together}", _FETCH)
-        return ok("embedding", f"{count:,} rows, largest id of text {largest:,}")
 
     def tensors_fit(self) -> Check:
         """Check that the tensors match the architecture that the configuration names."""

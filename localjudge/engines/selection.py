@@ -19,7 +19,7 @@ from localjudge.models.gguf import is_gguf
 from localjudge.system.requirements import installed, require
 
 if TYPE_CHECKING:
-    from localjudge.engines.protocol import Decoding, TableEngine, TextDecoding, TextEngine
+    from localjudge.engines.protocol import Decoding, TableEngine
     from localjudge.models.model import Model
 
 EngineOptions = DryRunOptions | ServerOptions | TableServerOptions | TransformersOptions | VllmOptions
@@ -170,36 +170,3 @@ def open_engine(
                 from localjudge.engines.vllm.vllm_engine import VllmEngine
 
             return VllmEngine(model, decoding, options, context=context, log=log)
-
-
-def find_served_model(options: ServerOptions, name: str | None) -> Model:
-    """Ask a server for its models, and return one of them.
-
-    Args:
-        options: the server.
-        name: the model's name on the server; None if it serves only one.
-
-    Raises:
-        UsageError: the server cannot be reached, or does not serve such a model.
-    """
-    from localjudge.engines.server.served_model import ServedModel
-
-    return ServedModel.ask(options, name)
-
-
-def open_text_engine(options: ServerOptions, model: Model, decoding: TextDecoding) -> TextEngine:
-    """Open a server as an engine that answers with text.
-
-    Args:
-        options: the server.
-        model: the result of `find_served_model`.
-        decoding: how answers are decoded.
-
-    Raises:
-        UsageError: the server does not answer a trial.
-    """
-    from localjudge.engines.server.served_model import ServedModel
-    from localjudge.engines.server.text_server import TextServer
-
-    assert isinstance(model, ServedModel)
-    return TextServer(options, model, decoding)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import sys
-from typing import Self
+from typing import Any, Self
 
 import uvicorn
 from starlette.applications import Starlette
@@ -19,6 +19,19 @@ REQUEST_SECONDS, CLOSING_SECONDS = 15, 2
 batch. Kubernetes kills a container after 30."""
 
 
+def server_config(app: Starlette, listener: Listener, **others: Any) -> uvicorn.Config:
+    """Return the configuration of a quiet server with the listener's certificate; `others` are for uvicorn."""
+    return uvicorn.Config(
+        app,
+        ssl_certfile=listener.certfile,
+        ssl_keyfile=listener.keyfile,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        **others,
+    )
+
+
 class JudgeServer(uvicorn.Server):
     """A server that ends within 20 seconds; a request that is not finished then gets a 503 and can be repeated.
 
@@ -29,17 +42,8 @@ class JudgeServer(uvicorn.Server):
     """
 
     def __init__(self, app: Starlette, service: JudgeService, listener: Listener) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                ssl_certfile=listener.certfile,
-                ssl_keyfile=listener.keyfile,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=REQUEST_SECONDS + CLOSING_SECONDS,
-            )
-        )
+        seconds = REQUEST_SECONDS + CLOSING_SECONDS
+        super().__init__(server_config(app, listener, timeout_graceful_shutdown=seconds))
         self._service = service
         service.on_error = lambda: setattr(self, "should_exit", True)
 

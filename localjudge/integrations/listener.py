@@ -7,9 +7,10 @@ import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Annotated
 
 from localjudge.errors import SettingError
+from localjudge.settings import Flag
 
 TOKEN = "LOCALJUDGE_TOKEN"
 """The environment variable with the token that requests must send."""
@@ -35,26 +36,6 @@ class Listener:
     certfile: Path | None = None
     keyfile: Path | None = None
 
-    @classmethod
-    def parse(
-        cls, host: str, port: int, token_file: Path | None, certfile: Path | None, keyfile: Path | None
-    ) -> Self:
-        """Read the token, from a file or the variable `LOCALJUDGE_TOKEN`, and check all settings.
-
-        Raises:
-            SettingError: a file cannot be read, or other machines could ask without a token.
-        """
-        if (certfile is None) is not (keyfile is None):
-            name = "certfile" if keyfile is None else "keyfile"
-            raise SettingError(name, certfile or keyfile, "`certfile` and `keyfile` belong together; give both")
-        token = _token(token_file)
-        if host not in LOOPBACK and token is None:
-            advice = f"other machines could use this judge; give `token_file` FILE, or set {TOKEN}"
-            raise SettingError("host", host, advice)
-        if certfile is not None and keyfile is not None:
-            _check_certificate(certfile, keyfile)
-        return cls(host, port, token, certfile, keyfile)
-
     def bind(self) -> socket.socket:
         """Return a socket with this address.
 
@@ -72,6 +53,40 @@ class Listener:
             advice = f"port {self.port}: {reason}; give an address of this machine and a free port"
             raise SettingError("host", self.host, advice) from None
         return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenSettings:
+    """The settings of an endpoint's address, each of which a flag gives as it is."""
+
+    host: Annotated[str, Flag("The address to listen on.", "HOST")] = "127.0.0.1"
+    port: Annotated[int, Flag("The port to listen on.", "PORT")] = 8700
+    token_file: Annotated[
+        Path | None,
+        Flag(
+            "A file with the token that requests must send.  [default: the variable LOCALJUDGE_TOKEN]", "FILE"
+        ),
+    ] = None
+    certfile: Annotated[Path | None, Flag("A TLS certificate.", "FILE")] = None
+    keyfile: Annotated[Path | None, Flag("The certificate's key.", "FILE")] = None
+
+    def listener(self) -> Listener:
+        """Read the token, from a file or the variable `LOCALJUDGE_TOKEN`, and check all settings.
+
+        Raises:
+            SettingError: a file cannot be read, or other machines could ask without a token.
+        """
+        host, certfile, keyfile = self.host, self.certfile, self.keyfile
+        if (certfile is None) is not (keyfile is None):
+            name = "certfile" if keyfile is None else "keyfile"
+            raise SettingError(name, certfile or keyfile, "`certfile` and `keyfile` belong together; give both")
+        token = _token(self.token_file)
+        if host not in LOOPBACK and token is None:
+            advice = f"other machines could use this judge; give `token_file` FILE, or set {TOKEN}"
+            raise SettingError("host", host, advice)
+        if certfile is not None and keyfile is not None:
+            _check_certificate(certfile, keyfile)
+        return Listener(host, self.port, token, certfile, keyfile)
 
 
 def _token(file: Path | None) -> str | None:

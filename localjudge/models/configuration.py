@@ -1,9 +1,7 @@
 """Read a model's shape from its `config.json`.
 
 This is plain arithmetic on the configuration's numbers; nothing is loaded, and no library for the model is
-needed. Parameters are counted as in the published modelling code: projections of attention
-(Vaswani et al. 2017, grouped heads after Ainslie et al. 2023, the latent of DeepSeek-V2, arXiv:2405.04434,
-section 2.1), gated feed-forward blocks (Shazeer 2020), experts, embeddings, norms.
+needed.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import ModelError
-from localjudge.models.shape import BYTES, Layer, Quantization, Shape
+from localjudge.models.shape import BYTES, Layer, Shape
 
 _ALIASES = {
     "hidden_size": ("n_embd", "d_model"),
@@ -28,12 +26,6 @@ _ALIASES = {
     "dtype": ("torch_dtype",),
 }
 _MOST_LAYERS = 10_000
-# Types whose parameter count a test compares with the modelling code.
-_COUNTED = {
-    "cohere2", "deepseek_v3", "gemma2", "gemma3_text", "gemma4_text", "glm4_moe", "gpt_oss", "granite", "llama",
-    "mistral", "mixtral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_5_moe_text", "qwen3_5_text",
-    "qwen3_moe", "smollm3",
-}  # fmt: skip
 # For configurations that do not list the layers with a window: one layer in this many has none.
 _WINDOW_PATTERNS = {"gemma2": 2, "gemma3_text": 6, "gemma4_text": 6, "cohere2": 4, "gpt_oss": 2, "exaone4": 4}
 _KINDS = {
@@ -148,14 +140,11 @@ class _ConfigurationReader:
     def shape(self) -> Shape:
         kinds = self._kinds()
         window = self._get("sliding_window") or self._get("attention_chunk_size")
-        quantization = Quantization.from_config(
-            self._outer.get("quantization_config") or self._config.get("quantization_config"), self._name
-        )
+        quantization, block = self._quantization()
         shared = self._number("num_kv_shared_layers", 0)
         layers = tuple(
             self._layer(index, kind, shares=index >= self._count - shared) for index, kind in enumerate(kinds)
         )
-        block = quantization.block if quantization else 0
         widths = {self._expert_inner} if self._experts else {self._inner}
         return Shape(
             model_type=self._type,
@@ -166,13 +155,26 @@ class _ConfigurationReader:
             vocabulary=self._number("vocab_size"),
             context=self._number("max_position_embeddings", 0) or None,
             window=int(window) if window and "sliding" in kinds else None,
-            tied=bool(self._get("tie_word_embeddings", self._type.startswith(("gemma", "cohere")))),
-            layer_embedding=self._layer_embedding(),
             layers=layers,
             quantized_blocks=tuple((width, block) for width in sorted(widths)) if block else (),
             quantization=quantization,
-            estimated=self._type not in _COUNTED,
         )
+
+    def _quantization(self) -> tuple[str | None, int]:
+        """Return the method that quantised the weights, if any, and how many of them share a scale along the
+        dimension that GPUs divide; 0 if any division is possible."""
+        config = self._get("quantization_config")
+        if not config:
+            return None, 0
+        method = config.get("quant_method") if isinstance(config, Mapping) else None
+        if not isinstance(method, str):
+            raise ModelError(f"model {self._name}: its quantization_config has no quant_method")
+        if method == "compressed-tensors":
+            group: Mapping[str, Any] = next(iter(config.get("config_groups", {}).values()), {})
+            config = group.get("weights") or {}
+        size = config.get("group_size") or (128 if method in ("awq", "gptq") else 0)
+        size = next(iter(config.get("weight_block_size") or [size]))
+        return method, max(0, int(size))
 
     def _get(self, name: str, default: Any = None) -> Any:
         for config in (self._config, self._outer):
@@ -224,95 +226,31 @@ class _ConfigurationReader:
 
     def _layer(self, index: int, kind: str, *, shares: bool) -> Layer:
         if kind == "linear":
-            values, kv_heads, (state, weights, small) = 0, 1, self._linear()
+            return Layer(kind, 1, 0, self._state())
+        if self._get("kv_lora_rank"):  # one latent and one rotary key for all heads (arXiv:2405.04434, 2.1.3)
+            values, kv_heads = self._number("kv_lora_rank") + self._number("qk_rope_head_dim"), 1
         else:
-            state = 0
-            values, kv_heads, weights, small = (
-                self._latent() if self._get("kv_lora_rank") else self._grouped(index, kind)
-            )
-            values = 0 if shares or (kind == "other") else values
-        experts = active = 0
-        width = self._inner
-        if self._is_sparse(index):
-            one = 3 * self._hidden * self._expert_inner
-            if self._type == "gpt_oss":  # its experts have biases
-                one += 2 * self._expert_inner + self._hidden
-                small += self._experts
-            experts, active = one * self._experts, one * self._per_token
-            small += self._hidden * self._experts
-            width = self._shared_inner
-            if self._get("enable_moe_block"):  # Gemma 4 has a block for every token besides the experts
-                width = self._inner
-                small += 4 * self._hidden + self._experts  # with three more norms and two more scales
-            if self._type.startswith(("qwen2_moe", "qwen3_next", "qwen3_5_moe")):
-                small += self._hidden  # the gate of the shared expert
-        weights += 3 * self._hidden * width
-        norms = 4 if self._type.startswith(("gemma2", "gemma3", "gemma4")) else 2
-        small += self._hidden * (1 if self._type.startswith("cohere") else norms)
-        return Layer(kind, kv_heads, values, state, weights, experts, active, small)
+            values, kv_heads = self._grouped(index, kind)
+        return Layer(kind, kv_heads, 0 if shares or kind == "other" else values, 0)
 
-    def _layer_embedding(self) -> int:
-        """Return the parameters of Gemma 3n's and 4's embedding per layer, with its projections."""
-        width = self._number("hidden_size_per_layer_input", 0)
-        if not width:
-            return 0
-        vocabulary = self._number("vocab_size_per_layer_input", self._number("vocab_size"))
-        inout = 3 * self._hidden * width + self._hidden
-        return self._count * (vocabulary * width + inout) + width
-
-    def _is_sparse(self, index: int) -> bool:
-        if not self._experts or index < self._number("first_k_dense_replace", 0):
-            return False
-        if index in (self._get("mlp_only_layers") or ()):
-            return False
-        step = self._number("decoder_sparse_step", 0) or self._number("interleave_moe_layer_step", 0) or 1
-        return (index + 1) % step == 0
-
-    def _grouped(self, index: int, kind: str) -> tuple[int, int, int, int]:
-        """Return numbers cached per token, key-value heads, weights and small parameters of grouped heads."""
+    def _grouped(self, index: int, kind: str) -> tuple[int, int]:
+        """Return the numbers cached per token and the key-value heads of grouped heads."""
         size = self._number("head_dim", self._hidden // self._heads)
         kv_heads = self._number("num_key_value_heads", 1 if self._get("multi_query") else self._heads)
-        keys_are_values = kind == "full" and bool(self._get("attention_k_eq_v"))  # Gemma 4
         if kind == "full" and self._get("global_head_dim"):
             size = self._number("global_head_dim")
             kv_heads = self._number("num_global_key_value_heads", kv_heads)
         own = (self._get("per_layer_config") or {}).get(str(index))  # the same setting in transformers 5
         if isinstance(own, Mapping):
             size, kv_heads = int(own.get("head_dim", size)), int(own.get("num_key_value_heads", kv_heads))
-        queries, keys = self._heads * size, kv_heads * size
-        gated = self._get("attn_output_gate", self._type.startswith(("qwen3_5", "qwen3_next")))
-        projections = self._hidden * (queries * (3 if gated else 2) + keys * (1 if keys_are_values else 2))
-        small = 0
-        if self._get("attention_bias", self._type in ("qwen2", "qwen2_moe")):
-            small += queries + 2 * keys + (self._hidden if self._type in ("llama", "gpt_oss") else 0)
-        if self._type == "gpt_oss":
-            small += self._heads  # the sinks
-        if self._type.startswith(("qwen3", "gemma3", "gemma4")):
-            small += 2 * size
-        if self._type.startswith(("olmo2", "olmo3")):
-            small += queries + keys
-        return 2 * keys, kv_heads, projections, small
+        return 2 * kv_heads * size, kv_heads
 
-    def _latent(self) -> tuple[int, int, int, int]:
-        """Return the same numbers for multi-head latent attention, which caches one latent and one rotary key
-        for all heads (arXiv:2405.04434, section 2.1.3)."""
-        latent, rotary = self._number("kv_lora_rank"), self._number("qk_rope_head_dim")
-        plain, value = self._number("qk_nope_head_dim"), self._number("v_head_dim")
-        rank = self._number("q_lora_rank", 0)
-        queries = self._heads * (plain + rotary)
-        projections = self._hidden * (rank or queries) + rank * queries
-        projections += self._hidden * (latent + rotary) + latent * self._heads * (plain + value)
-        projections += self._heads * value * self._hidden
-        return latent + rotary, 1, projections, rank + latent
+    def _state(self) -> int:
+        """Return the bytes of a row's state in gated delta networks (arXiv:2412.06464).
 
-    def _linear(self) -> tuple[int, int, int]:
-        """Return gated delta networks (arXiv:2412.06464): bytes of a row's state, weights, small parameters.
-
-        As in Qwen3-Next and Qwen3.5: one float32 matrix per head, and the last inputs of a convolution."""
+        As in Qwen3-Next and Qwen3.5: one float32 matrix per head, and the last inputs of a convolution.
+        """
         key_heads, key = self._number("linear_num_key_heads"), self._number("linear_key_head_dim")
         heads, value = self._number("linear_num_value_heads"), self._number("linear_value_head_dim")
-        kernel = self._number("linear_conv_kernel_dim")
         mixed = 2 * key_heads * key + heads * value
-        state = 4 * heads * key * value + BYTES[self._dtype()] * mixed * kernel
-        weights = self._hidden * (mixed + 2 * heads * value + 2 * heads)
-        return state, weights, mixed * kernel + 2 * heads + value
+        return 4 * heads * key * value + BYTES[self._dtype()] * mixed * self._number("linear_conv_kernel_dim")

@@ -19,7 +19,7 @@ from localjudge.models.digests import Digests, decisive_digest, read_digests
 from localjudge.models.gguf import GGUF, GgufHeader, gguf_file, read_configuration, read_gguf, read_tokenizer
 from localjudge.models.model_location import BUNDLED, bundled_folder, cached_folder, model_path
 from localjudge.models.tokenizer import TOKENIZER_FILE, encoded_otherwise, load_tokenizer
-from localjudge.models.weights import PICKLED
+from localjudge.models.weights import PICKLED, Tensor, read_tensors
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
 from localjudge.prompts.thought_marks import KNOWN_MARKS, ThoughtMarks, marks_of
@@ -140,6 +140,20 @@ class Model:
                 "llama-gguf-split --merge"
             )
         return header
+
+    @cached_property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """The tensors in the headers of its weights, by name.
+
+        Raises:
+            ModelError: a file is missing, damaged or not part of the model.
+        """
+        if self.is_gguf:
+            return self.gguf.tensors
+        try:
+            return read_tensors(self.path)
+        except ModelError as error:
+            raise ModelError(f"model {self.name}: {error}") from None
 
     @cached_property
     def configuration(self) -> Any:

@@ -18,7 +18,7 @@ from localjudge.errors import ModelError, first_line
 from localjudge.models.gguf import ignored_scaling
 from localjudge.models.model import Model
 from localjudge.models.model_manifest import in_words
-from localjudge.models.weights import Tensor, read_tensors
+from localjudge.models.weights import Tensor
 
 _DIRECTORY = "use a directory with this model's safetensors files"
 # Architectures whose tensors transformers changes without changing a shape; it joins or splits those of others.
@@ -81,9 +81,9 @@ def check_tensors(model: Model) -> TensorCheck:
     if model.is_gguf:
         return _check_gguf(model)
     try:
-        tensors = read_tensors(model.path)
+        tensors = model.tensors
     except ModelError as error:
-        raise ModelError(f"model {model.name}: {error}; run localjudge models verify") from None
+        raise ModelError(f"{error}; run localjudge models verify") from None
     network = _meta_model(model)
     if network is None:
         kind = model.configuration.model_type
@@ -175,6 +175,16 @@ def check_adapter(model: Model) -> str | None:
 def _is_id(name: str) -> bool:
     """Return whether a name is that of a model on the hub, and not of a directory."""
     return name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).exists()
+
+
+def count_parameters(model: Model) -> int | None:
+    """Return the number of a model's parameters by its modelling code; None if transformers has none for it.
+
+    Raises:
+        ModelError: the configuration does not describe a model that can be built.
+    """
+    network = _meta_model(model)
+    return None if network is None else sum(each.numel() for each in network.parameters())
 
 
 def _meta_model(model: Model) -> Any:

@@ -33,11 +33,6 @@ _BITS = {
 }  # fmt: skip
 _MOST_DIMENSIONS = 64  # of a tensor in PyTorch
 _LFS = b"version https://git-lfs.github.com/spec/"
-# Names of the token embedding in the model families.
-_EMBEDDINGS = (
-    "embed_tokens.weight", "wte.weight", "word_embeddings.weight", "tok_embeddings.weight", "embed_in.weight",
-    "token_embd.weight",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +181,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
             held[shard] = read_header(folder / shard)
         except ModelError as error:
             raise ModelError(f"{shard}: {error}") from None
-    if index and (faults := misplaced(index.shards, held)):
+    if index and (faults := _misplaced(index.shards, held)):
         raise ModelError(faults[0])
     return {name: tensor for tensors in held.values() for name, tensor in tensors.items()}
 
@@ -212,7 +207,7 @@ def weights_in(folder: Path) -> int | None:
     return sum(file.stat().st_size for file in files) or None
 
 
-def misplaced(shards: Mapping[str, str], held: Mapping[str, Mapping[str, Tensor]]) -> list[str]:
+def _misplaced(shards: Mapping[str, str], held: Mapping[str, Mapping[str, Tensor]]) -> list[str]:
     """Return phrases for tensors that are not in the file that the index names."""
     absent = [
         f"{INDEX} lists {name} in {shard}, which does not have it"
@@ -226,10 +221,3 @@ def misplaced(shards: Mapping[str, str], held: Mapping[str, Mapping[str, Tensor]
         if shards.get(name) != shard
     ]
     return absent + extra
-
-
-def embedding_rows(tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    """Return the number of rows of each token embedding with one of the usual names."""
-    return {
-        name: tensor.shape[0] for name, tensor in tensors.items() if name.endswith(_EMBEDDINGS) and tensor.shape
-    }

@@ -186,9 +186,9 @@ class _Outcome(BaseModel):
     In a pair, `system` wrote the response that the judge reads first and `opponent` the other one; `swapped` is
     True if they stand in the reverse of their order in the input.
     An unreadable row has no `group` and no digests. `response_digest` is the digest of the instruction and the
-    response that the judge reads first, and `opponent_digest` that of the instruction and the other one; lines
-    of earlier versions have neither. `row` is the row's number in the whole input, from 1; None if it is not
-    known. `criteria` are what the prompt asks, if the row has criteria of its own.
+    response that the judge reads first, and `opponent_digest` that of the instruction and the other one.
+    `row` is the row's number in the whole input, from 1; None if it is not known. `criteria` are what the
+    prompt asks, if the row has criteria of its own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -244,10 +244,7 @@ class _Outcome(BaseModel):
         return {name: getattr(self, name) for name in _Outcome.model_fields if name != "key"}
 
     def given_to(self, row: Row | Failure) -> Self:
-        """Return this outcome for a row of the same content; itself if it belongs to the row already.
-
-        A line of an earlier version gets the columns that it lacks.
-        """
+        """Return this outcome for a row of the same content; itself if it belongs to the row already."""
         own = row.identity
         if all(getattr(self, name) == value for name, value in own.items()):
             return self

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from localjudge.analysis.agreement import Agreement
-from localjudge.analysis.audit.findings import Audit
+from localjudge.analysis.audit.audit_findings import Audit
 from localjudge.analysis.by_slice import Sliced
 from localjudge.analysis.matching.run_rows import FAILED
 from localjudge.analysis.pairs.pair_agreement import PairAgreement

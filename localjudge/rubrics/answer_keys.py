@@ -9,7 +9,7 @@ from pydantic import Field
 
 from localjudge.records.outcome_columns import RATIONALE, criterion_names, rationale_of
 from localjudge.rubrics.answer import AnswerLayout, FreeText, ValueField
-from localjudge.rubrics.aspect import PLAIN_TEXT, Aspect, RubricPart
+from localjudge.rubrics.aspect import PLAIN_TEXT, Aspect, RubricPart, refuse_duplicates
 from localjudge.rubrics.form_layout import FormLayout
 from localjudge.rubrics.json_layout import JsonLayout, ObjectLayout
 
@@ -117,16 +117,3 @@ class AnswerKeys(RubricPart):
                 f"answer: {len(keys)} keys and the text between them take {size} bytes, more than "
                 f"{_MOST_FIXED_BYTES}; use fewer aspects or shorter keys"
             )
-
-
-def refuse_duplicates(place: str, names: Iterable[str]) -> None:
-    """Check that no name occurs twice.
-
-    Raises:
-        ValueError: a name occurs twice; the message begins with the place.
-    """
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"{place}: {name!r} occurs twice; remove one")
-        seen.add(name)

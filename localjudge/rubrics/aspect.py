@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -35,6 +35,7 @@ from localjudge.rubrics.answer import Value, shown
 PLAIN_TEXT = re.compile(r'[^"\\\x00-\x1f\x7f-\x9f]+')
 
 _SIDES = {"A": "A", "tie": "tie", "B": "B"}
+_KINDS = {"scale", "choices", "preference", "each", "boolean"}
 _LONGEST_CODE, _MOST_VALUES, _LARGEST = 40, 1001, 10_000
 
 
@@ -197,3 +198,50 @@ def _check_labels(kind: str, labels: Mapping[str, str]) -> None:
         raise ValueError(f"{kind}: the label {twice[0]!r} occurs twice; remove one")
     if len(labels) < 2:
         raise ValueError(f"{kind}: give two or more labels")
+
+
+def with_aspects(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document with a table for each aspect.
+
+    Names of aspects are short for tables, and `scale` is for the aspects without values of their own.
+
+    Raises:
+        ValueError: an aspect has no name, no values, or the name of another.
+    """
+    document, aspects = dict(document), document.get("aspects")
+    scale = document.pop("scale", None)
+    if isinstance(aspects, list | tuple):
+        pairs = [
+            (each, {}) if isinstance(each, str) else (each["name"], each)
+            for each in aspects
+            if isinstance(each, str) or (isinstance(each, dict) and isinstance(each.get("name"), str))
+        ]
+        if len(pairs) < len(aspects):
+            raise ValueError("aspects: give names, or a table with a name for each")
+        refuse_duplicates("aspects", (name for name, _ in pairs))
+        aspects = {name: {key: value for key, value in each.items() if key != "name"} for name, each in pairs}
+    if isinstance(aspects, dict):
+        without = [
+            name for name, each in aspects.items() if isinstance(each, dict) and not each.keys() & _KINDS
+        ]
+        if without and scale is None:
+            raise ValueError(
+                f"aspects.{without[0]}: has no values; give it a scale, choices, a preference or "
+                "boolean = true, or give a scale for all aspects"
+            )
+        own = {name: each | {"scale": scale} for name, each in aspects.items() if name in without}
+        document["aspects"] = aspects | own
+    return document
+
+
+def refuse_duplicates(place: str, names: Iterable[str]) -> None:
+    """Check that no name occurs twice.
+
+    Raises:
+        ValueError: a name occurs twice; the message begins with the place.
+    """
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"{place}: {name!r} occurs twice; remove one")
+        seen.add(name)

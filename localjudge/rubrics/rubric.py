@@ -57,8 +57,7 @@ from localjudge.rows.conversation import CONVERSATIONS, judges_conversation
 from localjudge.rows.criteria import CRITERION, MOST_TOGETHER, NUMBERED_CRITERIA, numbered_criteria
 from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.answer_keys import AnswerKeys
-from localjudge.rubrics.aspect import Aspect, RubricPart, scores_of, written_aspects
-from localjudge.rubrics.aspect_table import with_aspects
+from localjudge.rubrics.aspect import Aspect, RubricPart, scores_of, with_aspects, written_aspects
 from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS, answer_format, aspects_text
 from localjudge.rubrics.guard import guarded, unfenced
 from localjudge.rubrics.mode import Mode, mode_of
@@ -213,27 +212,15 @@ class Rubric(RubricPart):
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything in the rubric that can change a judgement, in hex."""
-        return self._digest(exclude_unset=False)
+        decisive = self.model_dump(mode="json", exclude={"name", "description"})
+        for aspect in decisive["aspects"]:
+            del aspect["weight"], aspect["best"]
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     @property
     def is_default(self) -> bool:
         """Whether it is the default rubric, which the bundled model was trained for; weights may differ."""
         return self.digest == Rubric.load().digest
-
-    @property
-    def recorded_digest(self) -> str:
-        """The digest over the fields that are set: a rubric in `run.json` may lack newer fields."""
-        return self._digest(exclude_unset=True)
-
-    def _digest(self, *, exclude_unset: bool) -> str:
-        decisive = self.model_dump(mode="json", exclude={"name", "description"}, exclude_unset=exclude_unset)
-        for aspect in decisive["aspects"]:
-            for name in ("weight", "best"):
-                aspect.pop(name, None)
-            for name in ("preference", "each"):  # rubrics without them keep the digest that they had
-                if aspect.get(name) is None:
-                    aspect.pop(name, None)
-        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     @property
     def template_digest(self) -> str:

@@ -27,7 +27,7 @@ from localjudge.prompts.task import StopSubmitting, Task
 from localjudge.records import Outcome
 from localjudge.records.keys import settings_digest
 from localjudge.records.outcome_columns import from_bytes, to_bytes
-from localjudge.runs.earlier_lines import EarlierLines
+from localjudge.runs.earlier_starts import LinesOfEarlierStarts
 from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY, row_lines
@@ -268,7 +268,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self._write_lines(JUDGEMENTS, in_order())
         return summary
 
-    def _find_lines(self, settings: bytes, retry_failed: bool) -> EarlierLines:
+    def _find_lines(self, settings: bytes, retry_failed: bool) -> LinesOfEarlierStarts:
         """Read the lines of earlier starts.
 
         Args:
@@ -276,11 +276,11 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             retry_failed: rows that failed need a new line.
         """
         self._settings = settings
-        return EarlierLines(
+        return LinesOfEarlierStarts(
             self.folder, self._judge.rubric.columns, self._key, self._plan.rows, retry_failed=retry_failed
         )
 
-    def _begin_journal(self, lines: EarlierLines) -> None:
+    def _begin_journal(self, lines: LinesOfEarlierStarts) -> None:
         """Open the journal with the lines of this input's rows, and count them; set other lines aside.
 
         A line is written to its new file before it is removed from the old one.

@@ -38,7 +38,7 @@ from localjudge.settings import SharedSettings
 from localjudge.system.version import __version__
 
 MANIFEST = "run.json"
-FORMAT: Literal[5] = 5
+FORMAT: Literal[6] = 6
 
 
 class _ManifestPart(BaseModel):
@@ -191,7 +191,7 @@ class RunManifest(_ManifestPart):
         inherited_notices: the notices of the sources of this run.
     """
 
-    format: Literal[5]
+    format: Literal[6]
     settings: RunSettings
     rubric: Rubric
     prompt_sha256: str
@@ -302,7 +302,7 @@ def read_manifest(folder: Path) -> RunManifest:
             f"{file}: not a manifest of run format {FORMAT}, or damaged; "
             "restore the file, or start a new run in another directory"
         ) from None
-    if manifest.settings.rubric != manifest.rubric.recorded_digest:
+    if manifest.settings.rubric != manifest.rubric.digest:
         raise RunMismatchError(
             f"{file}: was edited: its rubric does not match the digest in its settings; restore the file"
         )

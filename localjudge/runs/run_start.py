@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from localjudge.config import SHARED
 from localjudge.errors import RunMismatchError
 from localjudge.judge import Judge
 from localjudge.rows.inputs import EXAMPLES, STDIN
@@ -93,8 +92,6 @@ def changes(manifest: RunManifest, described: Mapping[str, Any]) -> list[str]:
     names = {"rubric": manifest.rubric.name, "model": manifest.model.name}
     recorded, one = manifest.settings.as_dict(), described.get("model", {}).get("adapter")
     settings = dict(described["settings"])
-    for name in SHARED - {"thinking_budget"}:  # one with its default may be left out, on both sides
-        settings.setdefault(name, None)
     if "model" in settings:  # settings that are known without the model do not say whether there is an adapter
         settings.setdefault("adapter", None)
     for name, now in settings.items():

@@ -14,10 +14,13 @@ import os
 import secrets
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+
+from localjudge.system.quantities import file_size
 
 
 @contextmanager
@@ -113,3 +116,39 @@ def _flush(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def unwritable(folder: Path, least: int) -> str:
+    """Return why files of this many bytes cannot be written into a folder, which may be new; empty if they can.
+
+    It leaves nothing in the folder.
+    """
+    place = _existing(folder)
+    if not place.is_dir():
+        return f"{place} is a file" if place != folder.absolute() else "is a file"
+    try:
+        with tempfile.TemporaryFile(dir=place) as trial:
+            trial.write(b"x" * 4096)
+            trial.flush()
+    except OSError as error:
+        return f"cannot be written: {error.strerror}"
+    free = shutil.disk_usage(place).free
+    if free >= least:
+        return ""
+    sizes = [file_size(free), file_size(least)]
+    if sizes[0] == sizes[1]:  # they differ by less than what is shown
+        sizes = [f"{free:,} bytes", f"{least:,}"]
+    return f"only {sizes[0]} free, less than {sizes[1]}"
+
+
+def free_space(folder: Path) -> str:
+    """Return how much space is free for a folder, which may be new, in words."""
+    return f"{file_size(shutil.disk_usage(_existing(folder)).free)} free"
+
+
+def _existing(folder: Path) -> Path:
+    """Return the folder, or the nearest one above it that exists."""
+    place = folder.absolute()
+    while not os.path.exists(place):  # False, without an exception, if it cannot be read
+        place = place.parent
+    return place

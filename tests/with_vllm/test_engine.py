@@ -33,7 +33,7 @@ from localjudge.constraint.thinking import after_thinking
 from localjudge.engines.engine_options import TransformersOptions
 from localjudge.engines.protocol import Completion, Decoding
 from localjudge.engines.transformers.transformers_engine import TransformersEngine
-from localjudge.engines.vllm.session import InFlightRequest
+from localjudge.engines.vllm.engine_session import InFlightRequest
 from localjudge.engines.vllm.vllm_engine import VllmEngine
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt

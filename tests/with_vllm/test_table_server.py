@@ -54,10 +54,21 @@ def free_port() -> int:
 def vllm_serving(
     model: Path, rubric: str, tokens: int, options: Mapping[str, str], folder: Path
 ) -> Iterator[str]:
-    """Start the command that serve-flags prints; yield the server's URL."""
+    """Start the command that serve --print-vllm-flags prints; yield the server's URL."""
     flags = ["--max-rationale-tokens", str(tokens), "--runner", "V1", "--table", str(folder / "table.npz")]
     printed = subprocess.run(
-        [sys.executable, "-m", "localjudge", "serve-flags", model, "--rubric", rubric, *flags],
+        [
+            sys.executable,
+            "-m",
+            "localjudge",
+            "serve",
+            "--print-vllm-flags",
+            "--model",
+            model,
+            "--rubric",
+            rubric,
+            *flags,
+        ],
         capture_output=True,
         text=True,
         check=True,

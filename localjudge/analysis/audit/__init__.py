@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis import Floats
+from localjudge.analysis.audit.audit_findings import NOISE, AspectReading, Audit, AuditCheck
 from localjudge.analysis.audit.audit_run import RUNS, Sample
 from localjudge.analysis.audit.audited_scores import AuditedRuns, Bools, Changes
-from localjudge.analysis.audit.findings import NOISE, AspectReading, Audit, AuditCheck
 from localjudge.analysis.audit.perturbations import (
     ORIGINAL,
     POSITION,

@@ -25,6 +25,9 @@ from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.system.quantities import counted
 
+_MOST_LISTED = 10
+"""The most rows that are listed one by one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -131,7 +134,6 @@ class Changes:
 def compare_runs(
     matched: MatchedRuns,
     labels: Labels | None = None,
-    moved_rows: int = 10,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Changes:
@@ -140,7 +142,6 @@ def compare_runs(
     Args:
         matched: the rows of both runs.
         labels: labels of the rows of both; only for two judges.
-        moved_rows: number of rows to return, those that changed most.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
     """
@@ -177,7 +178,7 @@ def compare_runs(
         },
         by_system=change_by_system(matched, resamples, seed) if len(matched.systems) > 1 else None,
         verdicts=_verdicts(matched),
-        moved=_moved(matched, moved_rows),
+        moved=_moved(matched),
         missing=matched.missing,
         failed=matched.failed,
         unmatched=matched.unmatched,
@@ -207,12 +208,12 @@ def _verdicts(matched: MatchedRuns) -> dict[str, Verdicts]:
     return found
 
 
-def _moved(matched: MatchedRuns, most: int) -> tuple[MovedRow, ...]:
+def _moved(matched: MatchedRuns) -> tuple[MovedRow, ...]:
     rows, table = matched.rows, matched.rows.values
     used = [at for at, name in enumerate(rows.names) if name != OVERALL]
     old, new = (table[matched.row_pairs[:, run]] for run in (0, 1))
     size = (np.abs(new - old)[:, used] / rows.width[used]).mean(axis=1)
-    chosen = [at for at in np.argsort(-size, kind="stable")[:most].tolist() if size[at] > 0]
+    chosen = [at for at in np.argsort(-size, kind="stable")[:_MOST_LISTED].tolist() if size[at] > 0]
     places = [matched.row_pairs[at].tolist() for at in chosen]
     texts = [
         {

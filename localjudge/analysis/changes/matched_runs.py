@@ -17,7 +17,7 @@ from localjudge.analysis import Flags, Floats, Integers
 from localjudge.analysis.changes.compared_rows import ComparedRows
 from localjudge.analysis.changes.matched_cells import Cell, MatchedCell
 from localjudge.analysis.matching.identity import Identity
-from localjudge.analysis.matching.rows import align_runs, with_digests
+from localjudge.analysis.matching.rows import align_runs
 from localjudge.analysis.matching.run_rows import UnscoredRow, run_names
 from localjudge.analysis.matching.system_names import UNNAMED
 from localjudge.analysis.statistics.resampling import cell_means
@@ -302,12 +302,8 @@ def _by_response(
     """
     known = [[each for each in of_run if each.digest is not None] for of_run in failed]
     identities = [
-        with_digests(
-            [*(rows.identities[row] for row in own), *(each.identity for each in lost)],
-            [*(rows.digests[row] for row in own), *(each.digest for each in lost)],
-            manifest,
-        )
-        for own, lost, manifest in zip(scored, known, rows.source.manifests, strict=True)
+        [*(rows.identities[row] for row in own), *(each.identity for each in lost)]
+        for own, lost in zip(scored, known, strict=True)
     ]
     common, notes = align_runs(identities, rows.source.manifests)
     cell_of: list[dict[int, int]] = [{pair[run]: cell for cell, pair in enumerate(common)} for run in (0, 1)]

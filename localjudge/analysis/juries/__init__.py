@@ -21,7 +21,7 @@ from localjudge.analysis.juries.jury_aspect import (
 from localjudge.analysis.juries.jury_errors import JuryErrors, jury_errors
 from localjudge.analysis.matching.human_labels import Labels
 from localjudge.analysis.matching.label_records import LabelArray
-from localjudge.analysis.matching.rows import align_runs, with_digests
+from localjudge.analysis.matching.rows import align_runs
 from localjudge.analysis.matching.run_rows import run_names
 from localjudge.analysis.matching.scores import Scores, read_scores
 from localjudge.analysis.statistics import why_undefined
@@ -30,6 +30,9 @@ from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLE
 from localjudge.errors import UsageError
 from localjudge.rubrics.answer import Value
 from localjudge.runs.run_manifest import RunManifest
+
+_MOST_LISTED = 10
+"""The most rows that are listed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,6 @@ class Jury:
 
 def compare_judges(
     folders: Sequence[Path],
-    disagreements: int = 10,
     resamples: int = RESAMPLES,
     seed: int = 0,
     labels: Callable[[Scores], Labels] | None = None,
@@ -100,7 +102,6 @@ def compare_judges(
 
     Args:
         folders: the runs, one for each juror.
-        disagreements: number of rows to return, those on which the jurors differ most.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
         labels: a function that returns the labels of the scores of all runs; None without labels.
@@ -112,10 +113,7 @@ def compare_judges(
         raise UsageError("a jury needs at least two runs, by several judges or several samples of one judge")
     scores = read_scores(folders, by_run=False)
     own = [np.flatnonzero(scores.run == run) for run in range(len(folders))]
-    identities = [
-        with_digests([scores.identities[row] for row in rows], [scores.digests[row] for row in rows], manifest)
-        for rows, manifest in zip(own, scores.manifests, strict=True)
-    ]
+    identities = [[scores.identities[row] for row in rows] for rows in own]
     common, matched = align_runs(identities, scores.manifests)
     if not common:
         raise UsageError(f"{scores.where}: no row is judged in every run: {'; '.join(matched)}")
@@ -147,7 +145,7 @@ def compare_judges(
         nominal={each.name: nominal_jury_aspect(each, group) for each in rated if each.level == "nominal"},
         outlier=outlier,
         outlier_untested=untested,
-        disagreements=_disagreements(rated, places, scores, disagreements),
+        disagreements=_disagreements(rated, places, scores),
         errors=errors,
         notes=known.notes if known else (),
         notices=(*scores.notices, *matched),
@@ -266,14 +264,14 @@ def _mean_alpha(tables: Sequence[tuple[str, Integers]]) -> float:
 
 
 def _disagreements(
-    rated: Sequence[RatedAspect], places: NDArray[np.intp], scores: Scores, most: int
+    rated: Sequence[RatedAspect], places: NDArray[np.intp], scores: Scores
 ) -> tuple[SplitRow, ...]:
     reaches = [each.ends[1] - each.ends[0] for each in rated]
     is_uniform = len(set(reaches)) == 1 and all(each.level == "ordinal" for each in rated)
     spread = np.mean(
         [each.spread(1 if is_uniform else reach) for each, reach in zip(rated, reaches, strict=True)], axis=0
     )
-    order = np.argsort(-spread, kind="stable")[:most]
+    order = np.argsort(-spread, kind="stable")[:_MOST_LISTED]
     return tuple(
         SplitRow(
             id=scores.ids[places[row, 0]],

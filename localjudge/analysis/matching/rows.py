@@ -21,7 +21,6 @@ from localjudge.records import Row
 from localjudge.rows.columns import responses_of
 from localjudge.rows.conversation import TURN
 from localjudge.runs.reader import read_outcomes
-from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
 
 Place = int
@@ -72,8 +71,6 @@ class JudgedRows:
         self._alone: dict[Place, tuple[str | None, ...]] = {}
         self._examples: dict[str, str] = {}
         self._counts: dict[str, int] = defaultdict(int)
-        if any(not row.has_texts for row in rows):  # lines of an earlier version
-            self._read_again()
         for place, row in enumerate(self._rows):
             self._by_id[row.id].append(place)
             if row.has_texts:
@@ -207,24 +204,9 @@ def _agree(known: Sequence[str | None], given: Sequence[str | None]) -> bool:
     return all(one is None or other is None or one == other for one, other in zip(known, given, strict=True))
 
 
-def identities(folder: Path, manifest: RunManifest) -> list[Identity]:
+def identities(folder: Path) -> list[Identity]:
     """Return the identity of each line of a run of one response."""
-    known = [(Identity.from_outcome(outcome), outcome.digest) for outcome in read_outcomes(folder)]
-    return with_digests([identity for identity, _ in known], [digest for _, digest in known], manifest)
-
-
-def with_digests(rows: list[Identity], digests: Sequence[str | None], manifest: RunManifest) -> list[Identity]:
-    """Return rows of a run with their digests; lines of earlier versions get them from the inputs, if possible.
-
-    Args:
-        rows: the rows.
-        digests: the digests of their texts, which earlier versions recorded.
-        manifest: the manifest of their run.
-    """
-    if all(row.has_texts or digest is None for row, digest in zip(rows, digests, strict=True)):
-        return rows
-    found, used = dict(rows_found(manifest, digests)), manifest.rubric.fields
-    return [each.with_texts(found[place], used) if place in found else each for place, each in enumerate(rows)]
+    return [Identity.from_outcome(outcome) for outcome in read_outcomes(folder)]
 
 
 def align_runs(

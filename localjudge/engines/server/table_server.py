@@ -79,7 +79,8 @@ async def table_of(connection: Connection, model: str) -> str | None:
 
 
 class TableServer(ServerEngine[Completion]):
-    """Completes prompts on a vLLM server that was started with the flags of `localjudge serve-flags`.
+    """Completes prompts on a vLLM server that was started with the flags that
+    `localjudge serve --print-vllm-flags` prints.
 
     Args:
         model: the model's directory here: its tokenizer and its configuration; the weights are the server's.
@@ -121,7 +122,10 @@ class TableServer(ServerEngine[Completion]):
         def refusal(reason: str) -> SettingError:
             return SettingError("server", self._options.address, reason)
 
-        advice = "start it with the flags that localjudge serve-flags prints, or give `server_kind` unverified"
+        advice = (
+            "start it with the command that localjudge serve --print-vllm-flags prints, or give `server_kind` "
+            "unverified"
+        )
         context = self._served.reported.get("max_model_len")
         if isinstance(context, int) and (self._context is None or context < self._context):
             here = self._context or "without a limit"

@@ -81,7 +81,7 @@ def _processor(runner: str, digest: str) -> type[Any]:
             if (there := settings.digest(table)) != digest:
                 raise ValueError(
                     f"localjudge: {settings.table} holds the table {there}, and not {digest}; print the flags "
-                    "again with localjudge serve-flags"
+                    "again with localjudge serve --print-vllm-flags"
                 )
             return table
 
@@ -108,7 +108,7 @@ def refuse(params: Any, digest: str) -> None:
     if asked != digest:
         raise ValueError(
             f"localjudge: this server has the table {digest}; judge with the model, rubric and limits of its "
-            "localjudge serve-flags"
+            "localjudge serve --print-vllm-flags"
         )
     if params.n != 1:
         raise ValueError("localjudge: send n requests for n answers")

@@ -34,8 +34,14 @@ from localjudge.constraint.value_paths import ValuePaths
 from localjudge.engines.engine_log import output_to
 from localjudge.engines.engine_options import VllmOptions, batch_invariance
 from localjudge.engines.protocol import Completion, Decoding, EngineInfo
+from localjudge.engines.vllm.engine_session import (
+    COLLECT,
+    EngineDiedError,
+    EngineSession,
+    InFlightRequest,
+    one_line,
+)
 from localjudge.engines.vllm.score_collector import KEY, STATE, TableSettings
-from localjudge.engines.vllm.session import COLLECT, EngineDiedError, EngineSession, InFlightRequest, one_line
 from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.models.adapter import Adapter
 from localjudge.models.model import Model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from localjudge.models.gguf import is_gguf
 from localjudge.models.model import Model
 from localjudge.models.model_location import BUNDLED, model_path
 from localjudge.models.shape import Shape
+from localjudge.models.tensor_check import count_parameters
 from localjudge.models.weights import weights_in
 from localjudge.system.machine import Machine
 from localjudge.system.quantities import memory_size
@@ -37,7 +39,8 @@ class PlannedModel:
         source: where the facts are from.
         shape: the shape of the model.
         weights: bytes of its stored weights.
-        counted: True if the bytes are counted in files, False if they are computed from the shape.
+        unpacked: bytes of its weights in its dtype.
+        how_counted: where the number of bytes is from, in words.
         profile: its profile; None without one.
         packed: bytes of its GGUF file, which transformers unpacks to `weights`; None for other models.
         adapter: the LoRA adapter, whose matrices are part of `weights`; None without one.
@@ -47,7 +50,8 @@ class PlannedModel:
     source: str
     shape: Shape
     weights: int
-    counted: bool
+    unpacked: int
+    how_counted: str
     profile: Profile | None
     packed: int | None = None
     adapter: Adapter | None = None
@@ -56,8 +60,8 @@ class PlannedModel:
     def find(cls, name: str) -> PlannedModel:
         """Return the model of a directory or GGUF file, the bundled, a cached one, or one of a profile.
 
-        A directory needs no weights: its `config.json` is enough. A model on this machine takes precedence over
-        a profile.
+        A directory needs no weights, unless they are quantised: their number is then that of the modelling code
+        of transformers. A model on this machine takes precedence over a profile.
 
         Raises:
             ModelError: there is no model of this name, or its size cannot be determined.
@@ -75,31 +79,36 @@ class PlannedModel:
                     if isinstance(error, ImportError):
                         said = f"model {name}: no such directory, and no local cache without huggingface_hub"
                     raise ModelError(f"{said}; `localjudge models` lists all profiles") from None
-                shape = profile.shape
                 where = f"the profile {profile.name} (facts from {profile.checked})"
-                return cls(profile.id, where, shape, shape.weight_bytes, False, profile)
+                sizes = profile.weight_bytes, profile.unpacked_bytes
+                return cls(profile.id, where, profile.shape, *sizes, "as its profile states", profile)
         shape = read_shape(folder, name)
-        weights = weights_in(folder)
-        return cls(
-            profile.id if profile else name,
-            str(folder),
-            shape,
-            shape.weight_bytes if weights is None else weights,
-            weights is not None,
-            profile,
-        )
+        weights, counted = weights_in(folder), "counted from its files"
+        unpacked = weights
+        if weights is None or shape.quantization:
+            with suppress(ModelError):
+                numbers = count_parameters(Model(name, folder))
+                unpacked = None if numbers is None else numbers * shape.element
+        if weights is None:
+            if shape.quantization or unpacked is None:
+                raise ModelError(f"model {name}: {folder} has no weights to count; give a directory with them")
+            weights, counted = unpacked, "counted from its modelling code"
+        unpacked = unpacked or weights
+        return cls(profile.id if profile else name, str(folder), shape, weights, unpacked, counted, profile)
 
     def with_adapter(self, adapter: Adapter) -> PlannedModel:
         """Return the model with a LoRA adapter, kept beside the weights in the model's dtype."""
         more = adapter.parameters * self.shape.element
-        return replace(self, weights=self.weights + more, adapter=adapter)
+        return replace(self, weights=self.weights + more, unpacked=self.unpacked + more, adapter=adapter)
 
     @classmethod
     def _of_gguf(cls, model: Model) -> PlannedModel:
         numbers = sum(math.prod(tensor.shape) for tensor in model.gguf.tensors.values())
         shape = shape_of(model.configuration.to_dict() | {"dtype": model.gguf.dtype}, model.name)
         packed = model.path.stat().st_size
-        return cls(model.name, str(model.path), shape, numbers * shape.element, True, None, packed)
+        counted = f"unpacked to {shape.dtype} from the {memory_size(packed)} of its GGUF file"
+        weights = numbers * shape.element
+        return cls(model.name, str(model.path), shape, weights, weights, counted, None, packed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +142,10 @@ class CapacityPlan:
         smallest = min((memory for _, memory in machine.gpus), default=0)
         # transformers, which alone reads a GGUF file, uses one GPU.
         most = 1 if subject.packed else len(machine.gpus)
-        cpu = cpu_requirements(*about)
+        on_cpu = (subject.shape, subject.unpacked, use)
+        cpu = cpu_requirements(*on_cpu)
         while machine.memory is not None and cpu.total > machine.usable_memory and cpu.rows > 1:
-            cpu = cpu_requirements(*about, rows=cpu.rows // 2)
+            cpu = cpu_requirements(*on_cpu, rows=cpu.rows // 2)
         return cls(
             subject,
             use,
@@ -157,8 +167,6 @@ class CapacityPlan:
         flags += ["--max-model-len", str(min(self.needs.max_model_len, chosen.longest))]
         if use.gpu_memory_utilization != usual.gpu_memory_utilization:
             flags += ["--gpu-memory-utilization", str(use.gpu_memory_utilization)]
-        if use.kv_cache_dtype != usual.kv_cache_dtype:
-            flags += ["--engine-arg", f"kv_cache_dtype={use.kv_cache_dtype}"]
         if use.rationale_tokens != usual.rationale_tokens:
             flags += ["--max-rationale-tokens", str(use.rationale_tokens)]
         if use.thinking_tokens:
@@ -186,8 +194,6 @@ class CapacityPlan:
             notes.append(
                 f"a row of {self.use.row_tokens:,} tokens does not fit its context of {shape.context:,}"
             )
-        if shape.estimated and not self.subject.counted:
-            notes.append(f"weights are an estimate: no test confirms the parameter count of {shape.model_type}")
         if unknown := sum(layer.kind == "other" for layer in shape.layers):
             notes.append(f"{unknown} of {len(shape.layers)} layers keep a state of unknown size")
         return [*notes, *(self.subject.profile.traps if self.subject.profile else ())]
@@ -227,7 +233,7 @@ class CapacityPlan:
             "model_type": shape.model_type,
             "context": shape.context,
             "weights": subject.weights,
-            "weights_counted": subject.counted,
+            "how_counted": subject.how_counted,
             **({"gguf_file": subject.packed} if subject.packed else {}),
             **({"adapter": subject.adapter.name} if subject.adapter else {}),
             "kv_cache_per_token": self.needs.token,

@@ -26,7 +26,7 @@ For transformers on a CPU there is no paged cache; 16 rows are padded to the len
 
     all       W + 16 row + 16 L (3 I + 2 H) b + 1 GiB
 
-where quantised weights, also those of a GGUF file, count as `dtype`, because they are unpacked, and 1 GiB
+where W counts quantised weights, also those of a GGUF file, as `dtype`, because they are unpacked, and 1 GiB
 stands for Python, its libraries and the token table.
 """
 
@@ -59,14 +59,12 @@ class PlannedUse:
         rationale_tokens: limit of its rationale.
         thinking_tokens: limit of its thoughts.
         gpu_memory_utilization: the share of each GPU that vLLM takes.
-        kv_cache_dtype: `auto` for the model's dtype, or `fp8` for one byte per number.
     """
 
     prompt_tokens: int = PROMPT_TOKENS
     rationale_tokens: int = 256
     thinking_tokens: int = 0
     gpu_memory_utilization: float = 0.9
-    kv_cache_dtype: str = "auto"
 
     @property
     def answer_tokens(self) -> int:
@@ -146,7 +144,7 @@ def gpu_requirements(
     """
     if shape.quantization is None:
         weights = weights * min(2, shape.element) // shape.element
-    number = 1 if use.kv_cache_dtype.startswith("fp8") else min(2, shape.element)
+    number = min(2, shape.element)
     tokens = use.row_tokens
     longest = -(-2 * tokens // 1024) * 1024
     rows_at_once = max_num_seqs or (1024 if gpu_memory >= 70 * GIB else 256)
@@ -251,13 +249,20 @@ class CpuRequirements:
 
 
 def cpu_requirements(shape: Shape, weights: int, use: PlannedUse, rows: int = CPU_BATCH) -> CpuRequirements:
-    """Return what a batch of this many rows needs with transformers on a CPU."""
+    """Return what a batch of this many rows needs with transformers on a CPU.
+
+    Args:
+        shape: the shape of the model.
+        weights: bytes of its weights, unpacked.
+        use: the intended use.
+        rows: the number of rows.
+    """
     number = shape.element
     # Here a window holds one token less than its width, and memory is allocated per token.
     row = shape.cached_values(use.prompt_tokens + use.answer_tokens) * number + shape.state_bytes
     work = rows * use.prompt_tokens * (3 * shape.intermediate + 2 * shape.hidden) * number
     return CpuRequirements(
-        weights=shape.parameters * number if shape.quantization and shape.is_known else weights,
+        weights=weights,
         # As many tokens of prompts again are kept as beginnings.
         cache=rows * (row + shape.cached_values(use.prompt_tokens) * number),
         work=work + GIB,

@@ -34,6 +34,7 @@ class Profile(BaseModel):
         licence: licence of its weights.
         parameters: billions of parameters of its language model, as in its model card.
         active_parameters: billions that one token uses; None if it uses all.
+        weight_bytes: bytes of its published weights.
         thinking: whether it thinks before it answers: `never`, `optional` or `always`.
         thinking_switch: how to switch thinking off, or limit it, in its chat template.
         thinking_end: the text that ends its thoughts.
@@ -51,6 +52,7 @@ class Profile(BaseModel):
     licence: str = Field(min_length=1)
     parameters: float = Field(gt=0)
     active_parameters: float | None = Field(default=None, gt=0)
+    weight_bytes: int = Field(gt=0)
     thinking: Literal["never", "optional", "always"]
     thinking_switch: str = ""
     thinking_end: str = ""
@@ -62,8 +64,14 @@ class Profile(BaseModel):
 
     @property
     def shape(self) -> Shape:
-        """Shape of the model: the sizes of its weights and its cache."""
+        """Shape of the model: the sizes of its cache and its activations."""
         return shape_of(self.config, self.name)
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """Bytes of its weights in its dtype."""
+        shape = self.shape
+        return int(self.parameters * 1e9) * shape.element if shape.quantization else self.weight_bytes
 
     @property
     def small_notice(self) -> str | None:
@@ -144,56 +152,33 @@ def find_profile(name: str) -> Profile | None:
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """A model, its needs on GPUs of 80 GiB, and whether it is on this machine."""
+    """A model with a profile, its needs on GPUs of 80 GiB, and whether it is on this machine."""
 
     profile: Profile
     needs: GpuRequirements
     cached: bool
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the entry for programs; sizes in bytes."""
+        return {
+            **self.profile.model_dump(mode="json"),
+            "kv_cache_per_token": self.needs.token,
+            "gpus_of_80": self.needs.chosen.gpus if self.needs.chosen else None,
+            "cached": self.cached,
+        }
 
-@dataclass(frozen=True, slots=True)
-class Catalogue:
-    """All models with a profile, smallest first."""
 
-    entries: tuple[CatalogueEntry, ...]
+def catalogue() -> list[CatalogueEntry]:
+    """Return all models with a profile, smallest first.
 
-    @classmethod
-    def here(cls) -> Catalogue:
-        """Return the catalogue of this installation and its local cache.
-
-        Raises:
-            ModelError: a profile is inconsistent.
-        """
-        return cls(
-            tuple(
-                CatalogueEntry(
-                    profile,
-                    gpu_requirements(
-                        profile.shape, profile.shape.weight_bytes, PlannedUse(), gpu_memory=_GPU_MEMORY
-                    ),
-                    _is_cached(profile.id),
-                )
-                for profile in profiles()
-            )
-        )
-
-    def as_list(self) -> list[dict[str, Any]]:
-        """Return the catalogue for programs; sizes in bytes."""
-        return [
-            {
-                **entry.profile.model_dump(mode="json"),
-                "weights": entry.profile.shape.weight_bytes,
-                "kv_cache_per_token": entry.needs.token,
-                "gpus_of_80": entry.needs.chosen.gpus if entry.needs.chosen else None,
-                "cached": entry.cached,
-            }
-            for entry in self.entries
-        ]
-
-    @property
-    def notes(self) -> list[str]:
-        """Return the most serious known problem of each model, one line each."""
-        return [f"{each.profile.name}: {each.profile.traps[0]}" for each in self.entries if each.profile.traps]
+    Raises:
+        ModelError: a profile is inconsistent.
+    """
+    found = []
+    for each in profiles():
+        needs = gpu_requirements(each.shape, each.weight_bytes, PlannedUse(), gpu_memory=_GPU_MEMORY)
+        found.append(CatalogueEntry(each, needs, _is_cached(each.id)))
+    return found
 
 
 def _is_cached(name: str) -> bool:

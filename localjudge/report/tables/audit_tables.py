@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from localjudge.analysis.audit.findings import Audit
+from localjudge.analysis.audit.audit_findings import Audit
 from localjudge.analysis.statistics import Estimate
 from localjudge.report.tables import Cell, Findings, Table
 from localjudge.system.quantities import counted

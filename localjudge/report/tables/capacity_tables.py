@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from textwrap import fill
 
-from localjudge.errors import ModelError
 from localjudge.models.capacity.capacity_plan import CapacityPlan
 from localjudge.models.capacity.memory import MOST_GPUS
-from localjudge.models.capacity.profiles import Catalogue
+from localjudge.models.capacity.profiles import CatalogueEntry
 from localjudge.models.shape import Shape
 from localjudge.report.tables import Cells, Table
 from localjudge.runs.cost_estimate import CostEstimate
@@ -21,15 +21,12 @@ _MEASURE = (
 def plan_text(plan: CapacityPlan) -> str:
     """Return the lines above the table of GPUs, for a terminal."""
     subject, use = plan.subject, plan.use
-    how = f"counted from {'its files' if subject.counted else 'its shape'}"
-    if subject.packed:
-        how = f"unpacked to {subject.shape.dtype} from the {memory_size(subject.packed)} of its GGUF file"
     adapter = f"\nwith {subject.adapter.name}: {subject.adapter.description}" if subject.adapter else ""
     return "\n".join(
         (
             f"{subject.name} · {_description(subject.shape)}",
             f"from {subject.source}{adapter}",
-            f"weights           {memory_size(subject.weights)}, {how}",
+            f"weights           {memory_size(subject.weights)}, {subject.how_counted}",
             f"KV cache a token  {plan.needs.token:,} bytes",
             f"KV cache a row    {memory_size(plan.needs.row)} for {use.row_tokens:,} tokens "
             f"({use.prompt_tokens:,} of the prompt, {use.answer_tokens:,} of the answer)",
@@ -68,13 +65,13 @@ def cost_text(cost: CostEstimate) -> str:
     return "\n".join(f"{subject:<17} {said}" for subject, said in found.items())
 
 
-def catalogue_table(catalogue: Catalogue) -> Table:
+def catalogue_table(entries: Iterable[CatalogueEntry]) -> Table:
     """Return a table with one row per model."""
     rows: list[Cells] = []
-    for entry in catalogue.entries:
+    for entry in entries:
         profile, shape, chosen = entry.profile, entry.profile.shape, entry.needs.chosen
         active = f" ({profile.active_parameters:g})" if profile.active_parameters else ""
-        size = f"{profile.parameters:g} B{active}", shape.context, memory_size(shape.weight_bytes)
+        size = f"{profile.parameters:g} B{active}", shape.context, memory_size(profile.weight_bytes)
         gpus, here = chosen.gpus if chosen else f"> {MOST_GPUS}", "yes" if entry.cached else "no"
         rows.append((profile.id, fill(profile.licence, 18), *size, gpus, profile.thinking, here))
     columns = "model", "licence", "parameters", "context", "weights", "GPUs", "thinks", "here"
@@ -82,10 +79,5 @@ def catalogue_table(catalogue: Catalogue) -> Table:
 
 
 def _description(shape: Shape) -> str:
-    packed = shape.quantization.method if shape.quantization else shape.dtype
-    try:
-        size = f"{shape.parameters / 1e9:.3g} B parameters · "
-    except ModelError:
-        size = ""
     context = f" · context {shape.context:,}" if shape.context else ""
-    return f"{size}{shape.model_type} · {packed}{context}"
+    return f"{shape.model_type} · {shape.quantization or shape.dtype}{context}"

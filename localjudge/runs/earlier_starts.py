@@ -12,7 +12,7 @@ from localjudge.runs.journal import KeyIndex, key_digest, read_journal
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE
 
 
-class EarlierLines:
+class LinesOfEarlierStarts:
     """The lines of a run directory when a start begins; they are read, and nothing is written.
 
     Args:

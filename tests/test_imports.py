@@ -1,0 +1,67 @@
+"""Tests of the imports inside the package: no circle, and no file that is taken for another."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import localjudge
+
+PACKAGE = Path(localjudge.__file__).parent
+
+
+def module_of(file: Path) -> str:
+    parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(file): file for file in PACKAGE.rglob("*.py")}
+
+
+def imports(module: str) -> Iterator[str]:
+    """Yield the modules of the package that a module imports, also inside functions, but not only for types."""
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    only_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in only_types:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module:
+            named = [f"{node.module}.{each.name}" for each in node.names]
+            yield from (each if each in MODULES else node.module for each in named)
+        elif isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+
+
+GRAPH = {module: {each for each in imports(module) if each in MODULES} - {module} for module in MODULES}
+
+
+def test_no_import_leads_back_to_its_own_module() -> None:
+    try:
+        TopologicalSorter(GRAPH).prepare()
+    except CycleError as circle:
+        raise AssertionError(" imports ".join(reversed(circle.args[1]))) from None
+
+
+def test_each_folder_imports_only_from_those_above_it_in_contributing() -> None:
+    table = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("| owns |")[2]
+    first = [line.split("|")[1] for line in table.partition("\n\n")[0].splitlines()[2:]]
+    order = [name.strip(" `/") for cell in first for name in cell.split(",")]
+    assert set(order) == {module.split(".")[1] for module in MODULES if "." in module} - {"__main__"}
+    for module, used in GRAPH.items():
+        for other in used:
+            here, there = (f"{each}.".split(".")[1] for each in (module, other))
+            if here in order and there in order:
+                assert order.index(there) <= order.index(here), f"{module} imports {other}"
+
+
+def test_a_name_of_a_file_is_that_of_one_file() -> None:
+    names = Counter(file.name for file in PACKAGE.rglob("*.py") if PACKAGE / "cli" not in file.parents)
+    assert {name for name, count in names.items() if count > 1} == {"__init__.py"}
