@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 import results_table
 
-from localjudge.analysis.agreement.within_instructions import LabelledResponses
-from localjudge.analysis.matching.label_records import LabelArray
-from localjudge.analysis.matching.scores import Scores
-from localjudge.analysis.statistics.resampling import mean_estimate
+from localjudge.arrays import LabelArray
+from localjudge.matching.scores import Scores
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
+from localjudge.statistics.resampling import mean_estimate
+from localjudge.statistics.within_instructions import LabelledResponses
 
 SIZES = (50, 150, 300)
 RESPONSES = {"2": (2, 2), "3": (3, 3), "2 to 5": (2, 5)}

@@ -24,16 +24,11 @@ import results_table
 from scipy.special import expit
 from scipy.stats import norm
 
-from localjudge.analysis import Integers
-from localjudge.analysis.pairs.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
-from localjudge.analysis.pairs.preferences import (
-    PositionEffect,
-    Preferences,
-    direct_win_rates,
-    system_win_rates,
-)
-from localjudge.analysis.statistics import Estimate
-from localjudge.analysis.statistics.resampling import Contributions, averages, studentise
+from localjudge.arrays import Integers
+from localjudge.statistics import Estimate
+from localjudge.statistics.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
+from localjudge.statistics.preferences import PositionEffect, Preferences, direct_win_rates, system_win_rates
+from localjudge.statistics.resampling import Contributions, averages, studentise
 
 SIZES = (30, 80, 200)
 """Numbers of instructions."""

@@ -11,11 +11,10 @@ import pytest
 from conftest import Cli
 
 from localjudge import Rubric
-from localjudge.analysis import Floats, Integers
-from localjudge.analysis.juries.jury_aspect import RatedAspect
-from localjudge.analysis.juries.jury_errors import JuryErrors, jury_errors
-from localjudge.analysis.matching.imported_scores import import_scores
-from localjudge.analysis.matching.label_records import LabelArray
+from localjudge.arrays import Floats, Integers, LabelArray
+from localjudge.matching.imported_scores import import_scores
+from localjudge.studies.jury.jury_aspect import RatedAspect
+from localjudge.studies.jury.jury_errors import JuryErrors, jury_errors
 
 FEW, ROWS = 200, 200
 NAMES = ("first", "second", "third")

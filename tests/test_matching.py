@@ -14,19 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_page import head
 
-from localjudge.analysis.juries import compare_judges
-from localjudge.analysis.juries.jury_run import write_jury
-from localjudge.analysis.matching.human_labels import read_labels
-from localjudge.analysis.matching.identity import Identity, identity_of
-from localjudge.analysis.matching.imported_scores import import_scores
-from localjudge.analysis.matching.rows import BY_ID_ALONE, JudgedRows, align_runs
-from localjudge.analysis.matching.scores import read_scores
-from localjudge.analysis.matching.system_names import SystemNames
-from localjudge.analysis.pairs.preferences import read_preferences
-from localjudge.analysis.ranking import rank
 from localjudge.errors import UsageError
+from localjudge.matching.identity import Identity, identity_of
+from localjudge.matching.imported_scores import import_scores
+from localjudge.matching.labels import read_labels
+from localjudge.matching.row_index import BY_ID_ALONE, RowIndex, align_runs
+from localjudge.matching.scores import read_scores
+from localjudge.matching.system_names import SystemNames
 from localjudge.records import Response, Row
 from localjudge.runs.run_manifest import RunManifest, read_manifest
+from localjudge.studies.jury import compare_judges
+from localjudge.studies.jury.jury_run import write_jury
+from localjudge.studies.rank import rank
+from localjudge.studies.rank.run_preferences import read_preferences
 
 READS_REFERENCE = ("instruction", "reference", "candidate")
 OF_PAIRS = ("instruction", "candidate_a", "candidate_b")
@@ -69,12 +69,12 @@ def identity(record: Record, used: Sequence[str] = READS_REFERENCE) -> Identity:
     return Identity("line", row.id, (row.system,), row.response_digests, row.group)
 
 
-def judged(rows: Sequence[Record], knows_digests: bool = True) -> JudgedRows:
+def judged(rows: Sequence[Record], knows_digests: bool = True) -> RowIndex:
     """Return these responses as judged rows; lines of an earlier version know no digests."""
     identities = [identity(row) for row in rows]
     if not knows_digests:
         identities = [Identity(each.where, each.id, each.systems, (None,)) for each in identities]
-    return JudgedRows(identities, READS_REFERENCE, lambda: enumerate(map(row_of, rows)))
+    return RowIndex(identities, READS_REFERENCE, lambda: enumerate(map(row_of, rows)))
 
 
 def fits(row: Record, record: Mapping[str, Any]) -> bool:
@@ -200,7 +200,7 @@ def test_a_record_of_a_pair_is_of_its_own_pair_in_its_order(
         Identity("line", each["id"], (each["system_a"], each["system_b"]), row.response_digests, row.group)
         for each, row in zip(pairs, rows, strict=True)
     ]
-    matching = JudgedRows(identities, OF_PAIRS, lambda: enumerate(rows), "pair")
+    matching = RowIndex(identities, OF_PAIRS, lambda: enumerate(rows), "pair")
     asked = [name for each in known for name in names[each] if name != "id" or "texts" not in known]
     fitting = {place for place, each in enumerate(pairs) if all(each[name] == source[name] for name in asked)}
     try:

@@ -18,16 +18,16 @@ from sklearn.metrics import cohen_kappa_score, roc_auc_score
 from test_input_formats import save_dataset
 
 from localjudge import UsageError
-from localjudge.analysis.juries import compare_judges
-from localjudge.analysis.juries.jury_run import write_jury
-from localjudge.analysis.matching.scores import read_scores
-from localjudge.analysis.pairs import JudgedPairs, read_judged_pairs
-from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreement, agree_on_pairs
-from localjudge.analysis.pairs.pair_labels import read_pair_labels
-from localjudge.analysis.statistics import agreement_statistics
-from localjudge.analysis.statistics.agreement_statistics import alpha
+from localjudge.matching.judged_pairs import JudgedPairs, read_judged_pairs
+from localjudge.matching.pair_labels import read_pair_labels
+from localjudge.matching.scores import read_scores
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
+from localjudge.statistics import agreement_statistics
+from localjudge.statistics.agreement_statistics import alpha
+from localjudge.studies.agree_on_pairs import LabelledPairs, PairAgreement, agree_on_pairs
+from localjudge.studies.jury import compare_judges
+from localjudge.studies.jury.jury_run import write_jury
 
 FEW = 200
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}

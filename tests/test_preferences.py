@@ -21,17 +21,13 @@ from scripted import Taste, scripted_comparison
 from sklearn.linear_model import LogisticRegression
 
 from localjudge import Judge, RowSource, UsageError, score_run
-from localjudge.analysis.pairs.bradley_terry import fit_at_equal_length, fit_strengths
-from localjudge.analysis.pairs.preference_ranking import PreferenceOrder, rank_preferences
-from localjudge.analysis.pairs.preferences import (
-    Preferences,
-    direct_win_rates,
-    read_preferences,
-    system_win_rates,
-)
-from localjudge.analysis.statistics import Estimate
-from localjudge.analysis.statistics.jackknife import JackknifeEstimates, Shares
 from localjudge.rows.pairs import Pairing
+from localjudge.statistics import Estimate
+from localjudge.statistics.bradley_terry import fit_at_equal_length, fit_strengths
+from localjudge.statistics.jackknife import JackknifeEstimates, Shares
+from localjudge.statistics.preferences import Preferences, direct_win_rates, system_win_rates
+from localjudge.studies.rank.preference_ranking import PreferenceOrder, rank_preferences
+from localjudge.studies.rank.run_preferences import read_preferences
 
 Habit = Callable[..., Any]
 """Returns the probability that the first response wins, in the input's order, and shown second."""

@@ -21,23 +21,23 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from localjudge import Failure, Judge, UsageError
-from localjudge.analysis.agreement import AspectAgreement, agree
-from localjudge.analysis.agreement.calibration import Calibration, fit
-from localjudge.analysis.juries import compare_judges
-from localjudge.analysis.juries.jury_run import median, write_jury
-from localjudge.analysis.matching.human_labels import Labels, read_labels
-from localjudge.analysis.matching.imported_scores import import_scores
-from localjudge.analysis.matching.measured_texts import measure, word_overlap
-from localjudge.analysis.matching.scores import Scores, read_scores
-from localjudge.analysis.ranking import rank
-from localjudge.analysis.ranking.system_means import power_tuning, prediction_powered
-from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics
-from localjudge.analysis.statistics.resampling import Contributions, averages, studentise
+from localjudge.matching.imported_scores import import_scores
+from localjudge.matching.labels import Labels, read_labels
+from localjudge.matching.measured_texts import measure, word_overlap
+from localjudge.matching.scores import Scores, read_scores
 from localjudge.records.outcome_columns import AnswerColumns, from_line
 from localjudge.rows.inputs import read_rows
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
+from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
+from localjudge.statistics.resampling import Contributions, averages, studentise
+from localjudge.statistics.system_means import power_tuning, prediction_powered
+from localjudge.studies.agree import AspectAgreement, agree
+from localjudge.studies.calibrate import Calibration, fit
+from localjudge.studies.jury import compare_judges
+from localjudge.studies.jury.jury_run import median, write_jury
+from localjudge.studies.rank import rank
 
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
 FEW = 200

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from conftest import Cli
 
-from localjudge.analysis import Floats
-from localjudge.analysis.agreement.within_instructions import LabelledResponses, WithinComparison
-from localjudge.analysis.matching.label_records import LabelArray
-from localjudge.analysis.matching.scores import Scores
+from localjudge.arrays import Floats, LabelArray
+from localjudge.matching.scores import Scores
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
+from localjudge.statistics.within_instructions import LabelledResponses, WithinComparison
 
 SYSTEMS = 3
 

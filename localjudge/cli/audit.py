@@ -50,14 +50,14 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Audit the judge: change rows in ways with known effects, and count the scores that change as expected."""
-    from localjudge.analysis.audit import read_audit
-    from localjudge.analysis.audit.audit_run import run_audit, sample_rows
-    from localjudge.analysis.audit.perturbations import perturbations_of
     from localjudge.cli.printed_tables import printed_findings
     from localjudge.cli.progress import Progress
     from localjudge.report.tables.audit_tables import audit_findings
     from localjudge.rubrics.mode import PAIRWISE, refuse_criteria
     from localjudge.runs.run_control import StopSignal
+    from localjudge.studies.audit import read_audit
+    from localjudge.studies.audit.audit_run import run_audit, sample_rows
+    from localjudge.studies.audit.perturbations import perturbations_of
 
     config, cluster = judge.prepare("audit", inputs)
     if len(judge.adapter or ()) > 1:

@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
-from localjudge.analysis.statistics import Estimate, two_decimals
 from localjudge.report.tables import Cell, Findings, Table
 from localjudge.rubrics.score_column import heading
 from localjudge.runs.notices import kinds
+from localjudge.statistics import Estimate, two_decimals
 
 _WHOLE_NAME = 40
 """Largest width of a name that is not folded beside words."""

@@ -23,8 +23,8 @@ from localjudge.errors import UsageError
 from localjudge.settings import Flag
 
 if TYPE_CHECKING:
-    from localjudge.analysis.matching.human_labels import Labels
-    from localjudge.analysis.matching.scores import Scores
+    from localjudge.matching.labels import Labels
+    from localjudge.matching.scores import Scores
 
 _READING = "reading runs, labels and texts"
 
@@ -53,13 +53,13 @@ def agree(
     if not compare_responses([run], calibration=calibration, allow_no_gain=allow_no_gain) and not labels:
         raise UsageError("--labels is missing: name the files with the labels of the rows")
     by_criterion = check_criteria([run], by_column=by_column)
-    from localjudge.analysis.agreement import agree as compare
-    from localjudge.analysis.by_slice import agree_by_slice
-    from localjudge.analysis.matching.measured_texts import measure
-    from localjudge.analysis.pairs import JudgedPairs
-    from localjudge.analysis.pairs.pair_agreement import agree_on_pairs
     from localjudge.cli.progress import Progress
+    from localjudge.matching.judged_pairs import JudgedPairs
+    from localjudge.matching.measured_texts import measure
     from localjudge.report.tables.agreement_tables import agreement_findings, pair_agreement_findings
+    from localjudge.studies.agree import agree as compare
+    from localjudge.studies.agree_on_pairs import agree_on_pairs
+    from localjudge.studies.by_slice import agree_by_slice
 
     progress, draws = Progress(), (statistics.resamples, statistics.seed)
     with progress.step(_READING) as report:
@@ -109,16 +109,16 @@ def rank(
     checks = check_criteria(
         runs, labels=labels, mapping=people.mapping, calibration=calibration, by_column=by_column
     )
-    from localjudge.analysis.by_slice import rank_by_slice
-    from localjudge.analysis.matching.checklist_points import read_points, read_points_by_tag
-    from localjudge.analysis.matching.measured_texts import measure
-    from localjudge.analysis.matching.scores import read_scores
-    from localjudge.analysis.pairs.preference_ranking import rank_pairs
-    from localjudge.analysis.pairs.preferences import read_preferences
-    from localjudge.analysis.ranking import rank as compare
     from localjudge.cli.progress import Progress
+    from localjudge.matching.checklist_points import read_points, read_points_by_tag
+    from localjudge.matching.measured_texts import measure
+    from localjudge.matching.scores import read_scores
     from localjudge.report.tables.ranking_tables import preference_findings, ranking_findings
     from localjudge.runs.reader import is_complete
+    from localjudge.studies.by_slice import rank_by_slice
+    from localjudge.studies.rank import rank as compare
+    from localjudge.studies.rank.preference_ranking import rank_pairs
+    from localjudge.studies.rank.run_preferences import read_preferences
 
     if calibration and scores == "integer":
         raise UsageError(
@@ -170,10 +170,10 @@ def jury(
 ) -> None:
     """Compare judges, or samples of one judge: agreement, outlier, and their combined scores as a run."""
     people.require("jury")
-    from localjudge.analysis.juries import compare_judges
-    from localjudge.analysis.juries.jury_run import write_jury
     from localjudge.cli.progress import Progress
     from localjudge.report.tables.jury_tables import jury_findings
+    from localjudge.studies.jury import compare_judges
+    from localjudge.studies.jury.jury_run import write_jury
 
     statistics.check(runs)
     progress, known = Progress(), people.labels_of if labels else None
@@ -207,10 +207,10 @@ def calibrate(
     """Fit a monotone map from the judge's scores to labels; measure its gain on unseen instructions."""
     people.require("calibrate")
     check_out_file(out)
-    from localjudge.analysis.agreement.calibration import fit
-    from localjudge.analysis.matching.scores import read_scores
     from localjudge.cli.progress import Progress
+    from localjudge.matching.scores import read_scores
     from localjudge.report.tables.agreement_tables import calibration_findings
+    from localjudge.studies.calibrate import fit
 
     statistics.check([run])
     progress = Progress()
@@ -229,6 +229,6 @@ def _calibrated(
 ) -> Scores | None:
     if file is None:
         return None
-    from localjudge.analysis.agreement.calibration import Calibration
+    from localjudge.studies.calibrate import Calibration
 
     return Calibration.load(file).apply_to(scores, without_gain or (), labels)

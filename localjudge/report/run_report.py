@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from localjudge.analysis.matching.run_rows import run_names
-from localjudge.analysis.matching.scores import read_scores
-from localjudge.analysis.statistics.resampling import RESAMPLES
 from localjudge.errors import UsageError
+from localjudge.matching.run_rows import run_names
+from localjudge.matching.scores import read_scores
 from localjudge.report.judgements import Judgements
 from localjudge.report.listed_checklists import ListedChecklists
 from localjudge.report.listed_pairs import ListedPairs
@@ -26,6 +25,7 @@ from localjudge.report.tables.change_tables import change_findings
 from localjudge.rubrics.mode import CHECKLIST, PAIRWISE, POINTWISE
 from localjudge.runs.reader import is_complete
 from localjudge.runs.run_manifest import read_manifest
+from localjudge.statistics.resampling import RESAMPLES
 from localjudge.system.requirements import require
 from localjudge.system.steps import Step, no_steps
 
@@ -83,14 +83,14 @@ def write_report(
             )
     if mode is PAIRWISE:
         return _write_pairs(runs, out, title, inputs, labels, mapping, audit, resamples, seed, step)
-    from localjudge.analysis.agreement import agree
-    from localjudge.analysis.agreement.calibration import Calibration, read_intervals
-    from localjudge.analysis.by_slice import agree_by_slice, rank_by_slice
-    from localjudge.analysis.matching.checklist_points import read_points, read_points_by_tag
-    from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
-    from localjudge.analysis.matching.measured_texts import measure
-    from localjudge.analysis.matching.slices import read_slices
-    from localjudge.analysis.ranking import rank
+    from localjudge.matching.checklist_points import read_points, read_points_by_tag
+    from localjudge.matching.labels import parse_mapping, read_labels
+    from localjudge.matching.measured_texts import measure
+    from localjudge.matching.slices import read_slices
+    from localjudge.studies.agree import agree
+    from localjudge.studies.by_slice import agree_by_slice, rank_by_slice
+    from localjudge.studies.calibrate import Calibration, read_intervals
+    from localjudge.studies.rank import rank
 
     curves = Calibration.load(calibration) if calibration else None
     with ExitStack() as stack:
@@ -146,13 +146,13 @@ def _changes(
 
     None unless there are two runs, and both are complete.
     """
-    from localjudge.analysis.changes import compare_runs
-    from localjudge.analysis.changes.compared_rows import ComparedRows
-    from localjudge.analysis.changes.matched_runs import match_runs
-    from localjudge.analysis.changes.sliced_changes import change_by_slice
-    from localjudge.analysis.matching.checklist_points import read_points
-    from localjudge.analysis.matching.slices import read_slices
-    from localjudge.analysis.pairs import read_judged_pairs
+    from localjudge.matching.checklist_points import read_points
+    from localjudge.matching.judged_pairs import read_judged_pairs
+    from localjudge.matching.slices import read_slices
+    from localjudge.studies.compare import compare_runs
+    from localjudge.studies.compare.compared_rows import ComparedRows
+    from localjudge.studies.compare.matched_runs import match_runs
+    from localjudge.studies.compare.sliced_changes import change_by_slice
 
     if len(runs) != 2 or not all(map(is_complete, runs)):
         return None
@@ -187,13 +187,13 @@ def _write_pairs(
     step: Step,
 ) -> list[str]:
     """Write a report of runs of pairs."""
-    from localjudge.analysis.matching.human_labels import parse_mapping
-    from localjudge.analysis.pairs import read_judged_pairs
-    from localjudge.analysis.pairs.pair_agreement import agree_on_pairs
-    from localjudge.analysis.pairs.pair_labels import read_pair_labels
-    from localjudge.analysis.pairs.preference_ranking import rank_pairs
-    from localjudge.analysis.pairs.preferences import read_preferences
+    from localjudge.matching.judged_pairs import read_judged_pairs
+    from localjudge.matching.labels import parse_mapping
+    from localjudge.matching.pair_labels import read_pair_labels
     from localjudge.report.pair_overview import pairs_head
+    from localjudge.studies.agree_on_pairs import agree_on_pairs
+    from localjudge.studies.rank.preference_ranking import rank_pairs
+    from localjudge.studies.rank.run_preferences import read_preferences
 
     with ExitStack() as stack:
         with step("reading the pairs"):
