@@ -162,7 +162,7 @@ def agreements(rng: np.random.Generator, population: str, size: int, number: int
 
 def _agree(human: np.ndarray, judged: np.ndarray, group: np.ndarray, resamples: int, seed: int) -> Comparison:
     rows = np.arange(len(group), dtype=np.int32)
-    labels = Labels({"aspect": LabelArray(rows, np.zeros_like(rows), human)}, ("one",), (), ())
+    labels = Labels({"aspect": LabelArray(rows, np.zeros_like(rows), human)}, ("one",), ())
     scores = Scores(
         columns=score_columns({"aspect": Aspect(scale=Scale(lowest=1, highest=5))}),
         folders=(Path("simulated"),),

@@ -126,12 +126,12 @@ def _covered(column: ScoreColumn, draws: Iterator[tuple[Rows, Rows]], level: flo
 
 
 def _read(run: Path, labels: str, mapping: str) -> tuple[ScoreColumn, Rows]:
-    from localjudge.matching.labels import parse_mapping, read_labels
+    from localjudge.matching.labels import label_targets, parse_mapping, read_labels
     from localjudge.matching.scores import read_scores
     from localjudge.runs.reader import read_outcomes
 
     scores = read_scores([run])
-    known = read_labels([labels], scores, parse_mapping([mapping], scores.targets))
+    known = read_labels([labels], scores, parse_mapping([mapping], label_targets(scores.rubric)))
     (aspect,) = known.aspects
     column = scores.columns[scores.aspects.index(aspect)]
     judged = (each for each in read_outcomes(run) if isinstance(each, Judgement))

@@ -69,12 +69,9 @@ def identity(record: Record, used: Sequence[str] = READS_REFERENCE) -> Identity:
     return Identity("line", row.id, (row.system,), row.response_digests, row.group)
 
 
-def judged(rows: Sequence[Record], knows_digests: bool = True) -> RowIndex:
-    """Return these responses as judged rows; lines of an earlier version know no digests."""
-    identities = [identity(row) for row in rows]
-    if not knows_digests:
-        identities = [Identity(each.where, each.id, each.systems, (None,)) for each in identities]
-    return RowIndex(identities, READS_REFERENCE, lambda: enumerate(map(row_of, rows)))
+def judged(rows: Sequence[Record]) -> RowIndex:
+    """Return these responses as judged rows."""
+    return RowIndex([identity(row) for row in rows], READS_REFERENCE, lambda: enumerate(map(row_of, rows)))
 
 
 def fits(row: Record, record: Mapping[str, Any]) -> bool:
@@ -89,13 +86,13 @@ def fits(row: Record, record: Mapping[str, Any]) -> bool:
 
 
 @settings(max_examples=400)
-@given(st.lists(response, min_size=1, max_size=8), response, some(KNOWN), st.booleans())
+@given(st.lists(response, min_size=1, max_size=8), response, some(KNOWN))
 def test_a_record_is_of_its_own_row_or_of_none(
-    rows: list[Record], source: Record, known: tuple[str, ...], knows_digests: bool
+    rows: list[Record], source: Record, known: tuple[str, ...]
 ) -> None:
     record = {name: source[name] for name in known}
     fitting = [place for place, row in enumerate(rows) if fits(row, record)]
-    matching = judged(rows, knows_digests)
+    matching = judged(rows)
     try:
         found = matching.find(identity_of(record, "labels:1", {}, READS_REFERENCE)).rows
     except UsageError:

@@ -18,7 +18,6 @@ from localjudge import Judgement, Row, Rubric, UsageError
 from localjudge.matching.imported_scores import import_scores, write_run
 from localjudge.matching.label_values import LabelColumn
 from localjudge.matching.labels import read_labels
-from localjudge.matching.measured_texts import measure
 from localjudge.matching.scores import read_scores
 from localjudge.records.keys import row_key, settings_digest
 from localjudge.rubrics.aspect import Aspect
@@ -115,7 +114,7 @@ def label_file(file: Path, column: str, labels: Sequence[Any]) -> Path:
 
 def compared(run: Path, labels: Path, mapping: Mapping[str, str] | None = None) -> Agreement:
     scores = read_scores([run])
-    return agree(scores, read_labels([str(labels)], scores, mapping), measure(scores), resamples=FEW)
+    return agree(scores, read_labels([str(labels)], scores, mapping), resamples=FEW)
 
 
 def some_grades(count: int = 80, seed: int = 0) -> tuple[list[str], list[str], list[list[float]]]:

@@ -69,8 +69,8 @@ def _add_a_setting(manifest: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda manifest: manifest.update(format=4), "run.json: has run format 4, and {here} reads format 5"),
-        (lambda manifest: manifest.update(format=6), "run.json: has run format 6, and {here} reads format 5"),
+        (lambda manifest: manifest.update(format=5), "run.json: has run format 5, and {here} reads format 6"),
+        (lambda manifest: manifest.update(format=7), "run.json: has run format 7, and {here} reads format 6"),
         (lambda manifest: manifest.update(mood=1), "run.json: has a field that {here} cannot read: mood"),
         (_add_to_a_start, "run.json: has a field that {here} cannot read: starts.0.engine.speed"),
         (_add_a_setting, "run.json: has a field that {here} cannot read: `mood` 3"),

@@ -487,11 +487,14 @@ def test_several_runs_of_one_judge_are_ranked_together(judged: Callable[..., Pat
     }  # fmt: skip
 
 
-def test_without_the_texts_the_effect_of_length_is_unknown(judged: Callable[..., Path], cli: Cli) -> None:
+def test_the_effect_of_length_is_known_without_the_texts(judged: Callable[..., Path], cli: Cli) -> None:
     run = judged()
-    moved = run.with_suffix(".jsonl").rename(run.parent / "moved.jsonl")
-    assert "the effect of length is unknown" in cli("rank", run).out
-    assert "twice as long" in cli("rank", run, "--inputs", moved, "--all").out
+    before = cli("rank", run, "--all").out
+    run.with_suffix(".jsonl").unlink()
+    assert cli("rank", run, "--all").out == before
+    assert "twice as long" in before
+    end = cli("rank", run, "--inputs", run.parent / "nowhere.jsonl")
+    assert (end.code, "nowhere.jsonl: No such file" in end.err) == (2, True), "what is named must be there"
 
 
 def test_pairs_that_failed_or_name_no_systems_are_counted(

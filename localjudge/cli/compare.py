@@ -90,7 +90,7 @@ def compare(
     progress = Progress()
     with progress.step("reading both runs"):
         if pairwise:
-            rows = ComparedRows.from_pairs(read_judged_pairs(runs, people.moved), systems)
+            rows = ComparedRows.from_pairs(read_judged_pairs(runs), systems)
         elif checks:
             rows = ComparedRows.from_scores(read_points(runs, by_run=False), only=systems)
         else:

@@ -55,7 +55,7 @@ def escalate(
     if rest is not None:
         _check_rest(rest)
     from localjudge.cli.progress import Progress
-    from localjudge.matching.labels import parse_mapping
+    from localjudge.matching.labels import label_targets, parse_mapping
     from localjudge.rows.columns import responses_of
     from localjudge.rows.row import record_of
     from localjudge.runs.notices import refuse_dry_run
@@ -72,10 +72,9 @@ def escalate(
     aspects = [*manifest.rubric.aspects]
     if by is None and len(aspects) > 1:
         raise UsageError(f"--by is missing: name the aspect that decides, one of {', '.join(aspects)}")
-    targets = dict.fromkeys([*aspects, *(column.name for column in manifest.rubric.score_columns)])
     verdicts, ours = (
         Verdicts.read(run, by or aspects[0], within),
-        parse_mapping(people.mapping or (), [*targets]),
+        parse_mapping(people.mapping or (), label_targets(manifest.rubric)),
     )
 
     def selected(judged: Verdicts, among: NDArray[np.bool_] | None = None) -> Selection:

@@ -77,10 +77,12 @@ class LabelOptions:
         return self.inputs or ()
 
     def require(self, command: str) -> None:
-        """Require the packages of a command that computes statistics."""
+        """Require the packages of a command that computes statistics, and the inputs, if they were moved."""
+        from localjudge.rows.inputs import find_inputs
         from localjudge.system.requirements import require
 
         require(command, "trust", *input_extras([*(self.labels or ()), *self.moved]))
+        find_inputs(self.moved)
 
     def read_runs(
         self, runs: Sequence[Path], report: Report = no_progress, by_criterion: bool = False
@@ -90,20 +92,15 @@ class LabelOptions:
         from localjudge.matching.scores import read_scores
 
         if compare_responses(runs):
-            return read_judged_pairs(runs, self.moved)
+            return read_judged_pairs(runs)
         return read_scores(runs, report=report, by_criterion=by_criterion)
 
     def labels_of(self, judged: Scores | JudgedPairs, equal_chances: bool = True) -> Labels:
         """Return the labels of the judged rows; the labels of pairs can be in the inputs."""
-        from localjudge.matching.labels import parse_mapping, read_labels
-        from localjudge.matching.pair_labels import read_pair_labels
-        from localjudge.matching.scores import Scores
+        from localjudge.matching.labels import label_targets, parse_mapping, read_labels
 
-        if isinstance(judged, Scores):
-            ours = parse_mapping(self.mapping or (), judged.targets)
-            return read_labels(self.labels or (), judged, ours, self.moved, equal_chances)
-        ours = parse_mapping(self.mapping or (), [*judged.aspects])
-        return read_pair_labels(self.labels or self.moved, judged, ours, self.moved, equal_chances)
+        ours = parse_mapping(self.mapping or (), label_targets(judged.manifests[0].rubric))
+        return read_labels(self.labels or self.moved, judged, ours, self.moved, equal_chances)
 
     def slices(self, judged: Scores | JudgedPairs, column: str) -> Slices:
         """Return the slices of the judged rows by the values of a column."""

@@ -55,7 +55,6 @@ def agree(
     by_criterion = check_criteria([run], by_column=by_column)
     from localjudge.cli.progress import Progress
     from localjudge.matching.judged_pairs import JudgedPairs
-    from localjudge.matching.measured_texts import measure
     from localjudge.report.tables.agreement_tables import agreement_findings, pair_agreement_findings
     from localjudge.studies.agree import agree as compare
     from localjudge.studies.agree_on_pairs import agree_on_pairs
@@ -67,13 +66,12 @@ def agree(
         known = people.labels_of(judged, equal_chances=False)
         if not isinstance(judged, JudgedPairs):
             applied = _calibrated(judged, calibration, allow_no_gain, known)
-            measures = measure(judged, people.moved)
     with progress.step(statistics.computing):
         if isinstance(judged, JudgedPairs):
             pairs = agree_on_pairs(judged, known, by_column, *draws)
             statistics.print(pairs, pair_agreement_findings(pairs), all_tables)
             return
-        found = compare(judged, known, measures, applied, *draws)
+        found = compare(judged, known, applied, *draws)
         sliced = agree_by_slice(judged, known, people.slices(judged, by_column)) if by_column else None
     statistics.print(found, agreement_findings(found), all_tables, sliced)
 
@@ -111,7 +109,6 @@ def rank(
     )
     from localjudge.cli.progress import Progress
     from localjudge.matching.checklist_points import read_points, read_points_by_tag
-    from localjudge.matching.measured_texts import measure
     from localjudge.matching.scores import read_scores
     from localjudge.report.tables.ranking_tables import preference_findings, ranking_findings
     from localjudge.runs.reader import is_complete
@@ -132,7 +129,7 @@ def rank(
     progress, draws = Progress(), (statistics.resamples, statistics.seed)
     if pairwise:
         with progress.step(_READING):
-            preferences = read_preferences(runs, people.moved)
+            preferences = read_preferences(runs)
         with progress.step(statistics.computing):
             order = rank_pairs(preferences, by, *draws)
         statistics.print(order, preference_findings(order), all_tables)
@@ -142,10 +139,9 @@ def rank(
         tags = read_points_by_tag(runs) if checks and by is None else None
         by = None if checks else by  # the tag is the only column
         known = people.labels_of(judged, equal_chances=False) if labels else None
-        measures = measure(judged, people.moved)
         judged = _calibrated(judged, calibration, allow_no_gain, known) or judged
     with progress.step(statistics.computing):
-        found = compare(judged, measures, known, scores, by, *draws)
+        found = compare(judged, known, scores, by, *draws)
         parts = (judged, people.slices(judged, by_column)) if by_column else tags
         sliced = rank_by_slice(*parts, scores, by, *draws) if parts else None
     statistics.print(found, ranking_findings(found), all_tables, sliced)

@@ -1,10 +1,10 @@
-"""The judged pairs of runs as columns: the verdicts of both orders and of each, and the texts' lengths."""
+"""The judged pairs of runs as columns: the verdicts of both orders and of each."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,9 @@ from localjudge.arrays import Floats, RowArrays
 from localjudge.arrays import Integers as Integers
 from localjudge.errors import UsageError
 from localjudge.matching.run_rows import RunRows, UnscoredRow, common_rubric, first_seen, read_rows
-from localjudge.records import Row
-from localjudge.rows.inputs import find_inputs
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.pair_outcome import PairOutcome, Preference
 from localjudge.runs.reader import refuse_single
-from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 
 WINNERS = ("a", "tie", "b", "undecided")
@@ -106,20 +103,13 @@ class JudgedPairs(RunRows):
     Attributes:
         columns: the other columns of the row of each pair.
         aspects: the verdicts in each aspect.
-        lengths: the characters of both responses, [n, 2]; NaN if its texts were not found.
         failed: number of pairs that could not be judged, which are in `unscored`.
     """
 
     columns: Sequence[Mapping[str, Any]]
     aspects: Mapping[str, PairVerdicts]
-    lengths: Floats
     failed: int
     unscored: tuple[UnscoredRow, ...]
-
-    @property
-    def folder(self) -> Path:
-        """The directory of the first run."""
-        return self.folders[0]
 
     @property
     def systems(self) -> list[tuple[str | None, ...]]:
@@ -136,32 +126,16 @@ class JudgedPairs(RunRows):
         """The number of orders in which each pair was judged."""
         return self.manifest.orders
 
-    def rows_again(self, inputs: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
-        """Yield the number of each pair whose texts are found, and its row in the input's order.
 
-        Args:
-            inputs: as for `read_judged_pairs`.
-        """
-        for run, manifest in enumerate(self.manifests):
-            own = np.flatnonzero(self.run == run).tolist()
-            for place, row in rows_found(manifest, [self.shown[each][0] for each in own], inputs):
-                pair = own[place]
-                yield pair, replace(row, responses=row.responses[::-1]) if self.shown[pair][1] else row
-
-
-def read_judged_pairs(folders: Sequence[Path], inputs: Sequence[str] = ()) -> JudgedPairs:
+def read_judged_pairs(folders: Sequence[Path]) -> JudgedPairs:
     """Return the judged pairs of runs.
 
     Args:
         folders: run directories with the same aspects.
-        inputs: the files to read texts from; if there are none, the files that the runs name and that still
-            exist.
 
     Raises:
-        UsageError: a run compares no responses, the aspects differ, no pair was judged, or a file of `inputs`
-            cannot be read.
+        UsageError: a run compares no responses, the aspects differ, or no pair was judged.
     """
-    find_inputs(inputs)
     manifests = [read_manifest(folder) for folder in folders]
     for folder, manifest in zip(folders, manifests, strict=True):
         refuse_single(folder, manifest.rubric)
@@ -170,17 +144,13 @@ def read_judged_pairs(folders: Sequence[Path], inputs: Sequence[str] = ()) -> Ju
     rows = read_rows(folders, manifests, values)
     judged = rows.judged
     if not len(judged):
-        raise UsageError(f"{', '.join(map(str, folders))}: no pair was judged")
+        raise UsageError(f"{rows.where}: no pair was judged")
     kept = rows.take(judged)
     own = {each.name: getattr(kept, each.name) for each in fields(kept)} | {"group": first_seen(kept.group)}
-    found = JudgedPairs(
+    return JudgedPairs(
         **own,
         columns=[values.columns[row] for row in judged.tolist()],
         aspects={name: values.verdicts(name).take(judged) for name in aspects},
-        lengths=np.full((len(judged), 2), np.nan),
         failed=len(rows) - len(judged),
         unscored=rows.without_score(judged),
     )
-    for place, row in found.rows_again(inputs):
-        found.lengths[place] = [len(text) for text in row.texts]
-    return found

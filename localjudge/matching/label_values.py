@@ -8,12 +8,13 @@ judgement of MT-Bench, whose program writes it if it cannot read the judge's ans
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from localjudge.errors import UsageError
 from localjudge.rows.paths import ABSENT, value_at
+from localjudge.rows.record_reader import Fields
 from localjudge.rubrics.aspect import Aspect
 
 _LARGEST = 1e9
@@ -72,21 +73,21 @@ class LabelColumn:
         Raises:
             UsageError: a value is not a label.
         """
-        found = value_at(record, self.name)
+        given = value_at(record, self.name)
         inner = record.get("scores")
-        if found in (ABSENT, None) and isinstance(inner, Mapping):
-            found = value_at(inner, self.name)
-        if found in (ABSENT, None) or (found == -1 and record.keys() >= _OF_MT_BENCH):
+        if given in (ABSENT, None) and isinstance(inner, Mapping):
+            given = value_at(inner, self.name)
+        if given in (ABSENT, None) or (given == -1 and record.keys() >= _OF_MT_BENCH):
             return []
-        return [self._number(value, where) for value in (found if isinstance(found, list) else [found])]
+        return [self._number(value, where) for value in (given if isinstance(given, list) else [given])]
 
     def _number(self, value: Any, where: str) -> float | None:
         if value is None:
             return None
         text = f"{value:g}" if isinstance(value, float) else str(value).strip()
-        for each in (text, text.casefold()):
-            if each in self.texts:
-                return self.texts[each]
+        for spelling in (text, text.casefold()):
+            if spelling in self.texts:
+                return self.texts[spelling]
         if text.casefold() in NO_LABEL:
             return None
         says = f"{where}: {self.name!r} holds {str(value)[:40]!r}"
@@ -105,3 +106,90 @@ class LabelColumn:
                 says + (labels if self.texts else f"; a label is a number of at most {_LARGEST:g}")
             )
         return number
+
+
+@dataclass(frozen=True, slots=True)
+class GivenLabels:
+    """The labels of one column of a record, as they stand there.
+
+    Attributes:
+        target: the aspect, or the share of one of its labels.
+        column: the name of the column.
+        values: the labels, one for each annotator.
+        annotators: the names of the annotators of the first of them, if the column has names of its own.
+    """
+
+    target: str
+    column: str
+    values: Sequence[Any]
+    annotators: Sequence[str] = ()
+
+
+class LabelReader(Protocol):
+    """Reads the labels of records, in one of the modes.
+
+    Attributes:
+        names: the columns that do not identify a row, because they hold labels.
+    """
+
+    names: Collection[str]
+
+    def given(self, record: Mapping[str, Any], fields: Fields, where: str) -> Iterator[GivenLabels]:
+        """Yield the labels of a record.
+
+        Args:
+            record: the columns by name.
+            fields: the fields of one of its rows.
+            where: its place, for a message.
+
+        Raises:
+            UsageError: a value is not a label.
+        """
+        ...
+
+    def number(self, value: Any, column: str, systems: Sequence[str | None], where: str) -> float | None:
+        """Return the number of a label, for the order of the responses in its record; None for no label.
+
+        Args:
+            value: the label.
+            column: the name of its column.
+            systems: the systems of its row, in the order of the record.
+            where: the place of the record, for a message.
+
+        Raises:
+            UsageError: it is not a label.
+        """
+        ...
+
+    def how_read(self) -> Sequence[str]:
+        """Return how the values of each column were read, for people, where it is not plain.
+
+        Raises:
+            UsageError: they can be read in two ways.
+        """
+        ...
+
+
+class ScoreLabels:
+    """Reads the labels of responses from their columns, see `LabelReader`."""
+
+    def __init__(self, columns: Sequence[LabelColumn]) -> None:
+        self._columns = columns
+        self.names = frozenset(column.name for column in columns)
+
+    def given(self, record: Mapping[str, Any], fields: Fields, where: str) -> Iterator[GivenLabels]:
+        for column in self._columns:
+            # Argilla's export has the annotator and the status of each label in lists of their own.
+            users, status = (record.get(f"{column.name}.{name}") or [] for name in ("users", "status"))
+            values = [
+                value if place >= len(status) or status[place] in (None, "submitted") else None
+                for place, value in enumerate(column.read(record, where))
+            ]
+            yield GivenLabels(column.target, column.name, values, [*map(str, users)])
+
+    def number(self, value: Any, column: str, systems: Sequence[str | None], where: str) -> float | None:
+        number: float | None = value
+        return number
+
+    def how_read(self) -> Sequence[str]:
+        return ()

@@ -1,4 +1,4 @@
-"""Labels by people (or by another judge): read from files, and matched to the rows of a run.
+"""Labels by people (or by another judge): read from files, and matched to the rows or pairs of a run.
 
 A label file has a record for each row, or for each row and annotator, in JSONL, CSV or Parquet. A record
 identifies its row by the texts, or by `id` and `system` (`localjudge.matching.row_index`), and one of the
@@ -6,37 +6,37 @@ row's own criteria by its text, in `criterion`. The labels are in columns named 
 level or inside an object `scores`. Columns with other names are mapped; such a name can be a path
 (`ratings.overall`, `scores.0`). A list of numbers has one label for each annotator. The column `annotator` (or
 `rater`, `labeller`, `labeler`, `judge`) names the annotator, who has one label for each row and aspect.
-`localjudge.matching.label_values` has the values.
+`localjudge.matching.label_values` has the values, and `localjudge.matching.pair_labels` those of pairs.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.errors import UsageError
-from localjudge.matching.identity import Identity, identities_of
+from localjudge.matching.identity import identities_of
+from localjudge.matching.judged_pairs import JudgedPairs
 from localjudge.matching.label_records import LabelRecords
-from localjudge.matching.label_values import LabelColumn
-from localjudge.matching.measured_texts import judged_rows
-from localjudge.matching.row_index import RowIndex
-from localjudge.matching.scores import Scores
+from localjudge.matching.label_values import GivenLabels, LabelColumn, LabelReader, ScoreLabels
+from localjudge.matching.pair_labels import CODES, PairLabels
+from localjudge.matching.row_index import Match, RowIndex
+from localjudge.matching.run_rows import IdentifiedRows, rows_again
+from localjudge.records.outcome_columns import PAIR_DIGESTS
 from localjudge.rows.conversation import TURN, judges_conversation
 from localjudge.rows.criteria import CRITERION
-from localjudge.rows.inputs import STDIN, find_inputs, read_records
+from localjudge.rows.inputs import can_be_read_twice, find_inputs, read_records
+from localjudge.rows.pair_columns import SYSTEMS
 from localjudge.rows.record import Record
+from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
-
-CODES = re.compile(r":([^:=,]+=(?:a|b|tie|none)(?:,[^:=,]+=(?:a|b|tie|none))*)$")
-"""The codes of the labels of pairs, after the name of their column."""
+from localjudge.rubrics.mode import PAIRWISE
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.score_column import is_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,11 @@ class Labels:
     `marks` has the labels of each score column, and `nominal` those of each aspect without an order, as numbers
     from 0; these also give the marks of the shares of its labels, 0 and 1. Where labels were settled by
     adjudication, both have its value alone, and `independent` has the labels before it. `chance` has the chance
-    of a row to be labelled up to a common factor, if it is known. `digests` has the SHA-256 of each file, and
-    `notes` remarks for the reader.
+    of a row to be labelled up to a common factor, if it is known. `notes` has remarks for the reader.
     """
 
     marks: Mapping[str, LabelArray]
     annotators: tuple[str, ...]
-    digests: tuple[str, ...]
     notes: tuple[str, ...]
     nominal: Mapping[str, LabelArray] = field(default_factory=dict)
     chance: Mapping[int, float] = field(default_factory=dict)
@@ -96,39 +94,51 @@ def parse_mapping(assignments: Iterable[str], targets: Sequence[str]) -> dict[st
     return mapping
 
 
+def label_targets(rubric: Rubric) -> list[str]:
+    """Return the names that a column of labels can have: the aspects, and the shares of labels."""
+    return [*dict.fromkeys([*rubric.aspects, *(column.name for column in rubric.score_columns)])]
+
+
 def read_labels(
     files: Sequence[str],
-    scores: Scores,
+    judged: IdentifiedRows,
     mapping: Mapping[str, str] | None = None,
     inputs: Sequence[str] = (),
     equal_chances: bool = True,
 ) -> Labels:
-    """Return the labels of the rows that were judged.
+    """Return the labels of the rows that were judged; those of pairs are numbers of `RESULTS`.
 
     Args:
-        files: label files, or globs of them.
-        scores: the rows.
+        files: label files, or globs of them. Labels of pairs can be in the inputs of the run: without files,
+            these are read, or, if they cannot be read again, the columns of the run's rows.
+        judged: the rows.
         mapping: the aspect, or the share of a label, that a column of another name holds.
-        inputs: the files of the rows, for labels that are matched by instruction and candidate.
+        inputs: the files of the rows, for labels that are matched by texts.
         equal_chances: refuse labels of rows that were drawn with unequal chances.
 
     Raises:
         UsageError: a file cannot be read, a value is not a label, no label belongs to any row, or the chances
             are unequal and must not be.
     """
-    names = find_inputs(files)
-    if special := [name for name in names if name == STDIN or not Path(name).is_file()]:
+    own = judged.manifests[0].last_start.inputs
+    in_inputs = isinstance(judged, JudgedPairs) and all(map(can_be_read_twice, own))
+    names = find_inputs(files or own if in_inputs else files)
+    if special := [name for name in names if not can_be_read_twice(name)]:
         raise UsageError(
             f"`labels` {special[0]}: must be a file, because it is read twice; write it to one first"
         )
-    reading = _Matching(scores, columns_of(scores.rubric.aspects, mapping), inputs)
+    matching = _LabelMatching(judged, mapping or {}, inputs)
     for name in names:
         for number, record in read_records(name):
-            reading.add(record, f"{name}:{number}")
-    found = reading.labels(tuple(hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in names))
+            matching.add(record, f"{name}:{number}")
+    if isinstance(judged, JudgedPairs) and not names:
+        for identity, columns in zip(judged.identities, judged.columns, strict=True):
+            known = zip((*PAIR_DIGESTS, *SYSTEMS), (*identity.digests, *identity.systems), strict=True)
+            matching.add({**columns, **dict(known), "id": identity.id}, f"{judged.where}: {identity.id}")
+    labels = matching.labels()
     if equal_chances:
-        refuse_unequal_chances(found.chance, "this command")
-    return found
+        refuse_unequal_chances(labels.chance, "this command")
+    return labels
 
 
 def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None = None) -> list[LabelColumn]:
@@ -148,7 +158,7 @@ def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None 
     taken = {target.partition("=")[0] for target in mapping.values()}
     return [
         *mapped,
-        *(LabelColumn.from_aspect(name, name, each) for name, each in aspects.items() if name not in taken),
+        *(LabelColumn.from_aspect(name, name, aspect) for name, aspect in aspects.items() if name not in taken),
     ]
 
 
@@ -165,80 +175,105 @@ def refuse_unequal_chances(chance: Mapping[int, float], what: str) -> None:
         )
 
 
-class _Matching:
-    """Matches records to rows."""
+class _LabelMatching:
+    """Matches the records of label files to judged rows."""
 
-    def __init__(self, scores: Scores, columns: list[LabelColumn], inputs: Sequence[str]) -> None:
-        self._scores, self._columns = scores, columns
-        self._fields = scores.rubric.fields
-        self._names = dict(pair for each in scores.manifests for pair in each.last_start.columns.items())
-        self._rows = RowIndex(scores.identities, self._fields, lambda: judged_rows(scores, inputs))
+    def __init__(self, judged: IdentifiedRows, mapping: Mapping[str, str], inputs: Sequence[str]) -> None:
+        rubric = judged.manifests[0].rubric
+        self._judged, self._rubric, self._fields = judged, rubric, rubric.fields
+        self._columns = dict(pair for run in judged.manifests for pair in run.last_start.columns.items())
+        self._rows = RowIndex(
+            judged.identities, self._fields, lambda: rows_again(judged, inputs), rubric.mode.item
+        )
+        self._values: LabelReader = (
+            PairLabels(rubric.aspects, mapping)
+            if rubric.mode is PAIRWISE
+            else ScoreLabels(columns_of(rubric.aspects, mapping))
+        )
         self._records = LabelRecords()
         self._of_one_turn = 0
 
     def add(self, given: Record, where: str) -> None:
-        record, named = self._records.begin(given, where)
-        of_labels = {column.name for column in self._columns}
-        rest = {name: value for name, value in record.items() if name not in of_labels}
-        for identity, fields in identities_of(rest, where, self._names, self._fields):
-            self._mark(identity, {**record, **fields.others}, named, where)
+        """Add the labels of a record.
 
-    def _mark(self, identity: Identity, record: Mapping[str, Any], named: str, where: str) -> None:
-        if CRITERION in self._fields and CRITERION not in identity.texts:
-            raise UsageError(
-                f"{where}: no {CRITERION}; a label is of one criterion of a row: give its text in the column "
-                f"{CRITERION}"
-            )
-        found = self._rows.find(identity)
-        self._of_one_turn += bool(found.rows) and TURN in identity.texts and judges_conversation(self._fields)
-        places: Counter[str] = Counter()
-        for column in self._columns:
-            # Argilla's export has the annotator and the status of each label in lists of their own.
-            users, status = (record.get(f"{column.name}.{name}") or [] for name in ("users", "status"))
-            for at, value in enumerate(column.read(record, where)):
-                places[column.target] += 1
-                is_kept = value is not None and (at >= len(status) or status[at] in (None, "submitted"))
-                who = (str(users[at]), 1) if at < len(users) else (named, places[column.target])
-                for row in found.rows if is_kept else ():
-                    self._records.mark(row, column.target, *who, value or 0.0, where)
+        Raises:
+            UsageError: it could not be read, its row cannot be determined, or a value is not a label.
+        """
+        record, annotator = self._records.begin(given, where)
+        identifying = {name: value for name, value in record.items() if name not in self._values.names}
+        for identity, fields in identities_of(identifying, where, self._columns, self._fields):
+            if CRITERION in self._fields and CRITERION not in identity.texts:
+                raise UsageError(
+                    f"{where}: no {CRITERION}; a label is of one criterion of a row: give its text in the "
+                    f"column {CRITERION}"
+                )
+            match = self._rows.find(identity)
+            of_turn = TURN in identity.texts and judges_conversation(self._fields)
+            self._of_one_turn += bool(match.rows) and of_turn
+            self._mark(match, self._values.given({**record, **fields.others}, fields, where), annotator, where)
 
-    def labels(self, digests: tuple[str, ...]) -> Labels:
-        given = self._records.marks
-        if not given:
+    def _mark(self, match: Match, given: Iterable[GivenLabels], annotator: str, where: str) -> None:
+        count = Counter[str]()
+        order = -1 if match.is_reversed else 1
+        for labels in given:
+            for place, value in enumerate(labels.values):
+                count[labels.target] += 1
+                named = (annotator, count[labels.target])
+                if place < len(labels.annotators):
+                    named = (labels.annotators[place], 1)
+                for row in match.rows:
+                    systems = self._judged.identities[row].systems[::order]
+                    number = self._values.number(value, labels.column, systems, where)
+                    if number is not None:
+                        number = 1 - number if match.is_reversed else number
+                        self._records.mark(row, labels.target, *named, number, where)
+
+    def labels(self) -> Labels:
+        """Return the labels of all records.
+
+        Raises:
+            UsageError: there are none, or they can be read in two ways.
+        """
+        how_read = self._values.how_read()
+        marks, independent = self._records.marks, self._records.independent
+        if not marks:
             raise UsageError(
-                nothing_found(self._records, self._rows, self._scores.where, [*self._scores.rubric.aspects])
+                nothing_found(self._records, self._rows, self._judged.where, [*self._rubric.aspects])
             )
-        independent = self._records.independent
-        for found in (given, independent):
-            self._add_labels_of_shares(found)
-        nominal = {aspect: given[aspect] for aspect in self._scores.nominal if aspect in given}
-        for found in (given, independent):
-            for aspect in nominal.keys() & found.keys():
-                for place, label in enumerate(self._scores.nominal[aspect]):
-                    is_label = (found[aspect].value == place).astype(np.float64)
-                    found[f"{aspect}={label}"] = replace(found[aspect], value=is_label)
+        columns = self._rubric.score_columns
+        nominal = {column.aspect: tuple(column.numbers) for column in columns if is_share(column.name)}
+        for arrays in (marks, independent):
+            self._add_labels_of_shares(arrays, nominal)
+        labelled = {aspect: marks[aspect] for aspect in nominal if aspect in marks}
+        for arrays in (marks, independent):
+            for aspect in labelled.keys() & arrays.keys():
+                for number, label in enumerate(nominal[aspect]):
+                    is_label = (arrays[aspect].value == number).astype(np.float64)
+                    arrays[f"{aspect}={label}"] = replace(arrays[aspect], value=is_label)
         of_turn = f"{self._of_one_turn} label records are of the last turn; the judge read whole conversations"
         return Labels(
-            marks={column: given[column] for column in self._scores.aspects if column in given},
-            nominal=nominal,
+            marks={column.name: marks[column.name] for column in columns if column.name in marks},
+            nominal=labelled,
             annotators=self._records.annotators,
-            digests=digests,
             notes=(
                 *self._rows.notes("label records"),
-                *self._records.notes(len(self._scores.ids)),
+                *self._records.notes(len(self._judged.identities)),
                 *[of_turn] * bool(self._of_one_turn),
+                *how_read,
             ),
             chance=self._records.chance,
             independent=independent,
         )
 
-    def _add_labels_of_shares(self, found: dict[str, LabelArray]) -> None:
+    def _add_labels_of_shares(
+        self, arrays: dict[str, LabelArray], nominal: Mapping[str, Sequence[Value]]
+    ) -> None:
         """Add the labels of aspects of two labels where a file says for one of them whether a row has it."""
-        for aspect, labels in self._scores.nominal.items():
+        for aspect, labels in nominal.items():
             for place, label in enumerate(labels if len(labels) == 2 else ()):
-                share = found.get(f"{aspect}={label}")
-                if aspect not in found and share is not None and np.isin(share.value, (0, 1)).all():
-                    found[aspect] = replace(share, value=np.where(share.value == 1, place, 1.0 - place))
+                share = arrays.get(f"{aspect}={label}")
+                if aspect not in arrays and share is not None and np.isin(share.value, (0, 1)).all():
+                    arrays[aspect] = replace(share, value=np.where(share.value == 1, place, 1.0 - place))
 
 
 def nothing_found(records: LabelRecords, rows: RowIndex, where: str, aspects: Sequence[str]) -> str:

@@ -21,7 +21,6 @@ from localjudge.records import Row
 from localjudge.rows.columns import responses_of
 from localjudge.rows.conversation import TURN
 from localjudge.runs.reader import read_outcomes
-from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
 
 Place = int
@@ -37,7 +36,7 @@ _PROBLEMS = _NO_ROW, _OTHER_TEXT, _OTHER_TURN, _OTHER_SYSTEM = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Match:
     """The rows of a record: none, one, or several with the same texts and systems.
 
     `is_reversed` is True if the record has the two responses of its rows in the other order.
@@ -72,14 +71,12 @@ class RowIndex:
         self._alone: dict[Place, tuple[str | None, ...]] = {}
         self._examples: dict[str, str] = {}
         self._counts: dict[str, int] = defaultdict(int)
-        if any(not row.has_texts for row in rows):  # lines of an earlier version
-            self._read_again()
         for place, row in enumerate(self._rows):
             self._by_id[row.id].append(place)
             if row.has_texts:
                 self._by_digests[row.digests].append(place)
 
-    def find(self, record: Identity) -> Found:
+    def find(self, record: Identity) -> Match:
         """Return the rows of a record, and count it.
 
         Raises:
@@ -102,14 +99,14 @@ class RowIndex:
             same = [place for place in places if self._has_same_texts(place, one)]
             own = [place for place in same if _agree(self._rows[place].systems, one.systems)]
             if own:
-                return Found(tuple(self._told_apart(own, one)), one is not record)
+                return Match(tuple(self._told_apart(own, one)), one is not record)
             problem = _OTHER_SYSTEM if same else problem
         if problem is _NO_ROW and record.id is not None and record.id in self._by_id:
             turns = {self._rows[place].texts.get(TURN) for place in self._by_id[record.id]}
             problem = _OTHER_TEXT if {None, record.texts.get(TURN)} & turns else _OTHER_TURN
         self._counts[problem] += 1
         self._examples.setdefault(problem, f"{record.where}, id {record.id}" if record.id else record.where)
-        return Found()
+        return Match()
 
     def _read_again(self) -> None:
         if self._is_read_again:
@@ -207,24 +204,9 @@ def _agree(known: Sequence[str | None], given: Sequence[str | None]) -> bool:
     return all(one is None or other is None or one == other for one, other in zip(known, given, strict=True))
 
 
-def identities(folder: Path, manifest: RunManifest) -> list[Identity]:
+def identities(folder: Path) -> list[Identity]:
     """Return the identity of each line of a run of one response."""
-    known = [(Identity.from_outcome(outcome), outcome.digest) for outcome in read_outcomes(folder)]
-    return with_digests([identity for identity, _ in known], [digest for _, digest in known], manifest)
-
-
-def with_digests(rows: list[Identity], digests: Sequence[str | None], manifest: RunManifest) -> list[Identity]:
-    """Return rows of a run with their digests; lines of earlier versions get them from the inputs, if possible.
-
-    Args:
-        rows: the rows.
-        digests: the digests of their texts, which earlier versions recorded.
-        manifest: the manifest of their run.
-    """
-    if all(row.has_texts or digest is None for row, digest in zip(rows, digests, strict=True)):
-        return rows
-    found, used = dict(rows_found(manifest, digests)), manifest.rubric.fields
-    return [each.with_texts(found[place], used) if place in found else each for place, each in enumerate(rows)]
+    return [Identity.from_outcome(outcome) for outcome in read_outcomes(folder)]
 
 
 def align_runs(

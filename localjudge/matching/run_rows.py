@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.arrays import Integers, RowArrays
+from localjudge.arrays import Floats, Integers, RowArrays
 from localjudge.errors import UsageError
 from localjudge.matching.identity import Identity
 from localjudge.matching.system_names import SystemNames
-from localjudge.records import Judgement
+from localjudge.records import Judgement, Row
+from localjudge.rows.inputs import find_inputs
 from localjudge.rubrics.mode import POINTWISE, RowOutcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
 from localjudge.runs.reader import count_lines, numbered_row_outcomes, read_notices
+from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.runs.value_mass import ValueMass
 from localjudge.system.steps import Report, no_progress, with_progress
@@ -35,6 +37,42 @@ class RowValues(Protocol[T]):
     def add(self, outcome: T) -> None:
         """Add the numbers of a row; those of a row that failed are unknown."""
         ...
+
+
+class IdentifiedRows(Protocol):
+    """Judged rows of runs, to be found by records from elsewhere; the attributes are those of `RunRows`."""
+
+    @property
+    def folders(self) -> tuple[Path, ...]: ...
+    @property
+    def manifests(self) -> tuple[RunManifest, ...]: ...
+    @property
+    def where(self) -> str: ...
+    @property
+    def run(self) -> Integers: ...
+    @property
+    def identities(self) -> list[Identity]: ...
+    @property
+    def shown(self) -> list[tuple[str | None, bool]]: ...
+
+
+def rows_again(judged: IdentifiedRows, inputs: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
+    """Yield the number of each judged row whose texts are found, and the row with its responses in its order.
+
+    Args:
+        judged: the rows.
+        inputs: the files to read; if there are none, the files that the runs name and that still exist.
+
+    Raises:
+        UsageError: a file of `inputs` cannot be read.
+    """
+    find_inputs(inputs)
+    shown = judged.shown
+    for run, manifest in enumerate(judged.manifests):
+        numbers = np.flatnonzero(judged.run == run).tolist()
+        for place, row in rows_found(manifest, [shown[number][0] for number in numbers], inputs):
+            _, is_swapped = shown[numbers[place]]
+            yield numbers[place], replace(row, responses=row.responses[::-1]) if is_swapped else row
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +111,9 @@ class RunRows(RowArrays):
             instructions (with equal references) share a number across systems and runs.
         shown: the digest of the texts of its first prompt, and whether that prompt shows the responses of a
             pair in the reverse of the input's order.
+        lengths: the characters of its responses in the input's order, [n, responses]; NaN if they were not
+            readable.
+        overlap: the overlap of its response's words with those of the reference, [n]; NaN without one.
         flags: a sum of `FAILED` and the other bits, [n].
         errors: why it has no score; empty if it has one.
         mass: the mass of the values in all rows of each judge, by the index of its first run.
@@ -87,12 +128,19 @@ class RunRows(RowArrays):
     identities: list[Identity]
     group: Integers
     shown: list[tuple[str | None, bool]]
+    lengths: Floats
+    overlap: Floats
     flags: NDArray[np.uint8]
     errors: list[str]
     mass: Mapping[int, ValueMass]
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def where(self) -> str:
+        """Paths of the runs, for a message."""
+        return ", ".join(map(str, self.folders))
 
     @property
     def judged(self) -> NDArray[np.intp]:
@@ -171,6 +219,7 @@ def read_rows(
     numbers: dict[str, int] = {}
     mass = {first: ValueMass() for first in judge}
     runs, groups, flags, errors = array("i"), array("i"), array("B"), list[str]()
+    lengths, overlap = array("d"), array("d")
     lines: list[tuple[int, ...]] = []
     identities: list[Identity] = []
     ids: list[str] = []
@@ -192,6 +241,10 @@ def read_rows(
         identities.append(Identity.from_outcome(outcome))
         groups.append(numbers.setdefault(first.group or f"{run}\0{first.source}", len(numbers)))
         shown.append((first.digest, first.swapped))
+        read_first = (first.characters, first.opponent_characters)[: len(outcome.systems)]
+        characters = read_first[::-1] if first.swapped else read_first
+        lengths.extend(np.nan if length is None else length for length in characters)
+        overlap.append(np.nan if first.reference_overlap is None else first.reference_overlap)
         flags.append(_flags(outcome))
         errors.append((outcome.error or "").replace(f"{first.source}: ", ""))
         for each in outcome.of_prompts:
@@ -206,6 +259,8 @@ def read_rows(
         identities=identities,
         group=np.array(groups, dtype=np.int32),
         shown=shown,
+        lengths=np.array(lengths).reshape(len(ids), -1),
+        overlap=np.array(overlap),
         flags=np.array(flags, dtype=np.uint8),
         errors=errors,
         mass=mass,

@@ -65,6 +65,13 @@ class Scores(RowArrays):
     untested: str = ""
     planned: int | None = None
     notes: tuple[str, ...] = ()  # remarks on rows without a score
+    length: Floats | None = None  # [n]: characters of the response; None if not known
+    overlap: Floats | None = None  # [n]: overlap of its words with the reference; None if a row has none
+
+    @property
+    def shown(self) -> list[tuple[str | None, bool]]:
+        """The digest of the texts of each row, which has a single response."""
+        return [(digest, False) for digest in self.digests]
 
     @property
     def aspects(self) -> tuple[str, ...]:
@@ -77,14 +84,35 @@ class Scores(RowArrays):
         return self.manifests[0].rubric
 
     @property
-    def targets(self) -> tuple[str, ...]:
-        """The names that a column of labels can have: the aspects, and the shares of labels."""
-        return tuple(dict.fromkeys([*self.rubric.aspects, *self.aspects]))
-
-    @property
     def nominal(self) -> dict[str, tuple[Value, ...]]:
         """The labels of each aspect without an order."""
         return {column.aspect: tuple(column.numbers) for column in self.columns if is_share(column.name)}
+
+    @property
+    def response(self) -> Integers:
+        """The first row with the same texts as each row, [n]."""
+        first_row: dict[str, int] = {}
+        return np.array(
+            [first_row.setdefault(digest or f"row {row}", row) for row, digest in enumerate(self.digests)]
+        )
+
+    @property
+    def baselines(self) -> dict[str, Floats]:
+        """What trivial judges know of each row, as far as it is known: the length, the overlap, [n]."""
+        known = {"length": self.length, "overlap": self.overlap}
+        return {name: values for name, values in known.items() if values is not None}
+
+    def verdicts(self, aspect: str) -> Floats:
+        """Return the number of each row's label in an aspect without an order, [n]."""
+        numbers: Floats = self.shares(aspect, "integer").argmax(axis=1).astype(np.float64)
+        return numbers
+
+    def probabilities(self, aspect: str) -> Floats | None:
+        """Return the probabilities of the labels of an aspect without an order, [n, labels]; None if a row has
+        none."""
+        if self.expected is None or f"{aspect}={self.nominal[aspect][0]}" in self.unmeasured:
+            return None
+        return self.shares(aspect, "expected")
 
     def shares(self, aspect: str, of: ScoreKind) -> Floats:
         """Return 1 for the label of each row and 0 for the others, or the labels' probabilities, [n, labels].
@@ -265,7 +293,7 @@ def scores_of(
         UsageError: no row has scores.
     """
     if not len(judged):
-        raise UsageError(f"{', '.join(map(str, rows.folders))}: no row was judged")
+        raise UsageError(f"{rows.where}: no row was judged")
     named = rows.system_names([UNNAMED]) if by_run else [each.systems for each in rows.identities]
     systems = [named[row][0] or UNNAMED for row in judged.tolist()]
     order = sorted(set(systems), key=lambda name: (name == UNNAMED, name))
@@ -293,6 +321,8 @@ def scores_of(
         notices=(*rows.notices, *(rows.names.names()[1] if by_run else ())),
         identities=rows.identities,
         mass_note=rows.mass_note,
+        length=rows.lengths[:, 0],
+        overlap=rows.overlap if np.isfinite(rows.overlap).all() else None,
     )
 
 

@@ -40,8 +40,7 @@ class SystemNames:
         first = outcome.first
         for system, digest in zip(outcome.systems, outcome.response_digests, strict=True):
             if system is not None or len(outcome.systems) == 1:
-                # Lines of earlier versions have the digest of all texts alone.
-                self.add(run, system, first.group, digest or first.digest)
+                self.add(run, system, first.group, digest)
 
     def names(self) -> tuple[dict[tuple[int, str | None], str], tuple[str, ...]]:
         """Return the name of each system by the number of its run and its name there, and remarks."""

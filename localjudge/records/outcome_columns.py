@@ -12,6 +12,7 @@ from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.records import Criterion, Failure, Judgement, Outcome
+from localjudge.records.text_measures import RESPONSE_LENGTHS
 
 MODEL, NOTICE = "model", "notice"
 """Columns that an export adds to each line: the judge, and the notices of the run or null."""
@@ -41,8 +42,11 @@ _HEAD = ("id", "system", "opponent", "swapped", "status", "error")
 """Fields at the beginning of a line."""
 _OF_ANSWER = ("not_likeliest", "rationale_cut", "candidate_cut", "thoughts")
 """Fields that only a judgement has."""
-_PLACE = ("key", "group", "digest", "response_digest", "opponent_digest", "row", "source", "columns")
-"""Fields at the end of a line: what identifies its row, and where it stands in the input."""
+_PLACE = (
+    "key", "group", "digest", "response_digest", "opponent_digest", "characters", "opponent_characters",
+    "reference_overlap", "row", "source", "columns",
+)  # fmt: skip
+"""Fields at the end of a line: what identifies its row, measures of its texts, and its place in the input."""
 
 
 class UnknownColumnsError(ValueError):
@@ -204,7 +208,7 @@ _OF_CRITERION = {
 """The column of each field of a criterion."""
 _PLACES = {"part", "parts"}
 """Those that follow from a list of criteria."""
-ORDER_COLUMNS = frozenset({"opponent", "swapped", "opponent_digest"})
+ORDER_COLUMNS = frozenset({"opponent", "swapped", "opponent_digest", "opponent_characters"})
 """Columns that tell the orders of a pair apart."""
 CRITERION_COLUMNS = frozenset(_OF_CRITERION.values())
 """Columns that tell the criteria of a row apart."""
@@ -253,9 +257,11 @@ def arrow_types(columns: AnswerColumns) -> dict[str, Any]:
     import pyarrow
 
     number, real, kinds = pyarrow.int64(), pyarrow.float64(), arrow_kinds()
-    types = dict.fromkeys(("candidate_cut", "prompt_tokens", "output_tokens", "row", "part", "parts"), number)
+    counts = ("candidate_cut", "prompt_tokens", "output_tokens", *RESPONSE_LENGTHS, "row", "part", "parts")
+    types = dict.fromkeys(counts, number)
     types |= dict.fromkeys(("rationale_cut", "swapped"), pyarrow.bool_())
-    types |= {"points": real, **dict.fromkeys(("tags", "not_likeliest"), pyarrow.list_(pyarrow.string()))}
+    types |= dict.fromkeys(("points", "reference_overlap"), real)
+    types |= dict.fromkeys(("tags", "not_likeliest"), pyarrow.list_(pyarrow.string()))
     for name in PROMPT_COLUMNS & types.keys() - columns.prompt:
         del types[name]
     for aspect, kind in columns.aspects.items():

@@ -84,8 +84,7 @@ def write_report(
     if mode is PAIRWISE:
         return _write_pairs(runs, out, title, inputs, labels, mapping, audit, resamples, seed, step)
     from localjudge.matching.checklist_points import read_points, read_points_by_tag
-    from localjudge.matching.labels import parse_mapping, read_labels
-    from localjudge.matching.measured_texts import measure
+    from localjudge.matching.labels import label_targets, parse_mapping, read_labels
     from localjudge.matching.slices import read_slices
     from localjudge.studies.agree import agree
     from localjudge.studies.by_slice import agree_by_slice, rank_by_slice
@@ -100,20 +99,19 @@ def write_report(
             judgements.intervals_of = read_intervals(intervals, runs) if intervals else None
         with step("comparing the systems"):
             rubric = judgements.rubric
-            ours = parse_mapping(mapping, [*rubric.aspects, *(column.name for column in rubric.score_columns)])
+            ours = parse_mapping(mapping, label_targets(rubric))
             rankings, agreements, sliced = [], [], []
             for of_one_judge in _by_judge(runs):
                 scores = read_points(of_one_judge) if mode is CHECKLIST else read_scores(of_one_judge)
                 known = (
                     read_labels(labels, scores, ours, inputs, False) if labels and mode is POINTWISE else None
                 )
-                measures = measure(scores, inputs)
                 named = by_series(
                     curves.apply_to(scores, allow_no_gain, known) if curves else scores, judgements
                 )
                 # The overall human mean requires labels of every aspect.
                 whole = known if known and set(known.aspects) >= set(named.aspects) else None
-                rankings.append(rank(named, measures, whole, resamples=resamples, seed=seed))
+                rankings.append(rank(named, whole, resamples=resamples, seed=seed))
                 parts = None
                 if by_column:
                     parts = named, read_slices(of_one_judge, scores.manifests, by_column, inputs)
@@ -126,9 +124,9 @@ def write_report(
                     sliced.append((", ".join(run_names(of_one_judge)), found))
             for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
                 scores = read_scores([run], by_criterion=mode is CHECKLIST)
-                known, measures = read_labels(labels, scores, ours, inputs, False), measure(scores, inputs)
+                known = read_labels(labels, scores, ours, inputs, False)
                 calibrated = curves.apply_to(scores, allow_no_gain, known) if curves else None
-                agreements.append((name, agree(scores, known, measures, calibrated, resamples, seed)))
+                agreements.append((name, agree(scores, known, calibrated, resamples, seed)))
                 if by_column:
                     slices = read_slices([run], scores.manifests, by_column, inputs)
                     sliced.append((name, agree_by_slice(scores, known, slices)))
@@ -158,7 +156,7 @@ def _changes(
         return None
     try:
         if read_manifest(runs[0]).rubric.mode is PAIRWISE:
-            rows = ComparedRows.from_pairs(read_judged_pairs(runs, inputs))
+            rows = ComparedRows.from_pairs(read_judged_pairs(runs))
         elif read_manifest(runs[0]).rubric.mode is CHECKLIST:
             rows = ComparedRows.from_scores(read_points(runs, by_run=False))
         else:
@@ -188,8 +186,7 @@ def _write_pairs(
 ) -> list[str]:
     """Write a report of runs of pairs."""
     from localjudge.matching.judged_pairs import read_judged_pairs
-    from localjudge.matching.labels import parse_mapping
-    from localjudge.matching.pair_labels import read_pair_labels
+    from localjudge.matching.labels import label_targets, parse_mapping, read_labels
     from localjudge.report.pair_overview import pairs_head
     from localjudge.studies.agree_on_pairs import agree_on_pairs
     from localjudge.studies.rank.preference_ranking import rank_pairs
@@ -202,11 +199,11 @@ def _write_pairs(
             ranking = None
             if pairs.names_systems and all(map(is_complete, runs)):
                 first = next(iter(pairs.rubric.aspects))
-                ranking = rank_pairs(read_preferences(runs, inputs), first, resamples, seed)
-            ours, agreements = parse_mapping(mapping, [*pairs.rubric.aspects]), []
+                ranking = rank_pairs(read_preferences(runs), first, resamples, seed)
+            ours, agreements = parse_mapping(mapping, label_targets(pairs.rubric)), []
             for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
-                judged = read_judged_pairs([run], inputs)
-                known = read_pair_labels(labels, judged, ours, inputs, False)
+                judged = read_judged_pairs([run])
+                known = read_labels(labels, judged, ours, inputs, False)
                 agreements.append((name, agree_on_pairs(judged, known, None, resamples, seed)))
             changes = _changes(runs, inputs, resamples, seed)
         with step("writing the page", "pairs") as report:

@@ -38,7 +38,7 @@ from localjudge.settings import SharedSettings
 from localjudge.system.version import __version__
 
 MANIFEST = "run.json"
-FORMAT: Literal[5] = 5
+FORMAT: Literal[6] = 6
 
 
 class _ManifestPart(BaseModel):
@@ -191,7 +191,7 @@ class RunManifest(_ManifestPart):
         inherited_notices: the notices of the sources of this run.
     """
 
-    format: Literal[5]
+    format: Literal[6]
     settings: RunSettings
     rubric: Rubric
     prompt_sha256: str

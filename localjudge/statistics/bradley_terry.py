@@ -235,15 +235,12 @@ def fit_strengths(preferences: Preferences) -> Strengths:
 
 
 def fit_at_equal_length(preferences: Preferences) -> Strengths | None:
-    """Return the strengths and the coefficient of length, from the pairs whose lengths are known.
+    """Return the strengths and the coefficient of length.
 
     Returns:
-        As `fit_strengths`; None if no length is known, or length differs equally between the same systems.
+        As `fit_strengths`; None if length differs equally between the same systems.
     """
-    lengths = preferences.length_difference
-    if lengths is None or not np.isfinite(lengths).any():
-        return None
-    pairs = preferences.take(np.isfinite(lengths)).by_instruction()
+    pairs = preferences.by_instruction()
     design = PairDesign.from_pairs(pairs, with_length=True)
     equal = _of_equal_systems(design)
     across, own = equal[:-1, -1], float(equal[-1, -1])

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
-from localjudge.matching.measured_texts import Measures
-from localjudge.matching.scores import Scores
 from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.statistics.agreement_statistics import nominal_alpha
 from localjudge.statistics.alternative_annotator import AnnotatorTest, replace_annotators
@@ -67,11 +65,13 @@ class NominalAgreement:
 
 
 def agree_on_labels(
-    scores: Scores,
-    aspect: str,
+    labels: tuple[str, ...],
+    verdicts: Floats,
+    probabilities: Floats | None,
+    group: Integers,
     marks: LabelArray,
     annotators: tuple[str, ...],
-    measures: Measures | None,
+    baselines: Mapping[str, Floats],
     resamples: int,
     seed: int,
     independent: LabelArray | None = None,
@@ -79,34 +79,28 @@ def agree_on_labels(
     """Compare a judge's labels with human labels.
 
     Args:
-        scores: the scores of one run.
-        aspect: an aspect without an order.
-        marks: its human labels, numbers from 0.
+        labels: the labels of an aspect without an order, numbered from 0.
+        verdicts: the number of the judge's label of each row, [rows].
+        probabilities: the probability of each label, [rows, labels]; None if a row has none.
+        group: the instruction of each row, [rows].
+        marks: the human labels, numbers from 0.
         annotators: the names of the annotators.
-        measures: length and word overlap of the rows, for the trivial baselines.
+        baselines: the numbers of each row that trivial judges know, by the name of the judge, [rows].
         resamples: number of resamples for the intervals.
         seed: seed of the resamples and of the baselines' folds.
         independent: the labels before adjudication; None if they are the same.
     """
-    labels = tuple(map(str, scores.nominal[aspect]))
-    pairs, people = _Pairs.from_labels(marks, scores.group, len(labels), resamples, seed), independent or marks
-    verdicts = scores.shares(aspect, "integer").argmax(axis=1).astype(np.float64)
+    pairs, people = _Pairs.from_labels(marks, group, len(labels), resamples, seed), independent or marks
     judged = verdicts[marks.row]
-    is_measured = scores.expected is not None and f"{aspect}={labels[0]}" not in scores.unmeasured
-    probabilities = scores.shares(aspect, "expected")[marks.row] if is_measured else None
-    comparisons = {"judge": pairs.compare(judged, probabilities)}
+    comparisons = {"judge": pairs.compare(judged, None if probabilities is None else probabilities[marks.row])}
     frequencies = np.bincount(pairs.human.astype(int), pairs.weight, len(labels))
     frequencies = frequencies / frequencies.sum()
     comparisons["most frequent"] = pairs.compare(
         np.full(len(judged), float(frequencies.argmax())), np.tile(frequencies, (len(judged), 1))
     )
-    if measures is not None:
-        known = marks.of_rows(measures.known)
-        for name, column in {"length": measures.length, "overlap": measures.overlap}.items():
-            if column is not None and len(np.unique(scores.group[known.row])) > 1:
-                of_known = _Pairs.from_labels(known, scores.group, len(labels), resamples, seed)
-                predicted = of_known.predict(column[known.row])
-                comparisons[name] = of_known.compare(predicted.argmax(axis=1).astype(np.float64), predicted)
+    for name, column in baselines.items() if pairs.groups > 1 else ():
+        predicted = pairs.predict(column[marks.row])
+        comparisons[name] = pairs.compare(predicted.argmax(axis=1).astype(np.float64), predicted)
     precision, recall = pairs.precision_and_recall(judged)
     return NominalAgreement(
         rows=len(np.unique(marks.row)),
@@ -117,10 +111,8 @@ def agree_on_labels(
         confusion=tuple(map(tuple, pairs.confusion(judged).tolist())),
         precision=precision,
         recall=recall,
-        alpha=nominal_alpha(people, scores.group),
-        annotator_test=replace_annotators(
-            people, verdicts, scores.group, annotators, np.not_equal, resamples, seed
-        ),
+        alpha=nominal_alpha(people, group),
+        annotator_test=replace_annotators(people, verdicts, group, annotators, np.not_equal, resamples, seed),
     )
 
 

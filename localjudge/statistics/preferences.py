@@ -18,8 +18,8 @@ class Preferences(RowArrays):
     `preference` is the probability that the input's first response is better, averaged over both orders.
     `shown_first` is the probability that the response shown first wins, in the input's order and in the other.
     `agree` is 1 if both orders name the same response and 0 if they name different ones. `length_difference`
-    is log(1 + characters) of the first response minus that of the second. An order that was not judged, and a
-    length that is not known, is NaN; `agree` is NaN for one order, and if an order says a tie.
+    is log(1 + characters) of the first response minus that of the second. An order that was not
+    judged is NaN; `agree` is NaN for one order, and if an order says a tie.
     """
 
     systems: tuple[str, ...]
@@ -29,7 +29,7 @@ class Preferences(RowArrays):
     preference: Floats  # [n]
     shown_first: Floats  # [n, 2]
     agree: Floats  # [n]
-    length_difference: Floats | None = None  # [n]
+    length_difference: Floats  # [n]
 
     @property
     def groups(self) -> int:

@@ -13,17 +13,30 @@ power-tuned estimator of Angelopoulos, Duchi & Zrnic, "PPI++: Efficient Predicti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.arrays import Floats, Integers
-from localjudge.matching.measured_texts import Measures
-from localjudge.matching.scores import Scores
 from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.resampling import Contributions, cell_means, studentise
+
+
+class SystemRows(Protocol):
+    """The n rows of systems: their instructions and their systems, each numbered from 0, [n]."""
+
+    @property
+    def group(self) -> Integers: ...
+    @property
+    def groups(self) -> int: ...
+    @property
+    def system(self) -> Integers: ...
+    @property
+    def systems(self) -> Sequence[str]: ...
 
 
 def prediction_powered(
@@ -124,15 +137,15 @@ def power_tuning(known: Floats, rest: Floats, labels: Floats) -> float:
     return float(np.clip(covariance / ((1 + len(known) / len(rest)) * variance), 0, 1))
 
 
-def instruction_means(scores: Scores, values: Floats) -> Floats:
+def instruction_means(rows: SystemRows, values: Floats) -> Floats:
     """Return each system's mean on each instruction, [groups, systems]; NaN if it has no row there."""
-    size = scores.groups * len(scores.systems)
-    return cell_means(values[:, None], _cells(scores), size).reshape(scores.groups, len(scores.systems))
+    size = rows.groups * len(rows.systems)
+    return cell_means(values[:, None], _cells(rows), size).reshape(rows.groups, len(rows.systems))
 
 
-def instruction_weights(scores: Scores) -> Floats:
+def instruction_weights(rows: SystemRows) -> Floats:
     """Return the weight of each row, [rows]: 1 / the number of rows of its system on its instruction."""
-    cells = _cells(scores)
+    cells = _cells(rows)
     weights: Floats = 1 / np.bincount(cells)[cells]
     return weights
 
@@ -207,39 +220,39 @@ class LabelledRows:
     label: Floats
     chance: Floats
 
-    def means(self, scores: Scores, values: Floats) -> Contributions:
+    def means(self, rows: SystemRows, values: Floats) -> Contributions:
         """Return each system's prediction-powered mean of the human score.
 
         Args:
-            scores: the scores of all systems.
+            rows: the rows of all systems.
             values: the judge's score of each row, [rows].
         """
-        systems = range(len(scores.systems))
-        return _concatenated([self._mean(scores, values, scores.system == system) for system in systems])
+        systems = range(len(rows.systems))
+        return _concatenated([self._mean(rows, values, rows.system == system) for system in systems])
 
-    def differences(self, scores: Scores, values: Floats, answered: NDArray[np.bool_]) -> Contributions:
+    def differences(self, rows: SystemRows, values: Floats, answered: NDArray[np.bool_]) -> Contributions:
         """Return the difference of the means of each pair of systems, on common instructions.
 
         Args:
-            scores: the scores of all systems.
+            rows: the rows of all systems.
             values: the judge's score of each row, [rows].
             answered: whether each system answered each instruction, [groups, systems].
         """
         each = []
-        for pair in combinations(range(len(scores.systems)), 2):
-            common = np.logical_and.reduce(answered[:, pair], axis=1)[scores.group]
-            both = [self._mean(scores, values, common & (scores.system == system)) for system in pair]
+        for pair in combinations(range(len(rows.systems)), 2):
+            common = np.logical_and.reduce(answered[:, pair], axis=1)[rows.group]
+            both = [self._mean(rows, values, common & (rows.system == system)) for system in pair]
             each.append(_concatenated(both).contrast(np.array([0]), np.array([1])))
         return _concatenated(each)
 
-    def _mean(self, scores: Scores, values: Floats, among: NDArray[np.bool_]) -> Contributions:
+    def _mean(self, rows: SystemRows, values: Floats, among: NDArray[np.bool_]) -> Contributions:
         label, chance = np.full((2, len(values)), np.nan)
         label[self.rows], chance[self.rows] = self.label, self.chance
-        known, weights = np.isfinite(label[among]), instruction_weights(scores)[among]
-        label, chance, group = label[among][known], chance[among][known], scores.group[among]
+        known, weights = np.isfinite(label[among]), instruction_weights(rows)[among]
+        label, chance, group = label[among][known], chance[among][known], rows.group[among]
         if len(label) and np.ptp(chance) > 0:
-            return drawn_with_chances(values[among], known, label, chance, group, scores.groups, weights)
-        return prediction_powered(values[among], known, label, group, scores.groups, weights)
+            return drawn_with_chances(values[among], known, label, chance, group, rows.groups, weights)
+        return prediction_powered(values[among], known, label, group, rows.groups, weights)
 
 
 def _concatenated(each: list[Contributions]) -> Contributions:
@@ -250,17 +263,17 @@ def _concatenated(each: list[Contributions]) -> Contributions:
     )
 
 
-def _cells(scores: Scores) -> Integers:
+def _cells(rows: SystemRows) -> Integers:
     """Return the number of each row's cell, [rows]: its instruction and its system."""
-    cells: Integers = scores.group.astype(np.int64) * len(scores.systems) + scores.system
+    cells: Integers = rows.group.astype(np.int64) * len(rows.systems) + rows.system
     return cells
 
 
 def means_at_equal_length(
-    scores: Scores,
+    rows: SystemRows,
     values: Floats,
     ends: tuple[int, int],
-    measures: Measures | None,
+    characters: Floats | None,
     resamples: int,
     seed: int,
 ) -> list[Estimate]:
@@ -272,29 +285,27 @@ def means_at_equal_length(
     their length. All instructions of a system have the same weight, however many rows it has on each.
 
     Args:
-        scores: the scores of all systems.
+        rows: the rows of all systems.
         values: the score of each row, [rows].
         ends: the lowest and the highest score; no estimate and no interval reaches beyond them.
-        measures: the lengths of the rows; rows of unknown length are left out.
+        characters: the length of each row's candidate, [rows]; None if they are not known.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
 
     Returns:
         An estimate for each system; undefined if lengths are unknown or all equal.
     """
-    undefined = [UNDEFINED] * len(scores.systems)
-    if measures is None:
+    undefined = [UNDEFINED] * len(rows.systems)
+    if characters is None:
         return undefined
-    known = measures.known
-    scores, score = scores.take(known), values[known]
-    group, system, weights = scores.group, scores.system, instruction_weights(scores)
-    length = np.log1p(measures.length[known])
+    group, groups, system, weights = rows.group, rows.groups, rows.system, instruction_weights(rows)
+    length = np.log1p(characters)
     root = np.sqrt(weights)[:, None]
-    inner = root * _within(np.column_stack([length, score]), group, weights, scores.groups)
+    inner = root * _within(np.column_stack([length, values]), group, weights, groups)
     if (inner[:, 0] ** 2).sum() / max(weights.sum(), 1) < 1e-12:
         return undefined
-    dummies = (system[:, None] == np.arange(len(scores.systems))).astype(np.float64)
-    systems = root * _within(dummies, group, weights, scores.groups)
+    dummies = (system[:, None] == np.arange(len(rows.systems))).astype(np.float64)
+    systems = root * _within(dummies, group, weights, groups)
     # Residuals of length and score after the effects of instructions and systems (Frisch, Waugh and Lovell).
     coefficients, *_ = np.linalg.lstsq(systems, inner, rcond=None)
     residuals = inner - systems @ coefficients
@@ -303,30 +314,30 @@ def means_at_equal_length(
         return undefined
     slope = (residuals[:, 0] * residuals[:, 1]).sum() / squares
     errors = residuals[:, 1] - slope * residuals[:, 0]
-    slope_shares = np.bincount(group, residuals[:, 0] * errors, minlength=scores.groups) / squares
+    slope_shares = np.bincount(group, residuals[:, 0] * errors, minlength=groups) / squares
     mean_length = np.average(length, weights=weights)
-    all_shares = np.bincount(group, weights * (length - mean_length), minlength=scores.groups) / weights.sum()
+    all_shares = np.bincount(group, weights * (length - mean_length), minlength=groups) / weights.sum()
     value, shares, units = [], [], []
-    for name in range(len(scores.systems)):
-        rows = system == name
-        if not rows.any():
+    for number in range(len(rows.systems)):
+        chosen = system == number
+        if not chosen.any():
             value.append(np.nan)
-            shares.append(np.zeros(scores.groups))
+            shares.append(np.zeros(groups))
             units.append(0.0)
             continue
-        own = weights[rows] / weights[rows].sum()
-        distance = own @ length[rows] - mean_length
-        adjusted = score[rows] - slope * length[rows]
-        own_shares = np.bincount(group[rows], own * (adjusted - own @ adjusted), minlength=scores.groups)
-        value.append(own @ score[rows] - slope * distance)
+        own = weights[chosen] / weights[chosen].sum()
+        distance = own @ length[chosen] - mean_length
+        adjusted = values[chosen] - slope * length[chosen]
+        own_shares = np.bincount(group[chosen], own * (adjusted - own @ adjusted), minlength=groups)
+        value.append(own @ values[chosen] - slope * distance)
         shares.append(own_shares + slope * all_shares - distance * slope_shares)
-        units.append(float(len(np.unique(group[rows]))))
-    estimates = Contributions(np.array(value), np.column_stack(shares), np.array(units))
-    found = studentise(estimates, *ends, resamples=resamples, seed=seed).estimates()
+        units.append(float(len(np.unique(group[chosen]))))
+    contributions = Contributions(np.array(value), np.column_stack(shares), np.array(units))
+    estimates = studentise(contributions, *ends, resamples=resamples, seed=seed).estimates()
     # A straight line may lead beyond the scale.
     return [
-        each if each.value is None else replace(each, value=min(max(each.value, ends[0]), ends[1]))
-        for each in found
+        mean if mean.value is None else replace(mean, value=min(max(mean.value, ends[0]), ends[1]))
+        for mean in estimates
     ]
 
 

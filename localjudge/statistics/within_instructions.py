@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
-from localjudge.matching.scores import Scores
 from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.statistics.comparison import correlation, with_interval
 from localjudge.statistics.jackknife import PARTS, agreement_estimate
@@ -86,18 +85,16 @@ class LabelledResponses:
     weight: Floats | None = None
 
     @classmethod
-    def from_labels(cls, marks: LabelArray, scores: Scores) -> LabelledResponses | None:
+    def from_labels(cls, marks: LabelArray, group: Integers, response: Integers) -> LabelledResponses | None:
         """Return the labelled responses; None if fewer than two instructions have two of them.
 
-        Rows with the same texts are one response.
+        Args:
+            marks: the labels.
+            group: the instruction of each row, [rows].
+            response: the first row with the same response as each row, [rows].
         """
-        first_row: dict[str, int] = {}
-        response = [
-            first_row.setdefault(digest or f"row {row}", row) for row, digest in enumerate(scores.digests)
-        ]
-        marks = replace(marks, row=np.array(response)[marks.row])
+        marks = replace(marks, row=response[marks.row])
         row, label = marks.means()
-        group = scores.group
         several = np.bincount(group[row])[group[row]] >= 2
         row, label = row[several], label[several]
         present, numbered = np.unique(group[row], return_inverse=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from localjudge.matching.labels import Labels
-from localjudge.matching.measured_texts import Measures
 from localjudge.matching.scores import Scores
 from localjudge.statistics import Estimate
 from localjudge.statistics.agreement_statistics import alphas
@@ -66,7 +65,6 @@ class Agreement:
 def agree(
     scores: Scores,
     labels: Labels,
-    measures: Measures | None = None,
     calibrated: Scores | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -76,12 +74,11 @@ def agree(
     Args:
         scores: the scores of one run.
         labels: the labels of some of its rows.
-        measures: length and word overlap of its rows, for the trivial baselines.
         calibrated: the same scores after a calibration; each of their aspects is compared as one more column.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
     """
-    aspects = {}
+    aspects, baselines = {}, scores.baselines
     notes = [*labels.notes, *scores.notes]
     for aspect, marks in labels.marks.items():
         is_share = aspect.partition("=")[0] in labels.nominal
@@ -106,20 +103,10 @@ def agree(
             else correlations_with(column, against)
             for name, column in columns.items()
         }
-        responses, within = LabelledResponses.from_labels(marks, scores), {}
+        comparisons |= {name: correlations_with(column, against) for name, column in baselines.items()}
+        responses, within = LabelledResponses.from_labels(marks, scores.group, scores.response), {}
         if responses:
-            within = {name: responses.compare(column, seed) for name, column in columns.items()}
-        if measures is not None:
-            known = marks.of_rows(measures.known)
-            if len(known.row):
-                against_known = ComparedLabels.from_labels(known, scores.group)
-                known_responses = LabelledResponses.from_labels(known, scores)
-                for name, column in {"length": measures.length, "overlap": measures.overlap}.items():
-                    if column is not None:
-                        comparisons[name] = correlations_with(column, against_known)
-                        if known_responses:
-                            within[name] = known_responses.compare(column, seed)
-        if responses:
+            within = {name: responses.compare(column, seed) for name, column in (columns | baselines).items()}
             within |= responses.trivial(seed)
         people = labels.independent.get(aspect, marks)
         ordinal, interval = alphas(people, scores.group)
@@ -147,7 +134,16 @@ def agree(
         )
     nominal = {
         aspect: agree_on_labels(
-            scores, aspect, marks, labels.annotators, measures, resamples, seed, labels.independent.get(aspect)
+            tuple(map(str, scores.nominal[aspect])),
+            scores.verdicts(aspect),
+            scores.probabilities(aspect),
+            scores.group,
+            marks,
+            labels.annotators,
+            baselines,
+            resamples,
+            seed,
+            labels.independent.get(aspect),
         )
         for aspect, marks in labels.nominal.items()
     }

@@ -59,8 +59,7 @@ class LabelledPairs:
         labels: number of pairs with each result by the labels; with several, the most frequent label of a pair,
             or a tie if two are equally frequent.
         comparisons: by "both orders", "input order" and "reverse order", and by what trivial judges say:
-            "longer wins", the response with more characters, on the pairs whose texts were found, and
-            "first wins", the first of the input.
+            "longer wins", the response with more characters, and "first wins", the first of the input.
         gain: the accuracy of the most probable result of both orders averaged, minus the mean accuracy of the
             two; undefined with one order.
         consistency: share of the pairs without a tie in an order whose orders name the same response.
@@ -123,7 +122,7 @@ def agree_on_pairs(
     if by_column is not None and not names:
         columns = ", ".join(list(pairs.columns[0])[:12]) or "none"
         raise UsageError(
-            f"`by_column` {column}: no row of {pairs.folder} has this column; its columns are {columns}"
+            f"`by_column` {column}: no row of {pairs.where} has this column; its columns are {columns}"
         )
     aspects, divided = {}, {}
     for aspect, marks in labels.marks.items():
@@ -144,10 +143,6 @@ def agree_on_pairs(
         )
     if pairs.failed:
         notes.append(f"pairs that could not be judged, and are left out: {pairs.failed}")
-    if np.isnan(pairs.lengths).all():
-        notes.append(
-            "the texts were not found, so the longer response is not known; name the files with --inputs"
-        )
     return PairAgreement(aspects, divided, column if names else None, tuple(notes), pairs.notices)
 
 
@@ -166,9 +161,8 @@ class _Comparing:
         rows, human = _most_frequent(marks)
         group, weight = self.pairs.group[rows], marks.weight_of(rows)
         compared = {
-            name: self._compare(human[known], group[known], result[known], score[known], _chosen(weight, known))
-            for name, result, score, known in self._columns(rows)
-            if known.any()
+            name: self._compare(human, group, result, score, weight)
+            for name, result, score in self._columns(rows)
         }
         gain = consistency = UNDEFINED
         if self.pairs.orders == 2:
@@ -198,21 +192,19 @@ class _Comparing:
             ),
         )
 
-    def _columns(self, rows: Integers) -> Iterator[tuple[str, Floats, Floats, NDArray[np.bool_]]]:
-        """Yield each column of verdicts: its name, its results, its preferences minus one half, and a mask of
-        the known pairs, all [m]."""
-        everywhere = np.ones(len(rows), dtype=np.bool_)
+    def _columns(self, rows: Integers) -> Iterator[tuple[str, Floats, Floats]]:
+        """Yield each column of verdicts: its name, its results, and its preferences minus one half, all [m]."""
         orders = ["input order", "reverse order"][: self.pairs.orders]
         for place, name in enumerate(["both orders", *orders] if len(orders) > 1 else [None, *orders]):
             if name is not None:
                 score = self.verdicts.preference[rows, place] - _TIE
-                yield name, self.verdicts.result[rows, place], score, everywhere
+                yield name, self.verdicts.result[rows, place], score
         longer = np.subtract(*np.log1p(self.pairs.lengths[rows]).T)
-        yield "longer wins", _TIE + np.sign(longer) / 2, longer, np.isfinite(longer)
-        yield "first wins", np.ones(len(rows)), np.ones(len(rows)), everywhere
+        yield "longer wins", _TIE + np.sign(longer) / 2, longer
+        yield "first wins", np.ones(len(rows)), np.ones(len(rows))
 
     def _compare(
-        self, human: Floats, group: Integers, result: Floats, score: Floats | None, weight: Floats | None
+        self, human: Floats, group: Integers, result: Floats, score: Floats, weight: Floats | None
     ) -> PairComparison:
         """Compare results [m] with labels [m]; `score` has the preferences minus one half, [m]."""
         from sklearn.metrics import cohen_kappa_score, roc_auc_score
@@ -227,7 +219,7 @@ class _Comparing:
                 statistic = agreement_statistics.nominal_kappa
                 kappa = with_interval(value, statistic, human, result, group, weight=weight)
         labelled = human != _TIE
-        if score is not None and labelled.any():
+        if labelled.any():
             # Rounding errors would order equal preferences.
             preferred = np.where(human == RESULTS["a"], score, -score)[labelled].round(_DIGITS)
             scores, is_preferred = np.r_[preferred, -preferred], np.repeat([1.0, 0.0], len(preferred))

@@ -87,7 +87,7 @@ class Calibration(_CalibrationRecord):
 
     format: Literal[3] = 3
     judge: dict[str, Any]
-    """The judge that it was fitted for, as `RunManifest.judge` has it; earlier versions have fewer settings."""
+    """The judge that it was fitted for, as `RunManifest.judge` has it."""
     model: str
     of: ScoreKind
     rows: frozenset[str]

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from localjudge.errors import UsageError
-from localjudge.matching.row_index import align_runs, with_digests
+from localjudge.matching.row_index import align_runs
 from localjudge.matching.run_rows import common_rubric, run_names
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.mode import RowOutcome
@@ -66,12 +66,9 @@ def _outcomes(judges: Sequence[Selection], names: Sequence[str]) -> Iterator[Out
     """Yield the outcome of each prompt of the small judge's rows."""
     known = [each.verdicts for each in judges]
     item = known[0].manifest.rubric.mode.item
-    runs = [
-        with_digests(each.rows.identities, [digest for digest, _ in each.rows.shown], each.manifest)
-        for each in known
-    ]
     place: dict[int, int] = {}
-    if len(runs) > 1:
+    if len(known) > 1:
+        runs = [each.rows.identities for each in known]
         place = dict(align_runs(runs, [each.manifest for each in known])[0])  # type: ignore[arg-type]
     lookup = Lookup(read_row_outcomes(known[-1].folder))
     for row, first in enumerate(read_row_outcomes(known[0].folder)):

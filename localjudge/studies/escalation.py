@@ -18,11 +18,9 @@ import numpy as np
 
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
-from localjudge.matching.judged_pairs import RESULTS, read_judged_pairs
+from localjudge.matching.judged_pairs import RESULTS
 from localjudge.matching.labels import Labels, read_labels
-from localjudge.matching.pair_labels import read_pair_labels
 from localjudge.matching.run_rows import FAILED, RunRows, read_rows
-from localjudge.matching.scores import read_scores
 from localjudge.records import Judgement
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
@@ -91,9 +89,7 @@ class Verdicts:
 
     def labels(self, files: Sequence[str], mapping: Mapping[str, str], inputs: Sequence[str]) -> Labels:
         """Return the labels of the judged rows; the arguments are those of `read_labels`."""
-        if self.manifest.rubric.mode is PAIRWISE:
-            return read_pair_labels(files, read_judged_pairs([self.folder], inputs), mapping, inputs)
-        return read_labels(files, read_scores([self.folder]), mapping, inputs)
+        return read_labels(files, self.rows.take(self.rows.judged), mapping, inputs)
 
     def majorities(self, labels: Labels) -> tuple[Integers, Floats, int]:
         """Return the labelled rows, and the label that most annotators gave to each.

@@ -16,7 +16,7 @@ import numpy as np
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.matching.identity import Identity
-from localjudge.matching.row_index import align_runs, with_digests
+from localjudge.matching.row_index import align_runs
 from localjudge.matching.run_rows import UnscoredRow, run_names
 from localjudge.matching.system_names import UNNAMED
 from localjudge.runs.run_manifest import RunManifest
@@ -302,12 +302,8 @@ def _by_response(
     """
     known = [[each for each in of_run if each.digest is not None] for of_run in failed]
     identities = [
-        with_digests(
-            [*(rows.identities[row] for row in own), *(each.identity for each in lost)],
-            [*(rows.digests[row] for row in own), *(each.digest for each in lost)],
-            manifest,
-        )
-        for own, lost, manifest in zip(scored, known, rows.source.manifests, strict=True)
+        [*(rows.identities[row] for row in own), *(each.identity for each in lost)]
+        for own, lost in zip(scored, known, strict=True)
     ]
     common, notes = align_runs(identities, rows.source.manifests)
     cell_of: list[dict[int, int]] = [{pair[run]: cell for cell, pair in enumerate(common)} for run in (0, 1)]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.errors import UsageError
 from localjudge.matching.labels import Labels
-from localjudge.matching.row_index import align_runs, with_digests
+from localjudge.matching.row_index import align_runs
 from localjudge.matching.run_rows import run_names
 from localjudge.matching.scores import Scores, read_scores
 from localjudge.rubrics.answer import Value
@@ -111,10 +111,7 @@ def compare_judges(
         raise UsageError("a jury needs at least two runs, by several judges or several samples of one judge")
     scores = read_scores(folders, by_run=False)
     own = [np.flatnonzero(scores.run == run) for run in range(len(folders))]
-    identities = [
-        with_digests([scores.identities[row] for row in rows], [scores.digests[row] for row in rows], manifest)
-        for rows, manifest in zip(own, scores.manifests, strict=True)
-    ]
+    identities = [[scores.identities[row] for row in rows] for rows in own]
     common, matched = align_runs(identities, scores.manifests)
     if not common:
         raise UsageError(f"{scores.where}: no row is judged in every run: {'; '.join(matched)}")

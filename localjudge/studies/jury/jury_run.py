@@ -106,7 +106,7 @@ def _rows(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> list[dic
     Raises:
         UsageError: rows cannot be told apart, or a run has no row of the first.
     """
-    runs = [identities(folder, manifest) for folder, manifest in zip(folders, manifests, strict=True)]
+    runs = [identities(folder) for folder in folders]
     found: list[dict[int, int]] = []
     for other in range(1, len(runs)):
         pairs, notes = align_runs([runs[0], runs[other]], [manifests[0], manifests[other]])

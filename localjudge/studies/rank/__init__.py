@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from localjudge.errors import UsageError
 from localjudge.matching.labels import Labels
-from localjudge.matching.measured_texts import Measures
 from localjudge.matching.scores import ScoreKind, Scores, check_one_judge
 from localjudge.records.html_table import html_table
 from localjudge.records.outcome_columns import OVERALL
@@ -90,7 +89,6 @@ class Ranking:
 
 def rank(
     scores: Scores,
-    measures: Measures | None = None,
     labels: Labels | None = None,
     of: ScoreKind | None = None,
     by: str | None = None,
@@ -101,7 +99,6 @@ def rank(
 
     Args:
         scores: the scores of all systems.
-        measures: length and word overlap of the rows, for the effect of length.
         labels: labels of a random sample of the rows, for prediction-powered means.
         of: the kind of scores; by default the expected scores if all rows have them.
         by: the column that decides the order of the systems; by default "overall", or the first ordered
@@ -117,7 +114,7 @@ def rank(
     sample = random_sample(scores)
     complete = sample is scores
     if not complete:  # the rows have other numbers
-        scores, measures, labels = sample, None, None
+        scores, labels = replace(sample, length=None), None
     of = of or scores.best
     table, whole = scores.table(of), averaged(scores.columns)
     values = {name: column for name, (column, _) in table.items()}
@@ -132,7 +129,7 @@ def rank(
             name,
             values[name],
             table[name][1],
-            measures,
+            scores.length,
             human.get(name) if human else None,
             resamples,
             seed,
@@ -150,7 +147,7 @@ def rank(
     )
     place = {scores.systems[s]: number for number, s in enumerate(order)}
     ordered = (pair if place[pair.first] < place[pair.second] else pair.turned() for pair in last.pairs)
-    lengths = _mean_lengths(scores, measures)
+    lengths = _mean_lengths(scores)
     systems = tuple(
         SystemRank(
             name=scores.systems[s],
@@ -162,7 +159,9 @@ def rank(
             same_instructions={column.name: column.held[s] for column in found} if scores.uneven else None,
             ranks={column.name: column.order.ranks[s] for column in found},
             win_rate={column.name: column.win_rates[s] for column in found},
-            length_held=None if measures is None else {column.name: column.length_held[s] for column in found},
+            length_held=None
+            if scores.length is None
+            else {column.name: column.length_held[s] for column in found},
             human=None if human is None else {column.name: column.human[s] for column in found},
         )
         for s in order
@@ -205,10 +204,6 @@ def rank(
         notes.append(f"means are comparable only within each of these sets of systems: {'; '.join(sets)}")
     if not complete:
         notes.append("labels, and the effect of length, are used only in complete runs")
-    elif measures is None:
-        notes.append("the effect of length is unknown, because the inputs were moved; give them with --inputs")
-    elif not measures.known.all():
-        notes.append(f"length is known for {int(measures.known.sum())} of {len(measures.known)} rows")
     if human is not None:
         uneven = any(np.ptp(known.chance) > 0 for known in human.values())
         drawn = "were drawn with the chances in the label file" if uneven else "are a random sample of all rows"
@@ -263,10 +258,10 @@ def _labelled(labels: Labels, scores: Scores, columns: Sequence[str]) -> dict[st
     return {name: LabelledRows(rows, label, labels.chances(rows)) for name, (rows, label) in means.items()}
 
 
-def _mean_lengths(scores: Scores, measures: Measures | None) -> list[float | None]:
-    if measures is None:
+def _mean_lengths(scores: Scores) -> list[float | None]:
+    if scores.length is None:
         return [None] * len(scores.systems)
-    of = [measures.length[measures.known & (scores.system == system)] for system in range(len(scores.systems))]
+    of = [scores.length[scores.system == system] for system in range(len(scores.systems))]
     return [float(lengths.mean()) if len(lengths) else None for lengths in of]
 
 

@@ -55,12 +55,8 @@ def preference_notes(
             "each pair was judged in one order only: the wins of the response shown first include the systems' "
             "difference"
         )
-    if between.length_difference is None:
-        yield "the effect of length is unknown, because the inputs were moved; give them with --inputs"
-    elif held is None:
+    if held is None:
         yield "the effect of length cannot be told from that of the systems"
-    elif unknown := int((~np.isfinite(between.length_difference)).sum()):
-        yield f"lengths are known for {len(between.first) - unknown} of {len(between.first)} pairs of responses"
 
 
 def notes_on_intervals(

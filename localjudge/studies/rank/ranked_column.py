@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.arrays import Floats, Integers
-from localjudge.matching.measured_texts import Measures
 from localjudge.matching.scores import Scores
 from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.confidence_sequence import ConfidenceSequence
@@ -66,7 +65,7 @@ class RankedColumn:
         name: str,
         values: Floats,
         ends: tuple[int, int],
-        measures: Measures | None,
+        characters: Floats | None,
         human: LabelledRows | None,
         resamples: int,
         seed: int,
@@ -87,7 +86,7 @@ class RankedColumn:
         if human is not None:
             of_people = human.means(scores, values)
             self.human = studentise(of_people, *ends, resamples=resamples, seed=seed).estimates()
-        self.length_held = means_at_equal_length(scores, values, ends, measures, own, seed)
+        self.length_held = means_at_equal_length(scores, values, ends, characters, own, seed)
         first, second = np.array(list(combinations(range(count), 2)), dtype=np.int32).reshape(-1, 2).T
         reach = ends[1] - ends[0]
         if human is None:

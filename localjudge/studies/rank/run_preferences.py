@@ -30,19 +30,17 @@ class RunPreferences:
     mass_note: str = ""
 
 
-def read_preferences(folders: Sequence[Path], inputs: Sequence[str] = ()) -> RunPreferences:
+def read_preferences(folders: Sequence[Path]) -> RunPreferences:
     """Return the preferences of runs that compare two responses.
 
     Args:
         folders: run directories with the same aspects.
-        inputs: the files to read lengths from; if there are none, the files that the runs name and that still
-            exist.
 
     Raises:
-        UsageError: a folder is not a run, or compares no responses; the runs' aspects or judges differ; no pair
-            names two systems; or a file of `inputs` cannot be read.
+        UsageError: a folder is not a run, or compares no responses; the runs' aspects or judges differ; or no
+            pair names two systems.
     """
-    pairs = read_judged_pairs(folders, inputs)
+    pairs = read_judged_pairs(folders)
     check_one_judge(folders, pairs.manifests)
     named = [place for place, systems in enumerate(pairs.systems) if None not in systems]
     if all(first == second for first, second in (pairs.systems[place] for place in named)):
@@ -64,7 +62,7 @@ def read_preferences(folders: Sequence[Path], inputs: Sequence[str] = ()) -> Run
             preference=verdicts.preference[named, 0],
             shown_first=verdicts.shown_first[named],
             agree=verdicts.same_response[named],
-            length_difference=lengths[:, 0] - lengths[:, 1] if np.isfinite(lengths).any() else None,
+            length_difference=lengths[:, 0] - lengths[:, 1],
         )
         for name, verdicts in pairs.aspects.items()
     }
