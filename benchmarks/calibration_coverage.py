@@ -31,8 +31,8 @@ import results_table
 from localjudge.matching.scores import Scores
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
+from localjudge.statistics.ranked_column import RankedColumn
 from localjudge.studies.calibrate import fit_map
-from localjudge.studies.rank.ranked_column import RankedColumn
 
 JUDGES = ("random", "constant", "generous", "good")
 SHIFTS = np.array([0.0, 0.2, 0.5])

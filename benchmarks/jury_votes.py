@@ -21,9 +21,8 @@ import numpy as np
 import results_table
 
 from localjudge.arrays import LabelArray
+from localjudge.statistics.jury_agreement import RatedAspect, _mean_correlation, jury_errors
 from localjudge.statistics.resampling import bootstrap_weights, expanded_percentile
-from localjudge.studies.jury.jury_aspect import RatedAspect
-from localjudge.studies.jury.jury_errors import _mean_correlation, jury_errors
 
 SHARED = (0.0, 0.3, 0.7, 0.9, 0.97)
 SIZES = (15, 30, 100)

@@ -13,8 +13,7 @@ from conftest import Cli
 from localjudge import Rubric
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.matching.imported_scores import import_scores
-from localjudge.studies.jury.jury_aspect import RatedAspect
-from localjudge.studies.jury.jury_errors import JuryErrors, jury_errors
+from localjudge.statistics.jury_agreement import JuryErrors, RatedAspect, jury_errors
 
 FEW, ROWS = 200, 200
 NAMES = ("first", "second", "third")

@@ -168,7 +168,8 @@ def sample_size(
     from localjudge.cli.printed_tables import printed_table
     from localjudge.matching.scores import read_scores
     from localjudge.report.tables import Cells, Table
-    from localjudge.studies.sample_size import Pilot, instructions_needed, labels_in_words
+    from localjudge.statistics.power import instructions_needed
+    from localjudge.studies.sample_size import Pilot, labels_in_words
 
     basis = {f"standard deviation {each:g} (assumed)": each**2 for each in _DEVIATIONS}
     inflation, responses, column, notes = 1.0, _RESPONSES[:1], "a column", ["--pilot measures the deviation"]

@@ -92,7 +92,7 @@ def import_scores(
         engine=IMPORTED, rubric=rubric.digest, model=hashlib.sha256(judge.encode()).hexdigest()
     )
     records = (record for name in names for _, record in read_records(name) if not isinstance(record, RowError))
-    found = tuple(dict.fromkeys(notice for record in records for notice in exported(record)))
+    notices = [*dict.fromkeys(notice for record in records for notice in exported(record))]
     return write_run(
         out,
         _outcomes(names, rubric, settings, columns_of(rubric.aspects, mapping), columns or {}),
@@ -101,8 +101,8 @@ def import_scores(
         model=judge,
         inputs=[str(Path(name).resolve()) for name in names],
         columns=columns or {},
-        dry_run=any(notice.startswith("dry run") for notice in found),
-        inherited_notices=list(found),
+        dry_run=any(notice.startswith("dry run") for notice in notices),
+        inherited_notices=notices,
     )
 
 
@@ -131,8 +131,9 @@ def _outcomes(
                 reasons[row.reason] += 1
                 yield row
                 continue
-            known = {**record, **row.columns}
-            outcome = _outcome(row, known, rubric, row_key(digest, row.digest), wanted, fractions)
+            outcome = _outcome(
+                row, {**record, **row.columns}, rubric, row_key(digest, row.digest), wanted, fractions
+            )
             judged += isinstance(outcome, Judgement)
             reasons["no score"] += isinstance(outcome, Failure)
             yield outcome

@@ -13,7 +13,7 @@ import numpy as np
 from localjudge.arrays import Floats, RowArrays
 from localjudge.arrays import Integers as Integers
 from localjudge.errors import UsageError
-from localjudge.matching.run_rows import RunRows, UnscoredRow, common_rubric, first_seen, read_rows
+from localjudge.matching.run_rows import RunRows, common_rubric, first_seen, read_rows
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.pair_outcome import PairOutcome, Preference
 from localjudge.runs.reader import refuse_single
@@ -109,7 +109,7 @@ class JudgedPairs(RunRows):
     columns: Sequence[Mapping[str, Any]]
     aspects: Mapping[str, PairVerdicts]
     failed: int
-    unscored: tuple[UnscoredRow, ...]
+    unscored: RunRows
 
     @property
     def systems(self) -> list[tuple[str | None, ...]]:

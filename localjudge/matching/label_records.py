@@ -51,16 +51,16 @@ class LabelRecords:
             raise UsageError(f"{where}: {record.reason}")
         self.count += 1
         self._given, suffix = None, ""
-        if isinstance(own := record.get("label"), Mapping) and "chance" in own:
+        if isinstance(drawn := record.get("label"), Mapping) and "chance" in drawn:
             # Samples of different sizes without a preference are one random sample.
-            chance = own["chance"] if own.get("prefer", True) else 1.0
+            chance = drawn["chance"] if drawn.get("prefer", True) else 1.0
             self._given = where.rpartition(":")[0], chance
-            self._seen += Counter({name: own[name] for name in ("saw_judge", "saw_labels")})
-            if own.get("adjudicates"):
+            self._seen += Counter({name: drawn[name] for name in ("saw_judge", "saw_labels")})
+            if drawn.get("adjudicates"):
                 suffix = _ADJUDICATED
             else:
-                is_skipped, _ = self._skipped.get(own["row"], (True, 0.0))
-                self._skipped[own["row"]] = is_skipped and own["skipped"] is not None, 1 / chance
+                is_skipped, _ = self._skipped.get(drawn["row"], (True, 0.0))
+                self._skipped[drawn["row"]] = is_skipped and drawn["skipped"] is not None, 1 / chance
         self._notices |= dict.fromkeys(exported(record))
         if any(notice.startswith("dry run") for notice in self._notices):
             raise UsageError(
@@ -123,8 +123,8 @@ class LabelRecords:
         for file, chance in self._chance.values():
             of_files[file].append(chance)
         of_weight_1 = {
-            file: 1 / float(np.mean(1 / np.array(own))) if len(set(own)) > 1 else own[0]
-            for file, own in of_files.items()
+            file: 1 / float(np.mean(1 / np.array(chances))) if len(set(chances)) > 1 else chances[0]
+            for file, chances in of_files.items()
         }
         return {row: chance / of_weight_1[file] for row, (file, chance) in self._chance.items()}
 
@@ -146,10 +146,10 @@ class LabelRecords:
 
     def _arrays(self, chosen: Callable[[tuple[str, int, str]], bool]) -> dict[str, LabelArray]:
         number, chance = {name: place for place, name in enumerate(self.annotators)}, self.chance
-        found: dict[str, list[tuple[int, int, float, float]]] = defaultdict(list)
+        labels: dict[str, list[tuple[int, int, float, float]]] = defaultdict(list)
         for (aspect, row, annotator), value in self._counted.items():
             if chosen((aspect, row, annotator)):
-                found[aspect].append((row, number[annotator], value, 1 / chance.get(row, 1.0)))
+                labels[aspect].append((row, number[annotator], value, 1 / chance.get(row, 1.0)))
         is_even = len(set(chance.values())) < 2
         return {
             aspect: LabelArray(
@@ -158,20 +158,20 @@ class LabelRecords:
                 np.array(values, dtype=np.float64),
                 None if is_even else np.array(weights),
             )
-            for aspect, labels in found.items()
-            for rows, annotators, values, weights in [zip(*labels, strict=True)]
+            for aspect, of_aspect in labels.items()
+            for rows, annotators, values, weights in [zip(*of_aspect, strict=True)]
         }
 
     def notes(self, rows: int) -> tuple[str, ...]:
         """Return remarks for the reader; `rows` is the number of rows that were judged."""
         repeating, contradicted = len(self._repeating), self._contradicted
-        said = [f"{repeating} of {self.count} label records repeat labels of the same row and annotator"]
+        repeated = [f"{repeating} of {self.count} label records repeat labels of the same row and annotator"]
         origins = (f"the labels are scores of a run with this notice: {notice}" for notice in self._notices)
         differ = [
             f"{len(contradicted)} labels are not used, because their annotator gave the same row another one "
             f"(first: {next(iter(contradicted.values()), '')})"
         ]
-        return (*said * bool(repeating), *differ * bool(contradicted), *self._of_people(rows), *origins)
+        return (*repeated * bool(repeating), *differ * bool(contradicted), *self._of_people(rows), *origins)
 
     def _of_people(self, rows: int) -> Iterator[str]:
         """Yield remarks on how the rows were drawn and labelled, which the lines of `localjudge label` say."""

@@ -120,9 +120,9 @@ def read_labels(
         UsageError: a file cannot be read, a value is not a label, no label belongs to any row, or the chances
             are unequal and must not be.
     """
-    own = judged.manifests[0].last_start.inputs
-    in_inputs = isinstance(judged, JudgedPairs) and all(map(can_be_read_twice, own))
-    names = find_inputs(files or own if in_inputs else files)
+    inputs_of_run = judged.manifests[0].last_start.inputs
+    in_inputs = isinstance(judged, JudgedPairs) and all(map(can_be_read_twice, inputs_of_run))
+    names = find_inputs(files or inputs_of_run if in_inputs else files)
     if special := [name for name in names if not can_be_read_twice(name)]:
         raise UsageError(
             f"`labels` {special[0]}: must be a file, because it is read twice; write it to one first"
@@ -133,8 +133,8 @@ def read_labels(
             matching.add(record, f"{name}:{number}")
     if isinstance(judged, JudgedPairs) and not names:
         for identity, columns in zip(judged.identities, judged.columns, strict=True):
-            known = zip((*PAIR_DIGESTS, *SYSTEMS), (*identity.digests, *identity.systems), strict=True)
-            matching.add({**columns, **dict(known), "id": identity.id}, f"{judged.where}: {identity.id}")
+            identifying = zip((*PAIR_DIGESTS, *SYSTEMS), (*identity.digests, *identity.systems), strict=True)
+            matching.add({**columns, **dict(identifying), "id": identity.id}, f"{judged.where}: {identity.id}")
     labels = matching.labels()
     if equal_chances:
         refuse_unequal_chances(labels.chance, "this command")

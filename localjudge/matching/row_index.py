@@ -89,17 +89,19 @@ class RowIndex:
         elif record.group is None and (record.texts.keys() & set(shared_fields(self._used)) - of_digests):
             self._read_again()  # it has some of the texts that all responses to an instruction share
         problem = _NO_ROW
-        for one in (record, record.reversed()) if len(record.digests) > 1 else (record,):
+        for ordered in (record, record.reversed()) if len(record.digests) > 1 else (record,):
             if record.has_texts:
                 # A row whose texts are not known is found as if the record had none.
-                unknown = (place for place in self._by_id.get(one.id, ()) if not self._rows[place].has_texts)
-                places = self._by_digests.get(one.digests) or list(unknown)
+                unknown = (
+                    place for place in self._by_id.get(ordered.id, ()) if not self._rows[place].has_texts
+                )
+                places = self._by_digests.get(ordered.digests) or list(unknown)
             else:
-                places = self._by_id.get(one.id, []) if one.id is not None else []
-            same = [place for place in places if self._has_same_texts(place, one)]
-            own = [place for place in same if _agree(self._rows[place].systems, one.systems)]
-            if own:
-                return Match(tuple(self._told_apart(own, one)), one is not record)
+                places = self._by_id.get(ordered.id, []) if ordered.id is not None else []
+            same = [place for place in places if self._has_same_texts(place, ordered)]
+            fitting = [place for place in same if _agree(self._rows[place].systems, ordered.systems)]
+            if fitting:
+                return Match(tuple(self._told_apart(fitting, ordered)), ordered is not record)
             problem = _OTHER_SYSTEM if same else problem
         if problem is _NO_ROW and record.id is not None and record.id in self._by_id:
             turns = {self._rows[place].texts.get(TURN) for place in self._by_id[record.id]}
@@ -179,24 +181,24 @@ class RowIndex:
         """Return remarks on the records that were searched for; `records` is their name, such as "rows"."""
         counts, noun = self._counts, self.noun
         of = f"of {counts['records']} {records}"
-        said = {
+        in_words = {
             _NO_ROW: f"{counts[_NO_ROW]} {of} match no judged {noun}",
             _OTHER_TEXT: f"{counts[_OTHER_TEXT]} {of} have the id of a judged {noun}, but another text",
             _OTHER_TURN: f"{counts[_OTHER_TURN]} {of} are of another turn than their {noun}",
             _OTHER_SYSTEM: f"{counts[_OTHER_SYSTEM]} {of} have another system than their {noun}",
         }
-        found = [said[_NO_ROW]] * bool(counts[_NO_ROW])
-        found += [
-            f"{said[why]}, and are not used (first: {self._examples[why]})"
+        notes = [in_words[_NO_ROW]] * bool(counts[_NO_ROW])
+        notes += [
+            f"{in_words[why]}, and are not used (first: {self._examples[why]})"
             for why in (_OTHER_TEXT, _OTHER_TURN, _OTHER_SYSTEM)
             if counts[why]
         ]
-        found += [f"{counts['alone']} {of} are {BY_ID_ALONE}"] * bool(counts["alone"])
-        found += [
+        notes += [f"{counts['alone']} {of} are {BY_ID_ALONE}"] * bool(counts["alone"])
+        notes += [
             f"the texts of {counts['unread']} {of} were not compared with those of their {noun}s, because the "
             "inputs of the run cannot be read"
         ] * bool(counts["unread"])
-        return tuple(found)
+        return tuple(notes)
 
 
 def _agree(known: Sequence[str | None], given: Sequence[str | None]) -> bool:
@@ -244,5 +246,5 @@ def align_runs(
                 taken[row] = record
                 members[row].append(place)
         notes += first.notes("rows")
-    common = [tuple(each) for each in members.values() if len(each) == len(runs)]
+    common = [tuple(places) for places in members.values() if len(places) == len(runs)]
     return common, tuple(dict.fromkeys(notes))

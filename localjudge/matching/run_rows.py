@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,26 +76,6 @@ def rows_again(judged: IdentifiedRows, inputs: Sequence[str] = ()) -> Iterator[t
 
 
 @dataclass(frozen=True, slots=True)
-class UnscoredRow:
-    """A row or pair without a score.
-
-    Attributes:
-        run: the index of its run.
-        identity: what identifies it.
-        group: the number of its instruction; None if no row of the instruction has a score, or if the row
-            could not be read.
-        digest: the digest of its texts; None if it could not be read.
-        reason: why it has no score.
-    """
-
-    run: int
-    identity: Identity
-    group: int | None
-    digest: str | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class RunRows(RowArrays):
     """The n rows of one or more runs, judged or failed, in the order of their lines.
 
@@ -147,20 +127,17 @@ class RunRows(RowArrays):
         """The numbers of the rows that did not fail."""
         return np.flatnonzero(self.flags & FAILED == 0)
 
-    def without_score(self, scored: NDArray[np.intp]) -> tuple[UnscoredRow, ...]:
-        """Return the other rows than those that have a score, with the numbers of the instructions of these."""
+    def without_score(self, scored: NDArray[np.intp]) -> Self:
+        """Return the other rows than those that have a score, each with the reason in `errors`.
+
+        Their instructions have the numbers of those of the rows with a score, in their order; -1 for another
+        one.
+        """
         kept = self.group[scored]
+        others = self.take(np.setdiff1d(np.arange(len(self)), scored))
         numbers = dict(zip(kept.tolist(), first_seen(kept).tolist(), strict=True))
-        return tuple(
-            UnscoredRow(
-                int(self.run[row]),
-                self.identities[row],
-                numbers.get(int(self.group[row])),
-                self.shown[row][0],
-                self.errors[row] or "no score",
-            )
-            for row in np.setdiff1d(np.arange(len(self)), scored).tolist()
-        )
+        group = np.array([numbers.get(number, -1) for number in others.group.tolist()], dtype=np.int32)
+        return replace(others, group=group, errors=[error or "no score" for error in others.errors])
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from localjudge.arrays import Floats, Integers, RowArrays
 from localjudge.errors import UsageError
 from localjudge.matching.identity import Identity
-from localjudge.matching.run_rows import RunRows, UnscoredRow, common_rubric, first_seen, read_rows
+from localjudge.matching.run_rows import RunRows, common_rubric, first_seen, read_rows
 from localjudge.matching.system_names import UNNAMED
 from localjudge.records import Failure, Outcome
 from localjudge.records.outcome_columns import OVERALL
@@ -38,7 +38,8 @@ class Scores(RowArrays):
     `group` is the number of the row's instruction, from 0; equal instructions (with equal references) share a
     number across systems and runs. Intervals resample these groups. `expected` is None unless all rows have an
     expected score in some column; columns where a row has none are in `unmeasured`, and have integers instead.
-    `unscored` has the rows without scores, and `failed` is their number. `notices` has those of the runs.
+    `unscored` has the rows without scores, and `failed` is the number of those that failed. `notices` has those
+    of the runs.
     `calibrated` is True if `expected` has calibrated scores. `untested` is the reason why the scores have no
     intervals; empty if they have. `planned` is the number of instructions of an incomplete run, of which these
     are the first that are finished, in random order; None for other scores.
@@ -56,7 +57,7 @@ class Scores(RowArrays):
     integer: Integers  # [n, A]
     expected: Floats | None  # [n, A]
     failed: int
-    unscored: tuple[UnscoredRow, ...] = ()
+    unscored: RunRows | None = None
     unmeasured: frozenset[str] = frozenset()
     notices: tuple[str, ...] = ()
     calibrated: bool = False

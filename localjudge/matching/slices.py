@@ -50,25 +50,25 @@ def read_slices(
     Raises:
         UsageError: no row has the column, or it has too many values.
     """
-    found: list[tuple[int, str | None, Any]] = []  # the run, the digest and the value of each row
+    rows: list[tuple[int, str | None, Any]] = []  # the run, the digest and the value of each row
     seen: dict[str, None] = {}
     for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True)):
         of_systems = system_value(manifest, column)
         for _, outcome in numbered_row_outcomes(folder, manifest):
             if outcome.error is None:
                 seen |= dict.fromkeys(outcome.first.columns)
-                own = outcome.first.columns.get(column)
-                own = of_systems(outcome.systems) if own is None else own
-                found.append((run, outcome.first.digest, own))
-    values = [value for *_, value in found]
+                value = outcome.first.columns.get(column)
+                value = of_systems(outcome.systems) if value is None else value
+                rows.append((run, outcome.first.digest, value))
+    values = [value for *_, value in rows]
     if all(value is None for value in values):
         start = 0
-        for run, own in groupby(found, lambda each: each[0]):
-            digests, manifest = [digest for _, digest, _ in own], manifests[run]
+        for run, of_run in groupby(rows, lambda row: row[0]):
+            digests, manifest = [digest for _, digest, _ in of_run], manifests[run]
             used, columns = manifest.rubric.fields, manifest.last_start.columns
             for place, row in rows_found(manifest, digests, inputs):
                 record = record_of(row, responses_of(used))
-                field = next((each for each in record if column in names_of(each, columns, used)), column)
+                field = next((name for name in record if column in names_of(name, columns, used)), column)
                 values[start + place] = record.get(field)
             start += len(digests)
     texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]

@@ -87,9 +87,9 @@ def sign_test(rose: int, fell: int) -> float:
         rose: number of instructions where the first is higher.
         fell: number of those where it is lower.
     """
-    from scipy.stats import binomtest
+    from scipy.special import bdtr
 
-    return float(binomtest(rose, rose + fell).pvalue) if rose + fell else 1.0
+    return min(1.0, 2 * float(bdtr(min(rose, fell), rose + fell, 0.5))) if rose + fell else 1.0
 
 
 EQUAL_EVERYWHERE = "it is the same on all instructions"

@@ -162,7 +162,7 @@ def _advantages(
         groups: number of instructions.
         weights: the weight of each label, [m].
     """
-    from scipy.stats import t
+    from scipy.special import stdtr
 
     each = [averages(sign[own, None], group[own].astype(np.int32), groups, weights[own]) for own in kept]
     value, shares = np.concatenate([one.value for one in each]), np.hstack([one.shares for one in each])
@@ -174,7 +174,7 @@ def _advantages(
     )
     error = np.sqrt((shares**2).sum(axis=0) * units / (units - 1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        p = np.nan_to_num(t.sf((value + EPSILON) / error, units - 1), nan=1.0)
+        p = np.nan_to_num(stdtr(units - 1, -(value + EPSILON) / error), nan=1.0)
     # If the annotator is never closer, the variance says too little: the chance of this under the hypothesis,
     # if the rows on which the annotator is closer are those that are drawn least often.
     drawn = np.array([weights[own].mean() / weights[own].max() for own in kept])

@@ -98,8 +98,7 @@ def compare(
     error, width, weight = x - y, ends[1] - ends[0], against.single_weight
     kappa = exact = UNDEFINED
     if _are_whole(x) and _are_whole(y):
-        value = _kappa(x, y, ends, weight)
-        kappa = with_interval(value, agreement_statistics.kappa, x, y, group, weight=weight)
+        kappa = with_interval(agreement_statistics.kappa, x, y, group, weight=weight)
         exact = exact_share(error == 0, group, weight)
     return replace(
         correlations,
@@ -116,15 +115,14 @@ def correlations_with(column: Floats, against: ComparedLabels) -> Comparison:
     x, y, group, weight = column[against.mean_row], against.mean, against.mean_group, against.mean_weight
     return Comparison(
         **{
-            name: with_interval(correlation(name, x, y, weight), CORRELATIONS[name], x, y, group, weight=weight)
-            for name in CORRELATIONS
+            name: with_interval(statistic, x, y, group, weight=weight)
+            for name, statistic in CORRELATIONS.items()
         }
     )
 
 
 def with_interval(
-    value: float | None,
-    statistic: Callable[..., Floats],
+    statistic: Callable[[Floats, Floats, Floats], Floats],
     x: Floats,
     y: Floats,
     group: Integers,
@@ -135,7 +133,6 @@ def with_interval(
     """Return a statistic of pairs with its interval from the jackknife of instructions.
 
     Args:
-        value: the statistic of all pairs; None if it is undefined.
         statistic: a function of `localjudge.statistics.agreement_statistics`.
         x: the first column, [m].
         y: the second column, [m].
@@ -146,6 +143,7 @@ def with_interval(
     """
     from scipy.sparse import csr_array
 
+    value = of_all(statistic, x, y, weight)
     present, numbered = np.unique(group, return_inverse=True)
     if value is None:
         return Estimate(why=ONE_SIDE_IS_EQUAL)
@@ -155,8 +153,8 @@ def with_interval(
     pairs, pair = np.unique(np.column_stack([x, y]), axis=0, return_inverse=True)
     # Above this number, several instructions are left out at a time.
     parts = min(len(present), PARTS)
-    each = np.ones(len(x)) if weight is None else weight
-    counts = csr_array((each, (numbered % parts, pair.ravel())), shape=(parts, len(pairs)))
+    weights_of_pairs = np.ones(len(x)) if weight is None else weight
+    counts = csr_array((weights_of_pairs, (numbered % parts, pair.ravel())), shape=(parts, len(pairs)))
     left_out, block = [], max(1, 2_000_000 // len(pairs))
     for start in range(0, parts, block):
         weights = counts.sum(axis=0) - counts[start : start + block].toarray()
@@ -164,36 +162,29 @@ def with_interval(
     return agreement_estimate(value, np.concatenate(left_out), lowest, tests)
 
 
-def correlation(name: str, x: Floats, y: Floats, weight: Floats | None = None) -> float | None:
-    """Return a correlation, without weights by SciPy; None for fewer than two pairs or a constant column.
+def kappa_of_labels(given: Floats, human: Floats, group: Integers, weight: Floats | None = None) -> Estimate:
+    """Return Cohen's kappa of labels without an order; without an interval if all that is given is equal.
 
     Args:
-        name: "pearson", "spearman" or "kendall" (tau-b).
-        x: the first column, [n].
-        y: the second column, [n].
-        weight: the weight of each pair, [n]; None for equal ones.
+        given: the labels to compare, [m].
+        human: the human labels, [m].
+        group: the instruction of each, [m].
+        weight: the weight of each, [m]; None for equal ones.
     """
-    from scipy import stats
+    if (given == given[0]).all():
+        return Estimate(None if (human == given[0]).all() else 0.0, why=ONE_SIDE_IS_EQUAL)
+    return with_interval(agreement_statistics.nominal_kappa, given, human, group, weight=weight)
 
-    if len(x) < 2 or _constant(x) or _constant(y):
+
+def of_all(
+    statistic: Callable[[Floats, Floats, Floats], Floats], x: Floats, y: Floats, weight: Floats | None = None
+) -> float | None:
+    """Return a statistic of all pairs; None if it is undefined, as for a constant column or a single pair."""
+    if len(x) < 2:
         return None
-    if weight is not None:
-        return float(CORRELATIONS[name](x, y, weight[None])[0])
-    statistics = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
-    return float(statistics[name](x, y).statistic)
-
-
-def _kappa(x: Floats, y: Floats, ends: tuple[int, int], weight: Floats | None) -> float | None:
-    from sklearn.metrics import cohen_kappa_score
-
-    if _constant(x) and _constant(y) and x[0] == y[0]:
-        return None
-    given = {"labels": np.arange(ends[0], ends[1] + 1), "weights": "quadratic", "sample_weight": weight}
-    return float(cohen_kappa_score(x.astype(int), y.astype(int), **given))
-
-
-def _constant(values: Floats) -> bool:
-    return bool((values == values[0]).all())
+    weights = np.ones(len(x)) if weight is None else weight
+    value = float(statistic(x, y, weights[None])[0])
+    return value if np.isfinite(value) else None
 
 
 def _are_whole(values: Floats) -> bool:

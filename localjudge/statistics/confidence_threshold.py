@@ -71,7 +71,7 @@ def threshold(
         rate: the share of rows with kept verdicts that must agree.
         error: the largest probability that the share is lower.
     """
-    from scipy.stats import beta
+    from scipy.special import betainc
 
     order = np.argsort(-confidence, kind="stable")
     ranked, right, instruction = confidence[order], agreed[order], group[order]
@@ -85,7 +85,7 @@ def threshold(
         share, rows = effective_rows(right[:kept], instruction[:kept])
         rows = min(rows, float(independent[kept - 1]))
         # The probability of so many agreeing rows or more: binomial, also for numbers that are not whole.
-        if share <= 0 or beta.cdf(rate, share * rows, (1 - share) * rows + 1) > error:
+        if share <= 0 or betainc(share * rows, (1 - share) * rows + 1, rate) > error:
             break
         found = float(ranked[kept - 1])
     return found

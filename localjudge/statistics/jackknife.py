@@ -71,14 +71,14 @@ class JackknifeEstimates:
             resamples: number of draws.
             seed: seed of the draws.
         """
-        from scipy.stats import chi2, t
+        from scipy.special import chdtri, stdtrit
 
         variance = np.diag(self.covariance)
         varies = variance > 1e-24 * np.maximum(1, self.value**2)
         usable = (self.units >= MIN_INSTRUCTIONS) & varies & np.isfinite(self.value)
         error = np.sqrt(np.where(usable, variance, np.nan))
         freedom = np.where(usable, self.units - 1, 1)
-        reach = t.ppf(0.975, freedom) * error
+        reach = stdtrit(freedom, 0.975) * error
         null_t = np.zeros((resamples, len(error)))
         if resamples:
             scale = np.where(usable, 1 / np.where(usable, error, 1), 0)
@@ -87,7 +87,7 @@ class JackknifeEstimates:
             generator = np.random.default_rng(seed)
             null_t = generator.standard_normal(null_t.shape) @ root.T
             degrees, place = np.unique(freedom, return_inverse=True)
-            spread = chi2.ppf(generator.random((resamples, 1)), degrees) / degrees
+            spread = chdtri(degrees, 1 - generator.random((resamples, 1))) / degrees
             null_t /= np.sqrt(spread)[:, place]
         low = np.where(usable & (self.open_below is not None and self.open_below), -np.inf, self.value - reach)
         high = np.where(usable & (self.open_above is not None and self.open_above), np.inf, self.value + reach)
@@ -154,7 +154,7 @@ def jackknife_interval(value: float, left_out: Floats, tests: int = 1) -> Floats
         left_out: the statistic without each instruction (or each part of the instructions), [G].
         tests: number of intervals that hold together in 95 % of samples (Bonferroni).
     """
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     parts = len(left_out)
     with np.errstate(invalid="ignore"):
@@ -163,7 +163,7 @@ def jackknife_interval(value: float, left_out: Floats, tests: int = 1) -> Floats
     if parts < LEAST_FOR_AGREEMENT or not np.isfinite(value + total) or total < 1e-24:
         return np.full(2, np.nan)
     freedom = max(total**2 / (squares**2).sum() - 2, 1)
-    reach = t.ppf(1 - 0.025 / tests, freedom) * np.sqrt(total * (parts - 1) / parts)
+    reach = stdtrit(freedom, 1 - 0.025 / tests) * np.sqrt(total * (parts - 1) / parts)
     return np.array([value - reach, value + reach])
 
 
@@ -209,7 +209,7 @@ def exact_share(held: Flags, group: Integers, weights: Floats | None = None) -> 
     Returns:
         The share; undefined without rows.
     """
-    from scipy.stats import beta
+    from scipy.special import betaincinv
 
     if not len(held):
         return UNDEFINED
@@ -217,8 +217,8 @@ def exact_share(held: Flags, group: Integers, weights: Floats | None = None) -> 
     if (groups := len(np.unique(group))) < MIN_INSTRUCTIONS:
         return Estimate.from_floats(share, why=why_undefined(share, groups, MIN_INSTRUCTIONS, True))
     yes, no = share * effective, (1 - share) * effective
-    low = beta.ppf(0.025, yes, no + 1) if yes > 0 else 0.0
-    high = beta.ppf(0.975, yes + 1, no) if no > 0 else 1.0
+    low = betaincinv(yes, no + 1, 0.025) if yes > 0 else 0.0
+    high = betaincinv(yes + 1, no, 0.975) if no > 0 else 1.0
     return Estimate.from_floats(share, low, high)
 
 
@@ -227,7 +227,7 @@ def effective_rows(held: Flags, group: Integers, weights: Floats | None = None) 
 
     The arguments are those of `exact_share`; there is at least one row.
     """
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     _, numbered = np.unique(group, return_inverse=True)
     sizes = np.bincount(numbered, weights)
@@ -236,5 +236,5 @@ def effective_rows(held: Flags, group: Integers, weights: Floats | None = None) 
     share, variance = found.value[0], (found.shares**2).sum()
     if groups < 2 or variance <= 0:
         return float(share), float(sizes.sum() ** 2 / (sizes.astype(np.float64) ** 2).sum())
-    freedom = (t.ppf(0.975, rows - 1) / t.ppf(0.975, groups - 1)) ** 2
+    freedom = (stdtrit(rows - 1, 0.975) / stdtrit(groups - 1, 0.975)) ** 2
     return float(share), float(min(rows, share * (1 - share) / variance * freedom))

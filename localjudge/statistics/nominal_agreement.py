@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
-from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
+from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.agreement_statistics import nominal_alpha
 from localjudge.statistics.alternative_annotator import AnnotatorTest, replace_annotators
-from localjudge.statistics.comparison import ONE_SIDE_IS_EQUAL, with_interval
+from localjudge.statistics.comparison import kappa_of_labels
 from localjudge.statistics.jackknife import exact_share
 from localjudge.statistics.resampling import mean_estimate
 
@@ -136,36 +136,21 @@ class _Pairs:
 
     def compare(self, given: Floats, probabilities: Floats | None) -> NominalComparison:
         """Compare labels [m] and their probabilities [m, labels]."""
-        from sklearn.metrics import cohen_kappa_score
-
-        human = self.human
-        if (given == given[0]).all():
-            value = None if (human == given[0]).all() else 0.0
-            kappa = Estimate(value, why=ONE_SIDE_IS_EQUAL)
-        else:
-            whole = given.astype(int), human.astype(int)
-            value = float(cohen_kappa_score(*whole, sample_weight=self.weight))
-            statistic = agreement_statistics.nominal_kappa
-            kappa = with_interval(value, statistic, given, human, self.group, weight=self.weight)
-        brier = UNDEFINED
+        human, brier = self.human, UNDEFINED
         if probabilities is not None:
             errors = ((probabilities - np.eye(self.labels)[human.astype(int)]) ** 2).sum(axis=1)
             ends = 0.0, _LARGEST_BRIER_SCORE
             brier = mean_estimate(errors, self.group, *ends, False, self.resamples, self.seed, self.weight)
         return NominalComparison(
             accuracy=exact_share(given == human, self.group, self.weight),
-            kappa=kappa,
+            kappa=kappa_of_labels(given, human, self.group, self.weight),
             brier=brier,
         )
 
     def confusion(self, given: Floats) -> Integers:
         """Return the counts by human label and given label, [labels, labels]."""
-        from sklearn.metrics import confusion_matrix
-
-        counts: Integers = confusion_matrix(
-            self.human.astype(int), given.astype(int), labels=range(self.labels)
-        )
-        return counts
+        cell = self.human.astype(int) * self.labels + given.astype(int)
+        return np.bincount(cell, minlength=self.labels**2).reshape(self.labels, self.labels)
 
     def precision_and_recall(self, given: Floats) -> tuple[tuple[Estimate, ...], tuple[Estimate, ...]]:
         """Return the precision and the recall of each label: the accuracy where the judge or people give it."""

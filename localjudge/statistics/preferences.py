@@ -9,6 +9,7 @@ import numpy as np
 from localjudge.arrays import Floats, Integers, RowArrays
 from localjudge.statistics import Estimate
 from localjudge.statistics.jackknife import Shares, exact_share
+from localjudge.statistics.system_order import components
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +55,9 @@ class Preferences(RowArrays):
         The systems of one component are compared with each other, directly or through other systems. Nothing
         is known about the order of systems of different components.
         """
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
-        count = len(self.systems)
-        graph = coo_array((np.ones(len(self.first)), (self.first, self.second)), shape=(count, count))
-        _, component = connected_components(graph, directed=False)
-        numbers: Integers = component
-        return numbers
+        compared = np.zeros((len(self.systems), len(self.systems)), dtype=np.bool_)
+        compared[self.first, self.second] = compared[self.second, self.first] = True
+        return components(compared)
 
 
 def system_win_rates(preferences: Preferences) -> Shares:

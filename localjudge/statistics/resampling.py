@@ -22,9 +22,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.statistics import Estimate, why_undefined
@@ -144,10 +146,10 @@ class Studentised:
 
         It is found if its adjusted p is below 0.05. NaN without an interval or a resample.
         """
-        from scipy.stats import norm
+        from scipy.special import ndtri
 
-        found: Floats = (self._critical_t + norm.ppf(power)) * self.error
-        return found
+        smallest: Floats = (self._critical_t + ndtri(power)) * self.error
+        return smallest
 
     @property
     def _critical_t(self) -> float:
@@ -167,13 +169,29 @@ def bootstrap_weights(groups: int, resamples: int = RESAMPLES, seed: int = 0) ->
 
     Equal arguments give equal resamples.
     """
-    generator = np.random.default_rng(seed)
-    block = max(1, _BLOCK_SIZE // max(groups, 1))
+    counts, block = _drawn(groups, resamples, seed), _resamples_in_block(groups)
+    for start in range(0, resamples, block):
+        yield counts[start : start + block].astype(np.float64)
+
+
+@lru_cache(maxsize=1)
+def _drawn(groups: int, resamples: int, seed: int) -> NDArray[np.uint8]:
+    """Return how often each resample contains each instruction, [resamples, groups]; a study asks many times.
+
+    That one resample contains an instruction 256 times has a probability below 10^-500.
+    """
+    generator, block = np.random.default_rng(seed), _resamples_in_block(groups)
+    counts = np.empty((resamples, groups), dtype=np.uint8)
     for start in range(0, resamples, block):
         rows = min(block, resamples - start)
         drawn = generator.integers(groups, size=(rows, groups)) + groups * np.arange(rows)[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=rows * groups)
-        yield counts.reshape(rows, groups).astype(np.float64)
+        of_block = np.bincount(drawn.ravel(), minlength=rows * groups)
+        counts[start : start + rows] = of_block.reshape(rows, groups)
+    return counts
+
+
+def _resamples_in_block(groups: int) -> int:
+    return max(1, _BLOCK_SIZE // max(groups, 1))
 
 
 def studentise(
@@ -238,12 +256,12 @@ def expanded_percentile(value: float, resampled: Floats, groups: int) -> Estimat
         resampled: the statistic of each resample, [B]; NaN if it is undefined.
         groups: number of instructions.
     """
-    from scipy.stats import norm, t
+    from scipy.special import ndtr, stdtrit
 
     kept = resampled[np.isfinite(resampled)]
     if groups < MIN_INSTRUCTIONS or len(kept) < 0.9 * len(resampled):
         return Estimate.from_floats(value)
-    tails = norm.cdf(t.ppf([0.025, 0.975], groups - 1) * math.sqrt(groups / (groups - 1)))
+    tails = ndtr(stdtrit(groups - 1, [0.025, 0.975]) * math.sqrt(groups / (groups - 1)))
     low, high = np.quantile(kept, tails)
     return Estimate.from_floats(value, min(low, value), max(high, value))
 

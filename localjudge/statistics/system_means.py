@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from localjudge.arrays import Floats, Integers
 from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.resampling import Contributions, cell_means, studentise
+from localjudge.statistics.system_order import components
 
 
 class SystemRows(Protocol):
@@ -168,11 +169,8 @@ def connected_systems(cells: Floats) -> Integers:
     Args:
         cells: each system's mean on each instruction, [groups, systems].
     """
-    from scipy.sparse.csgraph import connected_components
-
     answered = np.isfinite(cells).astype(np.float64)
-    component: Integers = connected_components(answered.T @ answered, directed=False)[1]
-    return component
+    return components(answered.T @ answered > 0)
 
 
 def means_on_same_instructions(cells: Floats) -> Contributions:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.arrays import Floats, Integers
+from localjudge.arrays import Flags, Floats, Integers
 from localjudge.statistics import EQUAL_EVERYWHERE, NOT_DEFINED
 from localjudge.system.quantities import counted
 
@@ -81,6 +81,21 @@ class SystemOrder:
         sets = [sorted(members, key=place.__getitem__) for members in _cliques(self._joined)]
         sets.sort(key=lambda members: [place[member] for member in members])
         return tuple(tuple(self._systems[member] for member in members) for members in sets)
+
+
+def components(joined: Flags) -> Integers:
+    """Return the number of each system's component, in the order of their first systems, [k].
+
+    The systems of one component are joined, directly or through other systems.
+
+    Args:
+        joined: whether two systems are joined, [k, k]; symmetric.
+    """
+    reached = joined | np.eye(len(joined), dtype=np.bool_)
+    while ((further := reached @ reached) != reached).any():
+        reached = further
+    _, numbers = np.unique(reached.argmax(axis=1), return_inverse=True)
+    return numbers.astype(np.int32)
 
 
 def differences_in_words(

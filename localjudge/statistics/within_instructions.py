@@ -18,7 +18,7 @@ import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
-from localjudge.statistics.comparison import correlation, with_interval
+from localjudge.statistics.comparison import with_interval
 from localjudge.statistics.jackknife import PARTS, agreement_estimate
 
 _THRESHOLDS = 201
@@ -117,10 +117,9 @@ class LabelledResponses:
         """Compare a column [rows of the run] with the labels; `seed` is that of the folds."""
         values = column[self.row]
         x, y = (self._centred(each) for each in (values, self.label))
-        value = correlation("pearson", x, y, self.weight)
         in_order, over_chance, epsilon = self._order_of(values).estimates(seed)
         return WithinComparison(
-            pearson=with_interval(value, agreement_statistics.pearson, x, y, self.group, weight=self.weight),
+            pearson=with_interval(agreement_statistics.pearson, x, y, self.group, weight=self.weight),
             in_order=in_order,
             over_chance=over_chance,
             epsilon=epsilon,

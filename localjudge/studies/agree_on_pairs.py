@@ -16,7 +16,7 @@ from localjudge.runs.system_column import system_value
 from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.statistics.agreement_statistics import nominal_alpha
 from localjudge.statistics.alternative_annotator import AnnotatorTest, replace_annotators
-from localjudge.statistics.comparison import ONE_SIDE_IS_EQUAL, with_interval
+from localjudge.statistics.comparison import ONE_SIDE_IS_EQUAL, kappa_of_labels, with_interval
 from localjudge.statistics.jackknife import exact_share
 from localjudge.statistics.resampling import RESAMPLES, mean_estimate
 
@@ -207,17 +207,10 @@ class _Comparing:
         self, human: Floats, group: Integers, result: Floats, score: Floats, weight: Floats | None
     ) -> PairComparison:
         """Compare results [m] with labels [m]; `score` has the preferences minus one half, [m]."""
-        from sklearn.metrics import cohen_kappa_score, roc_auc_score
-
         decided = (human != _TIE) & (result != _TIE)
         kappa, auc = Estimate(why=ONE_SIDE_IS_EQUAL), UNDEFINED
-        if len(np.unique(human)) > 1:
-            whole = ((each * 2).astype(int) for each in (human, result))
-            value = float(cohen_kappa_score(*whole, sample_weight=weight))
-            kappa = Estimate(value, why=ONE_SIDE_IS_EQUAL)
-            if len(np.unique(result)) > 1:
-                statistic = agreement_statistics.nominal_kappa
-                kappa = with_interval(value, statistic, human, result, group, weight=weight)
+        if (human != human[0]).any():
+            kappa = kappa_of_labels(result, human, group, weight)
         labelled = human != _TIE
         if labelled.any():
             # Rounding errors would order equal preferences.
@@ -225,10 +218,7 @@ class _Comparing:
             scores, is_preferred = np.r_[preferred, -preferred], np.repeat([1.0, 0.0], len(preferred))
             groups, known = np.tile(group[labelled], 2), _chosen(weight, labelled)
             twice = None if known is None else np.tile(known, 2)
-            value = float(roc_auc_score(is_preferred, scores, sample_weight=twice))
-            auc = with_interval(
-                value, agreement_statistics.auc, scores, is_preferred, groups, 0.0, weight=twice
-            )
+            auc = with_interval(agreement_statistics.auc, scores, is_preferred, groups, 0.0, weight=twice)
         return PairComparison(
             accuracy=self._mean(1 - np.abs(human - result), group, weight),
             without_ties=exact_share((human == result)[decided], group[decided], _chosen(weight, decided)),

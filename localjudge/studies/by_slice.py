@@ -18,7 +18,7 @@ from localjudge.matching.scores import ScoreKind, Scores
 from localjudge.matching.slices import Slices
 from localjudge.runs.reader import is_complete
 from localjudge.statistics import Estimate, agreement_statistics
-from localjudge.statistics.comparison import ComparedLabels, correlation, with_interval
+from localjudge.statistics.comparison import ComparedLabels, with_interval
 from localjudge.statistics.resampling import studentise
 from localjudge.statistics.system_means import column_means, instruction_means
 from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL
@@ -131,17 +131,13 @@ def agree_by_slice(scores: Scores, labels: Labels, slices: Slices) -> Sliced:
                 continue
             against = ComparedLabels.from_labels(marks.of_rows(slices.of_row == place), scores.group)
             if aspect in labels.nominal:
-                x = scores.shares(aspect, "integer").argmax(axis=1)[against.single_row].astype(np.float64)
-                kappa, y, weight = agreement_statistics.nominal_kappa, against.single, against.single_weight
-                each = np.ones(len(x)) if weight is None else weight
-                value = float(kappa(x, y, each[None])[0]) if len(x) > 1 else np.nan
-                known, group = value if np.isfinite(value) else None, against.single_group
-                yield aspect, with_interval(known, kappa, x, y, group, tests=count, weight=weight)
+                x, statistic = scores.verdicts(aspect)[against.single_row], agreement_statistics.nominal_kappa
+                y, group, weight = against.single, against.single_group, against.single_weight
             else:
-                x = scores.column(aspect, scores.best)[against.mean_row]
-                y, group, weight = against.mean, against.mean_group, against.mean_weight
-                rho, statistic = correlation("spearman", x, y, weight), agreement_statistics.spearman
-                yield aspect, with_interval(rho, statistic, x, y, group, tests=count, weight=weight)
+                x, statistic = scores.column(aspect, scores.best), agreement_statistics.spearman
+                x, y = x[against.mean_row], against.mean
+                group, weight = against.mean_group, against.mean_weight
+            yield aspect, with_interval(statistic, x, y, group, tests=count, weight=weight)
 
     count = len(slices.names)
     return Sliced(

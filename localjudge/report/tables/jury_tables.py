@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from localjudge.report.tables import Cells, Findings, Table
 from localjudge.rubrics.answer import shown
 from localjudge.statistics import two_decimals
+from localjudge.statistics.jury_agreement import JuryErrors, NominalJuryAspect
 from localjudge.studies.jury import Jury
-from localjudge.studies.jury.jury_aspect import NominalJuryAspect
-from localjudge.studies.jury.jury_errors import JuryErrors
 from localjudge.system.quantities import counted
 
 

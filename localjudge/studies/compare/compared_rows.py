@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from localjudge.arrays import Flags, Floats
+from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.matching.identity import Identity
 from localjudge.matching.judged_pairs import RESULTS, JudgedPairs
-from localjudge.matching.run_rows import UnscoredRow
 from localjudge.matching.scores import ScoreKind, Scores
 from localjudge.matching.system_names import UNNAMED
 from localjudge.rubrics.answer import shown
@@ -20,15 +20,16 @@ from localjudge.studies.compare.pair_subject import PairSubject, Systems
 
 @dataclass(frozen=True, slots=True)
 class ComparedRows:
-    """The n judged rows of both runs, in numbers.
+    """The rows of both runs: the n rows that have a score, in numbers, and after them the other ones, m in all.
 
     Attributes:
         source: the scores or the pairs of both runs, OLD first.
-        identities: what identifies each row; a pair has the response whose preference counts first.
-        digests: the digest of the texts of its first prompt.
-        systems: the system that it is about, or of a pair, whose preference it is, [n].
-        chosen: whether it is compared, [n].
-        unscored: the rows of both runs without a score, with their systems.
+        run: 0 for OLD and 1 for NEW, [m].
+        identities: what identifies each row, [m]; a pair has the response whose preference counts first.
+        group: the number of its instruction, [m]; -1 if no row with a score is of this instruction.
+        systems: the system that it is about, or of a pair, whose preference it is, [m].
+        reasons: why it has no score, [m]; empty if it has one.
+        chosen: whether it is compared, [m].
         columns: the numbers [n] and the ends of each column: the score columns and their mean, or the
             preference for a response.
         written: the number of the judge's verdict in each aspect, [n]: that of its value or, without an order,
@@ -41,11 +42,12 @@ class ComparedRows:
     """
 
     source: Scores | JudgedPairs
+    run: Integers
     identities: Sequence[Identity]
-    digests: Sequence[str | None]
+    group: Integers
     systems: Sequence[str]
+    reasons: Sequence[str]
     chosen: Flags
-    unscored: Sequence[tuple[UnscoredRow, str]]
     columns: Mapping[str, tuple[Floats, tuple[int, int]]]
     written: Mapping[str, Floats]
     texts: Mapping[str, Mapping[float, str]]
@@ -78,18 +80,16 @@ class ComparedRows:
                 float(number): shown(value) for value, number in scores.columns[place].numbers.items()
             }
             if labels := scores.nominal.get(aspect):
-                written[aspect] = scores.shares(aspect, "integer").argmax(axis=1).astype(np.float64)
+                written[aspect] = scores.verdicts(aspect)
                 texts[aspect] = {float(place): shown(label) for place, label in enumerate(labels)}
-        systems = [each.systems[0] or UNNAMED for each in scores.identities]
-        unscored = [(each, each.identity.systems[0] or UNNAMED) for each in scores.unscored]
-        _check(only, [*systems, *(name for _, name in unscored)])
+        rows = _with_unscored(scores)
+        systems = [identity.systems[0] or UNNAMED for identity in rows["identities"]]
+        _check(only, systems)
         return cls(
             source=scores,
-            identities=scores.identities,
-            digests=scores.digests,
+            **rows,
             systems=systems,
             chosen=np.array([not only or name in only for name in systems]),
-            unscored=[each for each in unscored if not only or each[1] in only],
             columns=scores.table(of),
             written=written,
             texts=texts,
@@ -112,56 +112,66 @@ class ComparedRows:
         Raises:
             UsageError: there is no such system.
         """
-        every: list[list[Systems]] = [[], []]
-        for run, named in zip(pairs.run.tolist(), pairs.systems, strict=True):
-            every[run].append(named)
-        is_named = all(None not in named for run in every for named in run)
-        for each in pairs.unscored:
-            every[each.run] += [each.identity.systems] * (None not in each.identity.systems)
-        _check(only, [str(name) for run in every for named in run for name in named])
+        rows, count = _with_unscored(pairs), len(pairs.run)
+        identities: list[Identity] = rows["identities"]
+        every: list[set[Systems]] = [set(), set()]
+        for run, identity in zip(rows["run"].tolist(), identities, strict=True):
+            every[run] |= {identity.systems} if None not in identity.systems else set()
+        _check(only, [str(name) for run in every for systems in run for name in systems])
         recorded = [manifest.last_start.pairing for manifest in pairs.manifests]
-        subject = PairSubject(
-            [set(run) for run in every], {each.baseline for each in recorded if each and each.baseline}, only
-        )
-        if is_named:
-            turned = np.array([subject.turns(named) for named in pairs.systems])
-        else:
-            turned = _turned_by_text(pairs)
-        identities = [
-            each.reversed() if turn else each for each, turn in zip(pairs.identities, turned, strict=True)
+        baselines = {pairing.baseline for pairing in recorded if pairing and pairing.baseline}
+        subject = PairSubject(every, baselines, only)
+        is_named = all(None not in systems for systems in pairs.systems)
+        named = [is_named and None not in identity.systems for identity in identities]
+        turned = [
+            known and subject.turns(identity.systems) for known, identity in zip(named, identities, strict=True)
         ]
-        unscored = []
-        for each in pairs.unscored:
-            known = None not in each.identity.systems
-            own = each.identity
-            if is_named and known and subject.turns(own.systems):
-                own = own.reversed()
-            if not known or subject.takes(own.systems):
-                about = subject.name(own.systems) if is_named and known else _FIRST
-                unscored.append((replace(each, identity=own), about))
+        if not is_named:
+            turned[:count] = _turned_by_text(pairs)
+        identities = [
+            identity.reversed() if turn else identity for identity, turn in zip(identities, turned, strict=True)
+        ]
+        of_score = np.array(turned[:count])
 
         def own_value(values: Floats) -> Floats:
-            return np.where(turned, 1 - values, values)
+            return np.where(of_score, 1 - values, values)
 
-        systems = [subject.name(each.systems) if is_named else _FIRST for each in identities]
-        whose, texts = list(dict.fromkeys(systems)), {number: name for name, number in RESULTS.items()}
+        systems = [
+            subject.name(identity.systems) if known else _FIRST
+            for identity, known in zip(identities, named, strict=True)
+        ]
+        whose = list(dict.fromkeys(systems[:count]))
+        texts = {number: name for name, number in RESULTS.items()}
         return cls(
             source=pairs,
-            identities=identities,
-            digests=[digest for digest, _ in pairs.shown],
+            **rows | {"identities": identities},
             systems=systems,
-            chosen=np.array([not is_named or subject.takes(each.systems) for each in identities]),
-            unscored=unscored,
-            columns={name: (own_value(each.preference[:, 0]), (0, 1)) for name, each in pairs.aspects.items()},
-            written={name: own_value(each.result[:, 0]) for name, each in pairs.aspects.items()},
+            chosen=np.array(
+                [
+                    not known or subject.takes(identity.systems)
+                    for identity, known in zip(identities, named, strict=True)
+                ]
+            ),
+            columns={
+                name: (own_value(verdicts.preference[:, 0]), (0, 1)) for name, verdicts in pairs.aspects.items()
+            },
+            written={name: own_value(verdicts.result[:, 0]) for name, verdicts in pairs.aspects.items()},
             texts=dict.fromkeys(pairs.aspects, texts),
             ordered=frozenset(),
-            turned=turned,
+            turned=of_score,
             note=f"each number is the preference for {' and for '.join(whose[:_MOST_NAMED])}"
             + f" and for {len(whose) - _MOST_NAMED} more" * (len(whose) > _MOST_NAMED)
             + ", from 0 to 1",
             problem=subject.problem if is_named else _UNNAMED_PAIRS,
         )
+
+    def rows_of(self, run: int) -> list[int]:
+        """Return the rows of a run that are compared."""
+        return np.flatnonzero((self.run == run) & self.chosen).tolist()
+
+    def has_score(self, row: int) -> bool:
+        """Return whether a row has a score."""
+        return row < len(self.turned)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -203,12 +213,23 @@ def _check(only: Collection[str], systems: Collection[str]) -> None:
             raise UsageError(f"`system` {name}: no row is of this system; give one of {', '.join(there)}")
 
 
-def _turned_by_text(pairs: JudgedPairs) -> Flags:
+def _with_unscored(source: Scores | JudgedPairs) -> dict[str, Any]:
+    """Return what the rows with a score and the other rows have in common, see `ComparedRows`."""
+    others = source.unscored
+    assert others is not None  # the rows were read from runs
+    return {
+        "run": np.append(source.run, others.run),
+        "identities": [*source.identities, *others.identities],
+        "group": np.append(source.group, others.group),
+        "reasons": [*[""] * len(source.run), *others.errors],
+    }
+
+
+def _turned_by_text(pairs: JudgedPairs) -> list[bool]:
     """Return which pairs of NEW have the responses of a pair of OLD in the other order, [n]."""
-    digests = [each.digests for each in pairs.identities]
+    digests = [identity.digests for identity in pairs.identities]
     known = {digests[row] for row in np.flatnonzero(pairs.run == 0).tolist()}
-    turned = [
+    return [
         run == 1 and own not in known and own[::-1] in known
         for run, own in zip(pairs.run.tolist(), digests, strict=True)
     ]
-    return np.array(turned)

@@ -182,13 +182,13 @@ def lower_bound(
         worst: number of further instructions at the lowest possible change.
         quantile: the quantile of Student's t.
     """
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     count = changes.shape[-1]
     total = count + worst
     mean = (changes.sum(axis=-1) - worst * width) / total
     squares = ((changes - mean[..., None]) ** 2).sum(axis=-1) + worst * (width + mean) ** 2
-    studentised = mean - t.ppf(quantile, total - 1) * np.sqrt(squares / (total - 1) / total)
+    studentised = mean - stdtrit(total - 1, quantile) * np.sqrt(squares / (total - 1) / total)
     # All wealth of the largest bet that the mean is below m: ((width + change) / (width + m)) ** count.
     betting = (width + changes[..., 0]) * (1 - LEVEL) ** (1 / count) - width
     bound: Floats = np.where(np.ptp(changes, axis=-1) < 1e-9, betting, np.maximum(studentised, -width))

@@ -9,73 +9,55 @@ with the id of a row that failed in OLD is compared with nothing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
-
-from localjudge.matching.run_rows import UnscoredRow
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class Cell:
-    """The rows of a cell.
+    """The rows of a cell; `match` finds which of them belong together.
 
     Attributes:
-        scored: the numbers of the rows of OLD with a score, and of NEW.
+        scored: the rows of OLD with a score, and of NEW.
         failed: the other rows of OLD, and of NEW.
-    """
-
-    scored: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
-    failed: tuple[list[UnscoredRow], list[UnscoredRow]] = field(default_factory=lambda: ([], []))
-
-    def match(self, ids: Sequence[str | None], unread: Collection[str | None]) -> MatchedCell:
-        """Return which rows belong together.
-
-        Args:
-            ids: the id of each row with a score.
-            unread: the ids of the rows of OLD without a score whose instruction is not known.
-        """
-        found, (old, new), (lost_old, lost_new) = MatchedCell(), self.scored, self.failed
-        scored, failures = _by_id(new, ids.__getitem__), _by_id(lost_new, lambda row: row.identity.id)
-        alone: list[int] = []
-        for row in old:
-            if same := scored.get(ids[row]):
-                found.pairs.append((row, same.pop(0)))
-            elif lost := failures.get(ids[row]):
-                found.missing.append((row, lost.pop(0)))
-            else:
-                alone.append(row)
-        failed = {each.identity.id for each in lost_old}
-        left = [row for rows in scored.values() for row in rows if ids[row] not in failed]
-        found.extra_failed = [
-            row for rows in failures.values() for row in rows if row.identity.id not in failed
-        ]
-        for row in alone:
-            if left:
-                found.pairs.append((row, left.pop(0)))
-            else:
-                found.missing.append((row, found.extra_failed.pop(0) if found.extra_failed else None))
-        found.extra = [row for row in left if ids[row] not in unread]
-        return found
-
-
-@dataclass(slots=True)
-class MatchedCell:
-    """The rows of a cell that belong together.
-
-    Attributes:
-        pairs: the rows of OLD and of NEW.
+        pairs: the rows of OLD and of NEW that belong together.
         missing: the rows of OLD without a score in NEW, each with the row of NEW that failed, if there is one.
         extra: further rows of NEW with a score.
         extra_failed: further rows of NEW that failed.
     """
 
+    scored: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+    failed: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
     pairs: list[tuple[int, int]] = field(default_factory=list)
-    missing: list[tuple[int, UnscoredRow | None]] = field(default_factory=list)
+    missing: list[tuple[int, int | None]] = field(default_factory=list)
     extra: list[int] = field(default_factory=list)
-    extra_failed: list[UnscoredRow] = field(default_factory=list)
+    extra_failed: list[int] = field(default_factory=list)
+
+    def match(self, ids: Sequence[str | None], unread: Collection[str | None]) -> None:
+        """Find the rows that belong together.
+
+        Args:
+            ids: the id of each row.
+            unread: the ids of the rows of OLD without a score whose instruction is not known.
+        """
+        scored, failures = (_by_id(members[1], ids) for members in (self.scored, self.failed))
+        alone: list[int] = []
+        for row in self.scored[0]:
+            if same := scored.get(ids[row]):
+                self.pairs.append((row, same.pop(0)))
+            elif lost := failures.get(ids[row]):
+                self.missing.append((row, lost.pop(0)))
+            else:
+                alone.append(row)
+        failed = {ids[row] for row in self.failed[0]}
+        left = [row for rows in scored.values() for row in rows if ids[row] not in failed]
+        self.extra_failed = [row for rows in failures.values() for row in rows if ids[row] not in failed]
+        for row in alone:
+            if left:
+                self.pairs.append((row, left.pop(0)))
+            else:
+                self.missing.append((row, self.extra_failed.pop(0) if self.extra_failed else None))
+        self.extra = [row for row in left if ids[row] not in unread]
 
     @property
     def new(self) -> list[int]:
@@ -88,8 +70,8 @@ class MatchedCell:
         return len(self.missing) + len(self.extra_failed)
 
 
-def _by_id(rows: Iterable[T], identity: Callable[[T], str | None]) -> dict[str | None, list[T]]:
-    found: dict[str | None, list[T]] = defaultdict(list)
+def _by_id(rows: Iterable[int], ids: Sequence[str | None]) -> dict[str | None, list[int]]:
+    of_id: dict[str | None, list[int]] = defaultdict(list)
     for row in rows:
-        found[identity(row)].append(row)
-    return found
+        of_id[ids[row]].append(row)
+    return of_id

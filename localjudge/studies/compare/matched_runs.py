@@ -17,12 +17,12 @@ from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.matching.identity import Identity
 from localjudge.matching.row_index import align_runs
-from localjudge.matching.run_rows import UnscoredRow, run_names
+from localjudge.matching.run_rows import run_names
 from localjudge.matching.system_names import UNNAMED
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.statistics.resampling import cell_means
 from localjudge.studies.compare.compared_rows import ComparedRows
-from localjudge.studies.compare.matched_cells import Cell, MatchedCell
+from localjudge.studies.compare.matched_cells import Cell
 from localjudge.system.quantities import counted
 
 Differs = Literal["nothing", "responses", "judge"]
@@ -115,32 +115,32 @@ def match_runs(rows: ComparedRows) -> MatchedRuns:
             be told apart.
     """
     names = tuple(run_names(rows.source.folders))
-    scored = [np.flatnonzero((rows.source.run == run) & rows.chosen).tolist() for run in (0, 1)]
-    failed = [[each for each, _ in rows.unscored if each.run == run] for run in (0, 1)]
     judges = [manifest.judge for manifest in rows.source.manifests]
     different = [name for name, value in judges[0].items() if value != judges[1][name]]
     notes: tuple[str, ...] = ()
     if different:
         how = _how_judges_differ(rows.source.manifests, different)
-        keys, keys_of_failed, notes = _by_response(rows, scored, failed, names, how)
+        keys, notes = _by_response(rows, names, how)
     else:
-        keys, keys_of_failed = _by_instruction(rows, scored, failed, names)
-    cells: dict[Hashable, Cell] = {keys[row]: Cell() for row in scored[0]}
-    for run in (0, 1):
-        for row in scored[run]:
+        keys = _by_instruction(rows, names)
+    old, new = (rows.rows_of(run) for run in (0, 1))
+    cells: dict[Hashable, Cell] = {keys[row]: Cell() for row in old if rows.has_score(row)}
+    for run, members in enumerate((old, new)):
+        for row in members:
             if keys[row] in cells:
-                cells[keys[row]].scored[run].append(row)
-        for each, key in zip(failed[run], keys_of_failed[run], strict=True):
-            if key in cells:
-                cells[key].failed[run].append(each)
-    ids = [each.id for each in rows.identities]
-    unread = {each.identity.id for each in failed[0] if each.group is None}
-    matched = [cell.match(ids, unread) for cell in cells.values()]
+                cell = cells[keys[row]]
+                (cell.scored if rows.has_score(row) else cell.failed)[run].append(row)
+    failed = [row for row in old if not rows.has_score(row)]
+    ids = [identity.id for identity in rows.identities]
+    unread = {ids[row] for row in failed if rows.group[row] < 0}
+    matched = [*cells.values()]
+    for cell in matched:
+        cell.match(ids, unread)
     row_pairs = np.array([pair for cell in matched for pair in cell.pairs], dtype=np.int64).reshape(-1, 2)
-    missing, unmatched = _without_score(rows, matched, failed, names[1])
+    missing, unmatched = _without_score(rows, matched, names[1])
     if not len(row_pairs):
         said = "compare runs on the same instructions"
-        if lost := next((each for each in missing if each.reason != _absent(names[1])), None):
+        if lost := next((row for row in missing if row.reason != _absent(names[1])), None):
             said = f"{lost.id} {lost.reason}"
         raise UsageError(f"{names[1]}: has no row of {names[0]} with a score; {said}")
     changed = sum(_changed(rows.identities, cell.pairs) for cell in matched)
@@ -149,17 +149,17 @@ def match_runs(rows: ComparedRows) -> MatchedRuns:
         how = f"the judge is the same, and the responses changed in {changed:,} of {of}"
         if not changed:
             how = "the judge and all responses" + " with a score in both runs" * bool(missing) + " are the same"
-    systems = _systems(rows, [*cells.values()])
+    systems = _systems(rows, matched)
     there = tuple(dict.fromkeys(systems))
     table, lowest = rows.values, np.array([cell.lowest for cell in matched])
-    of_old = _means(table, [cell.scored[0] for cell in cells.values()])
+    of_old = _means(table, [cell.scored[0] for cell in matched])
     of_new = _means(table, [cell.new for cell in matched], rows.low, lowest)
     return MatchedRuns(
         rows=rows,
         names=names,
         differs="judge" if different else "responses" if changed else "nothing",
         how=how,
-        group=rows.source.group[[cell.scored[0][0] for cell in cells.values()]],
+        group=rows.group[[cell.scored[0][0] for cell in matched]],
         systems=there,
         system=np.array([there.index(name) for name in systems]),
         old=_means(table, [[old for old, _ in cell.pairs] for cell in matched]),
@@ -169,13 +169,9 @@ def match_runs(rows: ComparedRows) -> MatchedRuns:
         row_pairs=row_pairs,
         places=np.array([cell.pairs[0] if cell.pairs else (cell.missing[0][0], -1) for cell in matched]),
         missing=missing,
-        failed=tuple(
-            RowWithoutScore(each.identity.id or "", name, each.reason)
-            for each, name in rows.unscored
-            if each.run == 0
-        ),
+        failed=tuple(_row_without_score(rows, row) for row in failed),
         unmatched=unmatched,
-        only_new=sum(keys[row] not in cells for row in scored[1]),
+        only_new=sum(rows.has_score(row) and keys[row] not in cells for row in new),
         notes=notes,
     )
 
@@ -222,113 +218,90 @@ def _absent(new: str) -> str:
     return f"not in {new}"
 
 
+def _row_without_score(rows: ComparedRows, row: int, reason: str = "") -> RowWithoutScore:
+    return RowWithoutScore(rows.identities[row].id or "", rows.systems[row], reason or rows.reasons[row])
+
+
 def _without_score(
-    rows: ComparedRows, matched: Sequence[MatchedCell], failed: Sequence[Sequence[UnscoredRow]], new: str
+    rows: ComparedRows, matched: Sequence[Cell], new: str
 ) -> tuple[tuple[RowWithoutScore, ...], tuple[RowWithoutScore, ...]]:
     """Return the rows of OLD without a score in NEW, and the rows of NEW that failed and are none of these."""
-    used: set[int] = set()
-    unread: dict[str | None, list[UnscoredRow]] = defaultdict(list)
-    for each in failed[1]:
-        if each.group is None:
-            unread[each.identity.id].append(each)
-    systems = {name for each in rows.identities for name in each.systems}
+    identities, used = rows.identities, set[int]()
+    failed = [[row for row in rows.rows_of(run) if not rows.has_score(row)] for run in (0, 1)]
+    unread: dict[str | None, list[int]] = defaultdict(list)
+    for row in failed[1]:
+        if rows.group[row] < 0:
+            unread[identities[row].id].append(row)
+    systems = {name for identity in identities[: len(rows.turned)] for name in identity.systems}
     missing = []
     for row, lost in (pair for cell in matched for pair in cell.missing):
-        own, name = rows.identities[row], rows.identities[row].id or ""
+        own, name = identities[row], identities[row].id or ""
         if lost is None:
             # A pair is not formed if one of its responses cannot be read.
             same = [each for part in (name, *name.split(" vs ")) for each in unread[part]]
-            known = (each for each in same if not {*each.identity.systems} & (systems - {*own.systems, None}))
-            lost = next(known, None)
+            others = systems - {*own.systems, None}
+            lost = next((each for each in same if not {*identities[each].systems} & others), None)
         if lost is not None:
-            used.add(id(lost))
-        reason = _absent(new) if lost is None else f"failed in {new}: {lost.reason}"
-        missing.append(RowWithoutScore(name, rows.systems[row], reason))
-    in_old = {(each.identity.id, each.identity.systems) for each in failed[0]}
+            used.add(lost)
+        reason = _absent(new) if lost is None else f"failed in {new}: {rows.reasons[lost]}"
+        missing.append(_row_without_score(rows, row, reason))
+    in_old = {(identities[row].id, identities[row].systems) for row in failed[0]}
     unmatched = [
-        RowWithoutScore(each.identity.id or "", name, each.reason)
-        for each, name in rows.unscored
-        if each.run == 1 and id(each) not in used and (each.identity.id, each.identity.systems) not in in_old
+        _row_without_score(rows, row)
+        for row in failed[1]
+        if row not in used and (identities[row].id, identities[row].systems) not in in_old
     ]
     return tuple(missing), tuple(unmatched)
 
 
-def _by_instruction(
-    rows: ComparedRows,
-    scored: Sequence[Sequence[int]],
-    failed: Sequence[Sequence[UnscoredRow]],
-    names: Sequence[str],
-) -> tuple[Keys, list[Keys]]:
-    """Return the cell of each row, also of those that failed: its instruction, and its system if a run has
-    several.
+def _by_instruction(rows: ComparedRows, names: Sequence[str]) -> Keys:
+    """Return the cell of each row: its instruction, and its system if a run has several.
 
     Raises:
         UsageError: a run has several systems, and none of them is in both.
     """
-    known = [[each for each in of_run if each.group is not None] for of_run in failed]
     systems = [
-        {rows.identities[row].systems for row in own} | {each.identity.systems for each in lost}
-        for own, lost in zip(scored, known, strict=True)
+        {rows.identities[row].systems for row in rows.rows_of(run) if rows.group[row] >= 0} for run in (0, 1)
     ]
-    is_one = all(len(each) == 1 for each in systems)
+    is_one = all(len(of_run) == 1 for of_run in systems)
     if not is_one and not systems[0] & systems[1]:
         raise UsageError(
             f"{names[1]}: has no system of {names[0]}; compare runs of the same systems, or of one system each"
         )
-    keys: Keys = [
-        (group, None if is_one else identity.systems)
-        for group, identity in zip(rows.source.group.tolist(), rows.identities, strict=True)
-    ]
-    return keys, [
-        [
-            None if each.group is None else (each.group, None if is_one else each.identity.systems)
-            for each in own
-        ]
-        for own in failed
+    return [
+        None if group < 0 else (group, None if is_one else identity.systems)
+        for group, identity in zip(rows.group.tolist(), rows.identities, strict=True)
     ]
 
 
-def _by_response(
-    rows: ComparedRows,
-    scored: Sequence[Sequence[int]],
-    failed: Sequence[Sequence[UnscoredRow]],
-    names: Sequence[str],
-    how: str,
-) -> tuple[Keys, list[Keys], tuple[str, ...]]:
-    """Return the cell of each row, also of those that failed, of equal texts in both runs, and remarks.
+def _by_response(rows: ComparedRows, names: Sequence[str], how: str) -> tuple[Keys, tuple[str, ...]]:
+    """Return the cell of each row, of equal texts in both runs, and remarks.
 
     Raises:
         UsageError: NEW has another response in the place of one of OLD.
     """
-    known = [[each for each in of_run if each.digest is not None] for of_run in failed]
-    identities = [
-        [*(rows.identities[row] for row in own), *(each.identity for each in lost)]
-        for own, lost in zip(scored, known, strict=True)
-    ]
-    common, notes = align_runs(identities, rows.source.manifests)
-    cell_of: list[dict[int, int]] = [{pair[run]: cell for cell, pair in enumerate(common)} for run in (0, 1)]
-    keys: Keys = [(row,) for row in range(len(rows.source.run))]
-    left: list[dict[Hashable, str]] = [{} for _ in scored]
-    for run, own in enumerate(scored):
-        for place, row in enumerate(own):
-            if place in cell_of[run]:
-                keys[row] = cell_of[run][place]
-            else:
-                left[run][rows.identities[row].id, rows.identities[row].systems] = rows.identities[row].where
+    known = [[row for row in rows.rows_of(run) if rows.identities[row].has_texts] for run in (0, 1)]
+    common, notes = align_runs(
+        [[rows.identities[row] for row in members] for members in known], rows.source.manifests
+    )
+    keys: Keys = [(row,) if rows.has_score(row) else None for row in range(len(rows.run))]
+    for cell, pair in enumerate(common):
+        for members, place in zip(known, pair, strict=True):
+            keys[members[place]] = cell
+    left: list[dict[Hashable, str]] = [{}, {}]
+    for run in (0, 1):
+        for row in rows.rows_of(run):
+            if rows.has_score(row) and keys[row] == (row,):
+                identity = rows.identities[row]
+                left[run][identity.id, identity.systems] = identity.where
     if both := left[0].keys() & left[1].keys():
+        count = sum(map(rows.has_score, rows.rows_of(0)))
         raise UsageError(
-            f"{names[1]}: {how}, and so did {counted(len(both), 'response')} of {len(scored[0]):,} (such as "
+            f"{names[1]}: {how}, and so did {counted(len(both), 'response')} of {count:,} (such as "
             f"{left[0][next(iter(both))]}), so nothing tells which of them changed a score; judge the same "
             "responses with both judges, or all of them with one"
         )
-    places = [
-        {id(each): len(own) + at for at, each in enumerate(lost)}
-        for own, lost in zip(scored, known, strict=True)
-    ]
-    keys_of_failed: list[Keys] = [
-        [cell_of[run].get(places[run].get(id(each), -1)) for each in failed[run]] for run in (0, 1)
-    ]
-    return keys, keys_of_failed, notes
+    return keys, notes
 
 
 def _how_judges_differ(manifests: Sequence[RunManifest], different: Sequence[str]) -> str:

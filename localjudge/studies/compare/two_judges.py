@@ -10,7 +10,7 @@ import numpy as np
 from localjudge.arrays import Floats, Integers
 from localjudge.matching.labels import Labels
 from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
-from localjudge.statistics.comparison import with_interval
+from localjudge.statistics.comparison import of_all, with_interval
 from localjudge.statistics.jackknife import PARTS, jackknife_interval
 from localjudge.statistics.resampling import (
     bootstrap_weights,
@@ -67,7 +67,7 @@ def compare_two_judges(matched: MatchedRuns, resamples: int, seed: int) -> TwoJu
         is_ordered = aspect in rows.ordered
         statistic = agreement_statistics.kappa if is_ordered else agreement_statistics.nominal_kappa
         old, new = written[places].T
-        kappa[aspect] = with_interval(_of_all(statistic, old, new), statistic, old, new, group)
+        kappa[aspect] = with_interval(statistic, old, new, group)
     names = sorted({rows.identities[row].systems for row in places[:, 0].tolist()}, key=str)
     order = {}
     if len(names) >= FEWEST_SYSTEMS and len(names[0]) == 1:
@@ -148,11 +148,6 @@ def compare_labels(matched: MatchedRuns, labels: Labels, resamples: int, seed: i
     return found
 
 
-def _of_all(statistic: Callable[..., Floats], x: Floats, y: Floats) -> float | None:
-    value = float(statistic(x, y, np.ones((1, len(x))))[0])
-    return value if np.isfinite(value) else None
-
-
 def _difference(
     statistic: Callable[..., Floats], x: Floats, y: Floats, group: Integers
 ) -> tuple[float | None, float | None, Estimate]:
@@ -164,7 +159,7 @@ def _difference(
         y: the labels of both rows, [m, 2].
         group: the instruction of each row, [m].
     """
-    old, new = (_of_all(statistic, x[:, run], y[:, run]) for run in (0, 1))
+    old, new = (of_all(statistic, x[:, run], y[:, run]) for run in (0, 1))
     if old is None or new is None:
         return old, new, UNDEFINED
     _, numbered = np.unique(group, return_inverse=True)

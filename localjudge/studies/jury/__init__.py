@@ -18,17 +18,18 @@ from localjudge.matching.scores import Scores, read_scores
 from localjudge.rubrics.answer import Value
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.statistics import why_undefined
-from localjudge.statistics.agreement_statistics import alpha
-from localjudge.statistics.comparison import correlation
-from localjudge.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES, bootstrap_weights
-from localjudge.studies.jury.jury_aspect import (
+from localjudge.statistics.agreement_statistics import alpha, spearman
+from localjudge.statistics.comparison import of_all
+from localjudge.statistics.jury_agreement import (
     JuryAspect,
+    JuryErrors,
     NominalJuryAspect,
     RatedAspect,
     jury_aspect,
+    jury_errors,
     nominal_jury_aspect,
 )
-from localjudge.studies.jury.jury_errors import JuryErrors, jury_errors
+from localjudge.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES, bootstrap_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ def _jurors(
                     for place, aspect in enumerate(aspects)
                 },
                 with_rest={
-                    aspect: correlation("spearman", own[:, place], rest[:, place])
+                    aspect: of_all(spearman, own[:, place], rest[:, place])
                     for place, aspect in enumerate(aspects)
                 },
                 alpha_without={aspect: values[number] for aspect, values in without.items()},

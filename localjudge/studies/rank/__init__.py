@@ -14,6 +14,7 @@ from localjudge.records.html_table import html_table
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.score_column import averaged, deciding
 from localjudge.statistics import UNDEFINED_SIGN, Estimate, sign_test
+from localjudge.statistics.ranked_column import Pair, RankedColumn
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.statistics.system_means import LabelledRows
 from localjudge.statistics.system_order import (
@@ -22,7 +23,6 @@ from localjudge.statistics.system_order import (
     differences_in_words,
 )
 from localjudge.studies.rank.incomplete_runs import random_sample
-from localjudge.studies.rank.ranked_column import Pair, RankedColumn
 from localjudge.system.quantities import counted
 
 
@@ -133,6 +133,8 @@ def rank(
             human.get(name) if human else None,
             resamples,
             seed,
+            scores.untested,
+            bool(scores.planned),
         )
         for name in columns
     ]

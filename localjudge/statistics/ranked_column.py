@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.arrays import Floats, Integers
-from localjudge.matching.scores import Scores
 from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.confidence_sequence import ConfidenceSequence
 from localjudge.statistics.resampling import studentise
 from localjudge.statistics.system_means import (
     LabelledRows,
+    SystemRows,
     column_means,
     connected_systems,
     instruction_means,
@@ -57,11 +57,24 @@ class Pair:
 
 
 class RankedColumn:
-    """The statistics of all systems in one column: an aspect, the share of a label, or the overall mean."""
+    """The statistics of all systems in one column: an aspect, the share of a label, or the overall mean.
+
+    Args:
+        rows: the rows of all systems.
+        name: the name of the column.
+        values: the score of each row, [rows].
+        ends: the lowest and the highest score.
+        characters: the length of each row's candidate, [rows]; None if the effect of length is not wanted.
+        human: the labels of some rows; None without any.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
+        untested: why the scores have no intervals; empty if they have.
+        is_sample: the instructions are the first of all, in random order: intervals hold at every look.
+    """
 
     def __init__(
         self,
-        scores: Scores,
+        rows: SystemRows,
         name: str,
         values: Floats,
         ends: tuple[int, int],
@@ -69,14 +82,16 @@ class RankedColumn:
         human: LabelledRows | None,
         resamples: int,
         seed: int,
+        untested: str = "",
+        is_sample: bool = False,
     ) -> None:
         self.name = name
-        count = len(scores.systems)
-        own = 0 if scores.untested or scores.planned else resamples
-        cells = instruction_means(scores, values)
+        count = len(rows.systems)
+        own = 0 if untested or is_sample else resamples
+        cells = instruction_means(rows, values)
         answered = np.isfinite(cells)
         self.means = studentise(column_means(cells), *ends, resamples=own, seed=seed).estimates()
-        if scores.planned:
+        if is_sample:
             self.means = ConfidenceSequence(cells, *ends).estimates()
         self.component = connected_systems(cells)
         same = means_on_same_instructions(cells)
@@ -84,9 +99,9 @@ class RankedColumn:
         self.level = same.value
         self.human = [UNDEFINED] * count
         if human is not None:
-            of_people = human.means(scores, values)
+            of_people = human.means(rows, values)
             self.human = studentise(of_people, *ends, resamples=resamples, seed=seed).estimates()
-        self.length_held = means_at_equal_length(scores, values, ends, characters, own, seed)
+        self.length_held = means_at_equal_length(rows, values, ends, characters, own, seed)
         first, second = np.array(list(combinations(range(count), 2)), dtype=np.int32).reshape(-1, 2).T
         reach = ends[1] - ends[0]
         if human is None:
@@ -94,12 +109,12 @@ class RankedColumn:
         elif answered[answered.any(axis=1)].all():
             paired, self.level = of_people.contrast(first, second), of_people.value
         else:
-            paired = human.differences(scores, values, answered)
+            paired = human.differences(rows, values, answered)
             self.level = _levels(paired.value, first, second, answered)
         drawn = own if human is None else resamples
         tested = studentise(paired, -reach, reach, symmetric=True, resamples=drawn, seed=seed)
         differences, p = tested.simultaneous(-reach, reach).estimates(), tested.adjusted()
-        if scores.planned:
+        if is_sample:
             sequence = ConfidenceSequence(cells[:, first] - cells[:, second], -reach, reach, together=True)
             differences, p = sequence.estimates(), sequence.p
         self.pairs: list[Pair] = []
@@ -113,8 +128,8 @@ class RankedColumn:
             wins[b] += lost + tied / 2, len(between)
             self.pairs.append(
                 Pair(
-                    first=scores.systems[a],
-                    second=scores.systems[b],
+                    first=rows.systems[a],
+                    second=rows.systems[b],
                     column=name,
                     instructions=len(between),
                     difference=difference,
@@ -126,8 +141,8 @@ class RankedColumn:
             )
         self.win_rates = [float(won / of) if of else None for won, of in wins]
         lacking = "no instruction has both" if human is None else "too few common instructions have labels"
-        why = [scores.untested or (lacking if each.value is None else each.why) for each in differences]
-        self.order = SystemOrder(scores.systems, first, second, paired.value, p, tested.detectable(), why)
+        why = [untested or (lacking if each.value is None else each.why) for each in differences]
+        self.order = SystemOrder(rows.systems, first, second, paired.value, p, tested.detectable(), why)
 
 
 def _levels(difference: Floats, first: Integers, second: Integers, answered: NDArray[np.bool_]) -> Floats:
