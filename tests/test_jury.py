@@ -12,8 +12,8 @@ from conftest import Cli
 
 from localjudge import Rubric
 from localjudge.arrays import Floats, Integers, LabelArray
-from localjudge.matching.imported_scores import import_scores
 from localjudge.statistics.jury_agreement import JuryErrors, RatedAspect, jury_errors
+from localjudge.studies.imported_scores import import_scores
 
 FEW, ROWS = 200, 200
 NAMES = ("first", "second", "third")

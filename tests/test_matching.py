@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from report_page import head
 
 from localjudge.errors import UsageError
-from localjudge.matching.identity import Identity, identity_of
-from localjudge.matching.imported_scores import import_scores
+from localjudge.matching.identity import Identity, identities_of
 from localjudge.matching.labels import read_labels
 from localjudge.matching.row_index import BY_ID_ALONE, RowIndex, align_runs
 from localjudge.matching.scores import read_scores
 from localjudge.matching.system_names import SystemNames
 from localjudge.records import Response, Row
 from localjudge.runs.run_manifest import RunManifest, read_manifest
+from localjudge.studies.imported_scores import import_scores
 from localjudge.studies.jury import compare_judges
 from localjudge.studies.jury.jury_run import write_jury
 from localjudge.studies.rank import rank
@@ -94,7 +94,8 @@ def test_a_record_is_of_its_own_row_or_of_none(
     fitting = [place for place, row in enumerate(rows) if fits(row, record)]
     matching = judged(rows)
     try:
-        found = matching.find(identity_of(record, "labels:1", {}, READS_REFERENCE)).rows
+        ((own, _),) = identities_of(record, "labels:1", {}, READS_REFERENCE)
+        found = matching.find(own).rows
     except UsageError:
         contents = {tuple(rows[place][name] for name in ("system", *READS_REFERENCE)) for place in fitting}
         assert len(contents) > 1, "nothing had to be told apart"
@@ -201,7 +202,8 @@ def test_a_record_of_a_pair_is_of_its_own_pair_in_its_order(
     asked = [name for each in known for name in names[each] if name != "id" or "texts" not in known]
     fitting = {place for place, each in enumerate(pairs) if all(each[name] == source[name] for name in asked)}
     try:
-        found = matching.find(identity_of(record, "labels:1", {}, OF_PAIRS))
+        ((own, _),) = identities_of(record, "labels:1", {}, OF_PAIRS)
+        found = matching.find(own)
     except UsageError:
         contents = {tuple(pairs[place][name] for name in (*OF_PAIRS, *swap)) for place in fitting}
         assert len(contents) > 1

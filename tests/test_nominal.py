@@ -15,7 +15,6 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss, cohen_kappa_score, precision_recall_fscore_support
 
 from localjudge import Judgement, Row, Rubric, UsageError
-from localjudge.matching.imported_scores import import_scores, write_run
 from localjudge.matching.label_values import LabelColumn
 from localjudge.matching.labels import read_labels
 from localjudge.matching.scores import read_scores
@@ -24,6 +23,7 @@ from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunSettings
 from localjudge.statistics import UNDEFINED, agreement_statistics
 from localjudge.studies.agree import Agreement, agree
+from localjudge.studies.imported_scores import import_scores, write_run
 from localjudge.studies.jury import compare_judges
 from localjudge.studies.jury.jury_run import write_jury
 from localjudge.studies.rank import rank

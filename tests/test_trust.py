@@ -21,7 +21,6 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from localjudge import Failure, Judge, UsageError
-from localjudge.matching.imported_scores import import_scores
 from localjudge.matching.labels import Labels, read_labels
 from localjudge.matching.scores import Scores, read_scores
 from localjudge.records.outcome_columns import AnswerColumns, from_line
@@ -35,6 +34,7 @@ from localjudge.statistics.resampling import Contributions, averages, studentise
 from localjudge.statistics.system_means import power_tuning, prediction_powered
 from localjudge.studies.agree import AspectAgreement, agree
 from localjudge.studies.calibrate import Calibration, fit
+from localjudge.studies.imported_scores import import_scores
 from localjudge.studies.jury import compare_judges
 from localjudge.studies.jury.jury_run import median, write_jury
 from localjudge.studies.rank import rank

@@ -77,7 +77,7 @@ def compare(
     checks = check_criteria(runs, scores=scores, labels=labels, by_column=by_column)
     from localjudge.cli.printed_tables import printed_findings
     from localjudge.cli.progress import Progress
-    from localjudge.matching.checklist_points import read_points
+    from localjudge.matching.checklist_points import PointRows
     from localjudge.matching.judged_pairs import read_judged_pairs
     from localjudge.matching.scores import read_scores
     from localjudge.report.tables.change_tables import change_findings
@@ -92,7 +92,7 @@ def compare(
         if pairwise:
             rows = ComparedRows.from_pairs(read_judged_pairs(runs), systems)
         elif checks:
-            rows = ComparedRows.from_scores(read_points(runs, by_run=False), only=systems)
+            rows = ComparedRows.from_scores(PointRows.read(runs).scores(by_run=False), only=systems)
         else:
             rows = ComparedRows.from_scores(read_scores(runs, by_run=False), scores, systems)
         known = people.labels_of(rows.source) if labels else None

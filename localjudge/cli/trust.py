@@ -108,7 +108,7 @@ def rank(
         runs, labels=labels, mapping=people.mapping, calibration=calibration, by_column=by_column
     )
     from localjudge.cli.progress import Progress
-    from localjudge.matching.checklist_points import read_points, read_points_by_tag
+    from localjudge.matching.checklist_points import PointRows
     from localjudge.matching.scores import read_scores
     from localjudge.report.tables.ranking_tables import preference_findings, ranking_findings
     from localjudge.runs.reader import is_complete
@@ -135,9 +135,13 @@ def rank(
         statistics.print(order, preference_findings(order), all_tables)
         return
     with progress.step(_READING) as report:
-        judged = read_points(runs, by, report) if checks else read_scores(runs, report=report)
-        tags = read_points_by_tag(runs) if checks and by is None else None
-        by = None if checks else by  # the tag is the only column
+        tags = None
+        if checks:
+            points = PointRows.read(runs, report)
+            judged, tags = points.scores(by), None if by else points.by_tag()
+            by = None  # the tag is the only column
+        else:
+            judged = read_scores(runs, report=report)
         known = people.labels_of(judged, equal_chances=False) if labels else None
         judged = _calibrated(judged, calibration, allow_no_gain, known) or judged
     with progress.step(statistics.computing):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import floor
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -70,55 +71,62 @@ class PointValues:
         tag = np.repeat(np.arange(len(names)), [len(self.table(name)) for name in names])
         scored = np.flatnonzero(np.isfinite(table[:, 1]))
         lowest, number = floor(min(self._lowest[name] for name in names)), table[:, 0].astype(np.intp)
-        own = ScoreColumn(column, column, {"lowest": lowest, "highest": 1}, 1.0)
-        found = scores_of((own,), (table[:, 1:2], table[:, 2:]), rows.take(number), scored, by_run)
-        return replace(found, failed=len(rows) - len(rows.judged)), tag[scored]
+        score_column = ScoreColumn(column, column, {"lowest": lowest, "highest": 1}, 1.0)
+        scores = scores_of((score_column,), (table[:, 1:2], table[:, 2:]), rows.take(number), scored, by_run)
+        return replace(scores, failed=len(rows) - len(rows.judged)), tag[scored]
 
 
-def read_points(
-    folders: Sequence[Path], by: str | None = None, report: Report = no_progress, by_run: bool = True
-) -> Scores:
-    """Return the scores of the rows of runs of criteria, in one column.
+@dataclass(frozen=True, slots=True)
+class PointRows:
+    """The rows of runs of criteria, and their scores."""
 
-    Args:
-        folders: run directories.
-        by: a tag, for the score of the criteria that have it; None or "score" for that of all criteria.
-        report: receives the number of lines that were read, and of all.
-        by_run: as for `localjudge.matching.scores.read_scores`.
+    values: PointValues
+    rows: RunRows
 
-    Raises:
-        UsageError: no row has a score, or no criterion has the tag.
-    """
-    values, rows = _read(folders, report)
-    if by not in (None, SCORE, *values.tags):
-        raise UsageError(
-            f"`by` {by}: no criterion has this tag; give one of {', '.join([SCORE, *values.tags])}"
-        )
-    found, _ = values.scores([by or SCORE], by or SCORE, rows, by_run)
-    notes = []
-    if without := len(rows.judged) - len(found.ids):
-        notes.append(f"{counted(without, 'row')} without positive points among these criteria have no score")
-    if (np.bincount(found.system, found.integer[:, 0]) < 0).any():
-        notes.append("means are not clipped here; show clips them to 0 to 1, as HealthBench does")
-    return replace(found, notes=tuple(notes))
+    @classmethod
+    def read(cls, folders: Sequence[Path], report: Report = no_progress) -> Self:
+        """Return the rows of runs.
 
+        Args:
+            folders: run directories.
+            report: receives the number of lines that were read, and of all.
+        """
+        manifests = [read_manifest(folder) for folder in folders]
+        common_rubric(folders, manifests)
+        values = PointValues()
+        return cls(values, read_rows(folders, manifests, values, report))
 
-def read_points_by_tag(folders: Sequence[Path]) -> tuple[Scores, Slices] | None:
-    """Return the scores of the criteria with each of the most frequent tags as slices; None without any.
+    def scores(self, by: str | None = None, by_run: bool = True) -> Scores:
+        """Return the scores in one column.
 
-    A row is in the slice of each of its tags.
-    """
-    values, rows = _read(folders)
-    tags = [tag for tag, scored in values.tags.items() if scored]
-    if not tags:
-        return None
-    scores, of_row = values.scores(tags[:MOST_TAGS], SCORE, rows)
-    more = len(tags) - MOST_TAGS
-    return scores, Slices(f"tag ({more} more)" if more > 0 else "tag", tuple(tags[:MOST_TAGS]), of_row)
+        Args:
+            by: a tag, for the score of the criteria that have it; None or "score" for that of all criteria.
+            by_run: as for `localjudge.matching.scores.read_scores`.
 
+        Raises:
+            UsageError: no row has a score, or no criterion has the tag.
+        """
+        names = [SCORE, *self.values.tags]
+        if by not in (None, *names):
+            raise UsageError(f"`by` {by}: no criterion has this tag; give one of {', '.join(names)}")
+        scores, _ = self.values.scores([by or SCORE], by or SCORE, self.rows, by_run)
+        notes = []
+        if without := len(self.rows.judged) - len(scores.ids):
+            notes.append(
+                f"{counted(without, 'row')} without positive points among these criteria have no score"
+            )
+        if (np.bincount(scores.system, scores.integer[:, 0]) < 0).any():
+            notes.append("means are not clipped here; show clips them to 0 to 1, as HealthBench does")
+        return replace(scores, notes=tuple(notes))
 
-def _read(folders: Sequence[Path], report: Report = no_progress) -> tuple[PointValues, RunRows]:
-    manifests = [read_manifest(folder) for folder in folders]
-    common_rubric(folders, manifests)
-    values = PointValues()
-    return values, read_rows(folders, manifests, values, report)
+    def by_tag(self) -> tuple[Scores, Slices] | None:
+        """Return the scores of the criteria with each of the most frequent tags as slices; None without any.
+
+        A row is in the slice of each of its tags.
+        """
+        tags = [tag for tag, scored in self.values.tags.items() if scored]
+        if not tags:
+            return None
+        scores, of_row = self.values.scores(tags[:MOST_TAGS], SCORE, self.rows)
+        more = len(tags) - MOST_TAGS
+        return scores, Slices(f"tag ({more} more)" if more > 0 else "tag", tuple(tags[:MOST_TAGS]), of_row)

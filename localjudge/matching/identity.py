@@ -87,11 +87,6 @@ class Identity:
         return self.digests, self.group, self.texts.get(CRITERION), self.texts.get(TURN)
 
 
-def identity_of(record: Mapping[str, Any], where: str, columns: Columns, used: Sequence[str]) -> Identity:
-    """Return the identity of the first row in a record (`identities_of`)."""
-    return identities_of(record, where, columns, used)[0][0]
-
-
 def identities_of(
     record: Mapping[str, Any], where: str, columns: Columns, used: Sequence[str]
 ) -> list[tuple[Identity, Fields]]:

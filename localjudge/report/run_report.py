@@ -83,7 +83,7 @@ def write_report(
             )
     if mode is PAIRWISE:
         return _write_pairs(runs, out, title, inputs, labels, mapping, audit, resamples, seed, step)
-    from localjudge.matching.checklist_points import read_points, read_points_by_tag
+    from localjudge.matching.checklist_points import PointRows
     from localjudge.matching.labels import label_targets, parse_mapping, read_labels
     from localjudge.matching.slices import read_slices
     from localjudge.studies.agree import agree
@@ -102,7 +102,8 @@ def write_report(
             ours = parse_mapping(mapping, label_targets(rubric))
             rankings, agreements, sliced = [], [], []
             for of_one_judge in _by_judge(runs):
-                scores = read_points(of_one_judge) if mode is CHECKLIST else read_scores(of_one_judge)
+                points = PointRows.read(of_one_judge) if mode is CHECKLIST else None
+                scores = points.scores() if points else read_scores(of_one_judge)
                 known = (
                     read_labels(labels, scores, ours, inputs, False) if labels and mode is POINTWISE else None
                 )
@@ -115,8 +116,8 @@ def write_report(
                 parts = None
                 if by_column:
                     parts = named, read_slices(of_one_judge, scores.manifests, by_column, inputs)
-                elif mode is CHECKLIST and all(map(is_complete, of_one_judge)):
-                    parts = read_points_by_tag(of_one_judge)
+                elif points and all(map(is_complete, of_one_judge)):
+                    parts = points.by_tag()
                 if parts:
                     found = rank_by_slice(
                         by_series(parts[0], judgements), parts[1], None, None, resamples, seed
@@ -144,7 +145,7 @@ def _changes(
 
     None unless there are two runs, and both are complete.
     """
-    from localjudge.matching.checklist_points import read_points
+    from localjudge.matching.checklist_points import PointRows
     from localjudge.matching.judged_pairs import read_judged_pairs
     from localjudge.matching.slices import read_slices
     from localjudge.studies.compare import compare_runs
@@ -158,7 +159,7 @@ def _changes(
         if read_manifest(runs[0]).rubric.mode is PAIRWISE:
             rows = ComparedRows.from_pairs(read_judged_pairs(runs))
         elif read_manifest(runs[0]).rubric.mode is CHECKLIST:
-            rows = ComparedRows.from_scores(read_points(runs, by_run=False))
+            rows = ComparedRows.from_scores(PointRows.read(runs).scores(by_run=False))
         else:
             rows = ComparedRows.from_scores(read_scores(runs, by_run=False))
         matched = match_runs(rows)

@@ -16,6 +16,7 @@ import numpy as np
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.statistics.jackknife import LEAST_INFORMATION, JackknifeEstimates, Shares
 from localjudge.statistics.preferences import Preferences
+from localjudge.statistics.system_order import reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,15 +279,11 @@ def _fit(design: PairDesign, preference: Floats) -> Strengths:
 
 def _reaches(design: PairDesign, preference: Floats) -> Flags:
     """Return whether each system wins against each other, directly or through systems between them, [K, K]."""
-    from scipy.sparse.csgraph import shortest_path
-
     won = np.zeros((len(design.component), len(design.component), 2))
     np.add.at(won, (design.first, design.second), np.stack([preference, 1 - preference], axis=1))
     total = won[..., 0] + won[..., 1].T
     # Of certain preferences, only those of the winner count, as for LEAST_INFORMATION.
-    wins = total > LEAST_INFORMATION / 4 * (total + total.T)
-    reached: Flags = np.isfinite(shortest_path(wins, unweighted=True))
-    return reached
+    return reached(total > LEAST_INFORMATION / 4 * (total + total.T))
 
 
 def _maximum(design: PairDesign, preference: Floats) -> Floats:

@@ -91,11 +91,20 @@ def components(joined: Flags) -> Integers:
     Args:
         joined: whether two systems are joined, [k, k]; symmetric.
     """
-    reached = joined | np.eye(len(joined), dtype=np.bool_)
-    while ((further := reached @ reached) != reached).any():
-        reached = further
-    _, numbers = np.unique(reached.argmax(axis=1), return_inverse=True)
+    _, numbers = np.unique(reached(joined).argmax(axis=1), return_inverse=True)
     return numbers.astype(np.int32)
+
+
+def reached(joined: Flags) -> Flags:
+    """Return whether each system leads to each other one, directly or through others, or is the same, [k, k].
+
+    Args:
+        joined: whether each system leads to each other one directly, [k, k].
+    """
+    known = joined | np.eye(len(joined), dtype=np.bool_)
+    while ((further := known @ known) != known).any():
+        known = further
+    return known
 
 
 def differences_in_words(

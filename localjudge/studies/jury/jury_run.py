@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from localjudge.errors import UsageError
-from localjudge.matching.imported_scores import write_run
 from localjudge.matching.row_index import align_runs, identities
 from localjudge.matching.run_rows import common_rubric, run_names
 from localjudge.matching.scores import refuse_pairs
@@ -21,6 +20,7 @@ from localjudge.runs.notices import is_dry_run, together
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.run_manifest import JurorRecord, RunManifest, RunSettings, read_manifest
 from localjudge.runs.summary import Summary
+from localjudge.studies.imported_scores import write_run
 
 T = TypeVar("T")
 

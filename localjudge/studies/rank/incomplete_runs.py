@@ -6,19 +6,17 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
 from localjudge.errors import UsageError
 from localjudge.matching.run_rows import first_seen
 from localjudge.matching.scores import Scores, read_scores
+from localjudge.runs.pipeline import Stopping
 from localjudge.runs.reader import JUDGEMENTS, is_complete
 from localjudge.runs.shuffled_order import finished_instructions
 from localjudge.statistics.system_order import SIGNIFICANCE_LEVEL
-
-if TYPE_CHECKING:
-    from localjudge.runs.pipeline import Stopping
 
 _GROWTH = 1.05
 """How much longer the lines of a run are at the next look: so all looks read 20 times its lines."""

@@ -91,18 +91,23 @@ def import_scores(
     settings = RunSettings(
         engine=IMPORTED, rubric=rubric.digest, model=hashlib.sha256(judge.encode()).hexdigest()
     )
-    records = (record for name in names for _, record in read_records(name) if not isinstance(record, RowError))
-    notices = [*dict.fromkeys(notice for record in records for notice in exported(record))]
+    wanted, notices, fractions = columns_of(rubric.aspects, mapping), dict[str, None](), False
+    for name in names:
+        for number, record in read_records(name):
+            if not isinstance(record, RowError):
+                notices |= dict.fromkeys(exported(record))
+                first = [column.read(record, f"{name}:{number}")[:1] for column in wanted]
+                fractions |= any(value is not None and value != round(value) for [value] in filter(None, first))
     return write_run(
         out,
-        _outcomes(names, rubric, settings, columns_of(rubric.aspects, mapping), columns or {}),
+        _outcomes(names, rubric, settings, wanted, columns or {}, fractions),
         rubric=rubric,
         settings=settings,
         model=judge,
         inputs=[str(Path(name).resolve()) for name in names],
         columns=columns or {},
         dry_run=any(notice.startswith("dry run") for notice in notices),
-        inherited_notices=notices,
+        inherited_notices=[*notices],
     )
 
 
@@ -112,16 +117,9 @@ def _outcomes(
     settings: RunSettings,
     wanted: Sequence[LabelColumn],
     columns: Columns,
+    fractions: bool,
 ) -> Iterator[Outcome]:
     digest = settings_digest(settings.as_dict())
-    fractions = any(
-        value is not None and value != round(value)
-        for name in names
-        for number, record in read_records(name)
-        if not isinstance(record, RowError)
-        for column in wanted
-        for value in column.read(record, f"{name}:{number}")[:1]
-    )
     judged, reasons = 0, Counter[str]()
     reader = RecordReader(columns, rubric.fields)
     for where, record in joined_records(names, columns, reader):
