@@ -175,7 +175,7 @@ class ScoreLabels:
 
     def __init__(self, columns: Sequence[LabelColumn]) -> None:
         self._columns = columns
-        self.names = frozenset(column.name for column in columns)
+        self.names: Collection[str] = frozenset(column.name for column in columns)
 
     def given(self, record: Mapping[str, Any], fields: Fields, where: str) -> Iterator[GivenLabels]:
         for column in self._columns:
