@@ -28,11 +28,11 @@ import coverage
 import numpy as np
 import results_table
 
-from localjudge.analysis.agreement.calibration import fit_map
-from localjudge.analysis.matching.scores import Scores
-from localjudge.analysis.ranking.ranked_column import RankedColumn
+from localjudge.matching.scores import Scores
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
+from localjudge.statistics.ranked_column import RankedColumn
+from localjudge.studies.calibrate import fit_map
 
 JUDGES = ("random", "constant", "generous", "good")
 SHIFTS = np.array([0.0, 0.2, 0.5])

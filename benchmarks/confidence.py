@@ -22,12 +22,12 @@ import numpy as np
 import results_table
 from scipy.stats import mannwhitneyu
 
-from localjudge.analysis import Flags, Floats
-from localjudge.analysis.escalation import Verdicts, select
-from localjudge.analysis.matching.run_rows import read_rows
+from localjudge.arrays import Flags, Floats
+from localjudge.matching.run_rows import read_rows
 from localjudge.records import Judgement
 from localjudge.rubrics.mode import RowOutcome
 from localjudge.rubrics.pair_outcome import PairOutcome
+from localjudge.studies.escalation import Verdicts, select
 
 RATE = 0.9
 """The rate that a selection asks for; the labelled rows and their agreement do not depend on it."""

@@ -6,7 +6,7 @@ Each sweep judges the responses of some systems to the same instructions on a sc
 after every tenth instruction. In a share of the instructions all systems are equal; else a score is the
 instruction's level, the system's own and noise, rounded. "Intervals" are those that `rank` prints for complete
 runs, read in the same way; "sequences" are those of incomplete runs
-(`localjudge.analysis.statistics.confidence_sequence`).
+(`localjudge.statistics.confidence_sequence`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import results_table
 
-from localjudge.analysis import Floats
-from localjudge.analysis.ranking.system_means import column_means
-from localjudge.analysis.statistics.confidence_sequence import ConfidenceSequence
-from localjudge.analysis.statistics.resampling import studentise
+from localjudge.arrays import Floats
+from localjudge.statistics.confidence_sequence import ConfidenceSequence
+from localjudge.statistics.resampling import studentise
+from localjudge.statistics.system_means import column_means
 
 REACH = 4.0
 FIRST, EVERY = 20, 10

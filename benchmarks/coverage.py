@@ -22,15 +22,15 @@ import numpy as np
 import results_table
 from scipy.stats import norm
 
-from localjudge.analysis.agreement import agree
-from localjudge.analysis.agreement.comparison import Comparison
-from localjudge.analysis.matching.human_labels import Labels
-from localjudge.analysis.matching.label_records import LabelArray
-from localjudge.analysis.matching.scores import Scores
-from localjudge.analysis.ranking.system_means import prediction_powered
-from localjudge.analysis.statistics.resampling import Contributions, averages, bootstrap_weights, studentise
+from localjudge.arrays import LabelArray
+from localjudge.matching.labels import Labels
+from localjudge.matching.scores import Scores
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
+from localjudge.statistics.comparison import Comparison
+from localjudge.statistics.resampling import Contributions, averages, bootstrap_weights, studentise
+from localjudge.statistics.system_means import prediction_powered
+from localjudge.studies.agree import agree
 
 CUTS = {
     "even": np.array([-0.84, -0.25, 0.25, 0.84]),
@@ -162,7 +162,7 @@ def agreements(rng: np.random.Generator, population: str, size: int, number: int
 
 def _agree(human: np.ndarray, judged: np.ndarray, group: np.ndarray, resamples: int, seed: int) -> Comparison:
     rows = np.arange(len(group), dtype=np.int32)
-    labels = Labels({"aspect": LabelArray(rows, np.zeros_like(rows), human)}, ("one",), (), ())
+    labels = Labels({"aspect": LabelArray(rows, np.zeros_like(rows), human)}, ("one",), ())
     scores = Scores(
         columns=score_columns({"aspect": Aspect(scale=Scale(lowest=1, highest=5))}),
         folders=(Path("simulated"),),

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import results_table
 
-from localjudge.analysis import Flags, Floats
-from localjudge.analysis.confidence_threshold import ERROR, threshold
+from localjudge.arrays import Flags, Floats
+from localjudge.statistics.confidence_threshold import ERROR, threshold
 
 RATE = 0.9
 SIZE = 100_000

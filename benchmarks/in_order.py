@@ -23,12 +23,9 @@ from typing import Any
 import numpy as np
 import results_table
 
-from localjudge.analysis.agreement.within_instructions import LabelledResponses
-from localjudge.analysis.matching.label_records import LabelArray
-from localjudge.analysis.matching.scores import Scores
-from localjudge.analysis.statistics.resampling import mean_estimate
-from localjudge.rubrics.aspect import Aspect, Scale
-from localjudge.rubrics.score_column import score_columns
+from localjudge.arrays import LabelArray
+from localjudge.statistics.resampling import mean_estimate
+from localjudge.statistics.within_instructions import LabelledResponses
 
 SIZES = (50, 150, 300)
 RESPONSES = {"2": (2, 2), "3": (3, 3), "2 to 5": (2, 5)}
@@ -54,22 +51,8 @@ def drawn(
         noise *= np.exp(-np.abs(level))
     column = 3 + level + JUDGES[judge] * of_response + (1 - JUDGES[judge]) * noise
     rows = len(group)
-    scores = Scores(
-        columns=score_columns({"quality": Aspect(scale=Scale(lowest=1, highest=5))}),
-        folders=(Path("simulated"),),
-        manifests=(),
-        ids=[""] * rows,
-        digests=[None] * rows,
-        run=np.zeros(rows, dtype=np.int32),
-        systems=("one",),
-        system=np.zeros(rows, dtype=np.int32),
-        group=group.astype(np.int32),
-        integer=np.ones((rows, 1), dtype=np.int32),
-        expected=None,
-        failed=0,
-    )
     marks = LabelArray(np.arange(rows, dtype=np.int32), np.zeros(rows, dtype=np.int32), label)
-    found = LabelledResponses.from_labels(marks, scores)
+    found = LabelledResponses.from_labels(marks, group.astype(np.int32), np.arange(rows))
     assert found is not None
     return column, found
 

@@ -31,8 +31,8 @@ import coverage
 import numpy as np
 import results_table
 
-from localjudge.analysis.statistics import agreement_statistics, jackknife, resampling
-from localjudge.analysis.statistics.resampling import averages
+from localjudge.statistics import agreement_statistics, jackknife, resampling
+from localjudge.statistics.resampling import averages
 
 REACHES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Values of `LEAST_REACH` that are compared."""

@@ -29,8 +29,8 @@ import numpy as np
 import results_table
 from scipy.stats import norm
 
-from localjudge.analysis.agreement.alternative_annotator import EPSILON, AnnotatorTest, replace_annotators
-from localjudge.analysis.matching.label_records import LabelArray
+from localjudge.arrays import LabelArray
+from localjudge.statistics.alternative_annotator import EPSILON, AnnotatorTest, replace_annotators
 
 DISTANCES: dict[str, Callable[..., np.ndarray]] = {
     "scores": lambda given, other: (given - other) ** 2,

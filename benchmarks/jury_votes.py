@@ -20,10 +20,9 @@ from typing import Any
 import numpy as np
 import results_table
 
-from localjudge.analysis.juries.jury_aspect import RatedAspect
-from localjudge.analysis.juries.jury_errors import _mean_correlation, jury_errors
-from localjudge.analysis.matching.label_records import LabelArray
-from localjudge.analysis.statistics.resampling import bootstrap_weights, expanded_percentile
+from localjudge.arrays import LabelArray
+from localjudge.statistics.jury_agreement import RatedAspect, _mean_correlation, jury_errors
+from localjudge.statistics.resampling import bootstrap_weights, expanded_percentile
 
 SHARED = (0.0, 0.3, 0.7, 0.9, 0.97)
 SIZES = (15, 30, 100)

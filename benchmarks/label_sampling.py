@@ -22,14 +22,13 @@ from typing import Any
 import numpy as np
 import results_table
 
-from localjudge.analysis import Floats, Integers
-from localjudge.analysis.agreement.calibration import fit_map
-from localjudge.analysis.agreement.comparison import STATISTICS, ComparedLabels, Comparison, compare
-from localjudge.analysis.matching.label_records import LabelArray
-from localjudge.analysis.ranking.system_means import drawn_with_chances, prediction_powered
-from localjudge.analysis.statistics.resampling import studentise
+from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.labelling.preference import doubtful
 from localjudge.labelling.sample import chances, draw
+from localjudge.statistics.comparison import STATISTICS, ComparedLabels, Comparison, compare
+from localjudge.statistics.resampling import studentise
+from localjudge.statistics.system_means import drawn_with_chances, prediction_powered
+from localjudge.studies.calibrate import fit_map
 
 ROWS, LABELS, RESAMPLES = 1000, (50, 100, 200), 500
 NOISE: dict[str, Callable[[Floats], Floats]] = {

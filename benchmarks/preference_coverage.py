@@ -24,16 +24,11 @@ import results_table
 from scipy.special import expit
 from scipy.stats import norm
 
-from localjudge.analysis import Integers
-from localjudge.analysis.pairs.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
-from localjudge.analysis.pairs.preferences import (
-    PositionEffect,
-    Preferences,
-    direct_win_rates,
-    system_win_rates,
-)
-from localjudge.analysis.statistics import Estimate
-from localjudge.analysis.statistics.resampling import Contributions, averages, studentise
+from localjudge.arrays import Integers
+from localjudge.statistics import Estimate
+from localjudge.statistics.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
+from localjudge.statistics.preferences import PositionEffect, Preferences, direct_win_rates, system_win_rates
+from localjudge.statistics.resampling import Contributions, averages, studentise
 
 SIZES = (30, 80, 200)
 """Numbers of instructions."""
@@ -115,7 +110,7 @@ class Simulation:
         mean = ((expit(odds + POSITION) + expit(odds - POSITION)) / 2) @ weights / weights.sum()
         position = ((expit(odds + POSITION) + expit(POSITION - odds)) / 2) @ weights / weights.sum()
         expected = self._preferences(
-            np.zeros(len(mean), dtype=np.int64), np.column_stack([mean, 1 - mean]), None
+            np.zeros(len(mean), dtype=np.int64), np.column_stack([mean, 1 - mean]), np.zeros(len(mean))
         )
         self.truth = fit_strengths(expected).value
         self.win_rates = system_win_rates(expected).value
@@ -136,7 +131,7 @@ class Simulation:
             wins = (generator.random(wins.shape) < wins).astype(np.float64)
         return self._preferences(np.repeat(np.arange(size), len(self.first)), wins, longer.ravel())
 
-    def _preferences(self, group: Integers, wins: np.ndarray, longer: np.ndarray | None) -> Preferences:
+    def _preferences(self, group: Integers, wins: np.ndarray, longer: np.ndarray) -> Preferences:
         repeats = len(group) // len(self.first)
         return Preferences(
             systems=tuple(map(str, range(self.systems))),

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import results_table
 
-from localjudge.analysis import Floats
-from localjudge.analysis.sample_size import instructions_needed, paired_variances
-from localjudge.analysis.statistics.resampling import averages, studentise
+from localjudge.arrays import Floats
+from localjudge.statistics.power import instructions_needed, paired_variances
+from localjudge.statistics.resampling import averages, studentise
 
 POPULATIONS = {"middle": (1.0, 2.0, 3.0, 4.0), "near the end": (-1.5, -0.5, 0.5, 1.2)}
 """Where a latent value begins each score from 2 on, after a shift of -2.5 in the middle."""

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 import results_table
 
-from localjudge.analysis.agreement.score_interval import ScoreInterval, instructions_needed
-from localjudge.analysis.matching.label_records import LabelArray
+from localjudge.arrays import LabelArray
 from localjudge.records import Judgement
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
+from localjudge.studies.score_interval import ScoreInterval, instructions_needed
 
 LEVELS = (0.8, 0.9)
 RESPONSES = 3
@@ -126,12 +126,12 @@ def _covered(column: ScoreColumn, draws: Iterator[tuple[Rows, Rows]], level: flo
 
 
 def _read(run: Path, labels: str, mapping: str) -> tuple[ScoreColumn, Rows]:
-    from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
-    from localjudge.analysis.matching.scores import read_scores
+    from localjudge.matching.labels import label_targets, parse_mapping, read_labels
+    from localjudge.matching.scores import read_scores
     from localjudge.runs.reader import read_outcomes
 
     scores = read_scores([run])
-    known = read_labels([labels], scores, parse_mapping([mapping], scores.targets))
+    known = read_labels([labels], scores, parse_mapping([mapping], label_targets(scores.rubric)))
     (aspect,) = known.aspects
     column = scores.columns[scores.aspects.index(aspect)]
     judged = (each for each in read_outcomes(run) if isinstance(each, Judgement))

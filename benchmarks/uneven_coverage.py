@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import results_table
 
-from localjudge.analysis.ranking.system_means import column_means, means_on_same_instructions
-from localjudge.analysis.statistics.resampling import studentise
+from localjudge.statistics.resampling import studentise
+from localjudge.statistics.system_means import column_means, means_on_same_instructions
 
 STEPS = np.array([0.2, 0.5, 0.6])
 """Probability of the first step for each system."""

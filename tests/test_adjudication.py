@@ -13,12 +13,12 @@ from conftest import Cli
 from report_page import OpenPage
 from test_label import PAIR, RUBRIC, ask, lines, served, session, write_rows
 
-from localjudge.analysis.matching.human_labels import Labels, read_labels
-from localjudge.analysis.matching.scores import read_scores
 from localjudge.errors import UsageError
 from localjudge.labelling.candidates import candidates_of_rows
 from localjudge.labelling.label_file import LabelFile
 from localjudge.labelling.session import LabelSession
+from localjudge.matching.labels import Labels, read_labels
+from localjudge.matching.scores import read_scores
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.rubric import Rubric

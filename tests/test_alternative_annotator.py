@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from localjudge.analysis import Floats
-from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, replace_annotators
-from localjudge.analysis.matching.label_records import LabelArray
+from localjudge.arrays import Floats, LabelArray
+from localjudge.statistics.alternative_annotator import AnnotatorTest, replace_annotators
 
 REPEATS = 60
 

@@ -17,13 +17,13 @@ from scipy.stats import binomtest
 from scripted import Opinion, scripted_judge
 
 from localjudge import Row, Rubric, UsageError, read_rows
-from localjudge.analysis.audit import read_audit
-from localjudge.analysis.audit.audit_findings import Audit
-from localjudge.analysis.audit.audit_run import run_audit, sample_rows
-from localjudge.analysis.audit.perturbations import PERTURBATIONS, reordered
-from localjudge.analysis.audit.row_changes import DoesNotApply, PerturbationContext
-from localjudge.analysis.statistics import UNDEFINED
 from localjudge.cli.audit import _thresholds
+from localjudge.statistics import UNDEFINED
+from localjudge.studies.audit import read_audit
+from localjudge.studies.audit.audit_findings import Audit
+from localjudge.studies.audit.audit_run import run_audit, sample_rows
+from localjudge.studies.audit.perturbations import PERTURBATIONS, reordered
+from localjudge.studies.audit.row_changes import DoesNotApply, PerturbationContext
 
 NAMES = [each.name for each in PERTURBATIONS]
 OPENINGS = ("It was", "Every summer", "On the whole", "By all accounts", "For a while", "In the north")

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.random import Generator
 
-from localjudge.analysis import Floats
-from localjudge.analysis.audit import _AuditReader, _tested
-from localjudge.analysis.audit.audited_scores import AuditedRuns, AuditedScores
-from localjudge.analysis.audit.perturbations import PAIR_PERTURBATIONS, PERTURBATIONS, Perturbation
+from localjudge.arrays import Floats
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
+from localjudge.studies.audit import _AuditReader, _tested
+from localjudge.studies.audit.audited_scores import AuditedRuns, AuditedScores
+from localjudge.studies.audit.perturbations import PAIR_PERTURBATIONS, PERTURBATIONS, Perturbation
 
 ROWS, REPEATS = 100, 20
 DEPTH = score_columns({"depth": Aspect(scale=Scale(lowest=1, highest=5))})

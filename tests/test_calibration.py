@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from conftest import Cli
 
-from localjudge.analysis.agreement.calibration import AspectMap, fit_map
-from localjudge.analysis.matching.imported_scores import import_scores
+from localjudge.studies.calibrate import AspectMap, fit_map
+from localjudge.studies.imported_scores import import_scores
 
 FEW = 200
 

@@ -16,9 +16,9 @@ from report_page import head
 from scipy.stats import kendalltau
 from sklearn.metrics import cohen_kappa_score
 
-from localjudge.analysis.changes.gate import lower_bound
-from localjudge.analysis.matching.imported_scores import import_scores
 from localjudge.rubrics.aspect import Aspect
+from localjudge.studies.compare.gate import lower_bound
+from localjudge.studies.imported_scores import import_scores
 
 FEW = 300
 ASPECTS = ("helpfulness", "clarity")

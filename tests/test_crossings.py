@@ -21,7 +21,7 @@ from test_escalate import judged, write_labels
 from test_label import ask, served
 
 from localjudge import Judge, RowSource, Rubric, score_run
-from localjudge.analysis import Floats
+from localjudge.arrays import Floats
 
 Record = dict[str, Any]
 Figure = Callable[[tuple[object, ...], str], Any]

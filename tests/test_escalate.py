@@ -14,14 +14,14 @@ from conftest import Cli, random_model
 from scipy.stats import binom
 
 from localjudge import Row, Rubric
-from localjudge.analysis import Flags, Floats, Integers
-from localjudge.analysis.confidence_threshold import ERROR, fewest_labels, threshold
-from localjudge.analysis.matching.imported_scores import write_run
+from localjudge.arrays import Flags, Floats, Integers
 from localjudge.records import Failure, Judgement, Response
 from localjudge.records.keys import row_key, settings_digest
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunSettings
+from localjudge.statistics.confidence_threshold import ERROR, fewest_labels, threshold
+from localjudge.studies.imported_scores import write_run
 
 LABELS = ("right", "wrong")
 GRADE = Rubric(

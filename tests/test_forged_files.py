@@ -19,7 +19,6 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from localjudge import Judge, Row
-from localjudge.analysis.agreement.calibration import Calibration
 from localjudge.constraint.compiler import token_table
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import read_vocabulary
@@ -32,6 +31,7 @@ from localjudge.rows.inputs import find_inputs, read_rows
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import read_notices
 from localjudge.runs.row_source import RowSource
+from localjudge.studies.calibrate import Calibration
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,6 @@ from test_transformers import THINKING_CHAT, save_random_model
 from test_typed_answers import aspects, longest_answer
 
 from localjudge import Judge, JudgeConfig, RowSource, Rubric, UsageError, load_run, score_run
-from localjudge.analysis.audit.perturbations import reordered
 from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
@@ -30,6 +29,7 @@ from localjudge.models.model import Model
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task import Prompt
 from localjudge.rubrics.answer import FreeText
+from localjudge.studies.audit.perturbations import reordered
 
 PROMETHEUS = "Feedback: {rationale} [RESULT] {score}"
 LINES = "{rationale}\nScore: {score}"

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from conftest import Cli, read_lines
 
-from localjudge.analysis.matching.scores import read_scores
-from localjudge.analysis.ranking import rank
-from localjudge.analysis.statistics.confidence_sequence import ConfidenceSequence
 from localjudge.judge import Judge
+from localjudge.matching.scores import read_scores
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_plan import RunPlan
+from localjudge.statistics.confidence_sequence import ConfidenceSequence
+from localjudge.studies.rank import rank
 
 KINDS = {"good": 9, "poor": 2}
 WORDS = [f"{one}{two}" for one in ("al", "be", "ga", "de") for two in ("pha", "ta", "mma", "lta", "ron")]

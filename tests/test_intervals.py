@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from localjudge.analysis.agreement.comparison import ComparedLabels, Comparison, compare
-from localjudge.analysis.matching.label_records import LabelArray
-from localjudge.analysis.statistics import Estimate, agreement_statistics
-from localjudge.analysis.statistics.agreement_statistics import alphas
-from localjudge.analysis.statistics.jackknife import LEAST_FOR_AGREEMENT, agreement_estimate, exact_share
-from localjudge.analysis.statistics.resampling import averages, studentise
+from localjudge.arrays import LabelArray
+from localjudge.statistics import Estimate, agreement_statistics
+from localjudge.statistics.agreement_statistics import alphas
+from localjudge.statistics.comparison import ComparedLabels, Comparison, compare
+from localjudge.statistics.jackknife import LEAST_FOR_AGREEMENT, agreement_estimate, exact_share
+from localjudge.statistics.resampling import averages, studentise
 
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
 

@@ -11,11 +11,9 @@ import pytest
 from conftest import Cli
 
 from localjudge import Rubric
-from localjudge.analysis import Floats, Integers
-from localjudge.analysis.juries.jury_aspect import RatedAspect
-from localjudge.analysis.juries.jury_errors import JuryErrors, jury_errors
-from localjudge.analysis.matching.imported_scores import import_scores
-from localjudge.analysis.matching.label_records import LabelArray
+from localjudge.arrays import Floats, Integers, LabelArray
+from localjudge.statistics.jury_agreement import JuryErrors, RatedAspect, jury_errors
+from localjudge.studies.imported_scores import import_scores
 
 FEW, ROWS = 200, 200
 NAMES = ("first", "second", "third")

@@ -24,10 +24,6 @@ from conftest import Cli
 from preloaded import KILL
 from report_page import OpenPage
 
-from localjudge.analysis.matching.human_labels import read_labels
-from localjudge.analysis.matching.scores import read_scores
-from localjudge.analysis.ranking.system_means import drawn_with_chances, prediction_powered
-from localjudge.analysis.statistics.resampling import studentise
 from localjudge.errors import UsageError
 from localjudge.labelling.candidates import candidates_of_rows
 from localjudge.labelling.findings import Answer, findings
@@ -35,12 +31,16 @@ from localjudge.labelling.label_file import LabelFile
 from localjudge.labelling.preference import doubtful, even
 from localjudge.labelling.sample import chances, draw
 from localjudge.labelling.session import LabelSession
+from localjudge.matching.labels import read_labels
+from localjudge.matching.scores import read_scores
 from localjudge.records import Failure
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.row_source import RowSource
+from localjudge.statistics.resampling import studentise
+from localjudge.statistics.system_means import drawn_with_chances, prediction_powered
 
 PAIR = Rubric.load("pairwise")
 RUBRIC = """

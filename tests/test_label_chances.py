@@ -11,26 +11,25 @@ import pytest
 from conftest import Cli
 from test_label import lines, write_rows
 
-from localjudge.analysis import Floats, Integers
-from localjudge.analysis.agreement import agree
-from localjudge.analysis.agreement.alternative_annotator import replace_annotators
-from localjudge.analysis.agreement.calibration import fit_map
-from localjudge.analysis.agreement.comparison import ComparedLabels, compare
-from localjudge.analysis.matching.human_labels import read_labels
-from localjudge.analysis.matching.label_records import LabelArray
-from localjudge.analysis.matching.scores import read_scores
-from localjudge.analysis.statistics.agreement_statistics import alphas
-from localjudge.analysis.statistics.jackknife import exact_share
-from localjudge.analysis.statistics.resampling import mean_estimate
+from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.errors import UsageError
 from localjudge.labelling.candidates import candidates_of_rows, candidates_of_run
 from localjudge.labelling.label_file import LabelFile
 from localjudge.labelling.sample import chances, draw
 from localjudge.labelling.session import LabelSession
+from localjudge.matching.labels import read_labels
+from localjudge.matching.scores import read_scores
 from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_manifest import read_manifest
+from localjudge.statistics.agreement_statistics import alphas
+from localjudge.statistics.alternative_annotator import replace_annotators
+from localjudge.statistics.comparison import ComparedLabels, compare
+from localjudge.statistics.jackknife import exact_share
+from localjudge.statistics.resampling import mean_estimate
+from localjudge.studies.agree import agree
+from localjudge.studies.calibrate import fit_map
 
 
 def labelled(seed: int = 0, count: int = 60) -> tuple[Floats, Floats, Integers, Floats]:
@@ -175,7 +174,7 @@ def test_the_weights_of_each_file_have_the_mean_one(tmp_path: Path, cli: Cli) ->
     doubled.write_text("".join(json.dumps(line) + "\n" for line in drawn))
     scores = read_scores([run])
     found, expected = (
-        agree(scores, read_labels([str(file)], scores, equal_chances=False), None, None, 100)
+        agree(scores, read_labels([str(file)], scores, equal_chances=False), None, 100)
         for file in (doubled, labels)
     )
     assert found == replace(expected, notes=found.notes), "a common factor changes nothing"

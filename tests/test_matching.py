@@ -14,19 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_page import head
 
-from localjudge.analysis.juries import compare_judges
-from localjudge.analysis.juries.jury_run import write_jury
-from localjudge.analysis.matching.human_labels import read_labels
-from localjudge.analysis.matching.identity import Identity, identity_of
-from localjudge.analysis.matching.imported_scores import import_scores
-from localjudge.analysis.matching.rows import BY_ID_ALONE, JudgedRows, align_runs
-from localjudge.analysis.matching.scores import read_scores
-from localjudge.analysis.matching.system_names import SystemNames
-from localjudge.analysis.pairs.preferences import read_preferences
-from localjudge.analysis.ranking import rank
 from localjudge.errors import UsageError
+from localjudge.matching.identity import Identity, identities_of
+from localjudge.matching.labels import read_labels
+from localjudge.matching.row_index import BY_ID_ALONE, RowIndex, align_runs
+from localjudge.matching.scores import read_scores
+from localjudge.matching.system_names import SystemNames
 from localjudge.records import Response, Row
 from localjudge.runs.run_manifest import RunManifest, read_manifest
+from localjudge.studies.imported_scores import import_scores
+from localjudge.studies.jury import compare_judges
+from localjudge.studies.jury.jury_run import write_jury
+from localjudge.studies.rank import rank
+from localjudge.studies.rank.run_preferences import read_preferences
 
 READS_REFERENCE = ("instruction", "reference", "candidate")
 OF_PAIRS = ("instruction", "candidate_a", "candidate_b")
@@ -69,9 +69,9 @@ def identity(record: Record, used: Sequence[str] = READS_REFERENCE) -> Identity:
     return Identity("line", row.id, (row.system,), row.response_digests, row.group)
 
 
-def judged(rows: Sequence[Record]) -> JudgedRows:
+def judged(rows: Sequence[Record]) -> RowIndex:
     """Return these responses as judged rows."""
-    return JudgedRows([identity(row) for row in rows], READS_REFERENCE, lambda: enumerate(map(row_of, rows)))
+    return RowIndex([identity(row) for row in rows], READS_REFERENCE, lambda: enumerate(map(row_of, rows)))
 
 
 def fits(row: Record, record: Mapping[str, Any]) -> bool:
@@ -94,7 +94,8 @@ def test_a_record_is_of_its_own_row_or_of_none(
     fitting = [place for place, row in enumerate(rows) if fits(row, record)]
     matching = judged(rows)
     try:
-        found = matching.find(identity_of(record, "labels:1", {}, READS_REFERENCE)).rows
+        ((own, _),) = identities_of(record, "labels:1", {}, READS_REFERENCE)
+        found = matching.find(own).rows
     except UsageError:
         contents = {tuple(rows[place][name] for name in ("system", *READS_REFERENCE)) for place in fitting}
         assert len(contents) > 1, "nothing had to be told apart"
@@ -197,11 +198,12 @@ def test_a_record_of_a_pair_is_of_its_own_pair_in_its_order(
         Identity("line", each["id"], (each["system_a"], each["system_b"]), row.response_digests, row.group)
         for each, row in zip(pairs, rows, strict=True)
     ]
-    matching = JudgedRows(identities, OF_PAIRS, lambda: enumerate(rows), "pair")
+    matching = RowIndex(identities, OF_PAIRS, lambda: enumerate(rows), "pair")
     asked = [name for each in known for name in names[each] if name != "id" or "texts" not in known]
     fitting = {place for place, each in enumerate(pairs) if all(each[name] == source[name] for name in asked)}
     try:
-        found = matching.find(identity_of(record, "labels:1", {}, OF_PAIRS))
+        ((own, _),) = identities_of(record, "labels:1", {}, OF_PAIRS)
+        found = matching.find(own)
     except UsageError:
         contents = {tuple(pairs[place][name] for name in (*OF_PAIRS, *swap)) for place in fitting}
         assert len(contents) > 1

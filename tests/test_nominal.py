@@ -15,19 +15,18 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss, cohen_kappa_score, precision_recall_fscore_support
 
 from localjudge import Judgement, Row, Rubric, UsageError
-from localjudge.analysis.agreement import Agreement, agree
-from localjudge.analysis.juries import compare_judges
-from localjudge.analysis.juries.jury_run import write_jury
-from localjudge.analysis.matching.human_labels import read_labels
-from localjudge.analysis.matching.imported_scores import import_scores, write_run
-from localjudge.analysis.matching.label_values import LabelColumn
-from localjudge.analysis.matching.measured_texts import measure
-from localjudge.analysis.matching.scores import read_scores
-from localjudge.analysis.ranking import rank
-from localjudge.analysis.statistics import UNDEFINED, agreement_statistics
+from localjudge.matching.label_values import LabelColumn
+from localjudge.matching.labels import read_labels
+from localjudge.matching.scores import read_scores
 from localjudge.records.keys import row_key, settings_digest
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunSettings
+from localjudge.statistics import UNDEFINED, agreement_statistics
+from localjudge.studies.agree import Agreement, agree
+from localjudge.studies.imported_scores import import_scores, write_run
+from localjudge.studies.jury import compare_judges
+from localjudge.studies.jury.jury_run import write_jury
+from localjudge.studies.rank import rank
 
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
 FEW = 200
@@ -115,7 +114,7 @@ def label_file(file: Path, column: str, labels: Sequence[Any]) -> Path:
 
 def compared(run: Path, labels: Path, mapping: Mapping[str, str] | None = None) -> Agreement:
     scores = read_scores([run])
-    return agree(scores, read_labels([str(labels)], scores, mapping), measure(scores), resamples=FEW)
+    return agree(scores, read_labels([str(labels)], scores, mapping), resamples=FEW)
 
 
 def some_grades(count: int = 80, seed: int = 0) -> tuple[list[str], list[str], list[list[float]]]:

@@ -158,3 +158,15 @@ def test_numbers_and_truth_values_reach_the_engine_as_it_reads_them(model: Path)
     assert normalize_engine_args(given) == {
         "enforce_eager": "true", "gpu_memory_utilization": "0.5", "hf_overrides": '{"a": 1}',
     }  # fmt: skip
+
+
+def test_statistics_know_arrays_alone_and_matching_knows_no_statistics() -> None:
+    imported: dict[str, set[str]] = {}
+    for folder in ("statistics", "matching"):
+        files = (Path(localjudge.__file__).parent / folder).glob("*.py")
+        lines = (line.split() for file in files for line in file.read_text().splitlines())
+        imported[folder] = {
+            words[1].split(".")[1] for words in lines if words[:1] == ["from"] and "localjudge." in words[1]
+        }
+    assert imported["statistics"] == {"arrays", "statistics", "system"}
+    assert imported["matching"].isdisjoint({"statistics", "studies"})

@@ -18,16 +18,16 @@ from sklearn.metrics import cohen_kappa_score, roc_auc_score
 from test_input_formats import save_dataset
 
 from localjudge import UsageError
-from localjudge.analysis.juries import compare_judges
-from localjudge.analysis.juries.jury_run import write_jury
-from localjudge.analysis.matching.scores import read_scores
-from localjudge.analysis.pairs import JudgedPairs, read_judged_pairs
-from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreement, agree_on_pairs
-from localjudge.analysis.pairs.pair_labels import read_pair_labels
-from localjudge.analysis.statistics import agreement_statistics
-from localjudge.analysis.statistics.agreement_statistics import alpha
+from localjudge.matching.judged_pairs import JudgedPairs, read_judged_pairs
+from localjudge.matching.labels import read_labels
+from localjudge.matching.scores import read_scores
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
+from localjudge.statistics import agreement_statistics
+from localjudge.statistics.agreement_statistics import alpha
+from localjudge.studies.agree_on_pairs import LabelledPairs, PairAgreement, agree_on_pairs
+from localjudge.studies.jury import compare_judges
+from localjudge.studies.jury.jury_run import write_jury
 
 FEW = 200
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
@@ -72,7 +72,7 @@ def judged(tmp_path: Path, model: Path) -> Run:
 
 def agreement(run: Path, *files: Path, by: str | None = None, **mapping: str) -> PairAgreement:
     pairs = read_judged_pairs([run])
-    return agree_on_pairs(pairs, read_pair_labels([*map(str, files)], pairs, mapping), by, FEW)
+    return agree_on_pairs(pairs, read_labels([*map(str, files)], pairs, mapping), by, FEW)
 
 
 def always_first(first: str, second: str) -> float:
@@ -169,7 +169,7 @@ def test_the_statistics_are_those_of_their_definitions(noisy: JudgedPairs, tmp_p
     pairs = replace(noisy, aspects={"better": verdicts})
     labels = rng.choice(["a", "tie", "b"], 60, p=[0.5, 0.2, 0.3])
     file = write(tmp_path / "labels.jsonl", ({"id": f"p{n}", "label": label} for n, label in enumerate(labels)))
-    found = agree_on_pairs(pairs, read_pair_labels([str(file)], pairs), resamples=FEW).aspects["better"]
+    found = agree_on_pairs(pairs, read_labels([str(file)], pairs), resamples=FEW).aspects["better"]
     human = np.array([{"a": 1.0, "tie": 0.5, "b": 0.0}[label] for label in labels])
     for place, name in enumerate(("both orders", "input order", "reverse order")):
         given, own = found.comparisons[name], result[:, place]
@@ -205,7 +205,7 @@ def test_pairs_drawn_with_unequal_chances_have_the_weight_of_their_inverse(
             for n, (label, one) in enumerate(zip(labels.tolist(), chances, strict=True))
         ]
         file = write(tmp_path / name, records)
-        known = read_pair_labels([str(file)], noisy, equal_chances=False)
+        known = read_labels([str(file)], noisy, equal_chances=False)
         return agree_on_pairs(noisy, known, resamples=FEW).aspects["better"]
 
     uneven, even = found("uneven.jsonl", chance.tolist()), found("even.jsonl", [0.3] * 60)
@@ -217,7 +217,7 @@ def test_pairs_drawn_with_unequal_chances_have_the_weight_of_their_inverse(
     for comparison in uneven.comparisons.values():
         assert comparison.kappa.value is not None
     with pytest.raises(UsageError, match="unequal chances"):
-        read_pair_labels([str(tmp_path / "uneven.jsonl")], noisy)
+        read_labels([str(tmp_path / "uneven.jsonl")], noisy)
 
 
 def test_the_auc_of_weighted_rows_is_that_of_repeated_rows() -> None:
@@ -309,7 +309,7 @@ def test_without_the_inputs_the_labels_are_those_that_the_run_kept(
     moved = (tmp_path / "run.jsonl").rename(tmp_path / "moved.jsonl")
     found = agreement(run).aspects["better"]
     assert (found.labels, values(found, "both orders")[0]) == ({"a": 2, "tie": 1, "b": 1}, 1)
-    assert "longer wins" not in found.comparisons
+    assert "longer wins" in found.comparisons, "a line has the lengths"
     end = cli("agree", run, "--inputs", moved, "--json", "--resamples", FEW)
     comparisons = json.loads(end.out)["aspects"]["better"]["comparisons"]
     assert (comparisons["both orders"]["accuracy"]["value"], "longer wins" in comparisons) == (1, True)
@@ -388,15 +388,14 @@ def test_a_label_of_several_aspects_is_mapped_to_one(judged: Run) -> None:
     assert values(found.aspects["helpfulness"], "both orders")[0] == 1
 
 
-def test_without_the_texts_the_longer_response_is_not_known(judged: Run, tmp_path: Path) -> None:
+def test_the_longer_response_is_known_without_the_texts(judged: Run, tmp_path: Path) -> None:
     given = labelled_pairs("aab")
     run, labels = judged(longer, given), write(tmp_path / "labels.jsonl", given)
+    before = agreement(run, labels)
     (tmp_path / "run.jsonl").unlink()
     found = agreement(run, labels)
-    assert "longer wins" not in found.aspects["better"].comparisons
-    assert found.notes == (
-        "the texts were not found, so the longer response is not known; name the files with --inputs",
-    )
+    assert (found, found.notes) == (before, ())
+    assert "longer wins" in found.aspects["better"].comparisons
 
 
 FLAGS = ("--engine", "dry-run", "--rubric", "pairwise")

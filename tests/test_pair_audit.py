@@ -16,14 +16,14 @@ from pair_runs import write_responses
 from scripted import ScriptedEngine
 
 from localjudge import Judge, Row, Rubric
-from localjudge.analysis.audit import read_audit
-from localjudge.analysis.audit.audit_findings import SOUND, Audit
-from localjudge.analysis.audit.audit_run import run_audit, sample_rows
-from localjudge.analysis.audit.perturbations import PAIR_PERTURBATIONS
-from localjudge.analysis.audit.row_changes import DoesNotApply, PerturbationContext
 from localjudge.records import Response
 from localjudge.rows.inputs import read_rows
 from localjudge.rows.pairs import Pairing
+from localjudge.studies.audit import read_audit
+from localjudge.studies.audit.audit_findings import SOUND, Audit
+from localjudge.studies.audit.audit_run import run_audit, sample_rows
+from localjudge.studies.audit.perturbations import PAIR_PERTURBATIONS
+from localjudge.studies.audit.row_changes import DoesNotApply, PerturbationContext
 
 NAMES = [each.name for each in PAIR_PERTURBATIONS]
 Opinion = Callable[[str, str, str], float]

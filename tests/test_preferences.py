@@ -21,17 +21,13 @@ from scripted import Taste, scripted_comparison
 from sklearn.linear_model import LogisticRegression
 
 from localjudge import Judge, RowSource, UsageError, score_run
-from localjudge.analysis.pairs.bradley_terry import fit_at_equal_length, fit_strengths
-from localjudge.analysis.pairs.preference_ranking import PreferenceOrder, rank_preferences
-from localjudge.analysis.pairs.preferences import (
-    Preferences,
-    direct_win_rates,
-    read_preferences,
-    system_win_rates,
-)
-from localjudge.analysis.statistics import Estimate
-from localjudge.analysis.statistics.jackknife import JackknifeEstimates, Shares
 from localjudge.rows.pairs import Pairing
+from localjudge.statistics import Estimate
+from localjudge.statistics.bradley_terry import fit_at_equal_length, fit_strengths
+from localjudge.statistics.jackknife import JackknifeEstimates, Shares
+from localjudge.statistics.preferences import Preferences, direct_win_rates, system_win_rates
+from localjudge.studies.rank.preference_ranking import PreferenceOrder, rank_preferences
+from localjudge.studies.rank.run_preferences import read_preferences
 
 Habit = Callable[..., Any]
 """Returns the probability that the first response wins, in the input's order, and shown second."""
@@ -491,11 +487,14 @@ def test_several_runs_of_one_judge_are_ranked_together(judged: Callable[..., Pat
     }  # fmt: skip
 
 
-def test_without_the_texts_the_effect_of_length_is_unknown(judged: Callable[..., Path], cli: Cli) -> None:
+def test_the_effect_of_length_is_known_without_the_texts(judged: Callable[..., Path], cli: Cli) -> None:
     run = judged()
-    moved = run.with_suffix(".jsonl").rename(run.parent / "moved.jsonl")
-    assert "the effect of length is unknown" in cli("rank", run).out
-    assert "twice as long" in cli("rank", run, "--inputs", moved, "--all").out
+    before = cli("rank", run, "--all").out
+    run.with_suffix(".jsonl").unlink()
+    assert cli("rank", run, "--all").out == before
+    assert "twice as long" in before
+    end = cli("rank", run, "--inputs", run.parent / "nowhere.jsonl")
+    assert (end.code, "nowhere.jsonl: No such file" in end.err) == (2, True), "what is named must be there"
 
 
 def test_pairs_that_failed_or_name_no_systems_are_counted(

@@ -17,9 +17,9 @@ from conftest import Cli, write_rows
 
 from localjudge import JudgeConfig, RowSource, RunObserver, score_run
 from localjudge.airgap.pack_files import write_parts
-from localjudge.analysis.matching.scores import read_scores
 from localjudge.cli.messages import Messages
 from localjudge.cli.progress import JudgingProgress, Progress, StepProgress
+from localjudge.matching.scores import read_scores
 from localjudge.models.digests import read_digests
 from localjudge.report.export.run_export import export
 from localjudge.runs.merge import merge

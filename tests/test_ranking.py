@@ -12,10 +12,10 @@ import pytest
 from conftest import Cli
 from report_page import head
 
-from localjudge.analysis.matching.imported_scores import import_scores
-from localjudge.analysis.matching.scores import Scores, read_scores
-from localjudge.analysis.ranking import Ranking, rank
-from localjudge.analysis.ranking.system_means import connected_systems, means_on_same_instructions
+from localjudge.matching.scores import Scores, read_scores
+from localjudge.statistics.system_means import connected_systems, means_on_same_instructions
+from localjudge.studies.imported_scores import import_scores
+from localjudge.studies.rank import Ranking, rank
 
 
 def ranked(scores: Scores) -> Ranking:

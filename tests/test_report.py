@@ -18,14 +18,14 @@ from conftest import Cli, read_lines, write_rows
 from report_page import data, open_in_browser
 
 from localjudge import Judge, read_rows
-from localjudge.analysis.matching.run_rows import FAILED
-from localjudge.analysis.statistics import Estimate
+from localjudge.matching.run_rows import FAILED
 from localjudge.report import charts, confidence_charts
 from localjudge.report.judgements import Judgements
 from localjudge.report.run_report import write_report
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
+from localjudge.statistics import Estimate
 
 SCRIPT = '</script><script>document.title = "taken over"</script><img src=x onerror=alert(1)>\u2028\u2029'
 

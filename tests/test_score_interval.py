@@ -13,11 +13,11 @@ from conftest import Cli
 from report_page import held_rows
 
 from localjudge import JudgeConfig, RowSource, load_run, score_run
-from localjudge.analysis.agreement.score_interval import ScoreInterval, instructions_needed
-from localjudge.analysis.matching.label_records import LabelArray
+from localjudge.arrays import LabelArray
 from localjudge.records import Judgement
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
+from localjudge.studies.score_interval import ScoreInterval, instructions_needed
 
 (QUALITY,) = score_columns({"quality": Aspect(scale=Scale(lowest=1, highest=5))})
 Rows = tuple[Any, Any, Any, Any]

@@ -81,8 +81,8 @@ def test_the_agreement_of_a_slice_is_that_of_its_rows_with_wider_intervals(tmp_p
 
 
 def test_equal_slices_are_called_different_in_at_most_one_of_twenty_runs() -> None:
-    from localjudge.analysis.ranking.system_means import column_means
-    from localjudge.analysis.statistics.resampling import studentise
+    from localjudge.statistics.resampling import studentise
+    from localjudge.statistics.system_means import column_means
 
     random, alarms = np.random.default_rng(2), 0
     for seed in range(200):

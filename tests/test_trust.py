@@ -21,23 +21,23 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from localjudge import Failure, Judge, UsageError
-from localjudge.analysis.agreement import AspectAgreement, agree
-from localjudge.analysis.agreement.calibration import Calibration, fit
-from localjudge.analysis.juries import compare_judges
-from localjudge.analysis.juries.jury_run import median, write_jury
-from localjudge.analysis.matching.human_labels import Labels, read_labels
-from localjudge.analysis.matching.imported_scores import import_scores
-from localjudge.analysis.matching.measured_texts import measure, word_overlap
-from localjudge.analysis.matching.scores import Scores, read_scores
-from localjudge.analysis.ranking import rank
-from localjudge.analysis.ranking.system_means import power_tuning, prediction_powered
-from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics
-from localjudge.analysis.statistics.resampling import Contributions, averages, studentise
+from localjudge.matching.labels import Labels, read_labels
+from localjudge.matching.scores import Scores, read_scores
 from localjudge.records.outcome_columns import AnswerColumns, from_line
+from localjudge.records.text_measures import word_overlap
 from localjudge.rows.inputs import read_rows
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
+from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
+from localjudge.statistics.resampling import Contributions, averages, studentise
+from localjudge.statistics.system_means import power_tuning, prediction_powered
+from localjudge.studies.agree import AspectAgreement, agree
+from localjudge.studies.calibrate import Calibration, fit
+from localjudge.studies.imported_scores import import_scores
+from localjudge.studies.jury import compare_judges
+from localjudge.studies.jury.jury_run import median, write_jury
+from localjudge.studies.rank import rank
 
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
 FEW = 200
@@ -82,7 +82,7 @@ def judged(tmp_path: Path) -> Callable[..., tuple[Path, Path]]:
 def compared(run: Path, labels: Path, column: str = "human", resamples: int = FEW) -> AspectAgreement:
     scores = read_scores([run])
     known = read_labels([str(labels)], scores, {column: "wit"})
-    return agree(scores, known, measure(scores), resamples=resamples).aspects["wit"]
+    return agree(scores, known, resamples=resamples).aspects["wit"]
 
 
 def noisy(count: int, seed: int = 0) -> tuple[list[int], list[int]]:
@@ -202,7 +202,7 @@ def test_agreement_with_repeated_labels(three_ratings: Path, tmp_path: Path) -> 
     scores = read_scores([tmp_path / "run"])
     three = [json.loads(line)["all_scores"] for line in file.read_text().splitlines()]
     labels = read_labels([str(file)], scores, {"all_scores.1": "wit", "all_scores.2": "wit"})
-    found = agree(scores, labels, measure(scores), resamples=FEW).aspects["wit"]
+    found = agree(scores, labels, resamples=FEW).aspects["wit"]
     first = [float(each[0]) for each in three]
     with_mean = textbook(first, [(each[1] + each[2]) / 2 for each in three])
     with_each = textbook(first * 2, [float(each[place]) for place in (1, 2) for each in three])
@@ -335,14 +335,14 @@ def test_a_judged_run_knows_its_instructions_and_texts(model: Path, short_rubric
     lines = list(read_lines(tmp_path / "run"))
     assert scores.column("wit", "integer").tolist() == [line["wit"] for line in lines]
     assert scores.column("wit", "expected").tolist() == [line["wit_expected"] for line in lines]
-    found = measure(scores)
-    assert found is not None
-    assert found.length.tolist() == [len(record["candidate"]) for record in records]
-    file.rename(tmp_path / "moved.jsonl")
-    assert measure(scores) is None
-    moved = measure(scores, [str(tmp_path / "moved.jsonl")])
-    assert moved is not None
-    assert moved.length.tolist() == found.length.tolist()
+    file.unlink()
+    scores, sources = read_scores([tmp_path / "run"]), [f"{file}:{n}" for n in range(1, len(records) + 1)]
+    assert [identity.where for identity in scores.identities] == sources
+    assert scores.length is not None
+    assert scores.length.tolist() == [len(record["candidate"]) for record in records]
+    overlaps = [word_overlap(record["candidate"], record["reference"]) for record in records]
+    assert scores.overlap is not None
+    assert scores.overlap.tolist() == overlaps
 
 
 def test_the_overlap_counts_words_as_often_as_they_occur() -> None:
@@ -351,7 +351,7 @@ def test_the_overlap_counts_words_as_often_as_they_occur() -> None:
 
 
 def ranked(scores: Scores, **also: Any) -> Any:
-    return rank(scores, measure(scores), resamples=FEW, **also)
+    return rank(scores, resamples=FEW, **also)
 
 
 def test_means_differences_and_wins_are_those_of_the_rows(judged: Callable[..., tuple[Path, Path]]) -> None:

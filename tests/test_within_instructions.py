@@ -11,31 +11,16 @@ import numpy as np
 import pytest
 from conftest import Cli
 
-from localjudge.analysis import Floats
-from localjudge.analysis.agreement.within_instructions import LabelledResponses, WithinComparison
-from localjudge.analysis.matching.label_records import LabelArray
-from localjudge.analysis.matching.scores import Scores
-from localjudge.rubrics.aspect import Aspect, Scale
-from localjudge.rubrics.score_column import score_columns
+from localjudge.arrays import Floats, LabelArray
+from localjudge.statistics.within_instructions import LabelledResponses, WithinComparison
 
 SYSTEMS = 3
 
 
-def scores_of(group: Any, digests: list[str | None] | None = None) -> Scores:
-    rows = len(group)
-    return Scores(
-        columns=score_columns({"wit": Aspect(scale=Scale(lowest=1, highest=5))}),
-        folders=(Path("run"),), manifests=(), ids=[f"r{n}" for n in range(rows)],
-        digests=digests or [None] * rows, run=np.zeros(rows, int), systems=("s",), system=np.zeros(rows, int),
-        group=np.asarray(group), integer=np.ones((rows, 1), int), expected=None, failed=0,
-    )  # fmt: skip
-
-
-def within(
-    column: Floats, label: Floats, group: Any, digests: list[str | None] | None = None
-) -> WithinComparison:
+def within(column: Floats, label: Floats, group: Any, response: Any = None) -> WithinComparison:
     marks = LabelArray(np.arange(len(label)), np.zeros(len(label), int), label)
-    responses = LabelledResponses.from_labels(marks, scores_of(group, digests))
+    own = np.arange(len(label)) if response is None else response
+    responses = LabelledResponses.from_labels(marks, group, own)
     assert responses is not None
     return responses.compare(column, 0)
 
@@ -156,7 +141,7 @@ def test_exact_copies_are_in_order_and_a_constant_orders_only_ties() -> None:
     assert (by_instruction.pearson.value, by_instruction.in_order) == (None, constant.in_order)
     assert (constant.over_chance.value, constant.over_chance.low) == (0, None)
     marks = LabelArray(np.arange(len(label)), np.zeros(len(label), int), label)
-    responses = LabelledResponses.from_labels(marks, scores_of(group))
+    responses = LabelledResponses.from_labels(marks, group, np.arange(len(label)))
     assert responses is not None
     trivial = responses.trivial(0)
     assert trivial["equal"].in_order == constant.in_order
@@ -201,13 +186,14 @@ def test_agree_says_whether_the_order_within_instructions_is_better_than_chance(
 
 def test_rows_of_the_same_texts_are_one_response() -> None:
     column, label, group = some_sets(20, quality=0.5)
-    texts: list[str | None] = [f"text {n}" for n in range(len(group))]
-    twice = within(np.tile(column, 2), np.tile(label, 2), np.tile(group, 2), texts * 2)
-    assert twice == within(column, label, group, texts)
+    first = np.arange(len(group))
+    twice = within(np.tile(column, 2), np.tile(label, 2), np.tile(group, 2), np.tile(first, 2))
+    assert twice == within(column, label, group)
 
 
 def test_one_response_an_instruction_has_no_agreement_within() -> None:
     marks = LabelArray(np.arange(9), np.zeros(9, int), np.arange(9.0))
-    assert LabelledResponses.from_labels(marks, scores_of(np.arange(9))) is None
-    assert LabelledResponses.from_labels(marks, scores_of([0, 0, 1, 2, 3, 4, 5, 6, 7])) is None
-    assert LabelledResponses.from_labels(marks, scores_of([0, 0, 1, 1, 3, 4, 5, 6, 7])) is not None
+    own = np.arange(9)
+    assert LabelledResponses.from_labels(marks, own, own) is None
+    assert LabelledResponses.from_labels(marks, np.array([0, 0, 1, 2, 3, 4, 5, 6, 7]), own) is None
+    assert LabelledResponses.from_labels(marks, np.array([0, 0, 1, 1, 3, 4, 5, 6, 7]), own) is not None

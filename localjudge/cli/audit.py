@@ -72,14 +72,14 @@ def audit(
         return
     if out is None:
         raise UsageError("audit: give --out, the folder for the audit's runs")
-    from localjudge.analysis.audit import read_audit
-    from localjudge.analysis.audit.audit_run import run_audit, sample_rows
-    from localjudge.analysis.audit.perturbations import perturbations_of
     from localjudge.cli.printed_tables import printed_findings
     from localjudge.cli.progress import Progress
     from localjudge.report.tables.audit_tables import audit_findings
     from localjudge.rubrics.mode import PAIRWISE, refuse_criteria
     from localjudge.runs.run_control import StopSignal
+    from localjudge.studies.audit import read_audit
+    from localjudge.studies.audit.audit_run import run_audit, sample_rows
+    from localjudge.studies.audit.perturbations import perturbations_of
 
     config, cluster = judge.prepare("audit", inputs)
     if len(judge.adapter or ()) > 1:

@@ -74,24 +74,24 @@ def compare(
         raise UsageError("--junit: has no condition to report; give --margin or --improve")
     pairwise = compare_responses(runs, scores=scores)
     checks = check_criteria(runs, scores=scores, labels=labels, by_column=by_column)
-    from localjudge.analysis.changes import change_lines, compare_runs
-    from localjudge.analysis.changes.compared_rows import ComparedRows
-    from localjudge.analysis.changes.gate import as_junit, check_gate
-    from localjudge.analysis.changes.matched_runs import match_runs
-    from localjudge.analysis.changes.sliced_changes import change_by_slice
-    from localjudge.analysis.matching.checklist_points import read_points
-    from localjudge.analysis.matching.scores import read_scores
-    from localjudge.analysis.pairs import read_judged_pairs
     from localjudge.cli.printed_tables import printed_findings
     from localjudge.cli.progress import Progress
+    from localjudge.matching.checklist_points import PointRows
+    from localjudge.matching.judged_pairs import read_judged_pairs
+    from localjudge.matching.scores import read_scores
     from localjudge.report.tables.change_tables import change_findings
+    from localjudge.studies.compare import change_lines, compare_runs
+    from localjudge.studies.compare.compared_rows import ComparedRows
+    from localjudge.studies.compare.gate import as_junit, check_gate
+    from localjudge.studies.compare.matched_runs import match_runs
+    from localjudge.studies.compare.sliced_changes import change_by_slice
 
     progress = Progress()
     with progress.step("reading both runs"):
         if pairwise:
-            rows = ComparedRows.from_pairs(read_judged_pairs(runs, people.moved), systems)
+            rows = ComparedRows.from_pairs(read_judged_pairs(runs), systems)
         elif checks:
-            rows = ComparedRows.from_scores(read_points(runs, by_run=False), only=systems)
+            rows = ComparedRows.from_scores(PointRows.read(runs).scores(by_run=False), only=systems)
         else:
             rows = ComparedRows.from_scores(read_scores(runs, by_run=False), scores, systems)
         known = people.labels_of(rows.source) if labels else None
@@ -164,10 +164,11 @@ def sample_size(
         raise UsageError("--difference 0: must be above 0")
     if labels and not pilot:
         raise UsageError("--labels: must label the rows of a pilot; give --pilot, too")
-    from localjudge.analysis.matching.scores import read_scores
-    from localjudge.analysis.sample_size import Pilot, instructions_needed, labels_in_words
     from localjudge.cli.printed_tables import printed_table
+    from localjudge.matching.scores import read_scores
     from localjudge.report.tables import Cells, Table
+    from localjudge.statistics.power import instructions_needed
+    from localjudge.studies.sample_size import Pilot, labels_in_words
 
     basis = {f"standard deviation {each:g} (assumed)": each**2 for each in _DEVIATIONS}
     inflation, responses, column, notes = 1.0, _RESPONSES[:1], "a column", ["--pilot measures the deviation"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from localjudge.analysis.escalation import Selection, Verdicts
+    from localjudge.studies.escalation import Selection, Verdicts
 
 
 def escalate(
@@ -54,10 +54,8 @@ def escalate(
             raise UsageError(f"--out {out}: is not empty; choose another folder")
     if rest is not None:
         _check_rest(rest)
-    from localjudge.analysis.escalated_run import write_escalated
-    from localjudge.analysis.escalation import Verdicts, select
-    from localjudge.analysis.matching.human_labels import parse_mapping
     from localjudge.cli.progress import Progress
+    from localjudge.matching.labels import label_targets, parse_mapping
     from localjudge.rows.columns import responses_of
     from localjudge.rows.row import record_of
     from localjudge.runs.notices import refuse_dry_run
@@ -65,6 +63,8 @@ def escalate(
     from localjudge.runs.reread_texts import rows_found
     from localjudge.runs.row_source import RowSource
     from localjudge.runs.run_manifest import MANIFEST, read_manifest
+    from localjudge.studies.escalated_run import write_escalated
+    from localjudge.studies.escalation import Verdicts, select
     from localjudge.system.durable import replacing
 
     progress, manifest = Progress(), read_manifest(run)
@@ -72,10 +72,9 @@ def escalate(
     aspects = [*manifest.rubric.aspects]
     if by is None and len(aspects) > 1:
         raise UsageError(f"--by is missing: name the aspect that decides, one of {', '.join(aspects)}")
-    targets = dict.fromkeys([*aspects, *(column.name for column in manifest.rubric.score_columns)])
     verdicts, ours = (
         Verdicts.read(run, by or aspects[0], within),
-        parse_mapping(people.mapping or (), [*targets]),
+        parse_mapping(people.mapping or (), label_targets(manifest.rubric)),
     )
 
     def selected(judged: Verdicts, among: NDArray[np.bool_] | None = None) -> Selection:

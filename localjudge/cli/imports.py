@@ -31,13 +31,13 @@ def import_scores(
     columns: ColumnNames = None,
 ) -> None:
     """Import scores from elsewhere as a run, for the commands that read runs."""
-    from localjudge.analysis.matching.human_labels import parse_mapping
-    from localjudge.analysis.matching.imported_scores import import_scores
     from localjudge.cli.printed_tables import printed
     from localjudge.cli.progress import Progress
+    from localjudge.matching.labels import parse_mapping
     from localjudge.report.tables.run_tables import summary_tables
     from localjudge.rows.columns import parse_columns
     from localjudge.runs.reader import read_notices
+    from localjudge.studies.imported_scores import import_scores
 
     progress = Progress()
     aspects = _aspects(aspect or [], scale, choices, rubric)

@@ -129,7 +129,7 @@ def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
 
     manifest = read_manifest(run)
     if intervals:
-        from localjudge.analysis.agreement.calibration import read_intervals
+        from localjudge.studies.calibrate import read_intervals
 
         intervals_of = read_intervals(intervals, [run])
     wanted = set(ids)

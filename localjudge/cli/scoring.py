@@ -32,11 +32,11 @@ from localjudge.errors import UsageError
 from localjudge.settings import Flag, PromptSettings
 
 if TYPE_CHECKING:
-    from localjudge.analysis.ranking.until_decided import UntilDecided
     from localjudge.config import JudgeConfig
     from localjudge.engines.engine_options import Cluster
     from localjudge.judge import Judge
     from localjudge.runs.run_control import StopSignal
+    from localjudge.studies.rank.until_decided import UntilDecided
 
 Orders = Annotated[str, Flag("Judge each pair in its own order only, or in both orders.", "one|both", PAIRS)]
 
@@ -138,10 +138,10 @@ def _until_decided(
     """Return a `Stopping` that stops the run when the best system in this column is known."""
     if column is None:
         return None
-    from localjudge.analysis.ranking.until_decided import UntilDecided
     from localjudge.records.outcome_columns import OVERALL
     from localjudge.rubrics.mode import POINTWISE
     from localjudge.rubrics.score_column import averaged
+    from localjudge.studies.rank.until_decided import UntilDecided
     from localjudge.system.requirements import require
 
     require("--until-decided", "trust")

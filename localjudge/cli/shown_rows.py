@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from localjudge.analysis.statistics import two_decimals
 from localjudge.errors import UsageError
 from localjudge.records import Judgement
 from localjudge.rubrics.answer import shown
@@ -21,6 +20,7 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import read_row_outcomes
 from localjudge.runs.reread_texts import RowTexts, RowTextStore
+from localjudge.statistics import two_decimals
 from localjudge.system.terminal import printable
 
 _NO_SYSTEM = "(none)"

@@ -15,13 +15,13 @@ from localjudge.settings import Flag
 from localjudge.system.steps import Report, no_progress
 
 if TYPE_CHECKING:
-    from localjudge.analysis.by_slice import Sliced
-    from localjudge.analysis.matching.human_labels import Labels
-    from localjudge.analysis.matching.scores import Scores
-    from localjudge.analysis.matching.slices import Slices
-    from localjudge.analysis.pairs import JudgedPairs
+    from localjudge.matching.judged_pairs import JudgedPairs
+    from localjudge.matching.labels import Labels
+    from localjudge.matching.scores import Scores
+    from localjudge.matching.slices import Slices
     from localjudge.report.tables import Findings
     from localjudge.rubrics.mode import Mode
+    from localjudge.studies.by_slice import Sliced
 
 RunFolders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run directories.")]
 LabelColumns = Annotated[
@@ -77,37 +77,34 @@ class LabelOptions:
         return self.inputs or ()
 
     def require(self, command: str) -> None:
-        """Require the packages of a command that computes statistics."""
+        """Require the packages of a command that computes statistics, and the inputs, if they were moved."""
+        from localjudge.rows.inputs import find_inputs
         from localjudge.system.requirements import require
 
         require(command, "trust", *input_extras([*(self.labels or ()), *self.moved]))
+        find_inputs(self.moved)
 
     def read_runs(
         self, runs: Sequence[Path], report: Report = no_progress, by_criterion: bool = False
     ) -> Scores | JudgedPairs:
         """Return the scores of responses, or of each criterion of them, or the preferences of pairs."""
-        from localjudge.analysis.matching.scores import read_scores
-        from localjudge.analysis.pairs import read_judged_pairs
+        from localjudge.matching.judged_pairs import read_judged_pairs
+        from localjudge.matching.scores import read_scores
 
         if compare_responses(runs):
-            return read_judged_pairs(runs, self.moved)
+            return read_judged_pairs(runs)
         return read_scores(runs, report=report, by_criterion=by_criterion)
 
     def labels_of(self, judged: Scores | JudgedPairs, equal_chances: bool = True) -> Labels:
         """Return the labels of the judged rows; the labels of pairs can be in the inputs."""
-        from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
-        from localjudge.analysis.matching.scores import Scores
-        from localjudge.analysis.pairs.pair_labels import read_pair_labels
+        from localjudge.matching.labels import label_targets, parse_mapping, read_labels
 
-        if isinstance(judged, Scores):
-            ours = parse_mapping(self.mapping or (), judged.targets)
-            return read_labels(self.labels or (), judged, ours, self.moved, equal_chances)
-        ours = parse_mapping(self.mapping or (), [*judged.aspects])
-        return read_pair_labels(self.labels or self.moved, judged, ours, self.moved, equal_chances)
+        ours = parse_mapping(self.mapping or (), label_targets(judged.manifests[0].rubric))
+        return read_labels(self.labels or self.moved, judged, ours, self.moved, equal_chances)
 
     def slices(self, judged: Scores | JudgedPairs, column: str) -> Slices:
         """Return the slices of the judged rows by the values of a column."""
-        from localjudge.analysis.matching.slices import read_slices
+        from localjudge.matching.slices import read_slices
 
         return read_slices(judged.folders, judged.manifests, column, self.moved)
 

@@ -23,8 +23,8 @@ from localjudge.errors import UsageError
 from localjudge.settings import Flag
 
 if TYPE_CHECKING:
-    from localjudge.analysis.matching.human_labels import Labels
-    from localjudge.analysis.matching.scores import Scores
+    from localjudge.matching.labels import Labels
+    from localjudge.matching.scores import Scores
 
 _READING = "reading runs, labels and texts"
 
@@ -53,13 +53,12 @@ def agree(
     if not compare_responses([run], calibration=calibration, allow_no_gain=allow_no_gain) and not labels:
         raise UsageError("--labels is missing: name the files with the labels of the rows")
     by_criterion = check_criteria([run], by_column=by_column)
-    from localjudge.analysis.agreement import agree as compare
-    from localjudge.analysis.by_slice import agree_by_slice
-    from localjudge.analysis.matching.measured_texts import measure
-    from localjudge.analysis.pairs import JudgedPairs
-    from localjudge.analysis.pairs.pair_agreement import agree_on_pairs
     from localjudge.cli.progress import Progress
+    from localjudge.matching.judged_pairs import JudgedPairs
     from localjudge.report.tables.agreement_tables import agreement_findings, pair_agreement_findings
+    from localjudge.studies.agree import agree as compare
+    from localjudge.studies.agree_on_pairs import agree_on_pairs
+    from localjudge.studies.by_slice import agree_by_slice
 
     progress, draws = Progress(), (statistics.resamples, statistics.seed)
     with progress.step(_READING) as report:
@@ -67,13 +66,12 @@ def agree(
         known = people.labels_of(judged, equal_chances=False)
         if not isinstance(judged, JudgedPairs):
             applied = _calibrated(judged, calibration, allow_no_gain, known)
-            measures = measure(judged, people.moved)
     with progress.step(statistics.computing):
         if isinstance(judged, JudgedPairs):
             pairs = agree_on_pairs(judged, known, by_column, *draws)
             statistics.print(pairs, pair_agreement_findings(pairs), all_tables)
             return
-        found = compare(judged, known, measures, applied, *draws)
+        found = compare(judged, known, applied, *draws)
         sliced = agree_by_slice(judged, known, people.slices(judged, by_column)) if by_column else None
     statistics.print(found, agreement_findings(found), all_tables, sliced)
 
@@ -109,16 +107,15 @@ def rank(
     checks = check_criteria(
         runs, labels=labels, mapping=people.mapping, calibration=calibration, by_column=by_column
     )
-    from localjudge.analysis.by_slice import rank_by_slice
-    from localjudge.analysis.matching.checklist_points import read_points, read_points_by_tag
-    from localjudge.analysis.matching.measured_texts import measure
-    from localjudge.analysis.matching.scores import read_scores
-    from localjudge.analysis.pairs.preference_ranking import rank_pairs
-    from localjudge.analysis.pairs.preferences import read_preferences
-    from localjudge.analysis.ranking import rank as compare
     from localjudge.cli.progress import Progress
+    from localjudge.matching.checklist_points import PointRows
+    from localjudge.matching.scores import read_scores
     from localjudge.report.tables.ranking_tables import preference_findings, ranking_findings
     from localjudge.runs.reader import is_complete
+    from localjudge.studies.by_slice import rank_by_slice
+    from localjudge.studies.rank import rank as compare
+    from localjudge.studies.rank.preference_ranking import rank_pairs
+    from localjudge.studies.rank.run_preferences import read_preferences
 
     if calibration and scores == "integer":
         raise UsageError(
@@ -132,20 +129,23 @@ def rank(
     progress, draws = Progress(), (statistics.resamples, statistics.seed)
     if pairwise:
         with progress.step(_READING):
-            preferences = read_preferences(runs, people.moved)
+            preferences = read_preferences(runs)
         with progress.step(statistics.computing):
             order = rank_pairs(preferences, by, *draws)
         statistics.print(order, preference_findings(order), all_tables)
         return
     with progress.step(_READING) as report:
-        judged = read_points(runs, by, report) if checks else read_scores(runs, report=report)
-        tags = read_points_by_tag(runs) if checks and by is None else None
-        by = None if checks else by  # the tag is the only column
+        tags = None
+        if checks:
+            points = PointRows.read(runs, report)
+            judged, tags = points.scores(by), None if by else points.by_tag()
+            by = None  # the tag is the only column
+        else:
+            judged = read_scores(runs, report=report)
         known = people.labels_of(judged, equal_chances=False) if labels else None
-        measures = measure(judged, people.moved)
         judged = _calibrated(judged, calibration, allow_no_gain, known) or judged
     with progress.step(statistics.computing):
-        found = compare(judged, measures, known, scores, by, *draws)
+        found = compare(judged, known, scores, by, *draws)
         parts = (judged, people.slices(judged, by_column)) if by_column else tags
         sliced = rank_by_slice(*parts, scores, by, *draws) if parts else None
     statistics.print(found, ranking_findings(found), all_tables, sliced)
@@ -167,10 +167,10 @@ def jury(
 ) -> None:
     """Compare judges, or samples of one judge: agreement, outlier, and their combined scores as a run."""
     people.require("jury")
-    from localjudge.analysis.juries import compare_judges
-    from localjudge.analysis.juries.jury_run import write_jury
     from localjudge.cli.progress import Progress
     from localjudge.report.tables.jury_tables import jury_findings
+    from localjudge.studies.jury import compare_judges
+    from localjudge.studies.jury.jury_run import write_jury
 
     statistics.check(runs)
     progress, known = Progress(), people.labels_of if labels else None
@@ -204,10 +204,10 @@ def calibrate(
     """Fit a monotone map from the judge's scores to labels; measure its gain on unseen instructions."""
     people.require("calibrate")
     check_out_file(out)
-    from localjudge.analysis.agreement.calibration import fit
-    from localjudge.analysis.matching.scores import read_scores
     from localjudge.cli.progress import Progress
+    from localjudge.matching.scores import read_scores
     from localjudge.report.tables.agreement_tables import calibration_findings
+    from localjudge.studies.calibrate import fit
 
     statistics.check([run])
     progress = Progress()
@@ -226,6 +226,6 @@ def _calibrated(
 ) -> Scores | None:
     if file is None:
         return None
-    from localjudge.analysis.agreement.calibration import Calibration
+    from localjudge.studies.calibrate import Calibration
 
     return Calibration.load(file).apply_to(scores, without_gain or (), labels)

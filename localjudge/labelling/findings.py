@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from localjudge.analysis.statistics import Estimate
-from localjudge.analysis.statistics.confidence_sequence import ConfidenceSequence
 from localjudge.rubrics.aspect import Aspect
+from localjudge.statistics import Estimate
+from localjudge.statistics.confidence_sequence import ConfidenceSequence
 
 BATCH = 10
 """Number of labels after which there is something new to see."""

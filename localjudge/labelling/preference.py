@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from localjudge.analysis import Floats
+from localjudge.arrays import Floats
 from localjudge.errors import UsageError
 from localjudge.records import Judgement
 from localjudge.rubrics.aspect import Aspect

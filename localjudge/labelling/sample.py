@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from localjudge.analysis import Floats, Integers
+from localjudge.arrays import Floats, Integers
 
 _ROUNDING = 1e-9
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from localjudge.analysis import Floats, Integers
+from localjudge.arrays import Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.labelling.findings import Answer, findings
 from localjudge.labelling.label_file import LabelFile

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from localjudge.records.html_table import html_table
 from localjudge.records.keys import RESPONSE_DIGESTS, response_digest, text_digest
+from localjudge.records.text_measures import RESPONSE_LENGTHS, word_overlap
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,8 @@ class Row:
             "group": self.group,
             "digest": self.digest.hex(),
             **dict(zip(RESPONSE_DIGESTS, self.response_digests, strict=False)),
+            **dict(zip(RESPONSE_LENGTHS, map(len, self.texts), strict=False)),
+            "reference_overlap": self.reference_overlap,
             "row": self.number,
             "source": self.source,
             "columns": dict(self.columns),
@@ -176,6 +179,13 @@ class Row:
         return tuple(response_digest(self.instruction, text) for text in self.texts)
 
     @property
+    def reference_overlap(self) -> float | None:
+        """The overlap of the response's words with those of the reference; None for a pair, or without one."""
+        if self.reference is None or len(self.responses) > 1:
+            return None
+        return word_overlap(self.candidate, self.reference)
+
+    @property
     def _texts(self) -> list[str | None]:
         return [self.instruction, self.reference, *self.texts]
 
@@ -187,8 +197,10 @@ class _Outcome(BaseModel):
     True if they stand in the reverse of their order in the input.
     An unreadable row has no `group` and no digests. `response_digest` is the digest of the instruction and the
     response that the judge reads first, and `opponent_digest` that of the instruction and the other one.
-    `row` is the row's number in the whole input, from 1; None if it is not known. `criteria` are what the
-    prompt asks, if the row has criteria of its own.
+    `characters` and `opponent_characters` are the lengths of these two, and
+    `reference_overlap` is the overlap of a single response's words with those of the reference. `row` is the
+    row's number in the whole input, from 1; None if it is not known. `criteria` are what the prompt asks, if
+    the row has criteria of its own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -202,6 +214,9 @@ class _Outcome(BaseModel):
     digest: str | None = None
     response_digest: str | None = None
     opponent_digest: str | None = None
+    characters: int | None = None
+    opponent_characters: int | None = None
+    reference_overlap: FiniteFloat | None = None
     row: int | None = None
     source: str = ""
     columns: dict[str, Any] = Field(default_factory=dict)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.records import Criterion, Failure, Judgement, Outcome
+from localjudge.records.text_measures import RESPONSE_LENGTHS
 
 MODEL, NOTICE = "model", "notice"
 """Columns that an export adds to each line: the judge, and the notices of the run or null."""
@@ -41,15 +43,18 @@ _HEAD = ("id", "system", "opponent", "swapped", "status", "error")
 """Fields at the beginning of a line."""
 _OF_ANSWER = ("not_likeliest", "rationale_cut", "candidate_cut", "thoughts")
 """Fields that only a judgement has."""
-_PLACE = ("key", "group", "digest", "response_digest", "opponent_digest", "row", "source", "columns")
-"""Fields at the end of a line: what identifies its row, and where it stands in the input."""
+_PLACE = (
+    "key", "group", "digest", "response_digest", "opponent_digest", "characters", "opponent_characters",
+    "reference_overlap", "row", "source", "columns",
+)  # fmt: skip
+"""Fields at the end of a line: what identifies its row, measures of its texts, and its place in the input."""
 
 
 class UnknownColumnsError(ValueError):
     """A line has columns that this version does not know; the message names them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AnswerColumns:
     """The columns of a line that depend on the rubric.
 
@@ -62,6 +67,31 @@ class AnswerColumns:
     aspects: Mapping[str, type[bool] | type[int] | type[str]]
     texts: tuple[str, ...] = (RATIONALE,)
     prompt: frozenset[str] = frozenset()
+
+    @cached_property
+    def required(self) -> frozenset[str]:
+        """The columns that every line has, for any answer."""
+        return COMMON_COLUMNS | self.prompt
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The columns that a line may have."""
+        of_aspects = (aspect + suffix for aspect in self.aspects for suffix in ("", *_OF_ASPECT))
+        return frozenset({*self.required, *self.texts, *of_aspects})
+
+    @cached_property
+    def identifying(self) -> tuple[str, ...]:
+        """The columns that are fields of an outcome by the same names, judged or failed."""
+        of_criteria = CRITERION_COLUMNS | LIST_COLUMNS
+        return tuple({"id", "system", "prompt_tokens", *_PLACE} - ORDER_COLUMNS | self.prompt - of_criteria)
+
+    @cached_property
+    def of_aspects(self) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+        """Each field of a judgement by aspects, except the scores, with each aspect and its column."""
+        return tuple(
+            (field, tuple((aspect, aspect + suffix) for aspect in self.aspects))
+            for suffix, field in _OF_ASPECT.items()
+        )
 
 
 def rationale_of(aspect: str) -> str:
@@ -113,11 +143,9 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
         UnknownColumnsError: the line is whole, but has other columns, too.
         ValueError: the line does not belong to a run with these columns, or is damaged.
     """
-    if not line.keys() >= COMMON_COLUMNS | columns.prompt:
+    if not line.keys() >= columns.required:
         raise ValueError("columns are missing")
-    of_criteria = CRITERION_COLUMNS | LIST_COLUMNS
-    names = {"id", "system", "prompt_tokens", *_PLACE} - ORDER_COLUMNS | columns.prompt - of_criteria
-    common: dict[str, Any] = {name: line.get(name) for name in names}
+    common: dict[str, Any] = {name: line.get(name) for name in columns.identifying}
     if columns.prompt == LIST_COLUMNS:
         asked = line["criteria"]
         if not isinstance(asked, list) or not all(isinstance(each, dict) for each in asked):
@@ -126,7 +154,7 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
     elif line.get("criterion") is not None:
         own = {name: line[column] for name, column in _OF_CRITERION.items() if column in columns.prompt}
         common["criteria"] = [Criterion.model_validate(own)]
-    if unknown := line.keys() - _known(columns):
+    if unknown := line.keys() - columns.names:
         raise UnknownColumnsError(", ".join(sorted(unknown)))
     if line["status"] == "failed":
         own = {"error": line["error"], "failed_answer": line["failed_answer"]}
@@ -137,9 +165,8 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
         judged = common | {name: line[name] for name in (*_OF_ANSWER, "output_tokens")}
         judged["texts"] = {text: line[text] for text in columns.texts}
         judged["scores"] = {aspect: line[aspect] for aspect in columns.aspects}
-        for suffix, field in _OF_ASPECT.items():
-            given = {aspect: line[aspect + suffix] for aspect in columns.aspects}
-            judged[field] = {aspect: value for aspect, value in given.items() if value is not None}
+        for field, names in columns.of_aspects:
+            judged[field] = {aspect: value for aspect, name in names if (value := line[name]) is not None}
         if columns.prompt == LIST_COLUMNS:
             for field in ("scores", *_OF_ASPECT.values()):
                 judged[field] = _by_criterion(judged[field], len(common["criteria"]))
@@ -160,12 +187,6 @@ def _by_criterion(lists: Mapping[str, Any], count: int) -> dict[str, Any]:
             raise ValueError(f"{aspect} is not a list of {count} values")
         found |= zip(criterion_names(aspect, count), values, strict=True)
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _known(columns: AnswerColumns) -> set[str]:
-    """Return the columns that a line may have."""
-    own = (aspect + suffix for aspect in columns.aspects for suffix in ("", *_OF_ASPECT))
-    return {*COMMON_COLUMNS, *columns.prompt, *columns.texts, *own}
 
 
 def to_bytes(outcome: Outcome, columns: AnswerColumns) -> bytes:
@@ -204,7 +225,7 @@ _OF_CRITERION = {
 """The column of each field of a criterion."""
 _PLACES = {"part", "parts"}
 """Those that follow from a list of criteria."""
-ORDER_COLUMNS = frozenset({"opponent", "swapped", "opponent_digest"})
+ORDER_COLUMNS = frozenset({"opponent", "swapped", "opponent_digest", "opponent_characters"})
 """Columns that tell the orders of a pair apart."""
 CRITERION_COLUMNS = frozenset(_OF_CRITERION.values())
 """Columns that tell the criteria of a row apart."""
@@ -253,9 +274,11 @@ def arrow_types(columns: AnswerColumns) -> dict[str, Any]:
     import pyarrow
 
     number, real, kinds = pyarrow.int64(), pyarrow.float64(), arrow_kinds()
-    types = dict.fromkeys(("candidate_cut", "prompt_tokens", "output_tokens", "row", "part", "parts"), number)
+    counts = ("candidate_cut", "prompt_tokens", "output_tokens", *RESPONSE_LENGTHS, "row", "part", "parts")
+    types = dict.fromkeys(counts, number)
     types |= dict.fromkeys(("rationale_cut", "swapped"), pyarrow.bool_())
-    types |= {"points": real, **dict.fromkeys(("tags", "not_likeliest"), pyarrow.list_(pyarrow.string()))}
+    types |= dict.fromkeys(("points", "reference_overlap"), real)
+    types |= dict.fromkeys(("tags", "not_likeliest"), pyarrow.list_(pyarrow.string()))
     for name in PROMPT_COLUMNS & types.keys() - columns.prompt:
         del types[name]
     for aspect, kind in columns.aspects.items():

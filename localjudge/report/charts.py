@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from localjudge.analysis import Floats
-from localjudge.analysis.matching.scores import NO_VALUE
-from localjudge.analysis.statistics import UNDEFINED, Estimate
+from localjudge.arrays import Floats
+from localjudge.matching.scores import NO_VALUE
 from localjudge.report.judgements import Judgements
 from localjudge.report.shown_values import decides, mean_is_share, value_colours, value_texts
 from localjudge.rubrics.score_column import ScoreColumn, deciding
+from localjudge.statistics import UNDEFINED, Estimate
 
 SERIES_COLOURS = (
     "#3b7ea1", "#d1743f", "#5a9367", "#a6588f", "#c2a03a", "#6a6fb3", "#8a6d56", "#4aa0a0",

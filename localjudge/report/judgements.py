@@ -17,11 +17,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.agreement.score_interval import IntervalsOf
-from localjudge.analysis.matching.run_rows import RowValues, common_rubric, read_rows
-from localjudge.analysis.matching.scores import NO_VALUE, ScoreValues, refuse_pairs
-from localjudge.analysis.matching.system_names import UNNAMED
 from localjudge.errors import UsageError
+from localjudge.matching.run_rows import RowValues, common_rubric, read_rows
+from localjudge.matching.scores import NO_VALUE, ScoreValues, refuse_pairs
+from localjudge.matching.system_names import UNNAMED
 from localjudge.records import Judgement, Outcome
 from localjudge.records.outcome_columns import RATIONALE, from_bytes, rationale_of
 from localjudge.report.page import PageKind, PageRow
@@ -30,6 +29,7 @@ from localjudge.rubrics.score_column import deciding
 from localjudge.runs.reader import JUDGEMENTS
 from localjudge.runs.reread_texts import RowTexts, RowTextStore
 from localjudge.runs.run_manifest import RunManifest, read_manifest
+from localjudge.studies.score_interval import IntervalsOf
 from localjudge.system.line_store import LineStore
 
 _TYPED = {

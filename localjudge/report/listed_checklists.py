@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.matching.run_rows import RowValues
-from localjudge.analysis.matching.scores import ScoreValues
+from localjudge.matching.run_rows import RowValues
+from localjudge.matching.scores import ScoreValues
 from localjudge.records import Judgement
 from localjudge.report.judgements import Judgements
 from localjudge.report.page import PageKind, PageRow

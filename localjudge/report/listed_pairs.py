@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.matching.run_rows import FAILED
-from localjudge.analysis.matching.scores import NO_VALUE
-from localjudge.analysis.pairs import PairValues
+from localjudge.matching.judged_pairs import PairValues
+from localjudge.matching.run_rows import FAILED
+from localjudge.matching.scores import NO_VALUE
 from localjudge.records import Judgement, Outcome
 from localjudge.report.judgements import Columns, ListedRows, rounded_shares
 from localjudge.report.page import PageKind, PageRow

@@ -10,12 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from localjudge.analysis.agreement import Agreement
-from localjudge.analysis.by_slice import Sliced
-from localjudge.analysis.matching.run_rows import FAILED, run_names
-from localjudge.analysis.matching.scores import Scores
-from localjudge.analysis.ranking import Ranking
-from localjudge.analysis.statistics import Estimate
+from localjudge.matching.run_rows import FAILED, run_names
+from localjudge.matching.scores import Scores
 from localjudge.report import charts, confidence_charts
 from localjudge.report.judgements import Judgements, ListedRows
 from localjudge.report.report_tables import agreement_section, audit_section, slices_section, systems_table
@@ -33,6 +29,10 @@ from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.runs.summary import read_summary
+from localjudge.statistics import Estimate
+from localjudge.studies.agree import Agreement
+from localjudge.studies.by_slice import Sliced
+from localjudge.studies.rank import Ranking
 from localjudge.system.quantities import counted
 from localjudge.system.version import __version__
 

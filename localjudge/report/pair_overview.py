@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.matching.run_rows import FAILED
-from localjudge.analysis.pairs import WINNERS
-from localjudge.analysis.pairs.pair_agreement import PairAgreement
-from localjudge.analysis.pairs.preference_notes import cycles_in_words
-from localjudge.analysis.pairs.preference_ranking import PreferenceOrder, PreferenceRanking
-from localjudge.analysis.ranking.system_order import differences_in_words
-from localjudge.analysis.statistics import Estimate
+from localjudge.matching.judged_pairs import WINNERS
+from localjudge.matching.run_rows import FAILED
 from localjudge.report import charts
 from localjudge.report.listed_pairs import NO_WINNER, UNNAMED, ListedPairs
 from localjudge.report.overview import common_head, figure
 from localjudge.report.report_tables import agreement_section, audit_section, estimate_value, table
 from localjudge.report.shown_values import share_colour
 from localjudge.report.tables.ranking_tables import ranks, win_rates
+from localjudge.statistics import Estimate
+from localjudge.statistics.system_order import differences_in_words
+from localjudge.studies.agree_on_pairs import PairAgreement
+from localjudge.studies.rank.preference_notes import cycles_in_words
+from localjudge.studies.rank.preference_ranking import PreferenceOrder, PreferenceRanking
 
 
 def pairs_head(

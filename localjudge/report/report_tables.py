@@ -9,15 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from localjudge.analysis.agreement import Agreement
-from localjudge.analysis.audit.audit_findings import Audit
-from localjudge.analysis.by_slice import Sliced
-from localjudge.analysis.matching.run_rows import FAILED
-from localjudge.analysis.pairs.pair_agreement import PairAgreement
-from localjudge.analysis.ranking import Ranking, comparison_lines
-from localjudge.analysis.ranking.system_order import differences_in_words
-from localjudge.analysis.statistics import Estimate, two_decimals
 from localjudge.errors import UsageError
+from localjudge.matching.run_rows import FAILED
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.report.judgements import Judgements
 from localjudge.report.shown_values import mean_is_share, scale_text
@@ -26,6 +19,13 @@ from localjudge.report.tables.agreement_tables import agreement_findings, pair_a
 from localjudge.report.tables.audit_tables import audit_findings
 from localjudge.report.tables.ranking_tables import ranks
 from localjudge.rubrics.rubric import Rubric
+from localjudge.statistics import Estimate, two_decimals
+from localjudge.statistics.system_order import differences_in_words
+from localjudge.studies.agree import Agreement
+from localjudge.studies.agree_on_pairs import PairAgreement
+from localjudge.studies.audit.audit_findings import Audit
+from localjudge.studies.by_slice import Sliced
+from localjudge.studies.rank import Ranking, comparison_lines
 
 
 def systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[str, Any]:

@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from localjudge.analysis.matching.run_rows import run_names
-from localjudge.analysis.matching.scores import read_scores
-from localjudge.analysis.statistics.resampling import RESAMPLES
 from localjudge.errors import UsageError
+from localjudge.matching.run_rows import run_names
+from localjudge.matching.scores import read_scores
 from localjudge.report.judgements import Judgements
 from localjudge.report.listed_checklists import ListedChecklists
 from localjudge.report.listed_pairs import ListedPairs
@@ -26,6 +25,7 @@ from localjudge.report.tables.change_tables import change_findings
 from localjudge.rubrics.mode import CHECKLIST, PAIRWISE, POINTWISE
 from localjudge.runs.reader import is_complete
 from localjudge.runs.run_manifest import read_manifest
+from localjudge.statistics.resampling import RESAMPLES
 from localjudge.system.requirements import require
 from localjudge.system.steps import Step, no_steps
 
@@ -83,14 +83,13 @@ def write_report(
             )
     if mode is PAIRWISE:
         return _write_pairs(runs, out, title, inputs, labels, mapping, audit, resamples, seed, step)
-    from localjudge.analysis.agreement import agree
-    from localjudge.analysis.agreement.calibration import Calibration, read_intervals
-    from localjudge.analysis.by_slice import agree_by_slice, rank_by_slice
-    from localjudge.analysis.matching.checklist_points import read_points, read_points_by_tag
-    from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
-    from localjudge.analysis.matching.measured_texts import measure
-    from localjudge.analysis.matching.slices import read_slices
-    from localjudge.analysis.ranking import rank
+    from localjudge.matching.checklist_points import PointRows
+    from localjudge.matching.labels import label_targets, parse_mapping, read_labels
+    from localjudge.matching.slices import read_slices
+    from localjudge.studies.agree import agree
+    from localjudge.studies.by_slice import agree_by_slice, rank_by_slice
+    from localjudge.studies.calibrate import Calibration, read_intervals
+    from localjudge.studies.rank import rank
 
     curves = Calibration.load(calibration) if calibration else None
     with ExitStack() as stack:
@@ -100,25 +99,25 @@ def write_report(
             judgements.intervals_of = read_intervals(intervals, runs) if intervals else None
         with step("comparing the systems"):
             rubric = judgements.rubric
-            ours = parse_mapping(mapping, [*rubric.aspects, *(column.name for column in rubric.score_columns)])
+            ours = parse_mapping(mapping, label_targets(rubric))
             rankings, agreements, sliced = [], [], []
             for of_one_judge in _by_judge(runs):
-                scores = read_points(of_one_judge) if mode is CHECKLIST else read_scores(of_one_judge)
+                points = PointRows.read(of_one_judge) if mode is CHECKLIST else None
+                scores = points.scores() if points else read_scores(of_one_judge)
                 known = (
                     read_labels(labels, scores, ours, inputs, False) if labels and mode is POINTWISE else None
                 )
-                measures = measure(scores, inputs)
                 named = by_series(
                     curves.apply_to(scores, allow_no_gain, known) if curves else scores, judgements
                 )
                 # The overall human mean requires labels of every aspect.
                 whole = known if known and set(known.aspects) >= set(named.aspects) else None
-                rankings.append(rank(named, measures, whole, resamples=resamples, seed=seed))
+                rankings.append(rank(named, whole, resamples=resamples, seed=seed))
                 parts = None
                 if by_column:
                     parts = named, read_slices(of_one_judge, scores.manifests, by_column, inputs)
-                elif mode is CHECKLIST and all(map(is_complete, of_one_judge)):
-                    parts = read_points_by_tag(of_one_judge)
+                elif points and all(map(is_complete, of_one_judge)):
+                    parts = points.by_tag()
                 if parts:
                     found = rank_by_slice(
                         by_series(parts[0], judgements), parts[1], None, None, resamples, seed
@@ -126,9 +125,9 @@ def write_report(
                     sliced.append((", ".join(run_names(of_one_judge)), found))
             for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
                 scores = read_scores([run], by_criterion=mode is CHECKLIST)
-                known, measures = read_labels(labels, scores, ours, inputs, False), measure(scores, inputs)
+                known = read_labels(labels, scores, ours, inputs, False)
                 calibrated = curves.apply_to(scores, allow_no_gain, known) if curves else None
-                agreements.append((name, agree(scores, known, measures, calibrated, resamples, seed)))
+                agreements.append((name, agree(scores, known, calibrated, resamples, seed)))
                 if by_column:
                     slices = read_slices([run], scores.manifests, by_column, inputs)
                     sliced.append((name, agree_by_slice(scores, known, slices)))
@@ -146,21 +145,21 @@ def _changes(
 
     None unless there are two runs, and both are complete.
     """
-    from localjudge.analysis.changes import compare_runs
-    from localjudge.analysis.changes.compared_rows import ComparedRows
-    from localjudge.analysis.changes.matched_runs import match_runs
-    from localjudge.analysis.changes.sliced_changes import change_by_slice
-    from localjudge.analysis.matching.checklist_points import read_points
-    from localjudge.analysis.matching.slices import read_slices
-    from localjudge.analysis.pairs import read_judged_pairs
+    from localjudge.matching.checklist_points import PointRows
+    from localjudge.matching.judged_pairs import read_judged_pairs
+    from localjudge.matching.slices import read_slices
+    from localjudge.studies.compare import compare_runs
+    from localjudge.studies.compare.compared_rows import ComparedRows
+    from localjudge.studies.compare.matched_runs import match_runs
+    from localjudge.studies.compare.sliced_changes import change_by_slice
 
     if len(runs) != 2 or not all(map(is_complete, runs)):
         return None
     try:
         if read_manifest(runs[0]).rubric.mode is PAIRWISE:
-            rows = ComparedRows.from_pairs(read_judged_pairs(runs, inputs))
+            rows = ComparedRows.from_pairs(read_judged_pairs(runs))
         elif read_manifest(runs[0]).rubric.mode is CHECKLIST:
-            rows = ComparedRows.from_scores(read_points(runs, by_run=False))
+            rows = ComparedRows.from_scores(PointRows.read(runs).scores(by_run=False))
         else:
             rows = ComparedRows.from_scores(read_scores(runs, by_run=False))
         matched = match_runs(rows)
@@ -187,13 +186,12 @@ def _write_pairs(
     step: Step,
 ) -> list[str]:
     """Write a report of runs of pairs."""
-    from localjudge.analysis.matching.human_labels import parse_mapping
-    from localjudge.analysis.pairs import read_judged_pairs
-    from localjudge.analysis.pairs.pair_agreement import agree_on_pairs
-    from localjudge.analysis.pairs.pair_labels import read_pair_labels
-    from localjudge.analysis.pairs.preference_ranking import rank_pairs
-    from localjudge.analysis.pairs.preferences import read_preferences
+    from localjudge.matching.judged_pairs import read_judged_pairs
+    from localjudge.matching.labels import label_targets, parse_mapping, read_labels
     from localjudge.report.pair_overview import pairs_head
+    from localjudge.studies.agree_on_pairs import agree_on_pairs
+    from localjudge.studies.rank.preference_ranking import rank_pairs
+    from localjudge.studies.rank.run_preferences import read_preferences
 
     with ExitStack() as stack:
         with step("reading the pairs"):
@@ -202,11 +200,11 @@ def _write_pairs(
             ranking = None
             if pairs.names_systems and all(map(is_complete, runs)):
                 first = next(iter(pairs.rubric.aspects))
-                ranking = rank_pairs(read_preferences(runs, inputs), first, resamples, seed)
-            ours, agreements = parse_mapping(mapping, [*pairs.rubric.aspects]), []
+                ranking = rank_pairs(read_preferences(runs), first, resamples, seed)
+            ours, agreements = parse_mapping(mapping, label_targets(pairs.rubric)), []
             for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
-                judged = read_judged_pairs([run], inputs)
-                known = read_pair_labels(labels, judged, ours, inputs, False)
+                judged = read_judged_pairs([run])
+                known = read_labels(labels, judged, ours, inputs, False)
                 agreements.append((name, agree_on_pairs(judged, known, None, resamples, seed)))
             changes = _changes(runs, inputs, resamples, seed)
         with step("writing the page", "pairs") as report:

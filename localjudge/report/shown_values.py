@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from localjudge.analysis.statistics import UNDEFINED_SIGN, two_decimals
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.checklist_outcome import Points
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn, deciding
+from localjudge.statistics import UNDEFINED_SIGN, two_decimals
 
 ORDERED_COLOURS = ("#b5533c", "#dd9b6b", "#b9b4a6", "#78a5b8", "#2f6f95")
 """Colours from the lowest score to the highest, interpolated between them."""

@@ -10,7 +10,6 @@ from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.models.model_location import BUNDLED
-from localjudge.models.model_manifest import in_words
 from localjudge.records.outcome_columns import NOTICE
 from localjudge.runs.run_manifest import RunManifest
 
@@ -57,6 +56,8 @@ def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) ->
             "server applied no token table"
         )
     if changed := manifest.model.changed_since_verified:
+        from localjudge.models.model_manifest import in_words
+
         found.append(f"changed model: its files differ from the verified files ({in_words(changed)})")
     different = [start.encoded_otherwise for start in manifest.starts if start.encoded_otherwise]
     found += [f"tokenizer: {words}" for words in different[-1:]]

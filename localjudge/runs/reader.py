@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
@@ -223,7 +223,7 @@ def refuse_single(folder: Path, rubric: Rubric) -> None:
 def own_outcomes(folder: Path, manifest: RunManifest) -> Iterator[Outcome]:
     """Yield the outcomes of a run with this manifest, as `read_outcomes` does."""
     file, rubric = folder / JUDGEMENTS, manifest.rubric
-    settings = settings_digest(manifest.settings.as_dict())
+    settings, problem_of = settings_digest(manifest.settings.as_dict()), _validity(rubric)
     has_row_keys = manifest.jury is None  # a jury's keys are computed from the jurors' keys
     for number, (_, outcome) in enumerate(read_journal(file, rubric.columns), 1):
         if has_row_keys and outcome.digest and outcome.key != _key(settings, outcome.digest):
@@ -232,8 +232,8 @@ def own_outcomes(folder: Path, manifest: RunManifest) -> Iterator[Outcome]:
                 "another run or was edited; if this line is wrong, delete it, and the same score command "
                 "judges its row again"
             )
-        for each in outcome.of_prompts:
-            if isinstance(each, Judgement) and (problem := _invalid(rubric, each)):
+        for part in outcome.of_prompts:
+            if isinstance(part, Judgement) and (problem := problem_of(part)):
                 advice = "delete this line, and the same score command judges its row again"
                 raise RunMismatchError(f"{file}:{number}: {problem}; {advice}")
         yield outcome
@@ -246,20 +246,27 @@ def _key(settings: bytes, digest: str) -> str | None:
         return None
 
 
-def _invalid(rubric: Rubric, judgement: Judgement) -> str | None:
-    """Return in words why the rubric does not allow this judgement; None if it does."""
-    for aspect, shares in judgement.probabilities.items():
-        values = len(rubric.aspects[aspect].values)
-        if len(shares) != values or min(shares) < -_ROUNDING or abs(sum(shares) - 1) > _ROUNDING:
-            return f"{aspect}_probabilities are not {values} probabilities whose sum is 1"
-    for column in rubric.score_columns:
-        value, expected = judgement.scores[column.aspect], column.expected(judgement)
-        if value not in column.numbers or type(value) is not rubric.aspects[column.aspect].kind:
-            return f"{column.aspect} is not one of its values ({rubric.aspects[column.aspect]})"
-        low, high = column.lowest - _ROUNDING, column.highest + _ROUNDING
-        if expected is not None and not low <= expected <= high:
-            return f"{column.aspect}_expected is beyond its values ({rubric.aspects[column.aspect]})"
-    return None
+def _validity(rubric: Rubric) -> Callable[[Judgement], str | None]:
+    """Return a function that says why the rubric does not allow a judgement; None if it does."""
+    counts = {name: len(aspect.values) for name, aspect in rubric.aspects.items()}
+    columns = [
+        (column, rubric.aspects[column.aspect], column.lowest - _ROUNDING, column.highest + _ROUNDING)
+        for column in rubric.score_columns
+    ]
+
+    def problem_of(judgement: Judgement) -> str | None:
+        for name, shares in judgement.probabilities.items():
+            if len(shares) != counts[name] or min(shares) < -_ROUNDING or abs(sum(shares) - 1) > _ROUNDING:
+                return f"{name}_probabilities are not {counts[name]} probabilities whose sum is 1"
+        for column, aspect, low, high in columns:
+            value, expected = judgement.scores[column.aspect], column.expected(judgement)
+            if value not in column.numbers or type(value) is not aspect.kind:
+                return f"{column.aspect} is not one of its values ({aspect})"
+            if expected is not None and not low <= expected <= high:
+                return f"{column.aspect}_expected is beyond its values ({aspect})"
+        return None
+
+    return problem_of
 
 
 def is_complete(folder: Path) -> bool:

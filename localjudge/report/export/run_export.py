@@ -31,7 +31,7 @@ from localjudge.system.requirements import require
 from localjudge.system.steps import Report, no_progress, with_progress
 
 if TYPE_CHECKING:
-    from localjudge.analysis.agreement.score_interval import IntervalsOf
+    from localjudge.studies.score_interval import IntervalsOf
 
 Line = Mapping[str, Any]
 Origin = Mapping[str, str | None]
@@ -247,7 +247,7 @@ def _table(
     columns, mode = manifest.rubric.columns, manifest.rubric.mode
     names, column_of, intervals_of = mode.column_names(columns), dict[str, str](), None
     if intervals:
-        from localjudge.analysis.agreement.calibration import read_intervals
+        from localjudge.studies.calibrate import read_intervals
 
         intervals_of = read_intervals(intervals, [folder])
         names += [aspect + INTERVAL for aspect in columns.aspects]

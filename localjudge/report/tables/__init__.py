@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from localjudge.analysis.by_slice import Sliced
-from localjudge.analysis.statistics import Estimate
+from localjudge.statistics import Estimate
+from localjudge.studies.by_slice import Sliced
 
 Cell = str | int | float | Estimate | None
 """A text, a count, a number with two decimals, an estimate with its interval, or nothing that is known."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from localjudge.analysis.agreement import Agreement, AspectAgreement
-from localjudge.analysis.agreement.alternative_annotator import annotator_lines
-from localjudge.analysis.agreement.calibration import Calibration
-from localjudge.analysis.agreement.comparison import STATISTICS
-from localjudge.analysis.agreement.nominal_agreement import NominalAgreement
-from localjudge.analysis.agreement.within_instructions import NOT_WITHIN, WITHIN_NOTE
-from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreement
-from localjudge.analysis.statistics import EQUAL_EVERYWHERE, UNDEFINED_SIGN, Estimate, two_decimals
 from localjudge.report.tables import Cell, Cells, Findings, Table
+from localjudge.statistics import EQUAL_EVERYWHERE, UNDEFINED_SIGN, Estimate, two_decimals
+from localjudge.statistics.alternative_annotator import annotator_lines
+from localjudge.statistics.comparison import STATISTICS
+from localjudge.statistics.nominal_agreement import NominalAgreement
+from localjudge.statistics.within_instructions import NOT_WITHIN, WITHIN_NOTE
+from localjudge.studies.agree import Agreement, AspectAgreement
+from localjudge.studies.agree_on_pairs import LabelledPairs, PairAgreement
+from localjudge.studies.calibrate import Calibration
 from localjudge.system.quantities import counted
 
 _HEADINGS = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from localjudge.analysis.audit.audit_findings import Audit
-from localjudge.analysis.statistics import Estimate
 from localjudge.report.tables import Cell, Findings, Table
+from localjudge.statistics import Estimate
+from localjudge.studies.audit.audit_findings import Audit
 from localjudge.system.quantities import counted
 
 _VERDICTS = ("below", "unsound", "at chance", "doubtful", "untested", "sound", "passed")

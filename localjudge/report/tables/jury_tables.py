@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from localjudge.analysis.juries import Jury
-from localjudge.analysis.juries.jury_aspect import NominalJuryAspect
-from localjudge.analysis.juries.jury_errors import JuryErrors
-from localjudge.analysis.statistics import two_decimals
 from localjudge.report.tables import Cells, Findings, Table
 from localjudge.rubrics.answer import shown
+from localjudge.statistics import two_decimals
+from localjudge.statistics.jury_agreement import JuryErrors, NominalJuryAspect
+from localjudge.studies.jury import Jury
 from localjudge.system.quantities import counted
 
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
-from localjudge.analysis.pairs.preference_notes import cycles_in_words
-from localjudge.analysis.pairs.preference_ranking import PreferenceOrder, PreferenceRanking
-from localjudge.analysis.ranking import Ranking, adjustment, compared, comparison_lines, p_value
-from localjudge.analysis.ranking.system_order import differences_in_words
-from localjudge.analysis.statistics import UNDEFINED, UNDEFINED_SIGN, Estimate
 from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.rubrics.score_column import is_share
+from localjudge.statistics import UNDEFINED, UNDEFINED_SIGN, Estimate
+from localjudge.statistics.system_order import differences_in_words
+from localjudge.studies.rank import Ranking, adjustment, compared, comparison_lines, p_value
+from localjudge.studies.rank.preference_notes import cycles_in_words
+from localjudge.studies.rank.preference_ranking import PreferenceOrder, PreferenceRanking
 
 _SHARES_OF = {
     "integer": "the judge's answers",

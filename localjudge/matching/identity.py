@@ -1,0 +1,171 @@
+"""What identifies a judged row, or a record of a file: the texts that the rubric shows, the id, the systems."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from localjudge.records import Criterion, Failure, Judgement, Row
+from localjudge.records.keys import RESPONSE_DIGESTS, response_digest
+from localjudge.records.outcome_columns import PAIR_DIGESTS
+from localjudge.rows.columns import Columns, column_names, own_fields, responses_of
+from localjudge.rows.conversation import TURN
+from localjudge.rows.criteria import CRITERION
+from localjudge.rows.pair_columns import PAIR
+from localjudge.rows.record import RecordError
+from localjudge.rows.record_reader import Fields, RecordReader
+from localjudge.rows.row import field_text, reference_text
+from localjudge.rubrics.mode import RowOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What identifies a response to an instruction, or two responses to it. What is not known is None.
+
+    Attributes:
+        where: its place, for a message.
+        id: its id.
+        systems: the system that wrote each response.
+        digests: the `response_digest` of each response.
+        group: the digest of all other texts that the rubric shows, as `Row.group`.
+        texts: hashes of single texts by the names of their fields, to compare those that both sides have; and
+            of the turn of a conversation that is judged.
+    """
+
+    where: str
+    id: str | None
+    systems: tuple[str | None, ...]
+    digests: tuple[str | None, ...]
+    group: str | None = None
+    texts: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def from_outcome(cls, outcome: RowOutcome) -> Self:
+        """Return the identity of an outcome: of a row, of one of its criteria, or of a pair with its responses
+        in the input's order."""
+        first = outcome.first
+        criterion = outcome.criterion if isinstance(outcome, Judgement | Failure) else None
+        return cls(
+            where=first.source,
+            id=outcome.id,
+            systems=outcome.systems,
+            digests=outcome.response_digests,
+            group=first.group,
+            texts=_hashes(criterion, first.columns),
+        )
+
+    def with_texts(self, row: Row, used: Sequence[str]) -> Self:
+        """Return this identity with the texts of its row, whose responses are in its order.
+
+        Args:
+            row: the row.
+            used: the fields that the template of the rubric uses.
+        """
+        texts = dict(zip(responses_of(used), row.texts, strict=False)) | row.shared_texts
+        return replace(
+            self,
+            digests=row.response_digests,
+            group=row.group,
+            texts=_single(texts, texts, responses_of(used)) | _hashes(row.criterion, row.columns),
+        )
+
+    def reversed(self) -> Self:
+        """Return the identity of the two responses in the other order."""
+        other = dict(zip(PAIR, PAIR[::-1], strict=True))
+        texts = {other.get(name, name): text for name, text in self.texts.items()}
+        return replace(self, systems=self.systems[::-1], digests=self.digests[::-1], texts=texts)
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether the instruction and every response are known."""
+        return None not in self.digests
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What the judge reads: draws of one response have equal contents."""
+        return self.digests, self.group, self.texts.get(CRITERION), self.texts.get(TURN)
+
+
+def identities_of(
+    record: Mapping[str, Any], where: str, columns: Columns, used: Sequence[str]
+) -> list[tuple[Identity, Fields]]:
+    """Return the identity of each row in a record, from the columns that the record has, and its fields.
+
+    An empty text of another field than a response counts as not known. A column that the run names is read if
+    the record has it, and the usual names otherwise.
+
+    Args:
+        record: the columns by name: those of a row, of an exported outcome, or of a line of `localjudge label`.
+        where: its place, for a message.
+        columns: the column of each field whose column has a custom name in the run.
+        used: the fields that the template of the run's rubric uses.
+    """
+    named = {field: path for field, path in columns.items() if not field.startswith("@")}
+    reader = RecordReader(named, used, lenient=True)
+    shape = reader.shape_of(record)
+    try:
+        found = [*reader.fields(record, shape)]
+    except RecordError:
+        names = ("id", *responses_of(used).values())
+        found = [Fields({name: reader.first(record, name) for name in names}, {}, {}, shape)]
+    return [(_identity(record, fields, where, used), fields) for fields in found]
+
+
+def _identity(record: Mapping[str, Any], fields: Fields, where: str, used: Sequence[str]) -> Identity:
+    found = {name: fields.values.get(name) for name in column_names(used)}
+    responses, shared = responses_of(used), shared_fields(used)
+    read: dict[str, Any] = {name: found[name] for name in ("instruction", *responses)}
+    read["reference"] = reference_text(found["reference"])
+    read |= {name: field_text(fields, record, name) for name in own_fields(used)}
+    texts = {name: text for name, text in read.items() if isinstance(text, str) and (text or name in responses)}
+    recorded = PAIR_DIGESTS if len(responses) > 1 else RESPONSE_DIGESTS[:1]
+    if "instruction" not in used and not texts.keys().isdisjoint(responses):
+        texts.setdefault("instruction", "")  # as in a row without this column
+    label, asks = record.get("label"), record.get(CRITERION)
+    criterion = Criterion(text=asks) if CRITERION in used and isinstance(asks, str) and asks else None
+    group = None
+    if texts.keys() >= {*shared}:
+        own = {name: texts[name] for name in own_fields(used)}
+        row = Row(instruction=texts["instruction"], responses=(), reference=texts.get("reference"), fields=own)
+        group = replace(row, reads_reference="reference" in used).group
+    elif isinstance(label, Mapping) and label.get("shows") == shared:
+        group = _name(label.get("group"))
+    return Identity(
+        where=where,
+        id=_name(found["id"]),
+        systems=tuple(_name(found[name]) for name in responses.values()),
+        digests=tuple(
+            response_digest(texts["instruction"], texts[name])
+            if name in texts and "instruction" in texts
+            else _name(record.get(digest))
+            for name, digest in zip(responses, recorded, strict=True)
+        ),
+        group=group,
+        texts=_single(texts, (*shared, *responses), responses)
+        | _hashes(criterion, {**record, **fields.others}),
+    )
+
+
+def shared_fields(used: Sequence[str]) -> list[str]:
+    """Return the fields whose texts all responses to an instruction share, as `Row.shared_texts` has them."""
+    return ["instruction", *(["reference"] if "reference" in used else []), *sorted(own_fields(used))]
+
+
+def _single(texts: Mapping[str, str | None], names: Iterable[str], responses: Container[str]) -> dict[str, int]:
+    """Return the hashes of the texts with these names; an empty one is known only if it is a response."""
+    return {
+        name: hash(texts[name]) for name in names if texts.get(name) or (name in responses and name in texts)
+    }
+
+
+def _hashes(criterion: Criterion | None, columns: Mapping[str, Any]) -> dict[str, int]:
+    """Return the hashes of a criterion and of the turn in the columns of a row or a record, as far as known."""
+    turn = _name(columns.get(TURN))
+    known = {CRITERION: criterion and criterion.text, TURN: turn and turn.removesuffix(".0")}
+    return {name: hash(text) for name, text in known.items() if text}
+
+
+def _name(value: object) -> str | None:
+    is_missing = value is None or value == "" or value != value
+    return None if is_missing else str(value)

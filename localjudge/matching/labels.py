@@ -1,0 +1,298 @@
+"""Labels by people (or by another judge): read from files, and matched to the rows or pairs of a run.
+
+A label file has a record for each row, or for each row and annotator, in JSONL, CSV or Parquet. A record
+identifies its row by the texts, or by `id` and `system` (`localjudge.matching.row_index`), and one of the
+row's own criteria by its text, in `criterion`. The labels are in columns named like the aspects, at the top
+level or inside an object `scores`. Columns with other names are mapped; such a name can be a path
+(`ratings.overall`, `scores.0`). A list of numbers has one label for each annotator. The column `annotator` (or
+`rater`, `labeller`, `labeler`, `judge`) names the annotator, who has one label for each row and aspect.
+`localjudge.matching.label_values` has the values, and `localjudge.matching.pair_labels` those of pairs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from localjudge.arrays import Floats, Integers, LabelArray
+from localjudge.errors import UsageError
+from localjudge.matching.identity import identities_of
+from localjudge.matching.judged_pairs import JudgedPairs
+from localjudge.matching.label_records import LabelRecords
+from localjudge.matching.label_values import GivenLabels, LabelColumn, LabelReader, ScoreLabels
+from localjudge.matching.pair_labels import CODES, PairLabels
+from localjudge.matching.row_index import Match, RowIndex
+from localjudge.matching.run_rows import IdentifiedRows, rows_again
+from localjudge.records.outcome_columns import PAIR_DIGESTS
+from localjudge.rows.conversation import TURN, judges_conversation
+from localjudge.rows.criteria import CRITERION
+from localjudge.rows.inputs import can_be_read_twice, find_inputs, read_records
+from localjudge.rows.pair_columns import SYSTEMS
+from localjudge.rows.record import Record
+from localjudge.rubrics.answer import Value
+from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.mode import PAIRWISE
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.score_column import is_share
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """Labels matched to scores.
+
+    `marks` has the labels of each score column, and `nominal` those of each aspect without an order, as numbers
+    from 0; these also give the marks of the shares of its labels, 0 and 1. Where labels were settled by
+    adjudication, both have its value alone, and `independent` has the labels before it. `chance` has the chance
+    of a row to be labelled up to a common factor, if it is known. `notes` has remarks for the reader.
+    """
+
+    marks: Mapping[str, LabelArray]
+    annotators: tuple[str, ...]
+    notes: tuple[str, ...]
+    nominal: Mapping[str, LabelArray] = field(default_factory=dict)
+    chance: Mapping[int, float] = field(default_factory=dict)
+    independent: Mapping[str, LabelArray] = field(default_factory=dict)
+
+    def chances(self, rows: Integers) -> Floats:
+        """Return the chance of each of these rows to be labelled, [m]; 1 if it is not known."""
+        return np.array([self.chance.get(row, 1.0) for row in rows.tolist()])
+
+    @property
+    def aspects(self) -> tuple[str, ...]:
+        return tuple(self.marks)
+
+    def means(self, aspect: str) -> tuple[Integers, Floats]:
+        """Return the rows that have labels of this aspect, and the mean label of each."""
+        return self.marks[aspect].means()
+
+
+def parse_mapping(assignments: Iterable[str], targets: Sequence[str]) -> dict[str, str]:
+    """Parse `["overall=helpfulness"]` as `{"overall": "helpfulness"}`: a column's name, and what it holds.
+
+    The labels of pairs can be codes: `better=label:0=a,1=b,2=tie` is `{"label:0=a,1=b,2=tie": "better"}`.
+
+    Args:
+        assignments: the texts.
+        targets: the aspects, and the shares of labels such as `grade=correct`.
+
+    Raises:
+        UsageError: the target is unknown, or the text is not an assignment.
+    """
+    mapping: dict[str, str] = {}
+    for assignment in assignments:
+        theirs, equals, ours = assignment.partition("=")
+        if CODES.search(ours) and theirs in targets:
+            theirs, ours = ours, theirs
+        if not equals or not theirs or ours not in targets:
+            raise UsageError(
+                f"`mapping` {assignment}: write THEIRS=OURS, where OURS is one of {', '.join(targets)}"
+            )
+        mapping[theirs] = ours
+    return mapping
+
+
+def label_targets(rubric: Rubric) -> list[str]:
+    """Return the names that a column of labels can have: the aspects, and the shares of labels."""
+    return [*dict.fromkeys([*rubric.aspects, *(column.name for column in rubric.score_columns)])]
+
+
+def read_labels(
+    files: Sequence[str],
+    judged: IdentifiedRows,
+    mapping: Mapping[str, str] | None = None,
+    inputs: Sequence[str] = (),
+    equal_chances: bool = True,
+) -> Labels:
+    """Return the labels of the rows that were judged; those of pairs are numbers of `RESULTS`.
+
+    Args:
+        files: label files, or globs of them. Labels of pairs can be in the inputs of the run: without files,
+            these are read, or, if they cannot be read again, the columns of the run's rows.
+        judged: the rows.
+        mapping: the aspect, or the share of a label, that a column of another name holds.
+        inputs: the files of the rows, for labels that are matched by texts.
+        equal_chances: refuse labels of rows that were drawn with unequal chances.
+
+    Raises:
+        UsageError: a file cannot be read, a value is not a label, no label belongs to any row, or the chances
+            are unequal and must not be.
+    """
+    inputs_of_run = judged.manifests[0].last_start.inputs
+    in_inputs = isinstance(judged, JudgedPairs) and all(map(can_be_read_twice, inputs_of_run))
+    names = find_inputs(files or inputs_of_run if in_inputs else files)
+    if special := [name for name in names if not can_be_read_twice(name)]:
+        raise UsageError(
+            f"`labels` {special[0]}: must be a file, because it is read twice; write it to one first"
+        )
+    matching = _LabelMatching(judged, mapping or {}, inputs)
+    for name in names:
+        for number, record in read_records(name):
+            matching.add(record, f"{name}:{number}")
+    if isinstance(judged, JudgedPairs) and not names:
+        for identity, columns in zip(judged.identities, judged.columns, strict=True):
+            identifying = zip((*PAIR_DIGESTS, *SYSTEMS), (*identity.digests, *identity.systems), strict=True)
+            matching.add({**columns, **dict(identifying), "id": identity.id}, f"{judged.where}: {identity.id}")
+    labels = matching.labels()
+    if equal_chances:
+        refuse_unequal_chances(labels.chance, "this command")
+    return labels
+
+
+def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None = None) -> list[LabelColumn]:
+    """Return the label columns to read: mapped columns, and columns with the names of the other aspects.
+
+    Args:
+        aspects: the aspects.
+        mapping: the aspect, or the share of a label, that a column of another name holds.
+    """
+    mapping = mapping or {}
+    mapped = [
+        LabelColumn.from_aspect(name, target, aspects[target])
+        if target in aspects
+        else LabelColumn.from_share(name, target)
+        for name, target in mapping.items()
+    ]
+    taken = {target.partition("=")[0] for target in mapping.values()}
+    return [
+        *mapped,
+        *(LabelColumn.from_aspect(name, name, aspect) for name, aspect in aspects.items() if name not in taken),
+    ]
+
+
+def refuse_unequal_chances(chance: Mapping[int, float], what: str) -> None:
+    """Refuse labels of rows that were drawn with unequal chances, if a statistic weights all rows equally.
+
+    Raises:
+        UsageError: the chances differ.
+    """
+    if len(set(chance.values())) > 1:
+        raise UsageError(
+            f"`labels`: their rows were drawn with unequal chances (`label` with `prefer`), and {what} needs "
+            "equal ones; label a sample without `prefer` for it"
+        )
+
+
+class _LabelMatching:
+    """Matches the records of label files to judged rows."""
+
+    def __init__(self, judged: IdentifiedRows, mapping: Mapping[str, str], inputs: Sequence[str]) -> None:
+        rubric = judged.manifests[0].rubric
+        self._judged, self._rubric, self._fields = judged, rubric, rubric.fields
+        self._columns = dict(pair for run in judged.manifests for pair in run.last_start.columns.items())
+        self._rows = RowIndex(
+            judged.identities, self._fields, lambda: rows_again(judged, inputs), rubric.mode.item
+        )
+        self._values: LabelReader = (
+            PairLabels(rubric.aspects, mapping)
+            if rubric.mode is PAIRWISE
+            else ScoreLabels(columns_of(rubric.aspects, mapping))
+        )
+        self._records = LabelRecords()
+        self._of_one_turn = 0
+
+    def add(self, given: Record, where: str) -> None:
+        """Add the labels of a record.
+
+        Raises:
+            UsageError: it could not be read, its row cannot be determined, or a value is not a label.
+        """
+        record, annotator = self._records.begin(given, where)
+        identifying = {name: value for name, value in record.items() if name not in self._values.names}
+        for identity, fields in identities_of(identifying, where, self._columns, self._fields):
+            if CRITERION in self._fields and CRITERION not in identity.texts:
+                raise UsageError(
+                    f"{where}: no {CRITERION}; a label is of one criterion of a row: give its text in the "
+                    f"column {CRITERION}"
+                )
+            match = self._rows.find(identity)
+            of_turn = TURN in identity.texts and judges_conversation(self._fields)
+            self._of_one_turn += bool(match.rows) and of_turn
+            self._mark(match, self._values.given({**record, **fields.others}, fields, where), annotator, where)
+
+    def _mark(self, match: Match, given: Iterable[GivenLabels], annotator: str, where: str) -> None:
+        count = Counter[str]()
+        order = -1 if match.is_reversed else 1
+        for labels in given:
+            for place, value in enumerate(labels.values):
+                count[labels.target] += 1
+                named = (annotator, count[labels.target])
+                if place < len(labels.annotators):
+                    named = (labels.annotators[place], 1)
+                for row in match.rows:
+                    systems = self._judged.identities[row].systems[::order]
+                    number = self._values.number(value, labels.column, systems, where)
+                    if number is not None:
+                        number = 1 - number if match.is_reversed else number
+                        self._records.mark(row, labels.target, *named, number, where)
+
+    def labels(self) -> Labels:
+        """Return the labels of all records.
+
+        Raises:
+            UsageError: there are none, or they can be read in two ways.
+        """
+        how_read = self._values.how_read()
+        marks, independent = self._records.marks, self._records.independent
+        if not marks:
+            raise UsageError(
+                nothing_found(self._records, self._rows, self._judged.where, [*self._rubric.aspects])
+            )
+        columns = self._rubric.score_columns
+        nominal = {column.aspect: tuple(column.numbers) for column in columns if is_share(column.name)}
+        for arrays in (marks, independent):
+            self._add_labels_of_shares(arrays, nominal)
+        labelled = {aspect: marks[aspect] for aspect in nominal if aspect in marks}
+        for arrays in (marks, independent):
+            for aspect in labelled.keys() & arrays.keys():
+                for number, label in enumerate(nominal[aspect]):
+                    is_label = (arrays[aspect].value == number).astype(np.float64)
+                    arrays[f"{aspect}={label}"] = replace(arrays[aspect], value=is_label)
+        of_turn = f"{self._of_one_turn} label records are of the last turn; the judge read whole conversations"
+        return Labels(
+            marks={column.name: marks[column.name] for column in columns if column.name in marks},
+            nominal=labelled,
+            annotators=self._records.annotators,
+            notes=(
+                *self._rows.notes("label records"),
+                *self._records.notes(len(self._judged.identities)),
+                *[of_turn] * bool(self._of_one_turn),
+                *how_read,
+            ),
+            chance=self._records.chance,
+            independent=independent,
+        )
+
+    def _add_labels_of_shares(
+        self, arrays: dict[str, LabelArray], nominal: Mapping[str, Sequence[Value]]
+    ) -> None:
+        """Add the labels of aspects of two labels where a file says for one of them whether a row has it."""
+        for aspect, labels in nominal.items():
+            for place, label in enumerate(labels if len(labels) == 2 else ()):
+                share = arrays.get(f"{aspect}={label}")
+                if aspect not in arrays and share is not None and np.isin(share.value, (0, 1)).all():
+                    arrays[aspect] = replace(share, value=np.where(share.value == 1, place, 1.0 - place))
+
+
+def nothing_found(records: LabelRecords, rows: RowIndex, where: str, aspects: Sequence[str]) -> str:
+    """Return the reason why no label was read, for a message.
+
+    Args:
+        records: the records.
+        rows: the rows that were searched.
+        where: the paths of the runs.
+        aspects: the aspects.
+    """
+    columns = ", ".join(sorted(records.columns)[:12])
+    if records.count and not rows.has_matched:
+        why = "; ".join(rows.notes("label records"))
+        return (
+            f"`labels`: none of its {records.count} records matches a {rows.noun} of {where}: {why}; its "
+            f"columns are {columns}"
+        )
+    return (
+        f"`labels`: no label of {', '.join(aspects)}; its columns are {columns}; map a column with "
+        f"`mapping` THEIRS={aspects[0]}"
+    )

@@ -1,0 +1,291 @@
+"""The rows of runs, read once for the statistics and the report: what each row is, and who wrote it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.arrays import Floats, Integers, RowArrays
+from localjudge.errors import UsageError
+from localjudge.matching.identity import Identity
+from localjudge.matching.system_names import SystemNames
+from localjudge.records import Judgement, Row
+from localjudge.rows.inputs import find_inputs
+from localjudge.rubrics.mode import POINTWISE, RowOutcome
+from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.notices import together
+from localjudge.runs.reader import count_lines, numbered_row_outcomes, read_notices
+from localjudge.runs.reread_texts import rows_found
+from localjudge.runs.run_manifest import RunManifest
+from localjudge.runs.value_mass import ValueMass
+from localjudge.system.steps import Report, no_progress, with_progress
+
+FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
+"""The bits of the flags of a row."""
+T = TypeVar("T", bound=RowOutcome, contravariant=True)
+
+
+class RowValues(Protocol[T]):
+    """Collects the numbers of rows as columns."""
+
+    def add(self, outcome: T) -> None:
+        """Add the numbers of a row; those of a row that failed are unknown."""
+        ...
+
+
+class IdentifiedRows(Protocol):
+    """Judged rows of runs, to be found by records from elsewhere; the attributes are those of `RunRows`."""
+
+    @property
+    def folders(self) -> tuple[Path, ...]: ...
+    @property
+    def manifests(self) -> tuple[RunManifest, ...]: ...
+    @property
+    def where(self) -> str: ...
+    @property
+    def run(self) -> Integers: ...
+    @property
+    def identities(self) -> list[Identity]: ...
+    @property
+    def shown(self) -> list[tuple[str | None, bool]]: ...
+
+
+def rows_again(judged: IdentifiedRows, inputs: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
+    """Yield the number of each judged row whose texts are found, and the row with its responses in its order.
+
+    Args:
+        judged: the rows.
+        inputs: the files to read; if there are none, the files that the runs name and that still exist.
+
+    Raises:
+        UsageError: a file of `inputs` cannot be read.
+    """
+    find_inputs(inputs)
+    shown = judged.shown
+    for run, manifest in enumerate(judged.manifests):
+        numbers = np.flatnonzero(judged.run == run).tolist()
+        for place, row in rows_found(manifest, [shown[number][0] for number in numbers], inputs):
+            _, is_swapped = shown[numbers[place]]
+            yield numbers[place], replace(row, responses=row.responses[::-1]) if is_swapped else row
+
+
+@dataclass(frozen=True, slots=True)
+class RunRows(RowArrays):
+    """The n rows of one or more runs, judged or failed, in the order of their lines.
+
+    Attributes:
+        folders: the run directories.
+        manifests: their manifests.
+        names: the systems of all runs.
+        run: the index of each row's run, [n].
+        lines: the lines of its prompts, from 0.
+        ids: its id.
+        identities: what identifies it.
+        group: the number of its instruction, from 0, in the order of the first row of each, [n]. Equal
+            instructions (with equal references) share a number across systems and runs.
+        shown: the digest of the texts of its first prompt, and whether that prompt shows the responses of a
+            pair in the reverse of the input's order.
+        lengths: the characters of its responses in the input's order, [n, responses]; NaN if they were not
+            readable.
+        overlap: the overlap of its response's words with those of the reference, [n]; NaN without one.
+        flags: a sum of `FAILED` and the other bits, [n].
+        errors: why it has no score; empty if it has one.
+        mass: the mass of the values in all rows of each judge, by the index of its first run.
+    """
+
+    folders: tuple[Path, ...]
+    manifests: tuple[RunManifest, ...]
+    names: SystemNames
+    run: Integers
+    lines: list[tuple[int, ...]]
+    ids: list[str]
+    identities: list[Identity]
+    group: Integers
+    shown: list[tuple[str | None, bool]]
+    lengths: Floats
+    overlap: Floats
+    flags: NDArray[np.uint8]
+    errors: list[str]
+    mass: Mapping[int, ValueMass]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def where(self) -> str:
+        """Paths of the runs, for a message."""
+        return ", ".join(map(str, self.folders))
+
+    @property
+    def judged(self) -> NDArray[np.intp]:
+        """The numbers of the rows that did not fail."""
+        return np.flatnonzero(self.flags & FAILED == 0)
+
+    def without_score(self, scored: NDArray[np.intp]) -> Self:
+        """Return the other rows than those that have a score, each with the reason in `errors`.
+
+        Their instructions have the numbers of those of the rows with a score, in their order; -1 for another
+        one.
+        """
+        kept = self.group[scored]
+        others = self.take(np.setdiff1d(np.arange(len(self)), scored))
+        numbers = dict(zip(kept.tolist(), first_seen(kept).tolist(), strict=True))
+        group = np.array([numbers.get(number, -1) for number in others.group.tolist()], dtype=np.int32)
+        return replace(others, group=group, errors=[error or "no score" for error in others.errors])
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """The notices of the runs."""
+        return tuple(together(run_names(self.folders), [read_notices(folder) for folder in self.folders]))
+
+    @property
+    def mass_note(self) -> str:
+        """The mean mass of the values in words, of each judge; empty if it is not known."""
+        names = run_names(self.folders)
+        said = {
+            names[run]: mass.in_words(self.manifests[run].mass_is_lower_bound)
+            for run, mass in self.mass.items()
+        }
+        several = len(said) > 1
+        return "; ".join(f"{name}: {text}" if several else text for name, text in said.items() if text)
+
+    def system_names(self, unnamed: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the names of the systems of each row in tables of all runs.
+
+        Args:
+            unnamed: the name for a system that is not known, for each response of a row.
+        """
+        found, _ = self.names.names()
+        return [
+            tuple(
+                found.get((run, system)) or without
+                for system, without in zip(identity.systems, unnamed, strict=True)
+            )
+            for run, identity in zip(self.run.tolist(), self.identities, strict=True)
+        ]
+
+
+def read_rows(
+    folders: Sequence[Path],
+    manifests: Sequence[RunManifest],
+    values: RowValues[Any],
+    report: Report = no_progress,
+    by_criterion: bool = False,
+) -> RunRows:
+    """Return the rows of runs of one mode.
+
+    Args:
+        folders: the run directories.
+        manifests: their manifests.
+        values: receives the outcome of each row.
+        report: receives the number of rows that were read, and the number of all lines.
+        by_criterion: a row with criteria counts as one for each.
+
+    Raises:
+        RunMismatchError: a line does not belong to its run.
+        UsageError: a run is given twice.
+    """
+    judges = [manifest.judge for manifest in manifests]
+    names, judge = SystemNames(run_names(folders), judges), [judges.index(each) for each in judges]
+    numbers: dict[str, int] = {}
+    mass = {first: ValueMass() for first in judge}
+    runs, groups, flags, errors = array("i"), array("i"), array("B"), list[str]()
+    lengths, overlap = array("d"), array("d")
+    lines: list[tuple[int, ...]] = []
+    identities: list[Identity] = []
+    ids: list[str] = []
+    shown: list[tuple[str | None, bool]] = []
+    join = POINTWISE.join({}, 1) if by_criterion else None
+    outcomes = (
+        (run, places, each)
+        for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True))
+        for places, outcome in numbered_row_outcomes(folder, manifest, join)
+        for each in (outcome.of_prompts if by_criterion else (outcome,))
+    )
+    for run, places, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
+        first = outcome.first
+        names.add_outcome(run, outcome)
+        values.add(outcome)
+        runs.append(run)
+        lines.append(places)
+        ids.append(outcome.id)
+        identities.append(Identity.from_outcome(outcome))
+        groups.append(numbers.setdefault(first.group or f"{run}\0{first.source}", len(numbers)))
+        shown.append((first.digest, first.swapped))
+        read_first = (first.characters, first.opponent_characters)[: len(outcome.systems)]
+        characters = read_first[::-1] if first.swapped else read_first
+        lengths.extend(np.nan if length is None else length for length in characters)
+        overlap.append(np.nan if first.reference_overlap is None else first.reference_overlap)
+        flags.append(_flags(outcome))
+        errors.append((outcome.error or "").replace(f"{first.source}: ", ""))
+        for each in outcome.of_prompts:
+            mass[judge[run]].add(each)
+    return RunRows(
+        folders=tuple(folders),
+        manifests=tuple(manifests),
+        names=names,
+        run=np.array(runs, dtype=np.int32),
+        lines=lines,
+        ids=ids,
+        identities=identities,
+        group=np.array(groups, dtype=np.int32),
+        shown=shown,
+        lengths=np.array(lengths).reshape(len(ids), -1),
+        overlap=np.array(overlap),
+        flags=np.array(flags, dtype=np.uint8),
+        errors=errors,
+        mass=mass,
+    )
+
+
+def _flags(outcome: RowOutcome) -> int:
+    judged = [each for each in outcome.of_prompts if isinstance(each, Judgement)]
+    return (
+        FAILED * (outcome.error is not None)
+        + RATIONALE_CUT * any(each.rationale_cut for each in judged)
+        + CANDIDATE_CUT * any(each.candidate_cut > 0 for each in judged)
+    )
+
+
+def first_seen(group: Integers) -> Integers:
+    """Return the numbers of groups without gaps, in the order of their first rows, [n]."""
+    _, first, places = np.unique(group, return_index=True, return_inverse=True)
+    numbers: Integers = np.argsort(np.argsort(first))[places].astype(np.int32)
+    return numbers
+
+
+def common_rubric(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> Rubric:
+    """Return the rubric of the first run.
+
+    Raises:
+        UsageError: another run has other aspects or another scale.
+    """
+    rubrics = [manifest.rubric for manifest in manifests]
+    first = rubrics[0]
+    for folder, rubric in zip(folders, rubrics, strict=True):
+        if rubric.score_columns != first.score_columns:
+            raise UsageError(
+                f"{folder}: judged on {_described(rubric)}, but {folders[0]} on {_described(first)}; "
+                "give runs with the same aspects and scale"
+            )
+    return first
+
+
+def _described(rubric: Rubric) -> str:
+    return ", ".join(f"{name} ({aspect})" for name, aspect in rubric.aspects.items())
+
+
+def run_names(folders: Sequence[Path]) -> list[str]:
+    """Return names for the runs: the shortest path endings that differ."""
+    paths = [folder.resolve() for folder in folders]
+    for length in range(1, max(len(path.parts) for path in paths) + 1):
+        names = ["/".join(path.parts[-length:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    raise UsageError(f"{', '.join(map(str, folders))}: the same run twice")

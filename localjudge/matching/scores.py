@@ -1,0 +1,356 @@
+"""Scores of runs as columns: the system, the instruction and the score of each aspect for each judged row."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.arrays import Floats, Integers, RowArrays
+from localjudge.errors import UsageError
+from localjudge.matching.identity import Identity
+from localjudge.matching.run_rows import RunRows, common_rubric, first_seen, read_rows
+from localjudge.matching.system_names import UNNAMED
+from localjudge.records import Failure, Outcome
+from localjudge.records.outcome_columns import OVERALL
+from localjudge.rubrics.answer import Value
+from localjudge.rubrics.mode import POINTWISE
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.score_column import ScoreColumn, averaged, is_share
+from localjudge.runs.run_manifest import RunManifest, read_manifest
+from localjudge.system.steps import Report, no_progress
+
+NO_VALUE = -1
+"""The place of the value of a row that failed."""
+ScoreKind = Literal["integer", "expected"]
+"""Kind of score: the judge's integer, or the mean of the scale weighted by the judge's probabilities."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores(RowArrays):
+    """The scores of n judged rows of one or more runs, for A aspects. No value is NaN.
+
+    `group` is the number of the row's instruction, from 0; equal instructions (with equal references) share a
+    number across systems and runs. Intervals resample these groups. `expected` is None unless all rows have an
+    expected score in some column; columns where a row has none are in `unmeasured`, and have integers instead.
+    `unscored` has the rows without scores, and `failed` is the number of those that failed. `notices` has those
+    of the runs.
+    `calibrated` is True if `expected` has calibrated scores. `untested` is the reason why the scores have no
+    intervals; empty if they have. `planned` is the number of instructions of an incomplete run, of which these
+    are the first that are finished, in random order; None for other scores.
+    """
+
+    columns: tuple[ScoreColumn, ...]
+    folders: tuple[Path, ...]
+    manifests: tuple[RunManifest, ...]
+    ids: list[str]
+    digests: list[str | None]  # digests of the rows' texts
+    run: Integers  # [n]: the index of its run in `folders`
+    systems: tuple[str, ...]
+    system: Integers  # [n]: the index of its system in `systems`
+    group: Integers  # [n]
+    integer: Integers  # [n, A]
+    expected: Floats | None  # [n, A]
+    failed: int
+    unscored: RunRows | None = None
+    unmeasured: frozenset[str] = frozenset()
+    notices: tuple[str, ...] = ()
+    calibrated: bool = False
+    identities: list[Identity] = field(default_factory=list)  # of the rows, as their runs have them
+    mass_note: str = ""  # the mean mass of the values, in words
+    untested: str = ""
+    planned: int | None = None
+    notes: tuple[str, ...] = ()  # remarks on rows without a score
+    length: Floats | None = None  # [n]: characters of the response; None if not known
+    overlap: Floats | None = None  # [n]: overlap of its words with the reference; None if a row has none
+
+    @property
+    def shown(self) -> list[tuple[str | None, bool]]:
+        """The digest of the texts of each row, which has a single response."""
+        return [(digest, False) for digest in self.digests]
+
+    @property
+    def aspects(self) -> tuple[str, ...]:
+        """The names of the columns: aspects, and labels of the aspects without an order."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def rubric(self) -> Rubric:
+        """The rubric of the first run; the other runs have the same score columns."""
+        return self.manifests[0].rubric
+
+    @property
+    def nominal(self) -> dict[str, tuple[Value, ...]]:
+        """The labels of each aspect without an order."""
+        return {column.aspect: tuple(column.numbers) for column in self.columns if is_share(column.name)}
+
+    @property
+    def response(self) -> Integers:
+        """The first row with the same texts as each row, [n]."""
+        first_row: dict[str, int] = {}
+        return np.array(
+            [first_row.setdefault(digest or f"row {row}", row) for row, digest in enumerate(self.digests)]
+        )
+
+    @property
+    def baselines(self) -> dict[str, Floats]:
+        """What trivial judges know of each row, as far as it is known: the length, the overlap, [n]."""
+        known = {"length": self.length, "overlap": self.overlap}
+        return {name: values for name, values in known.items() if values is not None}
+
+    def verdicts(self, aspect: str) -> Floats:
+        """Return the number of each row's label in an aspect without an order, [n]."""
+        numbers: Floats = self.shares(aspect, "integer").argmax(axis=1).astype(np.float64)
+        return numbers
+
+    def probabilities(self, aspect: str) -> Floats | None:
+        """Return the probabilities of the labels of an aspect without an order, [n, labels]; None if a row has
+        none."""
+        if self.expected is None or f"{aspect}={self.nominal[aspect][0]}" in self.unmeasured:
+            return None
+        return self.shares(aspect, "expected")
+
+    def shares(self, aspect: str, of: ScoreKind) -> Floats:
+        """Return 1 for the label of each row and 0 for the others, or the labels' probabilities, [n, labels].
+
+        Args:
+            aspect: an aspect without an order.
+            of: as for `column`.
+        """
+        return np.column_stack([self.column(f"{aspect}={label}", of) for label in self.nominal[aspect]])
+
+    @property
+    def groups(self) -> int:
+        """Number of instructions."""
+        return int(self.group.max()) + 1 if len(self.group) else 0
+
+    @property
+    def best(self) -> ScoreKind:
+        """The kind of score to prefer: expected scores if all rows have them in some column, else integers."""
+        return "integer" if self.expected is None else "expected"
+
+    def column(self, aspect: str, of: ScoreKind) -> Floats:
+        """Return the scores of an aspect, one per row.
+
+        Raises:
+            UsageError: expected scores are requested, but some row has none.
+        """
+        place = self.aspects.index(aspect)
+        if of == "integer":
+            return self.integer[:, place].astype(np.float64)
+        if self.expected is None:
+            raise UsageError(f"{self.where}: some judgements have no expected scores; use the integers")
+        return self.expected[:, place]
+
+    def ends(self, aspect: str) -> tuple[int, int]:
+        """Return the lowest and the highest number of a column."""
+        column = self.columns[self.aspects.index(aspect)]
+        return column.lowest, column.highest
+
+    def table(self, of: ScoreKind) -> dict[str, tuple[Floats, tuple[int, int]]]:
+        """Return the numbers and the ends of each column, and of their mean if they have one.
+
+        Raises:
+            UsageError: as for `column`.
+        """
+        found = {name: (self.column(name, of), self.ends(name)) for name in self.aspects}
+        if len(whole := averaged(self.columns)) > 1:
+            table = np.column_stack([values for values, _ in found.values()])
+            found[OVERALL] = self.overall(table), (whole[0].lowest, whole[0].highest)
+        return found
+
+    def overall(self, table: Floats) -> Floats:
+        """Return the weighted mean over the ordered aspects of each row.
+
+        Args:
+            table: the columns, [n, A].
+        """
+        weights = np.array([column.weight for column in self.columns])
+        mean: Floats = table @ weights / weights.sum()
+        return mean
+
+    @property
+    def where(self) -> str:
+        """Paths of the runs, for a message."""
+        return ", ".join(map(str, self.folders))
+
+    @property
+    def uneven(self) -> str | None:
+        """Note on comparisons of systems that answered different instructions; None if they did not."""
+        answered = np.zeros((self.groups, len(self.systems)), dtype=np.bool_)
+        answered[self.group, self.system] = True
+        answered = answered[answered.any(axis=1)]
+        if answered.all():
+            return None
+        each = answered.sum(axis=0)
+        return (
+            f"the systems have judgements on different instructions ({each.min()} to {each.max()} of "
+            f"{len(answered)}, {int(answered.all(axis=1).sum())} in common): each mean uses the system's own "
+            "instructions; the order, that of the means on the same instructions, uses the additive model of "
+            "instructions and systems; wins and differences use those that both systems of a pair answered"
+        )
+
+
+class ScoreValues:
+    """The values of n rows of one response for A aspects and C score columns; NaN or `NO_VALUE` is unknown.
+
+    Args:
+        rubric: the rubric of the rows.
+    """
+
+    def __init__(self, rubric: Rubric) -> None:
+        self.columns = rubric.score_columns
+        self._values = {name: [*aspect.values.values()] for name, aspect in rubric.aspects.items()}
+        self._chosen, self._confidence, self._expected = array("h"), array("d"), array("d")
+
+    def add(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Failure):
+            self._chosen.extend([NO_VALUE] * len(self._values))
+            self._confidence.extend([np.nan] * len(self._values))
+            self._expected.extend([np.nan] * len(self.columns))
+            return
+        for name, values in self._values.items():
+            chosen, shares = values.index(outcome.scores[name]), outcome.probabilities.get(name)
+            self._chosen.append(chosen)
+            self._confidence.append(np.nan if shares is None else shares[chosen])
+        for column in self.columns:
+            expected = column.expected(outcome)
+            self._expected.append(np.nan if expected is None else expected)
+
+    @property
+    def chosen(self) -> NDArray[np.int16]:
+        """The place of each value among those of its aspect, [n, A]."""
+        return np.asarray(self._chosen, np.int16).reshape(-1, len(self._values))
+
+    @property
+    def confidence(self) -> Floats:
+        """The probability of each value, [n, A]."""
+        return np.asarray(self._confidence).reshape(-1, len(self._values))
+
+    @property
+    def expected(self) -> Floats:
+        """The expected value of each score column, [n, C]."""
+        return np.asarray(self._expected).reshape(-1, len(self.columns))
+
+    @property
+    def numbers(self) -> Integers:
+        """The number of each score column; of a row without a value, any number, [n, C]."""
+        aspects = [*self._values]
+        return np.column_stack(
+            [
+                np.array([*column.numbers.values()], np.int32)[self.chosen[:, aspects.index(column.aspect)]]
+                for column in self.columns
+            ]
+        )
+
+
+def read_scores(
+    folders: Sequence[Path], by_run: bool = True, report: Report = no_progress, by_criterion: bool = False
+) -> Scores:
+    """Return the scores of these runs in one `Scores`.
+
+    Args:
+        folders: run directories with the same aspects and scale.
+        by_run: name the systems of several runs by `SystemNames`; otherwise, a name is one system in all runs.
+        report: receives the number of rows that were read, and of all.
+        by_criterion: a row with criteria counts as one for each; otherwise runs of such rows are refused.
+
+    Raises:
+        UsageError: a folder is not a run, compares responses or has no judgement, or the runs' aspects or
+            scales differ.
+    """
+    manifests = [read_manifest(folder) for folder in folders]
+    if not by_criterion:
+        refuse_pairs(folders, manifests)
+    values = ScoreValues(common_rubric(folders, manifests))
+    rows = read_rows(folders, manifests, values, report, by_criterion)
+    found = scores_of(values.columns, (values.numbers, values.expected), rows, rows.judged, by_run)
+    note = "each criterion counts as one row; within an instruction, its criteria are compared, too"
+    return replace(found, notes=(note,)) if by_criterion else found
+
+
+def scores_of(
+    columns: tuple[ScoreColumn, ...],
+    values: tuple[NDArray[Any], Floats],
+    rows: RunRows,
+    judged: NDArray[np.intp],
+    by_run: bool = True,
+) -> Scores:
+    """Return the scores of rows that were read.
+
+    Args:
+        columns: the C columns.
+        values: the values of all rows and their expected values, [n, C]; NaN where they are not known.
+        rows: the rows.
+        judged: the numbers of the rows that have scores.
+        by_run: as for `read_scores`.
+
+    Raises:
+        UsageError: no row has scores.
+    """
+    if not len(judged):
+        raise UsageError(f"{rows.where}: no row was judged")
+    named = rows.system_names([UNNAMED]) if by_run else [each.systems for each in rows.identities]
+    systems = [named[row][0] or UNNAMED for row in judged.tolist()]
+    order = sorted(set(systems), key=lambda name: (name == UNNAMED, name))
+    place = {name: number for number, name in enumerate(order)}
+    failed, unscored, rows = len(rows) - len(judged), rows.without_score(judged), rows.take(judged)
+    integer, expected = values[0][judged], values[1][judged]
+    measured = np.logical_and.reduce(np.isfinite(expected), axis=0)
+    return Scores(
+        columns=columns,
+        folders=rows.folders,
+        manifests=rows.manifests,
+        ids=rows.ids,
+        digests=[digest for digest, _ in rows.shown],
+        run=rows.run,
+        systems=tuple(order),
+        system=np.array([place[name] for name in systems], dtype=np.int32),
+        group=first_seen(rows.group),
+        integer=integer,
+        expected=np.where(measured, expected, integer) if measured.any() else None,
+        unmeasured=frozenset(
+            column.name for column, known in zip(columns, measured.tolist(), strict=True) if not known
+        ),
+        failed=failed,
+        unscored=unscored,
+        notices=(*rows.notices, *(rows.names.names()[1] if by_run else ())),
+        identities=rows.identities,
+        mass_note=rows.mass_note,
+        length=rows.lengths[:, 0],
+        overlap=rows.overlap if np.isfinite(rows.overlap).all() else None,
+    )
+
+
+def refuse_pairs(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> None:
+    """Check that all runs judge one response: the lines of a pair's two orders are not scores of a system.
+
+    Raises:
+        UsageError: a run compares two responses.
+    """
+    for folder, manifest in zip(folders, manifests, strict=True):
+        if manifest.rubric.mode is not POINTWISE:
+            raise UsageError(
+                f"{folder}: {manifest.rubric.mode.judges}; jury and calibrate take runs that judge one "
+                "(agree and rank take both)"
+            )
+
+
+def check_one_judge(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> None:
+    """Check that all runs have one judge; otherwise differences between judges would count as well.
+
+    Raises:
+        UsageError: a run has another judge than the first.
+    """
+    first = manifests[0].judge
+    for folder, manifest in zip(folders[1:], manifests[1:], strict=True):
+        if different := [name for name, value in manifest.judge.items() if value != first[name]]:
+            raise UsageError(
+                f"{folder}: judged with another {' and another '.join(different)} than {folders[0]}; rank runs "
+                "of one judge, or combine the judges first with localjudge jury"
+            )

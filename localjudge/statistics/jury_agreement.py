@@ -1,0 +1,278 @@
+"""The agreement of several judges on one aspect, and their errors against labels: how many independent votes a
+jury is worth, and its best juror."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from localjudge.arrays import Floats, Integers, LabelArray
+from localjudge.statistics import Estimate
+from localjudge.statistics.agreement_statistics import alphas
+from localjudge.statistics.jackknife import PARTS, jackknife_interval
+from localjudge.statistics.resampling import averages, mean_estimate, studentise
+
+SPLIT = 2
+"""Smallest difference between the highest and the lowest score of an aspect that makes a row a split row; on a
+narrower scale, its range."""
+
+
+@dataclass(frozen=True, slots=True)
+class JuryAspect:
+    """The agreement of the jurors on one aspect.
+
+    `mean` and `median` are averages over the rows of the row's mean and median score. `spread` is the average
+    standard deviation of a row's scores. `unanimous` and `split` are shares of the rows: with equal scores, and
+    with scores that differ by `SPLIT` or more.
+    """
+
+    mean: Estimate
+    median: float
+    spread: float
+    alpha_ordinal: Estimate
+    alpha_interval: Estimate
+    unanimous: float
+    split: float
+
+
+@dataclass(frozen=True, slots=True)
+class NominalJuryAspect:
+    """The agreement of the jurors on an aspect without an order.
+
+    `with_majority`, `unanimous` and `tied` are shares of the rows: with a label that more than half of the
+    jurors gave, with equal labels, and with two or more labels that share the most votes. `majority` has the
+    share of each label among the majorities; None without any.
+    """
+
+    labels: tuple[str, ...]
+    alpha_nominal: Estimate
+    with_majority: float
+    unanimous: float
+    tied: float
+    majority: tuple[float, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RatedAspect:
+    """The scores of an aspect as numbers, [rows, jurors]; `values` has the value of each number.
+
+    The level of measurement is "ordinal", or "nominal" for labels, which are numbered from 0.
+    """
+
+    name: str
+    level: str
+    table: Integers
+    values: Mapping[int, Any]
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        return min(self.values), max(self.values)
+
+    @property
+    def votes(self) -> Floats:
+        """The number of jurors that gave each value to each row, [rows, values]."""
+        counts: Floats = (self.table[:, :, None] == np.array([*self.values])).sum(axis=1).astype(np.float64)
+        return counts
+
+    def without(self, juror: int) -> RatedAspect:
+        return replace(self, table=np.delete(self.table, juror, axis=1))
+
+    def alpha(self, group: Integers) -> Estimate:
+        """Return Krippendorff's alpha of this level."""
+        return alphas(_marks(self.table), group, [self.level])[0]
+
+    def spread(self, reach: float) -> Floats:
+        """Return the spread of each row; a standard deviation is divided by `reach`."""
+        jurors = self.table.shape[1]
+        if self.level == "ordinal":
+            deviation: Floats = self.table.std(axis=1, ddof=1) / reach
+            return deviation
+        differ = (self.table[:, :, None] != self.table[:, None, :]).sum(axis=(1, 2))
+        share: Floats = differ / (jurors * (jurors - 1))
+        return share
+
+
+def jury_aspect(rated: RatedAspect, group: Integers, resamples: int, seed: int) -> JuryAspect:
+    """Return the agreement on an aspect with an order.
+
+    Args:
+        rated: the scores.
+        group: the instruction of each row, [rows], numbered from 0.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
+    """
+    table, (lowest, highest) = rated.table, rated.ends
+    ordinal, interval = alphas(_marks(table), group)
+    differences = table.max(axis=1) - table.min(axis=1)
+    return JuryAspect(
+        mean=mean_estimate(table.mean(axis=1), group, lowest, highest, False, resamples, seed),
+        median=float(np.median(table, axis=1).mean()),
+        spread=float(table.std(axis=1, ddof=1).mean()),
+        alpha_ordinal=ordinal,
+        alpha_interval=interval,
+        unanimous=float((differences == 0).mean()),
+        split=float((differences >= min(SPLIT, highest - lowest)).mean()),
+    )
+
+
+def nominal_jury_aspect(rated: RatedAspect, group: Integers) -> NominalJuryAspect:
+    """Return the agreement on an aspect without an order.
+
+    Args:
+        rated: the labels.
+        group: the instruction of each row, [rows], numbered from 0.
+    """
+    rows, jurors = rated.table.shape
+    votes = rated.votes
+    most = votes.max(axis=1)
+    won = votes[2 * most > jurors].argmax(axis=1)
+    return NominalJuryAspect(
+        labels=tuple(map(str, rated.values.values())),
+        alpha_nominal=rated.alpha(group),
+        with_majority=len(won) / rows,
+        unanimous=float((most == jurors).mean()),
+        tied=float(((votes == most[:, None]).sum(axis=1) > 1).mean()),
+        majority=tuple((np.bincount(won, minlength=votes.shape[1]) / len(won)).tolist()) if len(won) else None,
+    )
+
+
+def _marks(table: Integers) -> LabelArray:
+    rows, jurors = table.shape
+    return LabelArray(
+        np.repeat(np.arange(rows, dtype=np.int32), jurors),
+        np.tile(np.arange(jurors, dtype=np.int32), rows),
+        table.ravel().astype(np.float64),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class JuryErrors:
+    """The errors of a jury on one aspect, on the rows with labels.
+
+    The error on a row is the share of its labels that differ from the juror's or the jury's label (the label
+    with the most votes; labels with equally many votes share the row), or the distance of the score (the jury's
+    is the mean) from the mean label.
+
+    Attributes:
+        correlation: the mean correlation of the errors of two jurors; on a scale, the errors have a sign.
+            Undefined if a juror has the same error on all rows. Errors of the labels are shared by all jurors
+            and make it larger.
+        votes: the number of jurors with independent errors that the k jurors are worth, k / (1 + (k - 1) r) for
+            the correlation r (Kish 1965; arXiv 2605.29800).
+        best: the best juror: the smallest mean error on a random half of the instructions; None for one
+            instruction.
+        compared: the number of rows of the other instructions. The errors of the best juror are measured on
+            these alone: on the rows that chose it, they are smaller by chance.
+        jury: the mean error of the jury on these rows.
+        best_juror: the mean error of the best juror on these rows.
+        difference: `jury` minus `best_juror`.
+    """
+
+    rows: int
+    instructions: int
+    correlation: Estimate
+    votes: Estimate
+    best: str | None
+    compared: int
+    jury: Estimate
+    best_juror: Estimate
+    difference: Estimate
+
+
+def jury_errors(
+    rated: RatedAspect,
+    scores: Floats | None,
+    marks: LabelArray,
+    group: Integers,
+    names: Sequence[str],
+    resamples: int,
+    seed: int,
+) -> JuryErrors:
+    """Compare the errors of the jurors and of the jury.
+
+    Args:
+        rated: the scores as whole numbers or labels, [rows, k].
+        scores: the scores to compare, [rows, k]; None for labels without an order.
+        marks: the labels; at least one.
+        group: the instruction of each row, [rows].
+        names: the names of the jurors, [k].
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
+    """
+    rows, labels = marks.means()
+    if scores is None:
+        given = np.zeros((len(group), len(rated.values)))
+        np.add.at(given, (marks.row, marks.value.astype(int)), 1)
+        wrong = 1 - given[rows] / given[rows].sum(axis=1, keepdims=True)
+        errors = own = np.take_along_axis(wrong, rated.table[rows], axis=1)
+        votes = rated.votes[rows]
+        won = votes == votes.max(axis=1, keepdims=True)
+        of_jury, highest = (won * wrong).sum(axis=1) / won.sum(axis=1), 1.0
+    else:
+        errors = scores[rows] - labels[:, None]
+        own, of_jury = np.abs(errors), np.abs(errors.mean(axis=1))
+        highest = float(rated.ends[1] - rated.ends[0])
+    present, numbered = np.unique(group[rows], return_inverse=True)
+    groups, of_row = len(present), numbered.astype(np.int32)
+    parts, jurors = min(groups, PARTS), len(names)
+    left_out = np.concatenate([np.ones((1, parts)), 1 - np.eye(parts)])
+    correlations = _mean_correlation(errors, of_row % parts, left_out)
+    # The logarithm of the votes is nearly symmetric also if all jurors make the same errors.
+    with np.errstate(divide="ignore", over="ignore"):
+        worth = np.log(jurors) - np.log(np.maximum(1 + (jurors - 1) * correlations, 0))
+        low, high = np.maximum(np.exp(jackknife_interval(worth[0], worth[1:])), 1)
+    # Half of the instructions choose the best juror, and the others compare it with the jury.
+    half = np.random.default_rng(seed).permutation(groups) < groups // 2
+    choosing, others = half[of_row], ~half[of_row]
+    best = int(own[choosing].mean(axis=0).argmin()) if choosing.any() else None
+    found = [Estimate(why="the labelled rows are of one instruction, and two choose and compare it")] * 3
+    if best is not None:
+        columns = np.column_stack([of_jury, own[:, best], of_jury - own[:, best]])[others]
+        means = averages(columns, of_row[others], groups)
+        found = studentise(means, 0, highest, False, resamples, seed).estimates()[:2]
+        found += studentise(means, -highest, highest, True, resamples, seed).estimates()[2:]
+    return JuryErrors(
+        rows=len(rows),
+        instructions=groups,
+        correlation=Estimate.from_floats(
+            correlations[0],
+            (jurors / high - 1) / (jurors - 1),
+            (jurors / low - 1) / (jurors - 1),
+            "" if np.isfinite(correlations[0]) else "the errors of a juror are the same on all rows",
+        ),
+        votes=Estimate.from_floats(np.exp(worth[0]), low, high),
+        best=None if best is None else names[best],
+        compared=int(others.sum()),
+        jury=found[0],
+        best_juror=found[1],
+        difference=found[2],
+    )
+
+
+def _mean_correlation(errors: Floats, group: Integers, weights: Floats) -> Floats:
+    """Return the mean of Pearson's correlation over all pairs of jurors, for each weighting, [B].
+
+    Args:
+        errors: the errors of the jurors, [m, k].
+        group: the instruction of each row, [m].
+        weights: how often each instruction counts, [B, groups].
+    """
+    rows, jurors = errors.shape
+    centred = errors - errors.mean(axis=0)
+    terms = np.column_stack(
+        [np.ones(rows), centred, (centred[:, :, None] * centred[:, None]).reshape(rows, -1)]
+    )
+    of_groups = np.zeros((weights.shape[1], terms.shape[1]))
+    np.add.at(of_groups, group, terms)
+    sums = weights @ of_groups
+    sums /= np.maximum(sums[:, :1], 1)  # nothing is left without the only row
+    means, products = sums[:, 1 : jurors + 1], sums[:, jurors + 1 :].reshape(-1, jurors, jurors)
+    covariance = products - means[:, :, None] * means[:, None]
+    variance = np.diagonal(covariance, axis1=1, axis2=2)
+    deviation = np.sqrt(np.where(variance > 1e-12, variance, np.nan))
+    pairs = np.triu_indices(jurors, 1)
+    result: Floats = (covariance / deviation[:, :, None] / deviation[:, None])[:, *pairs].mean(axis=1)
+    return result

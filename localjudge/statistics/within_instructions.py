@@ -1,0 +1,241 @@
+"""Agreement of a judge with people on the responses of one instruction, which is what compares systems.
+
+A judge that sees only how hard an instruction is agrees with people over all rows, but not within instructions.
+
+The share of pairs in order is pairwise accuracy with tie calibration (Deutsch et al. 2023, arXiv 2305.14324),
+for the threshold of ties that is best for new instructions. With a threshold that is learned on the same
+instructions the share is too high, and with one that is learned on others too low; the mean of both is nearly
+unbiased. Its jackknife learns all thresholds again without each instruction: an interval for a threshold that
+is known contains the share too seldom. `benchmarks/in_order.py` measures both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from localjudge.arrays import Floats, Integers, LabelArray
+from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
+from localjudge.statistics.comparison import with_interval
+from localjudge.statistics.jackknife import PARTS, agreement_estimate
+
+_THRESHOLDS = 201
+"""Largest number of thresholds to try, which are quantiles of the differences."""
+_FOLDS, _DRAWS = 5, 10
+_DIGITS = 9
+WITHIN_NOTE = (
+    "In order: share of the response pairs of one instruction that the scores order, or call equal, as the "
+    "labels do. Of all these figures, it is the one that matters for comparing systems. Scores that differ by "
+    "epsilon or less are equal; the share is for the epsilon that is best for new instructions. Over chance: "
+    "how far the share is above that of the same scores in a random order within each instruction, both with "
+    "the epsilon of other instructions. It is 0 for a judge that does not read the responses."
+)
+NOT_WITHIN = "Agreement within instructions is unknown: it needs two instructions with two labelled responses."
+
+
+@dataclass(frozen=True, slots=True)
+class WithinComparison:
+    """The agreement of one column of numbers with the labels within instructions.
+
+    Attributes:
+        pearson: Pearson's correlation of the differences from the mean of the instruction.
+        in_order: share of the pairs of responses that the column orders, or calls equal, as the mean labels do;
+            the mean over instructions.
+        over_chance: how much larger this share is than with the same numbers in a random order within each
+            instruction; the threshold of each instruction is learned on others, so that the expected value is 0
+            for numbers that do not depend on the responses.
+        epsilon: the largest difference that counts as equal, learned on all instructions.
+    """
+
+    pearson: Estimate
+    in_order: Estimate
+    over_chance: Estimate
+    epsilon: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WithinInstructions:
+    """The agreement within the instructions that have at least two labelled responses.
+
+    `pairs` is the number of their pairs of responses. The keys of `comparisons` are those of
+    `AspectAgreement.comparisons`, and two without a judge: "equal", scores that are all equal, and "random",
+    scores that are drawn at random and never equal.
+    """
+
+    instructions: int
+    pairs: int
+    comparisons: Mapping[str, WithinComparison]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledResponses:
+    """The m mean labels of the instructions with at least two labelled responses, and their pairs [p].
+
+    `row` and `group` are the row and the instruction of each label, `first` and `second` the places of a pair
+    in them. Instructions are numbered from 0. `weight` has the weight of each label; None if all are equal.
+    """
+
+    row: Integers
+    label: Floats
+    group: Integers
+    first: Integers
+    second: Integers
+    weight: Floats | None = None
+
+    @classmethod
+    def from_labels(cls, marks: LabelArray, group: Integers, response: Integers) -> LabelledResponses | None:
+        """Return the labelled responses; None if fewer than two instructions have two of them.
+
+        Args:
+            marks: the labels.
+            group: the instruction of each row, [rows].
+            response: the first row with the same response as each row, [rows].
+        """
+        marks = replace(marks, row=response[marks.row])
+        row, label = marks.means()
+        several = np.bincount(group[row])[group[row]] >= 2
+        row, label = row[several], label[several]
+        present, numbered = np.unique(group[row], return_inverse=True)
+        if len(present) < 2:
+            return None
+        order = np.argsort(numbered, kind="stable")
+        first, second = [], []
+        for members in np.split(order, np.flatnonzero(np.diff(numbered[order])) + 1):
+            one, other = np.triu_indices(len(members), 1)
+            first.append(members[one])
+            second.append(members[other])
+        pairs = np.concatenate(first), np.concatenate(second)
+        return cls(row, label, numbered, *pairs, marks.weight_of(row))
+
+    @property
+    def instructions(self) -> int:
+        return int(self.group.max()) + 1
+
+    def compare(self, column: Floats, seed: int) -> WithinComparison:
+        """Compare a column [rows of the run] with the labels; `seed` is that of the folds."""
+        values = column[self.row]
+        x, y = (self._centred(each) for each in (values, self.label))
+        in_order, over_chance, epsilon = self._order_of(values).estimates(seed)
+        return WithinComparison(
+            pearson=with_interval(agreement_statistics.pearson, x, y, self.group, weight=self.weight),
+            in_order=in_order,
+            over_chance=over_chance,
+            epsilon=epsilon,
+        )
+
+    def trivial(self, seed: int) -> dict[str, WithinComparison]:
+        """Return the share of pairs in order of scores that are all equal, and of scores at random.
+
+        All pairs with equal labels are in order for the first, and half of all other pairs for the second.
+        """
+        equal = self.compare(np.zeros(int(self.row.max()) + 1), seed).in_order
+        rest = equal.complement()
+        value, low, high = (None if end is None else end / 2 for end in (rest.value, rest.low, rest.high))
+        random = replace(rest, value=value, low=low, high=high)
+        return {
+            name: WithinComparison(UNDEFINED, share, UNDEFINED, None)
+            for name, share in {"equal": equal, "random": random}.items()
+        }
+
+    @property
+    def _weight_of_instructions(self) -> Floats | None:
+        return None if self.weight is None else np.bincount(self.group, self.weight) / np.bincount(self.group)
+
+    def _centred(self, values: Floats) -> Floats:
+        means = np.bincount(self.group, values) / np.bincount(self.group)
+        # Rounding errors would be the variance of values that are equal within each instruction.
+        centred: Floats = (values - means[self.group]).round(_DIGITS)
+        return centred
+
+    def _order_of(self, values: Floats) -> _OrderedPairs:
+        """Return the shares of pairs in order by instruction, for each threshold of ties."""
+        by_column, by_label = (
+            (each[self.first] - each[self.second]).round(_DIGITS) for each in (values, self.label)
+        )
+        size, group = np.abs(by_column), self.group[self.first]
+        quantiles = np.quantile(size, np.linspace(0, 1, _THRESHOLDS), method="inverted_cdf")
+        thresholds = np.unique(np.append(0.0, quantiles))
+        tie = (by_label == 0).astype(np.float64)
+        ordered = ((np.sign(by_column) == np.sign(by_label)) & (by_label != 0)).astype(np.float64)
+        # A pair is as its order says below the first threshold that its difference does not exceed, then a tie.
+        place, pairs = np.searchsorted(thresholds, size), np.bincount(group)[:, None]
+        shares = np.zeros((2, self.instructions, len(thresholds)))
+        shares[0, :, 0] = np.bincount(group, ordered)
+        np.add.at(shares[0], (group, place), tie - ordered)
+        np.add.at(shares[1], (group, place), 1.0)
+        in_order, equal = shares.cumsum(axis=2) / pairs
+        # In a random order, a pair gets any two of its instruction's numbers, and either of them first.
+        labels_equal = np.bincount(group, tie)[:, None] / pairs
+        chance = labels_equal * equal + (1 - labels_equal) * (1 - equal) / 2
+        weight = self._weight_of_instructions
+        return _OrderedPairs.from_instructions(
+            thresholds, in_order, chance, np.ones(len(pairs)) if weight is None else weight
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _OrderedPairs:
+    """The pairs in order for each of T thresholds, in P parts of the instructions.
+
+    Attributes:
+        thresholds: the thresholds, ascending, [T].
+        in_order: the sum of the instructions' shares of pairs in order, each with its weight, [P, T].
+        over_chance: the same of the shares minus those of a random order, [P, T].
+        weight: the sum of the instructions' weights, [P].
+    """
+
+    thresholds: Floats
+    in_order: Floats
+    over_chance: Floats
+    weight: Floats
+
+    @classmethod
+    def from_instructions(
+        cls, thresholds: Floats, in_order: Floats, chance: Floats, weight: Floats
+    ) -> _OrderedPairs:
+        """Return the parts of the instructions; the shares are [G, T], and the weights [G]."""
+        part = np.arange(len(weight)) % PARTS
+        sums = np.zeros((2, min(len(weight), PARTS), len(thresholds)))
+        for total, share in zip(sums, (in_order, in_order - chance), strict=True):
+            np.add.at(total, part, share * weight[:, None])
+        return cls(thresholds, sums[0], sums[1], np.bincount(part, weight).astype(np.float64))
+
+    def estimates(self, seed: int) -> tuple[Estimate, Estimate, float]:
+        """Return the share in order, how much it is over chance, and the threshold that is best for all.
+
+        The threshold of a part is the best one, the smallest of several, for parts of other folds; the folds
+        are drawn several times. `seed` is that of the folds.
+        """
+        parts, every = len(self.weight), np.arange(len(self.weight))
+        whole, total = self.in_order.sum(axis=0), self.weight.sum()
+        best, best_without = _best(whole), _best(whole - self.in_order)
+        seen, seen_without = whole[best], whole[best_without] - self.in_order[every, best_without]
+        unseen, unseen_without = np.zeros(2), np.zeros((2, parts))
+        curves, generator = np.stack([self.in_order, self.over_chance]), np.random.default_rng(seed)
+        for _ in range(_DRAWS):
+            fold = generator.permutation(parts) % _FOLDS
+            for own in (fold == number for number in range(min(_FOLDS, parts))):
+                others = self.in_order[~own]
+                of_others, held = others.sum(axis=0), curves[:, own].sum(axis=1)
+                learned = _best(of_others)
+                unseen += held[:, learned] / _DRAWS
+                # Without a part of the fold, the threshold is the same; without another part, learn it again.
+                unseen_without[:, own] += (held[:, [learned]] - curves[:, own, learned]) / _DRAWS
+                unseen_without[:, ~own] += held[:, _best(of_others - others)] / _DRAWS
+        without = total - self.weight
+        # A rounding error must not put a share of 1 above 1.
+        in_order = float(((seen + unseen[0]) / 2 / total).round(_DIGITS))
+        in_order_without = ((seen_without + unseen_without[0]) / 2 / without).round(_DIGITS)
+        return (
+            agreement_estimate(in_order, in_order_without, 0.0),
+            agreement_estimate(unseen[1] / total, unseen_without[1] / without),
+            float(self.thresholds[best]),
+        )
+
+
+def _best(in_order: Floats) -> Integers:
+    """Return the place of the largest number, the first of several, in the last axis."""
+    places: Integers = in_order.round(_DIGITS).argmax(axis=-1)
+    return places

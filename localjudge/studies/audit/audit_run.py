@@ -1,0 +1,224 @@
+"""The runs of an audit: judge a sample of the user's rows, original and perturbed.
+
+    DIR/rows.jsonl    the original and the perturbed rows, as an input; `system` is the perturbation (of a pair,
+                      `system_a`, which has the response that is changed)
+    DIR/rows/         their run
+    DIR/again/        the run of the same rows in another order
+    DIR/reordered/    the run with the aspects of the rubric in another order
+
+Each is a normal run directory: the same command continues it, and `show` and `report` read it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+from localjudge.errors import UsageError
+from localjudge.judge import Judge
+from localjudge.records import Failure, Outcome, Response, Row
+from localjudge.rows.columns import responses_of
+from localjudge.rows.inputs import read_rows
+from localjudge.rows.pairs import Pairing
+from localjudge.rows.record import MAX_ROW_BYTES
+from localjudge.rows.row import record_of
+from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.pipeline import Stopping, score_run
+from localjudge.runs.row_source import RowSource
+from localjudge.runs.run_control import RunObserver
+from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_manifest import MANIFEST, read_manifest
+from localjudge.studies.audit.perturbations import (
+    AGAIN,
+    ORIGINAL,
+    REORDERED,
+    UNPERTURBED,
+    perturbations_of,
+    reordered,
+)
+from localjudge.studies.audit.row_changes import DoesNotApply, PerturbationContext
+from localjudge.system.durable import replacing
+
+ROWS = "rows.jsonl"
+RUNS = ("rows", AGAIN, REORDERED)
+_SAMPLED = "sampled_row"
+_UNCHANGED = "unchanged"
+"""The system of the other response of a pair."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The rows of an audit and their perturbed copies.
+
+    Attributes:
+        rows: the sampled rows; of a pair, the response that is changed stands first.
+        perturbed: these rows, unchanged and perturbed.
+        skipped: for each perturbation, the reasons why it did not apply, with the number of rows.
+    """
+
+    rows: Sequence[Row]
+    perturbed: Sequence[Row]
+    skipped: Mapping[str, Counter[str]]
+
+
+def sample_rows(rows: Iterable[Row | Failure], size: int, seed: int, rubric: Rubric) -> Sample:
+    """Return a sample of the rows that can be judged, in input order, each with its perturbations.
+
+    Args:
+        rows: the rows of the input, pairs in one order; read once, with at most `size` of them in memory.
+        size: the largest number of rows to sample.
+        seed: the seed of the sample and of random perturbations.
+
+    Raises:
+        UsageError: there is no row to sample.
+    """
+    random = Random(seed)
+    kept: list[tuple[int, Row]] = []
+    usable = 0
+    for place, row in enumerate(rows):
+        if isinstance(row, Failure) or rubric.refusal(row) is not None:
+            continue
+        usable += 1
+        if len(kept) < size:
+            kept.append((place, row))
+        elif (slot := random.randrange(usable)) < size:  # Vitter's algorithm R
+            kept[slot] = (place, row)
+    if not kept:
+        raise UsageError("an audit needs rows that can be judged; the input has none")
+    chosen = [replace(row, responses=row.responses[::-1]) for _, row in sorted(kept, key=lambda item: item[0])]
+    perturbations = perturbations_of(rubric)
+    skipped: dict[str, Counter[str]] = {each.name: Counter() for each in perturbations}
+    perturbed = []
+    for number, row in enumerate(chosen):
+        perturbed.append(_labelled(row, number, ORIGINAL, row.id))
+        for each in perturbations:
+            if each.name in UNPERTURBED:
+                continue
+            others = [other for other in chosen if other.instruction != row.instruction]
+            own = Random(f"{seed} {number} {each.name}")
+            setting = PerturbationContext(own, own.choice(others) if others else None, rubric)
+            try:
+                perturbed.append(_labelled(each.make(row, setting), number, each.name, row.id))
+            except DoesNotApply as reason:
+                skipped[each.name][str(reason)] += 1
+    if reordered(rubric) is None:
+        why = "only one aspect" if len(rubric.aspects) < 2 else "an answer whose form fixes their order"
+        skipped[REORDERED][f"the rubric has {why}"] = len(chosen)
+    return Sample(chosen, perturbed, skipped)
+
+
+def run_audit(
+    sample: Sample,
+    judge_by: Callable[[Rubric], Judge],
+    rubric: Rubric,
+    out: Path,
+    seed: int,
+    *,
+    observer: RunObserver | None = None,
+    stopping: Stopping | None = None,
+) -> bool:
+    """Judge the sample, in three runs; a GPU holds one engine at a time.
+
+    Args:
+        sample: the rows.
+        judge_by: a function that makes the audited judge for a rubric.
+        rubric: the rubric; the third run uses it with its aspects in another order.
+        out: the folder of the runs; it is created if it is missing, and existing runs are continued.
+        seed: seed of the order in which the rows are judged again.
+        observer: receives steps, warnings and outcomes.
+        stopping: a context that is active while rows are judged; when it requests a stop, rows in flight are
+            finished.
+
+    Returns:
+        True if all three runs are complete; False if they were stopped.
+
+    Raises:
+        UsageError: the folder holds something else, or an audit with other settings; nothing was written.
+    """
+
+    pairing = Pairing.usual(rubric.fields)
+
+    def judged(judge: Judge, name: str, rows: Sequence[Row | Failure]) -> bool:
+        source = RowSource(pairing.rows(rows) if pairing else rows, [str(out / ROWS)], pairing=pairing)
+        return score_run(judge, source, out / name, observer=observer, stopping=stopping).complete
+
+    with judge_by(rubric) as judge:
+        _refuse_another(judge, out)
+        perturbed = list(read_rows([str(_write_rows(sample.perturbed, out, rubric))], used=rubric.fields))
+        originals = [row for row in perturbed if isinstance(row, Row) and row.system == ORIGINAL]
+        elsewhere = Random(seed).sample(originals, len(originals))
+        if not (judged(judge, RUNS[0], perturbed) and judged(judge, AGAIN, elsewhere)):
+            return False
+    other_rubric = reordered(rubric)
+    if other_rubric is None:
+        return True
+    with judge_by(other_rubric) as judge:
+        return judged(judge, REORDERED, originals)
+
+
+def _refuse_another(judge: Judge, out: Path) -> None:
+    """Check that the folder is new, or has an audit by the same judge.
+
+    Raises:
+        UsageError: it contains something else, or the audit of another judge.
+    """
+    # A start that was stopped at once leaves a folder without a manifest; the next start begins its run anew.
+    runs = [out / name for name in RUNS if (out / name / MANIFEST).exists()]
+    if not runs and not (out / ROWS).exists():
+        return
+    if not _is_of_audit(out / ROWS):
+        raise UsageError(
+            f"`out` {out}: its {ROWS} is missing or was not written by an audit; choose another folder"
+        )
+    for folder in runs:
+        inputs = [Path(name).name for start in read_manifest(folder).starts for name in start.inputs]
+        if set(inputs) != {ROWS}:
+            raise UsageError(
+                f"`out` {folder}: has a run that does not belong to an audit; choose another folder"
+            )
+    if out / RUNS[0] in runs:
+        RunDirectory(out / RUNS[0]).refuse_another(judge)
+
+
+def _is_of_audit(file: Path) -> bool:
+    """Return whether a file has the beginning that `_write_rows` writes."""
+    try:
+        with file.open("rb") as stream:
+            first = json.loads(stream.readline(MAX_ROW_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and _SAMPLED in first
+
+
+def sampled_row(outcome: Outcome) -> int:
+    """Return the number of the sampled row or pair behind a judged row."""
+    return int(outcome.columns[_SAMPLED])
+
+
+def _labelled(row: Row, number: int, name: str, row_id: str) -> Row:
+    return replace(
+        row,
+        responses=(
+            Response(row.candidate, name),
+            *(Response(text, _UNCHANGED) for text in row.texts[1:]),
+        ),
+        id=f"{row_id}/{name}",
+        columns={_SAMPLED: number, "audited": row.source},
+    )
+
+
+def _write_rows(rows: Iterable[Row], out: Path, rubric: Rubric) -> Path:
+    judged = responses_of(rubric.fields)
+    file = out / ROWS
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as scratch, scratch.open("w", encoding="utf-8") as stream:
+            for row in rows:
+                stream.write(json.dumps(record_of(row, judged), ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise UsageError(f"`out` {out}: {error.strerror}") from None
+    return file

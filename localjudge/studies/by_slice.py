@@ -1,0 +1,150 @@
+"""Statistics of each slice of a run. Among many slices some differ by chance, so differences are adjusted.
+
+The intervals of changes and the tests of significance hold for all slices of a table together (see
+`Studentised`). The intervals of agreement have Bonferroni's correction. Those of single means are not adjusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from localjudge.errors import UsageError
+from localjudge.matching.labels import Labels
+from localjudge.matching.scores import ScoreKind, Scores
+from localjudge.matching.slices import Slices
+from localjudge.runs.reader import is_complete
+from localjudge.statistics import Estimate, agreement_statistics
+from localjudge.statistics.comparison import ComparedLabels, with_interval
+from localjudge.statistics.resampling import studentise
+from localjudge.statistics.system_means import column_means, instruction_means
+from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL
+from localjudge.studies.rank import deciding_column
+from localjudge.system.quantities import counted
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRow:
+    """The statistics of a slice: estimates by the name of a system or column, and significant differences."""
+
+    name: str
+    instructions: int
+    estimates: Mapping[str, Estimate]
+    significant: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sliced:
+    """A statistic of each slice; `statistic` says what it is."""
+
+    column: str
+    statistic: str
+    rows: tuple[SliceRow, ...]
+
+    @property
+    def title(self) -> str:
+        return f"By {self.column}: {self.statistic}, with 95 % intervals"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the estimates, which all slices have."""
+        return tuple(dict.fromkeys(name for row in self.rows for name in row.estimates))
+
+    @property
+    def note(self) -> str:
+        """A sentence that says for which tests the p-values are adjusted."""
+        return f"Differences and agreement are adjusted for {counted(len(self.rows), 'slice')}."
+
+
+def rank_by_slice(
+    scores: Scores, slices: Slices, of: ScoreKind | None, by: str | None, resamples: int, seed: int
+) -> Sliced:
+    """Return the means of the systems in the column that decides, in each slice.
+
+    Args:
+        scores: the scores of all systems.
+        slices: the slices of their rows.
+        of: as for `localjudge.studies.rank.rank`.
+        by: as for `localjudge.studies.rank.rank`.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
+
+    Raises:
+        UsageError: a run is not complete.
+    """
+    if incomplete := [folder for folder in scores.folders if not is_complete(folder)]:
+        raise UsageError(f"{incomplete[0]}: not complete, and slices need all rows; continue it")
+    table = scores.table(of or scores.best)
+    column = by or deciding_column(scores, [*table])
+    values, (low, high) = table[column]
+    pairs = [*combinations(range(len(scores.systems)), 2)]
+    means = [
+        instruction_means(scores.take(own), values[own])
+        for own in (slices.of_row == place for place in range(len(slices.names)))
+    ]
+    # The last instructions of all may be missing in a slice.
+    missing = [(0, scores.groups - len(each)) for each in means]
+    means = [
+        np.pad(each, (rest, (0, 0)), constant_values=np.nan) for each, rest in zip(means, missing, strict=True)
+    ]
+    found = studentise(column_means(np.hstack(means)), low, high, resamples=resamples, seed=seed).estimates()
+    significant: list[tuple[str, ...]] = [()] * len(means)
+    if pairs:
+        first, second = np.array(pairs).T
+        differences = column_means(np.hstack([each[:, first] - each[:, second] for each in means]))
+        tested = studentise(differences, low - high, high - low, True, resamples, seed)
+        p, value = (each.reshape(len(means), -1) for each in (tested.adjusted(), tested.value))
+        significant = [
+            tuple(
+                " > ".join(scores.systems[system] for system in (pair if difference > 0 else pair[::-1]))
+                + ", not tested" * bool(np.isnan(chance))
+                for pair, difference, chance in zip(pairs, value[place], p[place], strict=True)
+                if chance < SIGNIFICANCE_LEVEL or (np.isnan(chance) and abs(difference) > NO_DIFFERENCE)
+            )
+            for place in range(len(means))
+        ]
+    estimates = iter(found)
+    return Sliced(
+        slices.column,
+        f"means of {column}",
+        tuple(
+            SliceRow(
+                name,
+                int(np.isfinite(each).any(axis=1).sum()),
+                {system: next(estimates) for system in scores.systems},
+                differs,
+            )
+            for name, each, differs in zip(slices.names, means, significant, strict=True)
+        ),
+    )
+
+
+def agree_by_slice(scores: Scores, labels: Labels, slices: Slices) -> Sliced:
+    """Return Spearman's correlation with the labels, or Cohen's kappa without an order, in each slice."""
+
+    def estimates(place: int) -> Iterator[tuple[str, Estimate]]:
+        for aspect, marks in {**labels.marks, **labels.nominal}.items():
+            if aspect.partition("=")[0] in labels.nominal and aspect not in labels.nominal:
+                continue
+            against = ComparedLabels.from_labels(marks.of_rows(slices.of_row == place), scores.group)
+            if aspect in labels.nominal:
+                x, statistic = scores.verdicts(aspect)[against.single_row], agreement_statistics.nominal_kappa
+                y, group, weight = against.single, against.single_group, against.single_weight
+            else:
+                x, statistic = scores.column(aspect, scores.best), agreement_statistics.spearman
+                x, y = x[against.mean_row], against.mean
+                group, weight = against.mean_group, against.mean_weight
+            yield aspect, with_interval(statistic, x, y, group, tests=count, weight=weight)
+
+    count = len(slices.names)
+    return Sliced(
+        slices.column,
+        "agreement (Spearman's correlation, Cohen's kappa of labels)",
+        tuple(
+            SliceRow(name, len(np.unique(scores.group[slices.of_row == place])), dict(estimates(place)))
+            for place, name in enumerate(slices.names)
+        ),
+    )

@@ -1,0 +1,235 @@
+"""The judged rows of two runs in numbers, to be compared: scores, or the preferences of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from localjudge.arrays import Flags, Floats, Integers
+from localjudge.errors import UsageError
+from localjudge.matching.identity import Identity
+from localjudge.matching.judged_pairs import RESULTS, JudgedPairs
+from localjudge.matching.scores import ScoreKind, Scores
+from localjudge.matching.system_names import UNNAMED
+from localjudge.rubrics.answer import shown
+from localjudge.studies.compare.pair_subject import PairSubject, Systems
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRows:
+    """The rows of both runs: the n rows that have a score, in numbers, and after them the other ones, m in all.
+
+    Attributes:
+        source: the scores or the pairs of both runs, OLD first.
+        run: 0 for OLD and 1 for NEW, [m].
+        identities: what identifies each row, [m]; a pair has the response whose preference counts first.
+        group: the number of its instruction, [m]; -1 if no row with a score is of this instruction.
+        systems: the system that it is about, or of a pair, whose preference it is, [m].
+        reasons: why it has no score, [m]; empty if it has one.
+        chosen: whether it is compared, [m].
+        columns: the numbers [n] and the ends of each column: the score columns and their mean, or the
+            preference for a response.
+        written: the number of the judge's verdict in each aspect, [n]: that of its value or, without an order,
+            the place of its label; of a pair, as in `localjudge.matching.judged_pairs.RESULTS`.
+        texts: the text of each such number.
+        ordered: the aspects with an order.
+        turned: whether a pair has its responses in the reverse of its input's order, [n].
+        note: what the numbers are, in words.
+        problem: why a gate does not know whose column it reads; empty if it does.
+    """
+
+    source: Scores | JudgedPairs
+    run: Integers
+    identities: Sequence[Identity]
+    group: Integers
+    systems: Sequence[str]
+    reasons: Sequence[str]
+    chosen: Flags
+    columns: Mapping[str, tuple[Floats, tuple[int, int]]]
+    written: Mapping[str, Floats]
+    texts: Mapping[str, Mapping[float, str]]
+    ordered: frozenset[str]
+    turned: Flags
+    note: str
+    problem: str = ""
+
+    @classmethod
+    def from_scores(
+        cls, scores: Scores, of: ScoreKind | None = None, only: Collection[str] = ()
+    ) -> ComparedRows:
+        """Return the scores of two runs.
+
+        Args:
+            scores: the scores of both, OLD first.
+            of: the kind of scores; by default the expected scores if both runs have them.
+            only: the systems to compare; empty for all.
+
+        Raises:
+            UsageError: there is no such system.
+        """
+        of = of or scores.best
+        written, texts = {}, {}
+        places = {column.aspect: place for place, column in enumerate(scores.columns)}
+        # The score of a row with criteria is not a verdict of the judge.
+        for aspect, place in places.items() if places.keys() <= scores.rubric.aspects.keys() else ():
+            written[aspect] = scores.integer[:, place].astype(np.float64)
+            texts[aspect] = {
+                float(number): shown(value) for value, number in scores.columns[place].numbers.items()
+            }
+            if labels := scores.nominal.get(aspect):
+                written[aspect] = scores.verdicts(aspect)
+                texts[aspect] = {float(place): shown(label) for place, label in enumerate(labels)}
+        rows = _with_unscored(scores)
+        systems = [identity.systems[0] or UNNAMED for identity in rows["identities"]]
+        _check(only, systems)
+        return cls(
+            source=scores,
+            **rows,
+            systems=systems,
+            chosen=np.array([not only or name in only for name in systems]),
+            columns=scores.table(of),
+            written=written,
+            texts=texts,
+            ordered=frozenset(written.keys() - scores.nominal.keys()),
+            turned=np.zeros(len(scores.ids), dtype=np.bool_),
+            note=f"the {of} scores are compared",
+        )
+
+    @classmethod
+    def from_pairs(cls, pairs: JudgedPairs, only: Collection[str] = ()) -> ComparedRows:
+        """Return the preferences of two runs of pairs: the probability that a response is better, 0 to 1.
+
+        If the pairs name their systems, it is that of the system that `PairSubject` finds. Otherwise it is the
+        preference for the first response of the pair in OLD, or in NEW if OLD lacks it.
+
+        Args:
+            pairs: the pairs of both, OLD first.
+            only: the systems whose preference is compared; empty for all.
+
+        Raises:
+            UsageError: there is no such system.
+        """
+        rows, count = _with_unscored(pairs), len(pairs.run)
+        identities: list[Identity] = rows["identities"]
+        every: list[set[Systems]] = [set(), set()]
+        for run, identity in zip(rows["run"].tolist(), identities, strict=True):
+            every[run] |= {identity.systems} if None not in identity.systems else set()
+        _check(only, [str(name) for run in every for systems in run for name in systems])
+        recorded = [manifest.last_start.pairing for manifest in pairs.manifests]
+        baselines = {pairing.baseline for pairing in recorded if pairing and pairing.baseline}
+        subject = PairSubject(every, baselines, only)
+        is_named = all(None not in systems for systems in pairs.systems)
+        named = [is_named and None not in identity.systems for identity in identities]
+        turned = [
+            known and subject.turns(identity.systems) for known, identity in zip(named, identities, strict=True)
+        ]
+        if not is_named:
+            turned[:count] = _turned_by_text(pairs)
+        identities = [
+            identity.reversed() if turn else identity for identity, turn in zip(identities, turned, strict=True)
+        ]
+        of_score = np.array(turned[:count])
+
+        def own_value(values: Floats) -> Floats:
+            return np.where(of_score, 1 - values, values)
+
+        systems = [
+            subject.name(identity.systems) if known else _FIRST
+            for identity, known in zip(identities, named, strict=True)
+        ]
+        whose = list(dict.fromkeys(systems[:count]))
+        texts = {number: name for name, number in RESULTS.items()}
+        return cls(
+            source=pairs,
+            **rows | {"identities": identities},
+            systems=systems,
+            chosen=np.array(
+                [
+                    not known or subject.takes(identity.systems)
+                    for identity, known in zip(identities, named, strict=True)
+                ]
+            ),
+            columns={
+                name: (own_value(verdicts.preference[:, 0]), (0, 1)) for name, verdicts in pairs.aspects.items()
+            },
+            written={name: own_value(verdicts.result[:, 0]) for name, verdicts in pairs.aspects.items()},
+            texts=dict.fromkeys(pairs.aspects, texts),
+            ordered=frozenset(),
+            turned=of_score,
+            note=f"each number is the preference for {' and for '.join(whose[:_MOST_NAMED])}"
+            + f" and for {len(whose) - _MOST_NAMED} more" * (len(whose) > _MOST_NAMED)
+            + ", from 0 to 1",
+            problem=subject.problem if is_named else _UNNAMED_PAIRS,
+        )
+
+    def rows_of(self, run: int) -> list[int]:
+        """Return the rows of a run that are compared."""
+        return np.flatnonzero((self.run == run) & self.chosen).tolist()
+
+    def has_score(self, row: int) -> bool:
+        """Return whether a row has a score."""
+        return row < len(self.turned)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the C columns."""
+        return tuple(self.columns)
+
+    @property
+    def values(self) -> Floats:
+        """The numbers of all columns, [n, C]."""
+        return np.column_stack([values for values, _ in self.columns.values()])
+
+    @property
+    def low(self) -> Floats:
+        """The lowest number of each column, [C]."""
+        return np.array([low for _, (low, _) in self.columns.values()], dtype=np.float64)
+
+    @property
+    def width(self) -> Floats:
+        """The width of the scale of each column, [C]."""
+        return np.array([high - low for _, (low, high) in self.columns.values()], dtype=np.float64)
+
+    def verdict(self, aspect: str, row: int) -> str:
+        """Return what the judge wrote."""
+        return self.texts[aspect][float(self.written[aspect][row])]
+
+
+_FIRST = "the first response of a pair"
+_UNNAMED_PAIRS = (
+    "the pairs name no systems, so nothing tells whose preference must not fall; give their rows the columns "
+    "system_a and system_b, or judge responses with `baseline`"
+)
+_MOST_NAMED = 3
+
+
+def _check(only: Collection[str], systems: Collection[str]) -> None:
+    there = dict.fromkeys(sorted(systems))
+    for name in only:
+        if name not in there:
+            raise UsageError(f"`system` {name}: no row is of this system; give one of {', '.join(there)}")
+
+
+def _with_unscored(source: Scores | JudgedPairs) -> dict[str, Any]:
+    """Return what the rows with a score and the other rows have in common, see `ComparedRows`."""
+    others = source.unscored
+    assert others is not None  # the rows were read from runs
+    return {
+        "run": np.append(source.run, others.run),
+        "identities": [*source.identities, *others.identities],
+        "group": np.append(source.group, others.group),
+        "reasons": [*[""] * len(source.run), *others.errors],
+    }
+
+
+def _turned_by_text(pairs: JudgedPairs) -> list[bool]:
+    """Return which pairs of NEW have the responses of a pair of OLD in the other order, [n]."""
+    digests = [identity.digests for identity in pairs.identities]
+    known = {digests[row] for row in np.flatnonzero(pairs.run == 0).tolist()}
+    return [
+        run == 1 and own not in known and own[::-1] in known
+        for run, own in zip(pairs.run.tolist(), digests, strict=True)
+    ]

@@ -1,0 +1,169 @@
+"""Two judges of the same responses: how far they agree, and which of them agrees better with people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from localjudge.arrays import Floats, Integers
+from localjudge.matching.labels import Labels
+from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
+from localjudge.statistics.comparison import of_all, with_interval
+from localjudge.statistics.jackknife import PARTS, jackknife_interval
+from localjudge.statistics.resampling import (
+    bootstrap_weights,
+    cell_means,
+    expanded_percentile,
+    mean_estimate,
+)
+from localjudge.studies.compare.matched_runs import MatchedRuns
+
+FEWEST_SYSTEMS = 3
+"""Number of systems whose order can change more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class TwoJudges:
+    """The agreement of two judges.
+
+    Attributes:
+        kappa: for each aspect, Cohen's kappa of the written verdicts: agreement with that of chance removed,
+            with quadratic weights for scales.
+        systems: number of systems.
+        order: for each column, Kendall's tau-b of the systems' means by both judges: 1 if their order is the
+            same; empty for fewer than three systems.
+    """
+
+    kappa: Mapping[str, Estimate]
+    systems: int
+    order: Mapping[str, Estimate]
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """The agreement of both judges with the labels of one aspect, on the same rows.
+
+    Attributes:
+        rows: number of rows with labels.
+        old: each statistic of OLD.
+        new: the same of NEW.
+        difference: NEW minus OLD, with its interval from leaving out each instruction in both.
+    """
+
+    rows: int
+    old: Mapping[str, float | None]
+    new: Mapping[str, float | None]
+    difference: Mapping[str, Estimate]
+
+
+def compare_two_judges(matched: MatchedRuns, resamples: int, seed: int) -> TwoJudges:
+    """Return the agreement of the judges of two runs."""
+    rows, both = matched.rows, matched.in_both
+    places, group = matched.places[both], matched.group[both]
+    kappa = {}
+    for aspect, written in rows.written.items():
+        is_ordered = aspect in rows.ordered
+        statistic = agreement_statistics.kappa if is_ordered else agreement_statistics.nominal_kappa
+        old, new = written[places].T
+        kappa[aspect] = with_interval(statistic, old, new, group)
+    names = sorted({rows.identities[row].systems for row in places[:, 0].tolist()}, key=str)
+    order = {}
+    if len(names) >= FEWEST_SYSTEMS and len(names[0]) == 1:
+        system = np.array([names.index(rows.identities[row].systems) for row in places[:, 0].tolist()])
+        tables = matched.old[both], matched.new[both]
+        instruction = np.unique(group, return_inverse=True)[1]
+        cell, size = instruction * len(names) + system, (int(instruction.max()) + 1) * len(names)
+        for at, column in enumerate(rows.names):
+            cells = [cell_means(table[:, [at]], cell, size).reshape(-1, len(names)) for table in tables]
+            order[column] = _order(cells[0], cells[1], resamples, seed)
+    return TwoJudges(kappa, len(names), order)
+
+
+def _order(old: Floats, new: Floats, resamples: int, seed: int) -> Estimate:
+    """Return Kendall's tau-b of the systems' means, with its interval from resampled instructions.
+
+    Args:
+        old: the mean of each system on each instruction by one judge, [instructions, systems].
+        new: the same by the other.
+    """
+    from scipy.stats import kendalltau
+
+    known = np.isfinite(old)
+    blocks = [np.ones((1, len(old))), *bootstrap_weights(len(old), resamples, seed)]
+    found: list[float] = []
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for weights in blocks:
+            means = [weights @ np.where(known, each, 0) / (weights @ known) for each in (old, new)]
+            found += [
+                float(kendalltau(one.round(9), other.round(9)).statistic)
+                for one, other in zip(*means, strict=True)
+            ]
+    return expanded_percentile(found[0], np.array(found[1:]), len(old))
+
+
+def compare_labels(matched: MatchedRuns, labels: Labels, resamples: int, seed: int) -> dict[str, Labelled]:
+    """Return which of two judges agrees better with labels, in each aspect that has some.
+
+    Args:
+        matched: the rows of both runs.
+        labels: labels of the rows of both.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
+    """
+    rows, both = matched.rows, matched.in_both
+    places, group = matched.places[both], matched.group[both]
+    found = {}
+    for aspect in rows.written:
+        marks = {**labels.marks, **labels.nominal}.get(aspect)
+        if marks is None:
+            continue
+        given = np.where(rows.turned[marks.row], 1 - marks.value, marks.value)
+        count = np.bincount(marks.row, minlength=len(rows.turned))
+        kept = (count[places] > 0).all(axis=1)
+        if not kept.any():
+            continue
+        chosen, own = places[kept], group[kept]
+
+        def mean(values: Floats) -> Floats:
+            """Return the mean over the labels of each row, in OLD and in NEW, [kept rows, 2]."""
+            totals: Floats = np.bincount(marks.row, values, minlength=len(rows.turned))[chosen] / count[chosen]  # noqa: B023
+            return totals
+
+        compared = {"exact": (mean((rows.written[aspect][marks.row] == given).astype(np.float64)), 1.0)}
+        old, new, difference = {}, {}, {}
+        if aspect in rows.names:
+            column = rows.names.index(aspect)
+            x, y, width = rows.values[chosen, column], mean(given), float(rows.width[column])
+            compared["mae"] = (mean(np.abs(rows.values[marks.row, column] - given)), width)
+            for name in ("spearman", "kendall"):
+                statistic = getattr(agreement_statistics, name)
+                old[name], new[name], difference[name] = _difference(statistic, x, y, own)
+        for name, (values, most) in compared.items():
+            old[name], new[name] = map(float, values.mean(axis=0))
+            change = values[:, 1] - values[:, 0]
+            difference[name] = mean_estimate(change, own, -most, most, True, resamples, seed)
+        found[aspect] = Labelled(int(kept.sum()), old, new, difference)
+    return found
+
+
+def _difference(
+    statistic: Callable[..., Floats], x: Floats, y: Floats, group: Integers
+) -> tuple[float | None, float | None, Estimate]:
+    """Return a statistic of both judges, and its difference with its interval from the jackknife.
+
+    Args:
+        statistic: a function of `localjudge.statistics.agreement_statistics`.
+        x: the numbers of both judges, [m, 2].
+        y: the labels of both rows, [m, 2].
+        group: the instruction of each row, [m].
+    """
+    old, new = (of_all(statistic, x[:, run], y[:, run]) for run in (0, 1))
+    if old is None or new is None:
+        return old, new, UNDEFINED
+    _, numbered = np.unique(group, return_inverse=True)
+    parts = min(int(numbered.max()) + 1, PARTS)
+    left = (numbered % parts != np.arange(parts)[:, None]).astype(np.float64)
+    without = statistic(x[:, 1], y[:, 1], left) - statistic(x[:, 0], y[:, 0], left)
+    return old, new, Estimate.from_floats(new - old, *jackknife_interval(new - old, without))

@@ -1,0 +1,254 @@
+"""Runs that no engine made: scores from elsewhere, imported, and the scores of a jury.
+
+Scores come from a judge behind an API, from people, or from another program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from localjudge.errors import RowError, UsageError
+from localjudge.matching.label_values import LabelColumn
+from localjudge.matching.labels import columns_of
+from localjudge.records import Failure, Judgement, Outcome, Row
+from localjudge.records.keys import row_key, settings_digest
+from localjudge.records.outcome_columns import RATIONALE, AnswerColumns, to_bytes
+from localjudge.rows.columns import Columns
+from localjudge.rows.inputs import find_inputs, joined_records, read_records
+from localjudge.rows.pairs import Pairing
+from localjudge.rows.record_reader import RecordReader
+from localjudge.rows.row import rows_of
+from localjudge.rubrics.answer import Value
+from localjudge.rubrics.aspect import Aspect, Scale
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.rubric_problems import problems_of
+from localjudge.rubrics.template import Template
+from localjudge.runs.notices import IMPORTED, exported
+from localjudge.runs.reader import JUDGEMENTS, SUMMARY, row_lines
+from localjudge.runs.run_manifest import (
+    FORMAT,
+    MANIFEST,
+    ModelRecord,
+    RunManifest,
+    RunSettings,
+    StartRecord,
+    as_json,
+)
+from localjudge.runs.summary import Summary
+from localjudge.system.durable import replacing
+
+
+def import_scores(
+    files: Sequence[str],
+    out: Path,
+    aspects: Sequence[str] | Mapping[str, Aspect],
+    scale: tuple[int, int] = (1, 5),
+    judge: str = "elsewhere",
+    mapping: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
+) -> Summary:
+    """Write the scores in files of rows as a run.
+
+    Scores are read like labels (`label_values`); the first one of a list is used. If some
+    numbers are not whole, they become the expected scores, and the nearest values the scores. A row
+    that lacks a score of an aspect becomes a failure. If the files are exported runs, the new run keeps their
+    notices.
+
+    Args:
+        files: rows with their scores.
+        out: the run directory to create.
+        aspects: the names of the aspects that were judged, or the aspects with their values.
+        scale: the lowest and the highest score of aspects that are only named.
+        judge: a name for the judge.
+        mapping: the aspect that a column of another name holds.
+        columns: the column of each field whose column has a custom name.
+
+    Raises:
+        UsageError: a file cannot be read, a score is not a value of its aspect, or no row has
+            scores.
+    """
+    names = find_inputs(files)
+    if not isinstance(aspects, Mapping):
+        values = Aspect(scale=Scale(lowest=scale[0], highest=scale[1]))
+        aspects = dict.fromkeys(aspects, values)
+    try:
+        rubric = Rubric(
+            name="elsewhere",
+            description=f"Scores by {judge} from outside of localjudge; the template was never sent.",
+            aspects=dict(aspects),
+            prompt=Template(template="{$instruction}\n\n{$candidate}"),
+        )
+    except ValidationError as error:
+        advice = "; `mapping` THEIRS=OURS reads a column of another name"
+        raise UsageError(f"`aspect` {', '.join(aspects)}: {problems_of(error)}{advice}") from None
+    settings = RunSettings(
+        engine=IMPORTED, rubric=rubric.digest, model=hashlib.sha256(judge.encode()).hexdigest()
+    )
+    wanted, notices, fractions = columns_of(rubric.aspects, mapping), dict[str, None](), False
+    for name in names:
+        for number, record in read_records(name):
+            if not isinstance(record, RowError):
+                notices |= dict.fromkeys(exported(record))
+                first = [column.read(record, f"{name}:{number}")[:1] for column in wanted]
+                fractions |= any(value is not None and value != round(value) for [value] in filter(None, first))
+    return write_run(
+        out,
+        _outcomes(names, rubric, settings, wanted, columns or {}, fractions),
+        rubric=rubric,
+        settings=settings,
+        model=judge,
+        inputs=[str(Path(name).resolve()) for name in names],
+        columns=columns or {},
+        dry_run=any(notice.startswith("dry run") for notice in notices),
+        inherited_notices=[*notices],
+    )
+
+
+def _outcomes(
+    names: Sequence[str],
+    rubric: Rubric,
+    settings: RunSettings,
+    wanted: Sequence[LabelColumn],
+    columns: Columns,
+    fractions: bool,
+) -> Iterator[Outcome]:
+    digest = settings_digest(settings.as_dict())
+    judged, reasons = 0, Counter[str]()
+    reader = RecordReader(columns, rubric.fields)
+    for where, record in joined_records(names, columns, reader):
+        for row in rows_of(record, where, reader):
+            if isinstance(row, Failure) or not isinstance(record, Mapping):
+                assert isinstance(row, Failure)
+                reasons[row.reason] += 1
+                yield row
+                continue
+            outcome = _outcome(
+                row, {**record, **row.columns}, rubric, row_key(digest, row.digest), wanted, fractions
+            )
+            judged += isinstance(outcome, Judgement)
+            reasons["no score"] += isinstance(outcome, Failure)
+            yield outcome
+    if not judged:
+        ((reason, _),) = reasons.most_common(1) or [("no score", 0)]
+        if reason != "no score":
+            raise UsageError(f"{', '.join(names)}: no record is a row with its texts: {reason}")
+        raise UsageError(
+            f"{', '.join(names)}: no row has a score of {', '.join(rubric.aspects)}; name the columns with "
+            "`mapping` THEIRS=OURS"
+        )
+
+
+def _outcome(
+    row: Row,
+    record: Mapping[str, Any],
+    rubric: Rubric,
+    key: str,
+    wanted: Sequence[LabelColumn],
+    fractions: bool,
+) -> Judgement | Failure:
+    numbers = {}
+    for column in wanted:
+        values = column.read(record, row.source)
+        if values and values[0] is not None:
+            numbers[column.target] = values[0]
+    common = row.identity | {"key": key}
+    if missing := [aspect for aspect in rubric.aspects if aspect not in numbers]:
+        return Failure(**common, error=f"{row.source}: no score of {', '.join(missing)}")
+    for aspect, value in numbers.items():
+        scale = rubric.aspects[aspect].scale
+        if scale is not None and not scale.lowest <= value <= scale.highest:
+            raise UsageError(
+                f"{row.source}: {aspect} is {value:g}, outside the scale {scale}; give `scale` LOWEST-HIGHEST"
+            )
+    rationale = record.get(RATIONALE)
+    return Judgement(
+        **common,
+        texts={
+            RATIONALE: rationale if isinstance(rationale, str) else json.dumps(rationale) if rationale else ""
+        },
+        scores={name: _value(aspect, numbers[name]) for name, aspect in rubric.aspects.items()},
+        expected={name: numbers[name] for name, aspect in rubric.aspects.items() if aspect.numbers}
+        if fractions
+        else {},
+        rationale_cut=False,
+        prompt_tokens=0,
+        output_tokens=0,
+    )
+
+
+def _value(aspect: Aspect, number: float) -> Value:
+    """Return the value of a number that was read from a label column."""
+    values = [*aspect.values.values()]
+    first = 0 if aspect.numbers is None else aspect.numbers[values[0]]
+    return values[round(number) - first]
+
+
+def write_run(
+    folder: Path,
+    outcomes: Iterable[Outcome],
+    *,
+    rubric: Rubric,
+    settings: RunSettings,
+    model: str,
+    inputs: Sequence[str],
+    columns: Mapping[str, str],
+    pairing: Pairing | None = None,
+    **fields: Any,
+) -> Summary:
+    """Write a run directory, completely or not at all.
+
+    Args:
+        folder: the directory to create; it must be missing or empty.
+        outcomes: the outcomes in the order of the lines, which are numbered from 1.
+        rubric: the aspects and the scale.
+        settings: the settings that identify the run; runs with equal settings are the same run.
+        model: a name for the judge.
+        inputs: the files of the rows.
+        columns: the column of each field whose column has a custom name.
+        pairing: how rows of two responses were made; None for rows of one.
+        fields: further fields of `run.json`.
+
+    Raises:
+        UsageError: the folder is not empty.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"`out` {folder}: is not empty; choose another folder")
+    manifest = RunManifest(
+        format=FORMAT,
+        settings=settings,
+        rubric=rubric,
+        prompt_sha256=rubric.template_digest,
+        model=ModelRecord(name=model, path=None, files={}),
+        max_tokens=None,
+        notice=None,
+        shard=None,
+        starts=[StartRecord.now(inputs, columns, pairing=pairing)],
+        **fields,
+    )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(folder) as scratch:
+        scratch.mkdir()
+        summary = Summary(manifest)
+        with (scratch / JUDGEMENTS).open("xb") as stream:
+            stream.writelines(_lines(outcomes, rubric.columns, summary))
+        counted = summary.as_dict(manifest, complete=True, planned=summary.rows)
+        (scratch / SUMMARY).write_bytes(as_json(counted))
+        (scratch / MANIFEST).write_bytes(as_json(manifest.as_dict()))
+        if rubric.mode.row_file is not None:
+            with (scratch / rubric.mode.row_file).open("xb") as stream:
+                stream.writelines(row_lines(scratch, manifest))
+    return summary
+
+
+def _lines(outcomes: Iterable[Outcome], columns: AnswerColumns, summary: Summary) -> Iterator[bytes]:
+    for number, outcome in enumerate(outcomes, 1):
+        line = outcome.model_copy(update={"row": number})
+        summary.add(line)
+        yield to_bytes(line, columns)

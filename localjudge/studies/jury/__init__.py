@@ -1,0 +1,286 @@
+"""Compare several judges, or several samples of one judge, on the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.arrays import Floats, Integers, LabelArray
+from localjudge.errors import UsageError
+from localjudge.matching.labels import Labels
+from localjudge.matching.row_index import align_runs
+from localjudge.matching.run_rows import run_names
+from localjudge.matching.scores import Scores, read_scores
+from localjudge.rubrics.answer import Value
+from localjudge.runs.run_manifest import RunManifest
+from localjudge.statistics import why_undefined
+from localjudge.statistics.agreement_statistics import alpha, spearman
+from localjudge.statistics.comparison import of_all
+from localjudge.statistics.jury_agreement import (
+    JuryAspect,
+    JuryErrors,
+    NominalJuryAspect,
+    RatedAspect,
+    jury_aspect,
+    jury_errors,
+    nominal_jury_aspect,
+)
+from localjudge.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES, bootstrap_weights
+
+_MOST_LISTED = 10
+"""The most rows that are listed one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Juror:
+    """One judge, compared with the others.
+
+    `mean` is the mean of its scores, `bias` this mean minus the mean of the others' scores, and `with_rest` its
+    Spearman correlation with the others, for each aspect or share of a label. `alpha_without` is the alpha of
+    the others for each aspect: ordinal, or nominal for an aspect without an order.
+    """
+
+    name: str
+    model: str
+    mean: Mapping[str, float]
+    bias: Mapping[str, float]
+    with_rest: Mapping[str, float | None]
+    alpha_without: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRow:
+    """A row on which the jurors differ: their scores for each aspect, in the order of the jurors.
+
+    `spread` is the mean over the aspects of the standard deviation of the scores, as a share of the scale if
+    the aspects have different scales; an aspect without an order has the share of pairs of jurors that differ.
+    """
+
+    id: str
+    system: str
+    spread: float
+    scores: Mapping[str, tuple[Value, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Jury:
+    """The agreement of several judges on the same rows.
+
+    `outlier` is the juror without whom the others agree most (`Juror.alpha_without`,
+    averaged over the aspects), if this gain is significant after a Bonferroni correction for the number of
+    jurors. It is None if no gain is significant, and for two jurors. `outlier_untested` says why three jurors
+    or more have no test of it, and is empty if they have. `not_shared` is the number of judgements
+    of rows that some jurors have not judged. `errors` has the errors on each aspect with labels, and `notes`
+    remarks for the reader.
+    """
+
+    jurors: tuple[Juror, ...]
+    rows: int
+    instructions: int
+    not_shared: int
+    aspects: Mapping[str, JuryAspect]
+    nominal: Mapping[str, NominalJuryAspect]
+    outlier: str | None
+    outlier_untested: str
+    disagreements: tuple[SplitRow, ...]
+    errors: Mapping[str, JuryErrors]
+    notes: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+def compare_judges(
+    folders: Sequence[Path],
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    labels: Callable[[Scores], Labels] | None = None,
+) -> Jury:
+    """Compare several runs over the same rows.
+
+    Args:
+        folders: the runs, one for each juror.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
+        labels: a function that returns the labels of the scores of all runs; None without labels.
+
+    Raises:
+        UsageError: there are fewer than two runs, or no row that all jurors have judged.
+    """
+    if len(folders) < 2:
+        raise UsageError("a jury needs at least two runs, by several judges or several samples of one judge")
+    scores = read_scores(folders, by_run=False)
+    own = [np.flatnonzero(scores.run == run) for run in range(len(folders))]
+    identities = [[scores.identities[row] for row in rows] for rows in own]
+    common, matched = align_runs(identities, scores.manifests)
+    if not common:
+        raise UsageError(f"{scores.where}: no row is judged in every run: {'; '.join(matched)}")
+    found = np.array(common)  # [rows, runs], counted in each run
+    places = np.column_stack([rows[found[:, run]] for run, rows in enumerate(own)])
+    groups = scores.group[places]
+    group: Integers = np.unique(groups[:, 0], return_inverse=True)[1].astype(np.int32)
+    rated = _rated(scores, places)
+    without = {
+        each.name: [
+            each.without(juror).alpha(group).value if len(folders) > 2 else None
+            for juror in range(len(folders))
+        ]
+        for each in rated
+    }
+    jurors = _jurors(scores.aspects, scores.integer[places], without, folders, scores.manifests)
+    names = [juror.name for juror in jurors]
+    known = None if labels is None else labels(scores)
+    errors = {} if known is None else _errors(rated, places, scores, known, group, names, resamples, seed)
+    outlier, untested = _outlier(rated, group, names, min(resamples, 200), seed)
+    return Jury(
+        jurors=jurors,
+        rows=len(places),
+        instructions=int(group.max()) + 1,
+        not_shared=len(scores.ids) - places.size,
+        aspects={
+            each.name: jury_aspect(each, group, resamples, seed) for each in rated if each.level == "ordinal"
+        },
+        nominal={each.name: nominal_jury_aspect(each, group) for each in rated if each.level == "nominal"},
+        outlier=outlier,
+        outlier_untested=untested,
+        disagreements=_disagreements(rated, places, scores),
+        errors=errors,
+        notes=known.notes if known else (),
+        notices=(*scores.notices, *matched),
+    )
+
+
+def _rated(scores: Scores, places: NDArray[np.intp]) -> list[RatedAspect]:
+    found = []
+    for aspect in dict.fromkeys(column.aspect for column in scores.columns):
+        if labels := scores.nominal.get(aspect):
+            codes: Integers = scores.shares(aspect, "integer").argmax(axis=1)[places]
+            found.append(RatedAspect(aspect, "nominal", codes, dict(enumerate(labels))))
+        else:
+            place = scores.aspects.index(aspect)
+            values = {number: value for value, number in scores.columns[place].numbers.items()}
+            found.append(RatedAspect(aspect, "ordinal", scores.integer[places][:, :, place], values))
+    return found
+
+
+def _errors(
+    rated: Sequence[RatedAspect],
+    places: NDArray[np.intp],
+    scores: Scores,
+    labels: Labels,
+    group: Integers,
+    names: Sequence[str],
+    resamples: int,
+    seed: int,
+) -> dict[str, JuryErrors]:
+    """Return the errors on the aspects that have labels of shared rows."""
+    row_of = np.full(len(scores.ids), -1, dtype=np.int32)
+    row_of[places[:, 0]] = np.arange(len(places))
+    found = {}
+    for each in rated:
+        is_nominal = each.level == "nominal"
+        marks = (labels.nominal if is_nominal else labels.marks).get(each.name)
+        if marks is None or not len((kept := marks.of_rows(row_of >= 0)).row):
+            continue
+        kept = LabelArray(row_of[kept.row], kept.annotator, kept.value)
+        own = None if is_nominal else scores.column(each.name, scores.best)[places]
+        found[each.name] = jury_errors(each, own, kept, group, names, resamples, seed)
+    return found
+
+
+def _jurors(
+    aspects: tuple[str, ...],
+    table: Integers,
+    without: Mapping[str, list[float | None]],
+    folders: Sequence[Path],
+    manifests: Sequence[RunManifest],
+) -> tuple[Juror, ...]:
+    jurors = []
+    for number, name in enumerate(run_names(folders)):
+        own = table[:, number].astype(np.float64)
+        rest: Floats = np.delete(table, number, axis=1).mean(axis=1)
+        jurors.append(
+            Juror(
+                name=name,
+                model=manifests[number].model.judge,
+                mean={aspect: float(own[:, place].mean()) for place, aspect in enumerate(aspects)},
+                bias={
+                    aspect: float((own[:, place] - rest[:, place]).mean())
+                    for place, aspect in enumerate(aspects)
+                },
+                with_rest={
+                    aspect: of_all(spearman, own[:, place], rest[:, place])
+                    for place, aspect in enumerate(aspects)
+                },
+                alpha_without={aspect: values[number] for aspect, values in without.items()},
+            )
+        )
+    return tuple(jurors)
+
+
+def _outlier(
+    rated: Sequence[RatedAspect], group: Integers, names: Sequence[str], resamples: int, seed: int
+) -> tuple[str | None, str]:
+    """Return the outlier among the jurors, if there is one, and why three jurors or more have no test of it."""
+    jurors = len(names)
+    if jurors < 3:
+        return None, ""
+    members = [np.flatnonzero(group == one) for one in np.unique(group)]
+
+    def gains(rows: NDArray[np.intp]) -> list[float]:
+        tables = [(each.level, each.table[rows]) for each in rated]
+        of_all = _mean_alpha(tables)
+        return [
+            _mean_alpha([(level, np.delete(table, juror, axis=1)) for level, table in tables]) - of_all
+            for juror in range(jurors)
+        ]
+
+    observed = np.array(gains(np.arange(len(group))))
+    if len(members) < MIN_INSTRUCTIONS or not np.isfinite(observed).any():
+        alpha = np.nan if len(members) >= MIN_INSTRUCTIONS else 0.0
+        return None, why_undefined(alpha, len(members), MIN_INSTRUCTIONS, True)
+    best = int(np.nanargmax(observed))
+    resampled = [
+        gains(np.concatenate([members[one] for one in np.repeat(np.arange(len(members)), weights.astype(int))]))
+        for block in bootstrap_weights(len(members), resamples, seed)
+        for weights in block
+    ]
+    # Bonferroni correction, because the juror was chosen among all.
+    low = np.nanquantile(np.array(resampled)[:, best], 0.025 / jurors) if resampled else np.nan
+    return (names[best], "") if low > 0 else (None, "")
+
+
+def _mean_alpha(tables: Sequence[tuple[str, Integers]]) -> float:
+    """Return the alpha of tables [rows, jurors] with their levels, averaged over those that have one."""
+    found = []
+    for level, table in tables:
+        domain, value = np.unique(table, return_inverse=True)
+        counts = (value.reshape(table.shape)[:, :, None] == np.arange(len(domain))).sum(axis=1)
+        found.append(alpha(counts.astype(np.float64), domain.astype(np.float64), level))
+    known = [one for one in found if np.isfinite(one)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def _disagreements(
+    rated: Sequence[RatedAspect], places: NDArray[np.intp], scores: Scores
+) -> tuple[SplitRow, ...]:
+    reaches = [each.ends[1] - each.ends[0] for each in rated]
+    is_uniform = len(set(reaches)) == 1 and all(each.level == "ordinal" for each in rated)
+    spread = np.mean(
+        [each.spread(1 if is_uniform else reach) for each, reach in zip(rated, reaches, strict=True)], axis=0
+    )
+    order = np.argsort(-spread, kind="stable")[:_MOST_LISTED]
+    return tuple(
+        SplitRow(
+            id=scores.ids[places[row, 0]],
+            system=scores.systems[scores.system[places[row, 0]]],
+            spread=float(spread[row]),
+            scores={
+                each.name: tuple(each.values[number] for number in each.table[row].tolist()) for each in rated
+            },
+        )
+        for row in order
+        if spread[row] > 0
+    )

@@ -1,0 +1,344 @@
+"""Compare systems on the same instructions: means with intervals, and significant differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from localjudge.errors import UsageError
+from localjudge.matching.labels import Labels
+from localjudge.matching.scores import ScoreKind, Scores, check_one_judge
+from localjudge.records.html_table import html_table
+from localjudge.records.outcome_columns import OVERALL
+from localjudge.rubrics.score_column import averaged, deciding
+from localjudge.statistics import UNDEFINED_SIGN, Estimate, sign_test
+from localjudge.statistics.ranked_column import Pair, RankedColumn
+from localjudge.statistics.resampling import RESAMPLES
+from localjudge.statistics.system_means import LabelledRows
+from localjudge.statistics.system_order import (
+    NO_DIFFERENCE,
+    SIGNIFICANCE_LEVEL,
+    differences_in_words,
+)
+from localjudge.studies.rank.incomplete_runs import random_sample
+from localjudge.system.quantities import counted
+
+
+@dataclass(frozen=True, slots=True)
+class SystemRank:
+    """The statistics of one system; the keys of the mappings are the columns.
+
+    `means` weight the instructions of the system equally. `same_instructions` has its means on all instructions
+    of its component, by the additive model of instructions and systems; None if each system answered each
+    instruction. `component` numbers the sets of systems that share instructions, directly or through other
+    systems, from 1. `ranks` has the best and the worst rank that the paired comparisons do not exclude.
+    `win_rate` is the share of instructions on which the system beats another system, averaged over all other
+    systems; a tie counts as half. `length` is the mean length of its candidates in characters. `length_held`
+    has the means at equal length, and `human` the prediction-powered means of the human score.
+    """
+
+    name: str
+    rows: int
+    instructions: int
+    length: float | None
+    component: int
+    means: Mapping[str, Estimate]
+    same_instructions: Mapping[str, Estimate] | None
+    ranks: Mapping[str, tuple[int, int]]
+    win_rate: Mapping[str, float | None]
+    length_held: Mapping[str, Estimate] | None
+    human: Mapping[str, Estimate] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The comparison of systems, from the best to the worst of each component.
+
+    `columns` has the aspects, the shares of labels, and "overall", the mean over the ordered aspects, if these
+    are several and have the same values; the last column decides the order of the systems: that of their means
+    on the same instructions. `of` is the kind of scores; for "calibrated", `columns` and "overall" include only
+    the calibrated aspects. `basis` is "judge", or "human" with labels: the scores whose differences decide the
+    ranks, the pairs and the groups in the last column. (A column without labels uses the judge's scores.)
+    `groups` has the sets of systems without a significant difference, and `untested` the pairs of systems whose
+    difference has no p-value, and why, also because they share no instruction. `detectable` has the difference
+    that such runs find in 80 % of cases, between any two systems without a significant one.
+    `contradictions` has the pairs of the last column whose tested difference has the other sign than the order
+    of the systems; `first` is the higher one. `without_intervals` is the reason why the judge's scores have no
+    intervals; empty if they have.
+    """
+
+    columns: tuple[str, ...]
+    of: str
+    basis: str
+    systems: tuple[SystemRank, ...]
+    pairs: tuple[Pair, ...]
+    groups: Mapping[str, tuple[tuple[str, ...], ...]]
+    untested: Mapping[str, tuple[tuple[str, str, str], ...]]
+    detectable: Mapping[str, float | None]
+    contradictions: tuple[Pair, ...]
+    without_intervals: str
+    notes: tuple[str, ...]
+    notices: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        lines = [{"system": each.name, "rows": each.rows, **each.means} for each in self.systems]
+        return html_table(lines, "\n".join(["means with 95 % intervals", *self.notes, *self.notices]))
+
+
+def rank(
+    scores: Scores,
+    labels: Labels | None = None,
+    of: ScoreKind | None = None,
+    by: str | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Ranking:
+    """Compare the systems of a judge's runs.
+
+    Args:
+        scores: the scores of all systems.
+        labels: labels of a random sample of the rows, for prediction-powered means.
+        of: the kind of scores; by default the expected scores if all rows have them.
+        by: the column that decides the order of the systems; by default "overall", or the first ordered
+            aspect, or the share of the first label.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
+
+    Raises:
+        UsageError: expected scores are requested but some row has none; there is no such column; or the runs
+            have several judges.
+    """
+    check_one_judge(scores.folders, scores.manifests)
+    sample = random_sample(scores)
+    complete = sample is scores
+    if not complete:  # the rows have other numbers
+        scores, labels = replace(sample, length=None), None
+    of = of or scores.best
+    table, whole = scores.table(of), averaged(scores.columns)
+    values = {name: column for name, (column, _) in table.items()}
+    if by is not None and by not in values:
+        raise UsageError(f"`by` {by}: give one of {', '.join(values)}")
+    decides = by or deciding_column(scores, tuple(values))
+    columns = (*(name for name in values if name != decides), decides)
+    human = _labelled(labels, scores, columns) if labels else None
+    found = [
+        RankedColumn(
+            scores,
+            name,
+            values[name],
+            table[name][1],
+            scores.length,
+            human.get(name) if human else None,
+            resamples,
+            seed,
+            scores.untested,
+            bool(scores.planned),
+        )
+        for name in columns
+    ]
+    last = found[-1]
+    order = sorted(
+        range(len(scores.systems)),
+        key=lambda s: (
+            last.component[s],
+            -np.nan_to_num(last.level[s].round(9), nan=-np.inf),
+            scores.systems[s],
+        ),
+    )
+    place = {scores.systems[s]: number for number, s in enumerate(order)}
+    ordered = (pair if place[pair.first] < place[pair.second] else pair.turned() for pair in last.pairs)
+    lengths = _mean_lengths(scores)
+    systems = tuple(
+        SystemRank(
+            name=scores.systems[s],
+            rows=int((scores.system == s).sum()),
+            instructions=len(np.unique(scores.group[scores.system == s])),
+            length=lengths[s],
+            component=int(last.component[s]) + 1,
+            means={column.name: column.means[s] for column in found},
+            same_instructions={column.name: column.held[s] for column in found} if scores.uneven else None,
+            ranks={column.name: column.order.ranks[s] for column in found},
+            win_rate={column.name: column.win_rates[s] for column in found},
+            length_held=None
+            if scores.length is None
+            else {column.name: column.length_held[s] for column in found},
+            human=None if human is None else {column.name: column.human[s] for column in found},
+        )
+        for s in order
+    )
+    notes = [*(labels.notes if labels else ()), *scores.notes]
+    if by is None and not any(column.weight for column in scores.columns):
+        notes.append(
+            f"no aspect has an order, so {decides}, the share of the first label, decides the order of the "
+            "systems; rank --by chooses another"
+        )
+    if OVERALL in values:
+        weighted = ", weighted " * (len({column.weight for column in whole}) > 1)
+        weighted += " : ".join(f"{column.weight:g}" for column in whole) * bool(weighted)
+        names = ", ".join(column.name for column in whole)
+        notes.append(f"overall is the mean of the ordered aspects: {names}{weighted}")
+    elif not whole and (ordered_aspects := [column.name for column in scores.columns if column.weight]):
+        notes.append(
+            f"the ordered aspects ({', '.join(ordered_aspects)}) have different values, so there is no overall "
+            f"mean; {decides} decides the order of the systems" + "; rank --by chooses another" * (by is None)
+        )
+    if of == "expected" and not scores.calibrated and (integers := scores.unmeasured & set(columns)):
+        names = ", ".join(name for name in values if name in integers)
+        notes.append(f"{names}: some judgements have no expected scores, so the integers are compared")
+    if scores.untested:
+        notes.append(scores.untested)
+    if scores.planned:
+        notes.append(
+            f"these are the first {scores.groups} of {scores.planned} instructions, in random order; intervals "
+            "and p hold at every look, for the population of which all instructions are a random sample"
+        )
+    if scores.failed:
+        notes.append(f"{scores.failed} failed rows are excluded")
+    if scores.uneven:
+        notes.append(scores.uneven)
+    if last.component.any():
+        sets = [
+            ", ".join(scores.systems[s] for s in order if last.component[s] == one)
+            for one in range(last.component.max() + 1)
+        ]
+        notes.append(f"means are comparable only within each of these sets of systems: {'; '.join(sets)}")
+    if not complete:
+        notes.append("labels, and the effect of length, are used only in complete runs")
+    if human is not None:
+        uneven = any(np.ptp(known.chance) > 0 for known in human.values())
+        drawn = "were drawn with the chances in the label file" if uneven else "are a random sample of all rows"
+        notes.append(f"human: prediction-powered means; they hold if the labelled rows {drawn}")
+        if lacking := [name for name in columns if not human.get(name)]:
+            notes.append(f"no labels of {', '.join(lacking)}: their ranks follow from the judge's scores")
+    if scores.mass_note:
+        notes.append(scores.mass_note)
+    return Ranking(
+        columns=columns,
+        of="calibrated" if scores.calibrated and of == "expected" else of,
+        basis="human" if human and human.get(columns[-1]) else "judge",
+        systems=systems,
+        pairs=tuple(pair for column in found for pair in column.pairs),
+        groups={column.name: column.order.groups(order) for column in found},
+        untested={column.name: column.order.untested for column in found},
+        detectable={column.name: column.order.detectable for column in found},
+        contradictions=tuple(
+            pair.turned()
+            for pair in ordered
+            if pair.p is not None and (pair.difference.value or 0) < -NO_DIFFERENCE
+        ),
+        without_intervals=scores.untested,
+        notes=tuple(notes),
+        notices=scores.notices,
+    )
+
+
+def deciding_column(scores: Scores, columns: Sequence[str]) -> str:
+    """Return the column that decides the order of the systems if none is named."""
+    if OVERALL in columns:
+        return OVERALL
+    return next((column.name for column in deciding(scores.columns)), columns[0])
+
+
+def _labelled(labels: Labels, scores: Scores, columns: Sequence[str]) -> dict[str, LabelledRows]:
+    """Return the labelled rows of each column that has labels.
+
+    The column "overall" uses the rows with a label of every aspect.
+    """
+    means = {name: labels.means(name) for name in labels.aspects}
+    if OVERALL in columns and set(labels.aspects) >= {each.name for each in scores.columns if each.weight}:
+        table = np.zeros((len(scores.ids), len(scores.columns)))
+        for place, column in enumerate(scores.columns):
+            if column.weight:
+                rows, label = means[column.name]
+                table[:, place] = np.nan
+                table[rows, place] = label
+        mean = scores.overall(table)
+        whole = np.flatnonzero(~np.isnan(mean)).astype(np.int32)
+        means[OVERALL] = whole, mean[whole]
+    return {name: LabelledRows(rows, label, labels.chances(rows)) for name, (rows, label) in means.items()}
+
+
+def _mean_lengths(scores: Scores) -> list[float | None]:
+    if scores.length is None:
+        return [None] * len(scores.systems)
+    of = [scores.length[scores.system == system] for system in range(len(scores.systems))]
+    return [float(lengths.mean()) if len(lengths) else None for lengths in of]
+
+
+_MOST_CONTRADICTIONS = 5
+"""Largest number of pairs against the order that are named."""
+
+
+def comparison_lines(ranking: Ranking) -> Iterator[str]:
+    """Yield the results of the tests in the main column, a line each; the last is for the two best systems."""
+    last = ranking.columns[-1]
+    basis = "human" if ranking.basis == "human" else "judge's"
+    if len(ranking.systems) > 2 or not ranking.untested[last]:  # of two, the last line says why
+        yield from differences_in_words(
+            f"in the {basis} scores ({last})",
+            ranking.groups[last],
+            ranking.untested[last],
+            ranking.detectable[last],
+        )
+    for pair in ranking.contradictions[:_MOST_CONTRADICTIONS]:
+        yield f"Against the order of the systems: {_sentence(ranking, pair)}"
+    if (more := len(ranking.contradictions) - _MOST_CONTRADICTIONS) > 0:
+        yield f"Against the order of the systems: {counted(more, 'more pair')}"
+    pair = compared(ranking, *ranking.systems[:2])
+    higher = pair if (pair.difference.value or 0) >= 0 else pair.turned()
+    if higher not in ranking.contradictions:
+        yield _sentence(ranking, higher)
+
+
+def adjustment(ranking: Ranking) -> str:
+    """Return for how many pairs the intervals and p-values are adjusted; empty for one pair."""
+    pairs = len(ranking.systems) * (len(ranking.systems) - 1) // 2
+    return f" and p adjusted for {pairs} pairs" if pairs > 1 else ""
+
+
+def compared(ranking: Ranking, better: SystemRank, worse: SystemRank) -> Pair:
+    """Return the comparison of two systems in the column that decides, in this order."""
+    names = {better.name, worse.name}
+    column = ranking.columns[-1]
+    pair = next(each for each in ranking.pairs if each.column == column and {each.first, each.second} == names)
+    return pair if pair.first == better.name else pair.turned()
+
+
+def _sentence(ranking: Ranking, pair: Pair) -> str:
+    """Return in one sentence whether the first system of a pair is higher, by the tested difference."""
+    one, other, difference = pair.first, pair.second, pair.difference
+    on = f"On {counted(pair.instructions, 'instruction')}, {one}"
+    if not pair.instructions or difference.value is None:
+        return f"{one} and {other} have no instruction in common, so nothing is known about their difference."
+    figures = f"{one} minus {other}: {difference.value:.2f}"
+    if difference.low is not None and difference.high is not None:
+        figures += f", 95 % interval {difference.low:.2f} to {difference.high:.2f}"
+    if abs(difference.value) <= NO_DIFFERENCE and (pair.p is not None or not pair.wins + pair.losses):
+        return f"{on} and {other} have equal means in {pair.column}."
+    if pair.p is None:
+        why = difference.why or ranking.without_intervals
+        signs = p_in_words(sign_test(pair.wins, pair.losses))
+        by_signs = f"; {one} is higher on {pair.wins:,} and lower on {pair.losses:,} (exact sign test {signs})"
+        by_signs *= ranking.basis == "judge" and not ranking.without_intervals
+        return f"{on} and {other} have an untested difference in means ({figures}), because {why}{by_signs}."
+    figures += f", {p_in_words(pair.p)}"
+    figures += adjustment(ranking).replace(" and p", ", both")
+    if pair.p >= SIGNIFICANCE_LEVEL:
+        return f"{on} and {other} have no significant difference in {pair.column} ({figures})."
+    return f"{on} is significantly higher than {other} in {pair.column} ({figures})."
+
+
+def p_in_words(value: float) -> str:
+    """Return a p-value for a sentence: p = .17, p < .001."""
+    return f"p {'' if value < 0.001 else '= '}{p_value(value)}"
+
+
+def p_value(value: float | None) -> str:
+    """Return a p-value without its leading zero: .17, .047, .003, < .001."""
+    if value is None:
+        return UNDEFINED_SIGN
+    if value < 0.001:
+        return "< .001"
+    return f"{value:.{2 if value >= 0.1 else 3}f}".removeprefix("0")

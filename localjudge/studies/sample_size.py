@@ -1,0 +1,132 @@
+"""The size of a comparison, from the variances of a pilot run: instructions, responses and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from localjudge.arrays import Floats, Integers
+from localjudge.errors import UsageError
+from localjudge.matching.judged_pairs import read_judged_pairs
+from localjudge.matching.labels import Labels
+from localjudge.matching.scores import Scores, check_one_judge
+from localjudge.statistics.power import Variances, labels_needed, paired_variances
+from localjudge.studies.rank import deciding_column
+from localjudge.system.quantities import counted
+
+FEW = 20
+"""Number of instructions, or of labels, below which a pilot says little about a variance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pilot:
+    """The variances of a pilot.
+
+    Attributes:
+        column: the column to compare.
+        instructions: number of instructions of the pilot.
+        variances: the variances of the difference of two systems.
+        inflation: the upper end of the one-sided 95 % interval of a variance, as a multiple of it.
+        notes: remarks for the reader.
+    """
+
+    column: str
+    instructions: int
+    variances: Variances
+    inflation: float
+    notes: tuple[str, ...]
+
+    @classmethod
+    def from_scores(cls, scores: Scores, by: str | None) -> Pilot:
+        """Return the variances of the differences of systems.
+
+        Args:
+            scores: runs of one judge, of two systems or more.
+            by: the column; by default that which decides the order of systems in `rank`.
+
+        Raises:
+            UsageError: there is no such column, the runs have several judges, or no two systems have two common
+                instructions.
+        """
+        check_one_judge(scores.folders, scores.manifests)
+        table = scores.table(scores.best)
+        column = _column(by, [*table], deciding_column(scores, [*table]))
+        return cls._from(scores.where, column, table[column][0], scores.group, scores.system)
+
+    @classmethod
+    def from_pairs(cls, folders: Sequence[Path], by: str | None) -> Pilot:
+        """Return the variances of preferences; a difference of 0.1 is a win rate of 0.6.
+
+        Args:
+            folders: runs of one judge that compare two responses.
+            by: the aspect; by default the first.
+
+        Raises:
+            UsageError: there is no such aspect, or the runs have several judges or a single instruction.
+        """
+        pairs = read_judged_pairs(folders)
+        check_one_judge(folders, pairs.manifests)
+        aspect = _column(by, [*pairs.aspects], next(iter(pairs.aspects)))
+        preference = pairs.aspects[aspect].preference[:, 0]
+        # The other side of the difference is one half, which no instruction changes.
+        values, system = (
+            np.append(preference, np.full(len(preference), 0.5)),
+            np.repeat([0, 1], len(preference)),
+        )
+        return cls._from(", ".join(map(str, folders)), aspect, values, np.tile(pairs.group, 2), system)
+
+    @classmethod
+    def _from(cls, where: str, column: str, values: Floats, group: Integers, system: Integers) -> Pilot:
+        from scipy.stats import chi2
+
+        found, instructions = paired_variances(values, group, system), int(group.max()) + 1
+        if found is None:
+            raise UsageError(
+                f"{where}: a difference needs two systems with two instructions in common; give a pilot of two "
+                "systems, or the runs of two"
+            )
+        notes = []
+        if found.within is None:
+            notes.append(
+                "no system has two responses to an instruction, so it is not known what more would save"
+            )
+        if instructions < FEW:
+            notes.append(
+                f"{counted(instructions, 'instruction')} say little about a variance; give {FEW} or more"
+            )
+        inflation = (instructions - 1) / float(chi2.ppf(0.05, instructions - 1))
+        return cls(column, instructions, found, inflation, tuple(notes))
+
+
+def _column(by: str | None, columns: Sequence[str], default: str) -> str:
+    if by is not None and by not in columns:
+        raise UsageError(f"`by` {by}: give one of {', '.join(columns)}")
+    return by or default
+
+
+def labels_in_words(labels: Labels, scores: Scores, column: str, margin: float) -> Iterator[str]:
+    """Yield how many labels people's mean and the agreement with them need.
+
+    Args:
+        labels: labels of some rows.
+        scores: the scores of the rows.
+        column: the column.
+        margin: the half width of the 95 % interval of people's mean.
+    """
+    rows, label = labels.means(column) if column in labels.aspects else (np.zeros(0, np.int32), np.zeros(0))
+    if len(rows) < FEW:
+        yield f"{counted(len(rows), 'labelled row')} of {column} are too few to plan labels; {FEW} are needed"
+        return
+    judged, variance = scores.table(scores.best)[column][0][rows], float(label.var(ddof=1))
+    explained = float(np.corrcoef(judged, label)[0, 1] ** 2) if judged.std() and label.std() else 0.0
+    alone, powered = (labels_needed(margin, variance * share) for share in (1.0, 1 - explained))
+    yield (
+        f"people's mean of a system, ± {margin:g}: {alone:,} labels of random rows, or {powered:,} beside many "
+        f"judged rows (rank --labels), because the judge explains {explained:.0%} of their variance"
+    )
+    agreed = float((np.round(judged) == label).mean())
+    needed = labels_needed(0.05, max(agreed * (1 - agreed), 0.05))
+    yield f"the share of labels that the scores agree with ({agreed:.0%} here), ± 0.05: {needed:,} labels"

@@ -1,0 +1,195 @@
+"""An interval for one person's label of a response, from the judge's probabilities: conformal prediction.
+
+The residual of a label is its distance from the expected score, in units of the spread of the judge's
+probabilities (their standard deviation) plus a quarter of the scale; so an interval is wide where the judge is
+in doubt, and never empty where it is sure. A quantile of the residuals on each side gives the interval: a judge
+that is too strict for everyone gets an interval above its scores.
+
+Labels of an instruction are alike, so each instruction has the same weight in the quantiles, shared by its
+labels, and a new instruction, whose residual may be anything, has the weight of one (hierarchical conformal
+prediction, Lee, Barber and Willett, arXiv 2306.06342). A label that one of the same annotators gives to a
+response to a new instruction of the same population then lies in the interval with at least the level's
+probability: in the mean over instructions, whatever their number of responses, and not for each system, score
+or annotator. It is a single label, because a reader compares one with the interval. Nothing is random in it.
+
+Labels on the judge's scale lie between its ends, and so does the interval. If a label lies outside, the labels
+have another scale, whose ends nobody said: the largest label of a sample need not be the largest possible one.
+Then the interval is not cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import ceil, floor, inf
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from localjudge.arrays import Floats, Integers, LabelArray
+from localjudge.errors import UsageError
+from localjudge.matching.labels import Labels
+from localjudge.matching.scores import Scores
+from localjudge.records import Judgement, Outcome
+from localjudge.rubrics.score_column import ScoreColumn, is_share
+from localjudge.runs.reader import read_outcomes
+
+_ROUNDING = 1e-9
+
+
+class ScoreInterval(BaseModel):
+    """How far the labels of an aspect lie from the expected score.
+
+    Attributes:
+        level: the share of labels that lie in the interval, at least.
+        below: the largest residual below the expected score that the interval covers.
+        above: the same above it.
+        base: what is added to the spread of a judgement to get the unit of its residual: a quarter of the
+            judge's scale.
+        lowest: the lowest label of the scale; None if the labels have another scale than the judge.
+        highest: the highest one; None like `lowest`.
+        whole: whether labels are whole numbers; the ends of an interval are then whole numbers, too.
+        rows: number of labelled rows.
+        annotators: number of people who labelled them.
+        instructions: number of their instructions.
+        width: mean width of the intervals of these rows.
+        constant_width: the same if all intervals were equally wide; where it is smaller, the judge's
+            probabilities do not tell where it errs.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    level: float
+    below: float
+    above: float
+    base: float
+    lowest: float | None
+    highest: float | None
+    whole: bool
+    rows: int
+    annotators: int
+    instructions: int
+    width: float = 0.0
+    constant_width: float = 0.0
+
+    @classmethod
+    def fit(
+        cls,
+        of: ScoreColumn,
+        expected: Floats,
+        spread: Floats,
+        labels: LabelArray,
+        group: Integers,
+        level: float,
+    ) -> ScoreInterval:
+        """Fit the interval of an aspect from labelled rows.
+
+        Args:
+            of: the aspect.
+            expected: the expected score of each row, [rows].
+            spread: the standard deviation of the judge's probabilities for each row, [rows].
+            labels: the labels of some of these rows, each with its annotator.
+            group: the instruction of each row, [rows]; `instructions_needed` of them have labels, at least.
+            level: the share of labels to cover.
+        """
+        of_label, label = expected[labels.row], labels.value
+        _, place, size = np.unique(group[labels.row], return_inverse=True, return_counts=True)
+        weight = 1 / (size[place] * (len(size) + 1))
+        in_scale = bool((of.lowest <= label).all() and (label <= of.highest).all())
+
+        def fitted(base: float, doubt: Floats) -> tuple[ScoreInterval, float]:
+            residual = (label - of_label) / (base + doubt)
+            found = cls(
+                level=level,
+                below=_quantile(-residual, weight, (1 + level) / 2),
+                above=_quantile(residual, weight, (1 + level) / 2),
+                base=base,
+                lowest=of.lowest if in_scale else None,
+                highest=of.highest if in_scale else None,
+                whole=bool((label == np.round(label)).all()),
+                rows=len(np.unique(labels.row)),
+                annotators=len(np.unique(labels.annotator)),
+                instructions=len(size),
+            )
+            ends = [found.ends(*each) for each in zip(of_label.tolist(), doubt.tolist(), strict=True)]
+            return found, float(np.mean([high - low for low, high in ends]))
+
+        own, width = fitted((of.highest - of.lowest) / 4, spread[labels.row])
+        _, constant = fitted(1.0, np.zeros_like(label))
+        return own.model_copy(update={"width": width, "constant_width": constant})
+
+    def ends(self, expected: float, spread: float) -> tuple[float, float]:
+        """Return the lowest and the highest label in the interval of a judgement."""
+        lowest = -inf if self.lowest is None else self.lowest
+        highest = inf if self.highest is None else self.highest
+        low = max(lowest, expected - self.below * (self.base + spread))
+        high = min(highest, expected + self.above * (self.base + spread))
+        if self.whole:
+            low, high = ceil(low - _ROUNDING), floor(high + _ROUNDING)
+        if low > high:  # it covers no label: the nearest one
+            nearest = min(max(expected, lowest), highest)
+            low = high = round(nearest) if self.whole else nearest
+        return low, high
+
+
+def _quantile(residual: Floats, weight: Floats, share: float) -> float:
+    """Return the smallest residual up to which the rows have this share of the weight."""
+    order = np.argsort(residual)
+    reached = np.cumsum(weight[order]) >= share - _ROUNDING
+    return float(residual[order][np.argmax(reached)])
+
+
+def instructions_needed(level: float) -> int:
+    """Return the smallest number of labelled instructions from which an interval of this level has two ends."""
+    return ceil(2 / (1 - level) - 1 - _ROUNDING)
+
+
+def fit_intervals(scores: Scores, labels: Labels, level: float) -> dict[str, ScoreInterval]:
+    """Fit the interval of each ordered aspect that has enough labels.
+
+    Args:
+        scores: the scores of a run.
+        labels: labels of a random sample of its rows.
+        level: the share of labels to cover, between 0 and 1.
+
+    Raises:
+        UsageError: no aspect has labels of enough instructions, or the probabilities of its values.
+    """
+    columns, needed = [each for each in scores.columns if not is_share(each.name)], instructions_needed(level)
+    judged = (each for each in read_outcomes(scores.folders[0]) if isinstance(each, Judgement))
+    spreads = np.array([[column.spread(each) for column in columns] for each in judged])
+    found, lacking = dict[str, ScoreInterval](), list[str]()
+    for column, spread in zip(columns, spreads.T, strict=True):
+        if column.name not in labels.aspects:
+            continue
+        of_people = labels.marks[column.name]
+        if np.isnan(spread[of_people.row]).any():
+            lacking.append(f"{column.name} has no probabilities")
+        elif (count := len(np.unique(scores.group[of_people.row]))) < needed:
+            lacking.append(f"{column.name} has labels of {count}")
+        else:
+            expected = scores.column(column.name, "expected")
+            found[column.name] = ScoreInterval.fit(column, expected, spread, of_people, scores.group, level)
+    if not found:
+        raise UsageError(
+            f"{scores.where}: an interval of {level:.0%} takes probabilities, and labels of {needed} "
+            f"instructions or more; {', '.join(lacking) or 'no labelled aspect has an order'}"
+        )
+    return found
+
+
+IntervalsOf = Callable[[Outcome], dict[str, tuple[float, float]]]
+"""Returns the interval of each aspect of an outcome whose probabilities are known."""
+
+
+def intervals_of(columns: Iterable[ScoreColumn], intervals: Mapping[str, ScoreInterval]) -> IntervalsOf:
+    """Return a function that gives the label interval of each aspect of an outcome with these columns."""
+    known = [column for column in columns if column.name in intervals]
+
+    def of(outcome: Outcome) -> dict[str, tuple[float, float]]:
+        return {
+            column.name: intervals[column.name].ends(outcome.expected[column.name], column.spread(outcome))
+            for column in known
+            if isinstance(outcome, Judgement) and column.name in outcome.expected
+        }
+
+    return of
