@@ -14,8 +14,8 @@ from localjudge.analysis.juries.jury_run import Lookup, write_joined
 from localjudge.analysis.matching.rows import align_runs, with_digests
 from localjudge.analysis.matching.run_rows import common_rubric, run_names
 from localjudge.errors import UsageError
+from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Failure, Judgement, Outcome
-from localjudge.rubrics.mode import RowOutcome
 from localjudge.runs.notices import SEVERAL_JUDGES
 from localjudge.runs.reader import read_row_outcomes
 from localjudge.runs.summary import Summary

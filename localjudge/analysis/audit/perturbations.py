@@ -18,7 +18,6 @@ from typing import Literal
 from localjudge.analysis.audit import row_changes
 from localjudge.analysis.audit.row_changes import PerturbationContext
 from localjudge.records import Row
-from localjudge.rubrics.mode import PAIRWISE
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
 
@@ -96,7 +95,7 @@ def reordered(rubric: Rubric) -> Rubric | None:
 
 def perturbations_of(rubric: Rubric) -> tuple[Perturbation, ...]:
     """Return the perturbations for the rows that a rubric judges: responses, or pairs of them."""
-    return PAIR_PERTURBATIONS if rubric.mode is PAIRWISE else PERTURBATIONS
+    return PAIR_PERTURBATIONS if len(rubric.mode.responses) > 1 else PERTURBATIONS
 
 
 # A harmless change of its form does not change what a response does with a prompt.

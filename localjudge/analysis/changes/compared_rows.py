@@ -13,8 +13,9 @@ from localjudge.analysis.matching.identity import Identity
 from localjudge.analysis.matching.run_rows import UnscoredRow
 from localjudge.analysis.matching.scores import ScoreKind, Scores
 from localjudge.analysis.matching.system_names import UNNAMED
-from localjudge.analysis.pairs import RESULTS, JudgedPairs
+from localjudge.analysis.pairs import JudgedPairs
 from localjudge.errors import UsageError
+from localjudge.modes.pair_preference import RESULTS
 from localjudge.rubrics.answer import shown
 
 
@@ -32,7 +33,7 @@ class ComparedRows:
         columns: the numbers [n] and the ends of each column: the score columns and their mean, or the
             preference for a response.
         written: the number of the judge's verdict in each aspect, [n]: that of its value or, without an order,
-            the place of its label; of a pair, as in `localjudge.analysis.pairs.RESULTS`.
+            the place of its label; of a pair, as in `localjudge.modes.pair_preference.RESULTS`.
         texts: the text of each such number.
         ordered: the aspects with an order.
         turned: whether a pair has its responses in the reverse of its input's order, [n].

@@ -20,7 +20,7 @@ from localjudge.errors import UsageError
 from localjudge.records import Row
 from localjudge.rows.columns import responses_of
 from localjudge.rows.conversation import TURN
-from localjudge.runs.reader import read_outcomes
+from localjudge.runs.reader import row_outcomes
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
 
@@ -209,7 +209,7 @@ def _agree(known: Sequence[str | None], given: Sequence[str | None]) -> bool:
 
 def identities(folder: Path, manifest: RunManifest) -> list[Identity]:
     """Return the identity of each line of a run of one response."""
-    known = [(Identity.from_outcome(outcome), outcome.digest) for outcome in read_outcomes(folder)]
+    known = [(Identity.from_outcome(row), row.first.digest) for row in row_outcomes(folder, manifest)]
     return with_digests([identity for identity, _ in known], [digest for _, digest in known], manifest)
 
 

@@ -14,18 +14,14 @@ from localjudge.analysis import Columns, Floats
 from localjudge.analysis import Integers as Integers
 from localjudge.analysis.matching.run_rows import RunRows, UnscoredRow, common_rubric, first_seen, read_rows
 from localjudge.errors import UsageError
+from localjudge.modes.pair import PairOutcome
+from localjudge.modes.pair_preference import RESULTS, WINNERS, Preference
 from localjudge.records import Row
 from localjudge.rows.inputs import find_inputs
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.pair_outcome import PairOutcome, Preference
 from localjudge.runs.reader import refuse_single
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest, read_manifest
-
-WINNERS = ("a", "tie", "b", "undecided")
-"""The possible verdicts on a pair."""
-RESULTS: Mapping[str, float] = {"a": 1.0, "tie": 0.5, "b": 0.0}
-"""The number of each result of a pair: 1 if the input's first response is better, 1/2 for a tie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +65,7 @@ class PairValues:
 
     def add(self, pair: PairOutcome) -> None:
         self.columns.append(pair.first.columns)
-        reverse = [order.swapped for order in pair.orders]
+        reverse = [order.swapped for order in pair.of_prompts]
         for name, aspect in self._aspects.items():
             known = pair.preferences.get(name)
             self._values[name].extend([np.nan] * 12 if known is None else _values(known, aspect, reverse))

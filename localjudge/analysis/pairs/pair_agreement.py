@@ -13,12 +13,13 @@ from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, r
 from localjudge.analysis.agreement.comparison import ONE_SIDE_IS_EQUAL, with_interval
 from localjudge.analysis.matching.human_labels import Labels
 from localjudge.analysis.matching.label_records import LabelArray
-from localjudge.analysis.pairs import RESULTS, JudgedPairs, PairVerdicts
+from localjudge.analysis.pairs import JudgedPairs, PairVerdicts
 from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.analysis.statistics.agreement_statistics import nominal_alpha
 from localjudge.analysis.statistics.jackknife import exact_share
 from localjudge.analysis.statistics.resampling import RESAMPLES, mean_estimate
 from localjudge.errors import UsageError
+from localjudge.modes.pair_preference import RESULTS
 from localjudge.runs.system_column import system_value
 
 SUBSET = "subset"

@@ -20,8 +20,9 @@ from localjudge.analysis.matching.identity import identities_of
 from localjudge.analysis.matching.label_records import LabelRecords
 from localjudge.analysis.matching.label_values import NO_LABEL
 from localjudge.analysis.matching.rows import JudgedRows
-from localjudge.analysis.pairs import RESULTS, JudgedPairs
+from localjudge.analysis.pairs import JudgedPairs
 from localjudge.errors import UsageError
+from localjudge.modes.pair_preference import RESULTS
 from localjudge.records.outcome_columns import PAIR_DIGESTS
 from localjudge.rows.inputs import can_be_read_twice, find_inputs, read_records
 from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES, SYSTEMS
