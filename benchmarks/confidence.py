@@ -24,9 +24,7 @@ from scipy.stats import mannwhitneyu
 
 from localjudge.arrays import Flags, Floats
 from localjudge.matching.run_rows import read_rows
-from localjudge.records import Judgement
-from localjudge.rubrics.mode import RowOutcome
-from localjudge.rubrics.pair_outcome import PairOutcome
+from localjudge.modes.row_outcome import RowOutcome
 from localjudge.studies.escalation import Verdicts, select
 
 RATE = 0.9
@@ -42,8 +40,7 @@ class Signs:
         self.columns = {name: array("d") for name in ("both orders agree", "samples", "mass")}
 
     def add(self, outcome: RowOutcome) -> None:
-        judged = [each for each in outcome.of_prompts if isinstance(each, Judgement)]
-        known = outcome.preferences.get(self._aspect) if isinstance(outcome, PairOutcome) else None
+        judged, known = outcome.judged, outcome.preference(self._aspect)
         agree = math.nan if known is None or known.agree is None else float(known.agree)
         values = (
             agree,

@@ -32,6 +32,7 @@ from localjudge.runs.warning_signs import WarningSigns
 SIZES = (10, 20, 50, 100, 200)
 """Numbers of rows or pairs."""
 PAIRS, ROWS = Rubric.load("pairwise"), Rubric.load("correctness")
+JOIN = ROWS.mode.join(ROWS.aspects, 1)
 Simulated = Callable[[np.random.Generator, int], WarningSigns]
 
 
@@ -111,7 +112,7 @@ def rationales(copied: float, cut: float) -> Simulated:
         signs = WarningSigns(ROWS)
         for row, (copies, is_cut) in enumerate(generator.random((size, 2)) < (copied, cut), 1):
             said = "[your rationale]" if copies else "It is right."
-            signs.add(judgement(row, row % 2 == 0, said, bool(is_cut)))
+            signs.add(JOIN.joined([judgement(row, row % 2 == 0, said, bool(is_cut))]))
         return signs
 
     return run
@@ -131,7 +132,7 @@ def _scored(draw: Callable[[np.random.Generator, int], np.ndarray]) -> Simulated
     def run(generator: np.random.Generator, size: int) -> WarningSigns:
         signs = WarningSigns(ROWS)
         for row, score in enumerate(draw(generator, size).tolist(), 1):
-            signs.add(judgement(row, score))
+            signs.add(JOIN.joined([judgement(row, score)]))
         return signs
 
     return run

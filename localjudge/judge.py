@@ -27,6 +27,8 @@ from localjudge.models.capacity.profiles import profile_of
 from localjudge.models.model import Model
 from localjudge.models.model_location import BUNDLED_NOTICE, BUNDLED_RUBRIC_NOTICE
 from localjudge.models.model_manifest import changes_since_verified
+from localjudge.modes.checklist import ChecklistOutcome
+from localjudge.modes.pair import PairOutcome
 from localjudge.prompts.task import Task, TaskFeed
 from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.records import Failure, Outcome, Row, numbered
@@ -35,9 +37,6 @@ from localjudge.rows.conversation import CONVERSATIONS
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.answer import AnswerLayout
-from localjudge.rubrics.checklist_outcome import ChecklistOutcome
-from localjudge.rubrics.mode import CHECKLIST, PAIRWISE
-from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.system.quantities import counted
 from localjudge.system.steps import Report, no_progress
 
@@ -325,11 +324,11 @@ class Judge:
         Raises:
             UsageError: the rubric does not compare responses, or as for `score`.
         """
-        if (mode := self.rubric.mode) is not PAIRWISE:
-            raise UsageError(f"the rubric {self.rubric.name} {mode.judges}; compare with pairwise")
+        self.rubric.mode.require(["pair"], f"the rubric {self.rubric.name}", "; compare with pairwise")
         pairing = pairing or Pairing()
         read = pairing.rows(given_rows(rows, pairing.used(self.rubric.fields)))
-        return PAIRWISE.join(self.rubric.aspects, pairing.orders).all(self._outcomes(read, order))
+        join = self.rubric.mode.join(self.rubric.aspects, pairing.orders)
+        return join.all(self._outcomes(read, order))
 
     def check(self, rows: Iterable[Any], order: Order = "rows") -> Iterator[ChecklistOutcome]:
         """Yield one outcome for each row whose criteria are checked, in the rows' order.
@@ -341,9 +340,8 @@ class Judge:
         Raises:
             UsageError: the rubric does not check criteria of a row, or as for `score`.
         """
-        if (mode := self.rubric.mode) is not CHECKLIST:
-            raise UsageError(f"the rubric {self.rubric.name} {mode.judges}; check with checklist")
-        return CHECKLIST.join(self.rubric.aspects, 1).all(self.score(rows, order))
+        self.rubric.mode.require(["checklist"], f"the rubric {self.rubric.name}", "; check with checklist")
+        return self.rubric.mode.join(self.rubric.aspects, 1).all(self.score(rows, order))
 
     @property
     def thinking_notice(self) -> str | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from localjudge import JudgeConfig, RowSource, Rubric, score_run
+from localjudge import JudgeConfig, RowSource, Rubric, load_run, score_run
+from localjudge.modes.pair import PairOutcome
 from localjudge.rows.pairs import Pairing
 
 RUBRIC = """
@@ -72,3 +74,8 @@ def judged_pairs(file: Path, model: Path, folder: Path, pairing: Pairing | None 
 def lines(folder: Path, name: str) -> list[dict[str, Any]]:
     """Return the lines of a file of a run."""
     return [json.loads(line) for line in (folder / name).read_bytes().splitlines()]
+
+
+def read_pairs(folder: Path) -> Iterator[PairOutcome]:
+    """Yield the outcome of each pair of a run that has a line for every order."""
+    return cast("Iterator[PairOutcome]", iter(load_run(folder).pairs))

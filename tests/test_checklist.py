@@ -21,14 +21,13 @@ from scripted import scripted_checks
 
 from localjudge import Judge, RowSource, Rubric, RubricError, UsageError, score_run
 from localjudge.cli.options import FAILED_ROWS
+from localjudge.modes.checklist import CHECKLIST, SCORE_COLUMN, ChecklistOutcome, Points
+from localjudge.modes.system_counts import SystemCounts
 from localjudge.records import Criterion, Failure, Judgement, Outcome, Row
 from localjudge.rows.criteria import read_criteria
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.record import RecordError
 from localjudge.rows.row import as_row
-from localjudge.rubrics.checklist_outcome import ChecklistOutcome, Points
-from localjudge.rubrics.mode import CHECKLIST
-from localjudge.runs.checklist_summary import ChecklistSummary
 
 HELD_PROGRAM = Path(__file__).parent / "held_program.py"
 CHECKLIST_FILE = Path(__file__).parents[1] / "localjudge" / "rubrics" / "checklist.toml"
@@ -107,15 +106,15 @@ def test_the_score_is_that_of_the_test_of_healthbench(model: Path) -> None:
 
 
 def test_a_row_is_not_clipped_and_a_mean_is() -> None:
-    summary = ChecklistSummary()
+    counts = SystemCounts()
     assert scored([1, -3], [0.0, 1.0]).score == -3
     asked = read_criteria([{"criterion": "good", "points": 1}, {"criterion": "bad", "points": -3}])
     for met in ([0.0, 1.0], [1.0, 0.0]):
-        summary.add(
-            ChecklistOutcome.from_prompts([said(*each) for each in zip(asked, met, strict=True)], ASPECTS)
-        )
-    (system,) = summary.systems()
-    assert (system["mean"], system["mean_clipped"]) == ((-3 + 1) / 2, 0.0)
+        prompts = [said(*each) for each in zip(asked, met, strict=True)]
+        row = ChecklistOutcome.from_prompts(prompts, ASPECTS)
+        counts.add(row, *row.sides)
+    means = CHECKLIST.means(counts, [SCORE_COLUMN])
+    assert (means["mean"], means["mean_clipped"]) == ((-3 + 1) / 2, 0.0)
 
 
 def test_a_row_without_positive_points_has_no_score_but_is_judged() -> None:
@@ -327,7 +326,7 @@ def test_the_file_of_rows_has_each_criterion_and_the_share_that_was_judged(
     listed = cli("show", folder, "--limit", "3").out
     assert "criteria" in listed
     shown = cli("show", folder, "--id", "r2").out
-    assert shown.count("probability") == 3
+    assert shown.count("expected") == 3 + 1, "of each criterion, and of the score"
     assert f"score {lines[2]['score']:.2f}" in shown
     by_score = cli("show", folder, "--sort", "score").out
     assert "r5" not in by_score
@@ -555,12 +554,15 @@ def test_a_report_lists_a_row_with_its_criteria_and_a_table_of_the_tags(
     assert [row[0] for row in table["rows"]] == ["a", "b"]
     assert head(page)["means"] == "Means"
     assert head(page)["about"].startswith("16 rows of 2 systems on 8 instructions")
-    *_, criteria, points = held_rows(page)[3]
-    assert [(each["points"], each["text"], each["probability"]) for each in criteria] == [
+    _, _, prompts, *_, results = held_rows(page)[3]
+    criteria = [(each["criterion"], each["probabilities"]["met"][-1]) for each in prompts]
+    assert [(each["points"], each["text"], probability) for each, probability in criteria] == [
         (2, "names red", 0.9), (3, "names one", 0.2), (-1, "names a fault", 0.9),
     ]  # fmt: skip
-    assert ["score", "0.20   expected 0.30"] in points
-    assert any(tag == "axis:fault" and "no criterion has positive points" in said for tag, said in points)
+    assert "score 0.20   expected 0.30" in results
+    assert any(
+        said.startswith("axis:fault ") and "no criterion has positive points" in said for said in results
+    )
 
     (tags,) = head(page)["slices"]["tables"]
     ranked = json.loads(cli("rank", two_systems, "--json").out)["slices"]
@@ -584,7 +586,7 @@ def test_a_page_shows_finds_and_sorts_rows_by_their_criteria(
         assert opened.texts(".line .marks")[2:4] == ["✓✓✗1.00", "✓✗✓0.20"]
         opened.press("j", "j", "j")
         opened.wait("document.querySelector('.criteria')?.textContent.includes('axis:fault')")
-        opened.wait("document.querySelector('#detail .points dd').textContent.startsWith('0.20')")
+        opened.wait("document.querySelector('#detail .points').textContent.startsWith('score 0.20')")
         assert opened.texts(".criteria .mark") == ["✓", "✗", "✓"]
         opened.select("by-score", "no")
         opened.wait("document.querySelector('#status').textContent === '16 of 16 rows'")

@@ -16,11 +16,11 @@ import pytest
 from conftest import Cli, read_lines, write_rows
 
 from localjudge import UsageError
+from localjudge.modes import EACH_PROMPT
 from localjudge.records import Judgement
 from localjudge.records.outcome_columns import AnswerColumns, to_bytes, to_line
 from localjudge.report.export.inspect_log import _file_names
 from localjudge.report.export.run_export import write_csv, write_jsonl, write_parquet
-from localjudge.rubrics.mode import POINTWISE
 from localjudge.runs.reader import read_notices
 
 
@@ -313,7 +313,7 @@ def test_a_mistake_is_one_line(
 
 
 WIT = AnswerColumns({"wit": int})
-POINTWISE_SCHEMA = partial(POINTWISE.schema, WIT)
+SCHEMA = partial(EACH_PROMPT.schema, WIT)
 
 
 def judgement_with(columns: dict[str, Any]) -> Judgement:
@@ -347,7 +347,7 @@ def test_columns_that_json_cannot_hold_are_one_line_that_names_the_row(
         to_bytes(judgement, WIT)
     for write in (write_jsonl, write_csv, write_parquet):
         with pytest.raises(UsageError, match=said):
-            write([line], list(line), POINTWISE_SCHEMA, tmp_path / "out", {})
+            write([line], list(line), SCHEMA, tmp_path / "out", {})
 
 
 @pytest.mark.parametrize("to", ["jsonl", "csv", "parquet"])
@@ -385,7 +385,7 @@ def test_a_line_without_a_column_of_its_table_is_named(tmp_path: Path) -> None:
     odd = {name: value for name, value in line.items() if name != "wit"}
     for write in (write_jsonl, write_csv, write_parquet):
         with pytest.raises(UsageError, match=r"^mine.py:7: has no wit; every line of a table"):
-            write([line, odd], list(line), POINTWISE_SCHEMA, tmp_path / "out", {})
+            write([line, odd], list(line), SCHEMA, tmp_path / "out", {})
 
 
 def test_texts_that_have_changed_are_not_passed_off_as_judged(cli: Cli, run: Path, tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from localjudge.runs.pair_summary import OrderEffect
+from localjudge.modes.order_effect import OrderEffect
 
 
 def effect(pairs: Sequence[tuple[int, ...]]) -> OrderEffect:
     found = OrderEffect()
     for places in pairs:
-        found.add(places)
+        found.add(places, [0.5] * len(places))
     return found
 
 

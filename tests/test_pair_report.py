@@ -14,7 +14,7 @@ from conftest import Cli
 from pair_runs import judged_pairs, lines, write_pairs, write_responses
 from report_page import OpenPage, data, head, held_rows, open_in_browser
 
-from localjudge.report.run_report import write_report
+from localjudge.report.run_report import ReportOptions, write_report
 from localjudge.rows.pairs import Pairing
 
 SCRIPT = '</script><script>document.title = "taken over"</script><img src=x onerror=alert(1)>\u2028'
@@ -35,7 +35,7 @@ def run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(run: Path) -> Path:
-    write_report([run], run.parent / "report.html", resamples=100)
+    write_report([run], run.parent / "report.html", ReportOptions(resamples=100))
     return run.parent / "report.html"
 
 
@@ -51,7 +51,7 @@ def test_the_page_holds_each_pair_with_both_responses_and_both_answers(page: Pat
     pairs = {pair["id"]: pair for pair in lines(run, "pairs.jsonl")}
     assert len(about["ids"]) == len(rows) == len(pairs) == 16
     labels = {aspect["name"]: aspect["labels"] for aspect in about["aspects"]}
-    for pair_id, (responses, error, orders, source, _) in zip(about["ids"], rows, strict=True):
+    for pair_id, (responses, error, orders, source, *_) in zip(about["ids"], rows, strict=True):
         pair = pairs[pair_id]
         assert (error, source, len(responses)) == (None, pair["source"], 2)
         assert responses[1].startswith(f"word {'z' if pair['system_b'] == SCRIPT else pair['system_b']} ")

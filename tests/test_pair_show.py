@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from conftest import Cli
-from pair_runs import RUBRIC, judged_pairs, lines, write_pairs, write_responses
+from pair_runs import RUBRIC, judged_pairs, lines, read_pairs, write_pairs, write_responses
 from rich.console import Console
 
-from localjudge.cli.shown_outcome import ShownPair
+from localjudge.cli.shown_outcome import ShownOutcome
 from localjudge.rows.pairs import Pairing
-from localjudge.runs.reader import read_notices, read_pairs
+from localjudge.runs.reader import read_notices
 from localjudge.runs.reread_texts import RowTextStore
 from localjudge.runs.run_manifest import read_manifest
 
@@ -126,12 +127,12 @@ def test_a_pair_is_read_with_both_responses_and_both_answers(cli: Cli, run: Path
         "b (y)",
         "shown: A = a (x), B = b (y)",
         "shown: A = b (y), B = a (x)",
-        f"better  {pair['better_ab']}   (A ",
-        f"better  {pair['better_ba']}   (A ",
         f"preference for a {pair['better_preference']:.3f} · "
         + SAY.get(frozenset([pair["better_ab"], pair["better_ba"]]), "one order says a tie"),
     ):
         assert said in end.out
+    for order in ("ab", "ba"):
+        assert re.search(rf"better +{pair[f'better_{order}']}   A \d", end.out)
     assert (
         "no pair with the id nothing; its ids are such as 1x vs 1y" in cli("show", run, "--id", "nothing").err
     )
@@ -158,8 +159,8 @@ def test_a_wide_terminal_shows_the_responses_side_by_side(
     run: Path, width: int, beside: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifest, pair = read_manifest(run), next(read_pairs(run))
-    with RowTextStore(manifest, [each.digest for each in pair.orders]) as texts:
-        shown = ShownPair(pair, manifest.rubric.aspects, texts.get(pair.orders[0].digest))
+    with RowTextStore(manifest, [each.digest for each in pair.of_prompts]) as texts:
+        shown = ShownOutcome(pair, manifest.rubric.aspects, texts.get(pair.of_prompts[0].digest))
     Console(width=width).print(shown)
     said = capsys.readouterr().out.splitlines()
     assert any("word x" in line and "word y" in line for line in said) is beside

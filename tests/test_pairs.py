@@ -14,17 +14,18 @@ from typing import Any
 
 import pytest
 from conftest import Cli, read_lines
+from pair_runs import read_pairs
 from preloaded import KILL, Preloaded
 from scripted import Taste, scripted_comparison
 
 from localjudge import Judge, Rubric, RubricError, UsageError, load_run
+from localjudge.modes.pair import PairOutcome
+from localjudge.modes.pair_preference import Odds, Preference
 from localjudge.records import Failure, Judgement, Row
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.row import as_row
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.pair_outcome import Odds, PairOutcome, Preference
-from localjudge.runs.reader import read_pairs
 from localjudge.runs.run_manifest import read_manifest
 
 USED = ("instruction", "candidate_a", "candidate_b")
@@ -100,7 +101,7 @@ def test_labels_that_name_different_responses_are_a_tie_and_the_preference_is_th
 
     (pair,) = compared(model, prefers_the_place_more_than_the_text, pair_rows(1)).values()
     better = pair.preferences["better"]
-    assert [each.scores["better"] for each in pair.orders if isinstance(each, Judgement)] == ["A", "A"]
+    assert [each.scores["better"] for each in pair.of_prompts if isinstance(each, Judgement)] == ["A", "A"]
     assert better.value == pytest.approx((0.9 + 0.3) / 2)
     assert (better.winner, better.agree, better.orders_say) == (
         "tie",
@@ -508,7 +509,7 @@ def test_both_responses_are_cut_to_the_same_length_where_they_do_not_fit(model: 
     long = {"instruction": "Q?", "candidate_a": "x" * 5000, "candidate_b": "y" * 20}
     judge = Judge(model, rubric="pairwise", max_rationale_tokens=8, on_overflow="truncate-candidate")
     (pair,) = judge.compare([long])
-    own, reverse = pair.orders
+    own, reverse = pair.of_prompts
     assert isinstance(own, Judgement)
     assert isinstance(reverse, Judgement)
     assert own.candidate_cut == reverse.candidate_cut > 0

@@ -14,7 +14,7 @@ from localjudge import Failure, Row, Rubric, UsageError, read_rows
 from localjudge.matching.labels import read_labels
 from localjudge.matching.scores import read_scores
 from localjudge.rows.inputs import check_inputs
-from localjudge.runs.reader import read_outcomes, read_pairs
+from localjudge.runs.reader import read_outcomes, read_row_outcomes
 from localjudge.runs.reread_texts import rows_again
 from localjudge.runs.run_manifest import read_manifest
 
@@ -113,7 +113,9 @@ def test_answers_form_pairs_as_they_come(
     files = arena_hard(tmp_path, "mno", 1)
     how = ["--rubric", "pairwise", "--max-rationale-tokens", 3, "--model", model, "--out", tmp_path / "run"]
     assert cli("score", *files, *how, *flags).code == 0
-    assert sorted("".join(map(str, pair.systems)) for pair in read_pairs(tmp_path / "run")) == pairs.split()
+    assert (
+        sorted("".join(map(str, pair.systems)) for pair in read_row_outcomes(tmp_path / "run")) == pairs.split()
+    )
 
 
 def test_answers_without_their_questions_are_refused_before_a_model_is_looked_for(

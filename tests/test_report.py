@@ -20,8 +20,8 @@ from report_page import data, open_in_browser
 from localjudge import Judge, read_rows
 from localjudge.matching.run_rows import FAILED
 from localjudge.report import charts, confidence_charts
-from localjudge.report.judgements import Judgements
-from localjudge.report.run_report import write_report
+from localjudge.report.listed_rows import ListedRows
+from localjudge.report.run_report import ReportOptions, write_report
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
@@ -65,7 +65,7 @@ def other(rows: Path, model: Path, short_rubric: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def page(run: Path) -> Path:
-    write_report([run], run.parent / "report.html", resamples=100)
+    write_report([run], run.parent / "report.html", ReportOptions(resamples=100))
     return run.parent / "report.html"
 
 
@@ -73,15 +73,16 @@ def test_the_page_holds_each_judgement_once_with_its_texts(page: Path, run: Path
     head = json.loads(data(page, "head"))
     chunks = [json.loads(data(page, f"chunk-{number}")) for number in range(len(head["chunks"]))]
     shown = {
-        (head["ids"][place], row[5]): row
+        (head["ids"][place], row[3]): row
         for place, row in enumerate(row for chunk in chunks for row in chunk["rows"])
     }
     lines = list(read_lines(run))
     texts = [json.loads(line) for line in rows.read_text().splitlines()]
     assert len(head["ids"]) == len(shown) == len(lines) == 12
     for line, text in zip(lines, texts, strict=True):
-        candidate, rationale, error, *_ = shown[line["id"], line["source"]]
-        assert (candidate, rationale, error) == (text["candidate"], line["rationale"], line["error"])
+        responses, error, (prompt,), *_ = shown[line["id"], line["source"]]
+        assert (responses, error) == ([text["candidate"]], line["error"])
+        assert prompt.get("texts", {}).get("rationale") == line["rationale"]
     instructions = [tuple(instruction) for chunk in chunks for instruction in chunk["instructions"]]
     assert instructions == [(f"Question {number}?", "Yes.") for number in range(3)]
     assert [[len(chunk["instructions"]), len(chunk["rows"])] for chunk in chunks] == head["chunks"]
@@ -138,7 +139,7 @@ def test_the_page_may_run_its_own_scripts_alone_and_connect_to_nothing(page: Pat
 
 
 def test_every_chart_is_one_that_the_library_draws(run: Path) -> None:
-    with Judgements([run]) as judgements:
+    with ListedRows([run]) as judgements:
         found = {label: Estimate(2.0, 1.75, 2.5) for label in judgements.series}
         specs = [
             *(charts.means(judgements, column, found) for column in judgements.rubric.score_columns),
@@ -153,7 +154,7 @@ def test_every_chart_is_one_that_the_library_draws(run: Path) -> None:
 
 
 def test_a_few_judgements_have_a_line_by_length_too(run: Path) -> None:
-    with Judgements([run]) as judgements:
+    with ListedRows([run]) as judgements:
         spec = charts.length_against_score(judgements)
     points, line = (layer["data"]["values"] for layer in spec["layer"])
     assert len(points) < 20
@@ -161,7 +162,7 @@ def test_a_few_judgements_have_a_line_by_length_too(run: Path) -> None:
 
 
 def test_the_means_of_an_aspect_are_drawn_with_their_intervals_on_a_part_of_the_scale(run: Path) -> None:
-    with Judgements([run]) as judgements:
+    with ListedRows([run]) as judgements:
         first, second, last = judgements.series
         found = {second: Estimate(1.9, 1.6, 2.2), first: Estimate(2.0), last: Estimate()}
         spec = charts.means(judgements, judgements.rubric.score_columns[0], found)
@@ -174,7 +175,7 @@ def test_the_means_of_an_aspect_are_drawn_with_their_intervals_on_a_part_of_the_
 
 def test_a_distribution_counts_every_score(run: Path) -> None:
     lines = [line for line in read_lines(run) if line["status"] == "judged"]
-    with Judgements([run]) as judgements:
+    with ListedRows([run]) as judgements:
         values = charts.distribution(judgements, "wit")["data"]["values"]
         assert sum(each["n"] for each in values) == len(lines)
         for each in values:
@@ -200,7 +201,7 @@ def test_without_its_inputs_a_run_is_reported_without_texts_and_says_so(
 def test_runs_of_the_same_systems_are_told_apart_and_stand_side_by_side(
     run: Path, other: Path, tmp_path: Path
 ) -> None:
-    write_report([run, other], tmp_path / "report.html", resamples=100)
+    write_report([run, other], tmp_path / "report.html", ReportOptions(resamples=100))
     head = json.loads(data(tmp_path / "report.html", "head"))
     assert {series["label"] for series in head["series"]} >= {"a · run", "a · other", "b · run", "b · other"}
     assert len(head["snippets"]) == 3

@@ -14,8 +14,8 @@ from report_page import OpenPage, data, head, held_rows
 
 from localjudge import Judge, read_rows
 from localjudge.report import charts, confidence_charts
-from localjudge.report.judgements import Judgements
-from localjudge.report.run_report import write_report
+from localjudge.report.listed_rows import ListedRows
+from localjudge.report.run_report import ReportOptions, write_report
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
@@ -84,7 +84,7 @@ def labels(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def report(run: Path) -> Path:
     page = run.parent / "report.html"
-    write_report([run], page, resamples=100)
+    write_report([run], page, ReportOptions(resamples=100))
     return page
 
 
@@ -179,7 +179,7 @@ def test_every_chart_of_every_kind_is_one_that_the_library_draws(kinds: Path, ki
     assert len(specs) >= 6 + 4 + 1 + 1 + 1
     for spec in specs:
         assert "<path" in vl_convert.vegalite_to_svg({**spec, "width": 300})
-    with Judgements([kinds]) as judgements:
+    with ListedRows([kinds]) as judgements:
         assert confidence_charts.expected_against_score(judgements, "polite") is None
 
 
@@ -199,10 +199,10 @@ def test_the_rationale_of_each_aspect_is_held_under_its_name(
 ) -> None:
     held = dict(zip(head(kinds_page)["ids"], held_rows(kinds_page), strict=True))
     for line in read_lines(kinds):
-        row = held[line["id"]]
-        assert row[1] is None
-        assert row[8] == {name: line[f"{name}_rationale"] for name in ("grade", "polite", "tilt", "quality")}
-    assert all(row[1] is None and row[8] is None for row in held_rows(labels_page))
+        (prompt,) = held[line["id"]][2]
+        names = [f"{name}_rationale" for name in ("grade", "polite", "tilt", "quality")]
+        assert prompt["texts"] == {name: line[name] for name in names}
+    assert all(prompt["texts"] == {} for _, _, (prompt,), *_ in held_rows(labels_page))
 
 
 def test_runs_with_their_rationales_in_different_places_stand_in_one_report(
@@ -210,8 +210,8 @@ def test_runs_with_their_rationales_in_different_places_stand_in_one_report(
 ) -> None:
     before = score(tmp_path / "before", model, LABELS, "before")
     page = tmp_path / "report.html"
-    write_report([labels, before], page, resamples=100)
-    assert sum(row[1] is not None for row in held_rows(page)) == 12
+    write_report([labels, before], page, ReportOptions(resamples=100))
+    assert sum("rationale" in prompt["texts"] for _, _, (prompt,), *_ in held_rows(page)) == 12
     assert head(page)["rationale"]
 
 

@@ -14,9 +14,9 @@ from test_pairs import pair_rows, write
 
 from localjudge import Judge, Rubric, RubricError, load_run
 from localjudge.engines.answer_reader import ReadAnswer
+from localjudge.modes.pair import PairOutcome
 from localjudge.records import Judgement
 from localjudge.rubrics.answer import Answer
-from localjudge.rubrics.pair_outcome import PairOutcome
 
 TEMPLATE = "{$instruction} {$candidate_a} {$candidate_b} {$aspects} {$answer_format}"
 ONE = "{$candidate} {$aspects}"

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import uvicorn
 from conftest import Cli, read_lines, write_rows
+from pair_runs import read_pairs
 from preloaded import Preloaded
 from scripted import scripted_checks
 
@@ -32,7 +33,8 @@ from localjudge.integrations.reward import RewardEndpoint, compute_score
 from localjudge.integrations.reward_formula import RewardFormula
 from localjudge.records import Judgement, Outcome
 from localjudge.rows.inputs import given_rows
-from localjudge.runs.reader import read_pairs, read_row_outcomes
+from localjudge.rubrics.aspect import Aspect, Scale
+from localjudge.runs.reader import read_row_outcomes
 
 TOKENS = 6
 FORMULA = "tact_expected - 5 * (wit < 2)"
@@ -226,7 +228,7 @@ def test_a_row_without_a_score_has_no_reward_unless_one_is_given_for_it(judge: J
     ],
 )  # fmt: skip
 def test_a_formula_makes_a_number_of_a_judgement(short_rubric: Path, text: str, value: float) -> None:
-    assert RewardFormula.parse(text, Rubric.load(short_rubric)).reward(judgement()) == pytest.approx(value)
+    assert reward(text, Rubric.load(short_rubric)) == pytest.approx(value)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +254,7 @@ def test_what_is_no_formula_is_refused_and_never_run(short_rubric: Path, text: s
 @pytest.mark.parametrize("text", ["1 / (tact - 4)", "9 ** 9 ** 9 ** 9", "tact + 'a'", "(0 - 1) ** 0.5"])
 def test_a_reward_that_is_not_defined_is_an_error_and_no_number(short_rubric: Path, text: str) -> None:
     with pytest.raises(ValueError, match=r"is not (defined|a finite number)"):
-        RewardFormula.parse(text, Rubric.load(short_rubric)).reward(judgement())
+        reward(text, Rubric.load(short_rubric))
 
 
 def test_a_formula_names_the_overall_score_only_if_the_aspects_have_the_same_values(tmp_path: Path) -> None:
@@ -263,7 +265,7 @@ def test_a_formula_names_the_overall_score_only_if_the_aspects_have_the_same_val
         "[prompt]\ntemplate = '{$instruction} {$candidate} {$aspects} {$answer_format}'\n"
     )
     rubric = Rubric.load(file)
-    assert RewardFormula.parse("tact + wit / 9", rubric).reward(judgement()) == pytest.approx(4 + 2 / 9)
+    assert reward("tact + wit / 9", rubric) == pytest.approx(4 + 2 / 9)
     with pytest.raises(UsageError, match="overall needs ordered aspects that all have the same values; "):
         RewardFormula.parse("overall", rubric)
 
@@ -273,6 +275,13 @@ def judgement() -> Judgement:
         id="a", key="k", texts={"rationale": "R."}, scores={"tact": 4, "wit": 2}, rationale_cut=False,
         expected={"tact": 3.25, "wit": 3.0}, prompt_tokens=1, output_tokens=1,
     )  # fmt: skip
+
+
+def reward(text: str, rubric: Rubric) -> float:
+    """Return the reward of this judgement by a formula."""
+    aspects = {name: Aspect(scale=Scale(lowest=1, highest=5)) for name in rubric.aspects}
+    row = rubric.mode.join(aspects, 1).joined([judgement()])
+    return RewardFormula.parse(text, rubric).reward(row)
 
 
 def test_only_who_has_the_token_is_answered(judge: Judge) -> None:

@@ -25,16 +25,15 @@ def signs(
     likeliest: int = 1000,
 ) -> tuple[str, ...]:
     """Return the signs of a run whose rows take turns with these rationales and scores."""
-    found = WarningSigns(SIX)
+    found, join = WarningSigns(SIX), SIX.mode.join(SIX.aspects, 1)
     for n in range(count):
-        found.add(
-            Judgement(
-                id=f"r{n}", key=str(n), texts={"rationale": rationales[n % len(rationales)]},
-                scores=dict.fromkeys(SIX.aspects, scores[n % len(scores)]), rationale_cut=n < cut,
-                mass={"depth": 0.25}, likeliest={"depth": n < likeliest},
-                prompt_tokens=1, output_tokens=1,
-            )
+        judgement = Judgement(
+            id=f"r{n}", key=str(n), texts={"rationale": rationales[n % len(rationales)]},
+            scores=dict.fromkeys(SIX.aspects, scores[n % len(scores)]), rationale_cut=n < cut,
+            mass={"depth": 0.25}, likeliest={"depth": n < likeliest},
+            prompt_tokens=1, output_tokens=1,
         )  # fmt: skip
+        found.add(join.joined([judgement]))
     return found.lines
 
 

@@ -75,7 +75,6 @@ def audit(
     from localjudge.cli.printed_tables import printed_findings
     from localjudge.cli.progress import Progress
     from localjudge.report.tables.audit_tables import audit_findings
-    from localjudge.rubrics.mode import PAIRWISE, refuse_criteria
     from localjudge.runs.run_control import StopSignal
     from localjudge.studies.audit import read_audit
     from localjudge.studies.audit.audit_run import run_audit, sample_rows
@@ -84,9 +83,9 @@ def audit(
     config, cluster = judge.prepare("audit", inputs)
     if len(judge.adapter or ()) > 1:
         raise UsageError("audit: takes one --adapter; audit each adapter by itself")
-    refuse_criteria(config.rubric.mode, "audit")
+    config.rubric.mode.require_whole_rows("audit")
     least = _thresholds(threshold or (), [each.name for each in perturbations_of(config.rubric)])
-    orders = "one" if config.rubric.mode is PAIRWISE else "both"
+    orders = "one" if len(config.rubric.mode.responses) > 1 else "both"
     source = judge.source(inputs, config.rubric, pairs.pairing(config.rubric.fields, orders, seed))
     check_out(out)
     progress = Progress()

@@ -63,7 +63,6 @@ def _aspects(
     from pydantic import ValidationError
 
     from localjudge.rubrics.aspect import Aspect, Scale
-    from localjudge.rubrics.mode import POINTWISE
     from localjudge.rubrics.rubric import Rubric
 
     given = {"--aspect": bool(names), "--scale": scale, "--choices": choices}
@@ -73,8 +72,7 @@ def _aspects(
                 f"{surplus[0]}: --rubric {rubric} already names the aspects; give only one of the two"
             )
         read = Rubric.load(rubric)
-        if read.mode is not POINTWISE:
-            raise UsageError(f"--rubric {rubric}: {read.mode.judges}; give one that judges one response")
+        read.mode.require(["response"], f"--rubric {rubric}:", "; give one that judges one response")
         return read.aspects
     if not names:
         raise UsageError("--aspect is missing: name the aspects that were judged, or give their --rubric")

@@ -68,7 +68,6 @@ def label(
     from localjudge.labelling.session import LabelSession
     from localjudge.rows.columns import parse_columns
     from localjudge.rows.row_store import RowStore
-    from localjudge.rubrics.mode import PAIRWISE, refuse_criteria
     from localjudge.rubrics.rubric import Rubric
     from localjudge.runs.row_source import RowSource
     from localjudge.runs.run_manifest import MANIFEST, read_manifest
@@ -82,12 +81,12 @@ def label(
         store = stack.enter_context(RowStore())
         if is_run:
             found = read_manifest(run).rubric
-            refuse_criteria(found.mode, "label")
+            found.mode.require_whole_rows("label")
             candidates = candidates_of_run(run, store, sample, prefer, show_judge, inputs or ())
         else:
             found = Rubric.load(rubric)
-            refuse_criteria(found.mode, "label")
-            pairing = pairs.pairing(found.fields, "one" if found.mode is PAIRWISE else "both", seed)
+            found.mode.require_whole_rows("label")
+            pairing = pairs.pairing(found.fields, "one" if len(found.mode.responses) > 1 else "both", seed)
             used = found.fields if pairing is None else pairing.used(found.fields)
             named = parse_columns(columns or (), used)
             source = RowSource.from_files(rows, named, used=found.fields, pairing=pairing)

@@ -25,7 +25,7 @@ from localjudge.settings import Flag
 from localjudge.system.quantities import counted, file_size
 
 if TYPE_CHECKING:
-    from localjudge.rubrics.mode import RowOutcome
+    from localjudge.modes.row_outcome import RowOutcome
 
 
 def show(
@@ -120,9 +120,7 @@ def show(
 def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
     from localjudge.cli.printed_tables import headed
     from localjudge.cli.progress import Progress
-    from localjudge.cli.shown_outcome import ShownPair, checklist_text, judgement_text
-    from localjudge.rubrics.checklist_outcome import ChecklistOutcome
-    from localjudge.rubrics.pair_outcome import PairOutcome
+    from localjudge.cli.shown_outcome import ShownOutcome
     from localjudge.runs.reader import read_notices, read_row_outcomes
     from localjudge.runs.reread_texts import RowTextStore
     from localjudge.runs.run_manifest import read_manifest
@@ -147,13 +145,8 @@ def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
     with RowTextStore(manifest, [each.first.digest for each in found]) as texts:
         for each in found:
             text = texts.get(each.first.digest)
-            if isinstance(each, ChecklistOutcome):
-                print(checklist_text(each, text))
-            elif isinstance(each, PairOutcome):
-                print_table(ShownPair(each, manifest.rubric.aspects, text))
-            else:
-                ends = intervals_of(each) if intervals else {}
-                print(judgement_text(each, manifest.rubric.aspects, text, ends))
+            ends = intervals_of(each.first) if intervals else {}
+            print_table(ShownOutcome(each, manifest.rubric.aspects, text, ends))
         for problem in texts.problems:
             Messages.here().say(f"the texts of the row are missing: {problem}")
     if missing := wanted - {name for each in found for name in (each.id, *_places(each))}:
@@ -252,13 +245,11 @@ def report(
 
     require("report", "report", *input_extras([*(labels or ()), *(inputs or ())]))
     from localjudge.cli.progress import Progress
-    from localjudge.report.run_report import write_report
+    from localjudge.report.run_report import ReportOptions, write_report
 
     check_out_file(out)
     progress = Progress()
-    notices = write_report(
-        runs,
-        out,
+    options = ReportOptions(
         title=title,
         inputs=inputs or (),
         labels=labels or (),
@@ -268,7 +259,7 @@ def report(
         allow_no_gain=allow_no_gain or (),
         intervals=intervals,
         by_column=by_column,
-        step=progress.step,
     )
+    notices = write_report(runs, out, options, progress.step)
     progress.notices(notices)
     progress.say(f"{out} · {file_size(out.stat().st_size)}")

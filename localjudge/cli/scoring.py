@@ -139,7 +139,6 @@ def _until_decided(
     if column is None:
         return None
     from localjudge.records.outcome_columns import OVERALL
-    from localjudge.rubrics.mode import POINTWISE
     from localjudge.rubrics.score_column import averaged
     from localjudge.studies.rank.until_decided import UntilDecided
     from localjudge.system.requirements import require
@@ -149,8 +148,11 @@ def _until_decided(
         raise UsageError(
             "--until-decided: give --shuffle; rows that finish first are a random sample only with --shuffle"
         )
-    if config.rubric.mode is not POINTWISE or len(options.adapter or ()) > 1:
-        raise UsageError("--until-decided: is for one run that judges one response")
+    config.rubric.mode.require(
+        ["response"], "--until-decided: the rubric", "; give one that judges one response"
+    )
+    if len(options.adapter or ()) > 1:
+        raise UsageError("--until-decided: is for one run; give one --adapter")
     known = [each.name for each in config.rubric.score_columns]
     known += [OVERALL] * (len(averaged(config.rubric.score_columns)) > 1)
     if column not in known:

@@ -1,26 +1,20 @@
-"""The rows or the pairs of a run as a list, one line each: id, system and scores, or why it failed.
+"""The rows of a run as a list, one line each: id, system and scores, or why it failed.
 
 Where a row's texts can still be read, its line ends with the beginnings of the response and the instruction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
 from localjudge.errors import UsageError
-from localjudge.records import Judgement
-from localjudge.rubrics.answer import shown
-from localjudge.rubrics.checklist_outcome import SCORE, ChecklistOutcome
-from localjudge.rubrics.mode import CHECKLIST, RowOutcome
-from localjudge.rubrics.pair_outcome import Odds, PairOutcome, Preference
+from localjudge.modes.row_outcome import RowOutcome
 from localjudge.rubrics.rubric import Rubric
-from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import read_row_outcomes
 from localjudge.runs.reread_texts import RowTexts, RowTextStore
-from localjudge.statistics import two_decimals
 from localjudge.system.terminal import printable
 
 _NO_SYSTEM = "(none)"
@@ -28,10 +22,6 @@ _SNIPPET = 40
 """Largest number of characters of a text in a line."""
 _SHORTEST = 20
 """Least number of characters of a text in a line; on a narrower terminal the texts have a line of their own."""
-_LONGEST = Preference(0.0, "tie", (1, 1), (), (), Odds(0.0, 1.0, 0.0))
-"""A preference whose text is the longest."""
-_MARKS = 16
-"""Largest number of criteria that are shown as marks."""
 _WIDEST = 40
 """Largest width to which an id or a system is padded, in characters; those of a pair, to twice this width."""
 
@@ -65,18 +55,38 @@ class RowSelection:
 
 @dataclass(frozen=True, slots=True)
 class ListedRow:
-    """A line of the list: `says` has the scores or the reason for the failure; `score` is the sort key.
+    """A line of the list.
 
-    `digest` is that of the row's texts; of a pair, that of its first order, `swapped` or not.
+    Attributes:
+        id: the id of the row.
+        system: its system, or both systems of a pair.
+        cells: the scores; of a failure, the reason.
+        score: the sort key.
+        digest: the digest of its texts; of a pair, that of its first order, `swapped` or not.
+        failed: whether it failed.
     """
 
     id: str
     system: str
-    says: str
-    score: float = 0.0
-    digest: str | None = None
-    swapped: bool = False
-    failed: bool = False
+    cells: tuple[str, ...]
+    score: float
+    digest: str | None
+    swapped: bool
+    failed: bool
+
+    @classmethod
+    def from_outcome(cls, outcome: RowOutcome, sort: str | None) -> ListedRow:
+        """Return the line of a row; `sort` is the column that it is sorted by."""
+        error = outcome.error
+        return cls(
+            id=_flat(outcome.id),
+            system=_flat(" vs ".join(_systems(outcome))),
+            cells=tuple(outcome.cells().values()) if error is None else ("failed: " + _flat(error),),
+            score=outcome.expected.get(sort, outcome.values.get(sort, -inf)) if sort else 0.0,
+            digest=outcome.first.digest,
+            swapped=outcome.first.swapped,
+            failed=error is not None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +109,12 @@ class RowList:
             UsageError: there is no such aspect or system, or failures would be sorted by a score.
             RunMismatchError: the folder is not a run directory.
         """
-        columns = {column.name: column for column in rubric.row_columns}
+        columns = [column.name for column in rubric.row_columns]
         if selection.sort is not None and selection.sort not in columns:
             raise UsageError(f"--sort {selection.sort}: the aspects of {run} are {', '.join(columns)}")
         if selection.sort is not None and selection.failed:
             raise UsageError("--failed --sort: failures have no scores to sort by; give only one of the two")
         systems: set[str] = set()
-        widths = _widths(rubric)
         rows: list[ListedRow] = []
         matching = 0
         by_expected = False
@@ -115,11 +124,8 @@ class RowList:
                 continue
             matching += 1
             if selection.sort or selection.limit is None or matching <= selection.limit:
-                sort = columns.get(selection.sort or "")
-                rows.append(_listed(outcome, widths, sort))
-                by_expected |= bool(
-                    sort and isinstance(outcome, Judgement) and sort.expected(outcome) is not None
-                )
+                rows.append(ListedRow.from_outcome(outcome, selection.sort))
+                by_expected |= selection.sort in outcome.expected
         if selection.system is not None and selection.system not in systems:
             there = ", ".join(sorted(systems)) or "none"
             raise UsageError(
@@ -138,21 +144,30 @@ class RowList:
             texts: the texts of the rows, as far as they can still be read.
             width: the terminal's width in characters; None without a terminal.
         """
-        columns = "  ".join(f"{aspect:>{size}}" for aspect, size in _widths(self.rubric).items())
+        names_of_cells = self.rubric.mode.list_columns or [*self.rubric.aspects]
+        cells = [names_of_cells, *(row.cells for row in self.rows if not row.failed)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+
+        def aligned(texts: Sequence[str]) -> str:
+            return "  ".join(f"{text:>{size}}" for text, size in zip(texts, widths, strict=False))
+
         key = f"{self.key}  " if self.key else ""
         responses = len(self.rubric.mode.responses)
         system = "system" + "s" * (responses > 1)
         widest = _WIDEST * responses
         ids = min(widest, max(len(text) for text in ("id", *(row.id for row in self.rows))))
         systems = min(widest, max(len(text) for text in (system, *(row.system for row in self.rows))))
-        heading = f"{'id':<{ids}}  {system:<{systems}}  {key}{columns}"
+        heading = f"{'id':<{ids}}  {system:<{systems}}  {key}{aligned(names_of_cells)}"
         found = [texts.get(row.digest) for row in self.rows]
         names = (*self.rubric.mode.responses, "instruction") if any(found) else ()
         share = _SNIPPET if width is None else (width - len(heading)) // max(1, len(names)) - 2
         fits = share >= _SHORTEST
         yield "  ".join([heading, *(f"{name:<{min(share, _SNIPPET)}}" for name in names if fits)]).rstrip()
         for row, text in zip(self.rows, found, strict=True):
-            says = row.says if row.failed or not key else f"{row.score:>{len(key) - 2}.2f}  {row.says}"
+            says = row.cells[0] if row.failed else aligned(row.cells)
+            if key and not row.failed:
+                known = "–" if row.score == -inf else f"{row.score:z.2f}"  # noqa: RUF001
+                says = f"{known:>{len(key) - 2}}  {says}"
             line = f"{row.id:<{ids}}  {row.system:<{systems}}  {says}"
             if text is None or row.failed:
                 yield line
@@ -171,60 +186,6 @@ def _snippets(text: RowTexts, swapped: bool, names: Sequence[str], width: int) -
     for said in (*responses, instruction):
         flat = _flat(" ".join((said or "").split())) or "(empty)"
         yield f"{flat if len(flat) <= width else flat[: width - 1] + '…':<{width}}"
-
-
-def _widths(rubric: Rubric) -> dict[str, int]:
-    """Return the width of each aspect's column: its name, and its longest value."""
-    if rubric.mode is CHECKLIST:
-        return {SCORE: len("-0.00"), "criteria": _MARKS}
-    longest = {
-        name: max(4, *(len(shown(value)) for value in aspect.values.values()))
-        if aspect.preference is None
-        else len(_preferred(_LONGEST))
-        for name, aspect in rubric.aspects.items()
-    }
-    return {name: max(len(name), width) for name, width in longest.items()}
-
-
-def _listed(outcome: RowOutcome, widths: Mapping[str, int], sort: ScoreColumn | None) -> ListedRow:
-    score = 0.0
-    if outcome.error is not None:
-        says = "failed: " + _flat(outcome.error)
-    elif isinstance(outcome, PairOutcome):
-        preferences = outcome.preferences
-        says = "  ".join(f"{_preferred(each):>{widths[aspect]}}" for aspect, each in preferences.items())
-        score = 0.0 if sort is None else preferences[sort.aspect].value
-    elif isinstance(outcome, ChecklistOutcome):
-        known = outcome.points.score
-        says = f"{two_decimals(known):>5}  {_marks(outcome):>{_MARKS}}"
-        score = -inf if known is None else known
-    elif isinstance(outcome, Judgement):
-        scores = outcome.scores.items()
-        says = "  ".join(f"{shown(given):>{widths[aspect]}}" for aspect, given in scores)
-        if sort is not None:
-            expected = sort.expected(outcome)
-            score = sort.number(outcome) if expected is None else expected
-    return ListedRow(
-        id=_flat(outcome.id),
-        system=_flat(" vs ".join(_systems(outcome))),
-        says=says,
-        score=score,
-        digest=outcome.first.digest,
-        swapped=outcome.first.swapped,
-        failed=outcome.error is not None,
-    )
-
-
-def _marks(outcome: ChecklistOutcome) -> str:
-    """Return the mark of each criterion; of many, their number."""
-    found = "".join(each.mark for each in outcome.results)
-    return found if len(found) <= _MARKS else f"{found.count('✓')} of {len(found)} met"
-
-
-def _preferred(preference: Preference) -> str:
-    """Return the verdict, the preference for the first response, and whether both orders say the same."""
-    agree = "" if preference.agree is None else f" {'agree' if preference.agree else 'differ':<6}"
-    return f"{preference.winner or '?':>3} {preference.value:.3f}{agree}"
 
 
 def _systems(outcome: RowOutcome) -> tuple[str, ...]:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from localjudge.matching.scores import Scores
     from localjudge.matching.slices import Slices
     from localjudge.report.tables import Findings
-    from localjudge.rubrics.mode import Mode
     from localjudge.studies.by_slice import Sliced
 
 RunFolders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run directories.")]
@@ -119,9 +118,7 @@ def compare_responses(runs: Sequence[Path], **single: object) -> bool:
     Raises:
         UsageError: only some of the runs compare responses; or they do, and one of `single` is given.
     """
-    from localjudge.rubrics.mode import PAIRWISE
-
-    return _have_mode(runs, PAIRWISE, single, "is for runs that judge one response; these compare two")
+    return _have(runs, "preferences", single, "is for runs that judge one response; these compare two")
 
 
 def check_criteria(runs: Sequence[Path], **whole: object) -> bool:
@@ -134,22 +131,21 @@ def check_criteria(runs: Sequence[Path], **whole: object) -> bool:
     Raises:
         UsageError: only some of the runs check criteria; or they do, and one of `whole` is given.
     """
-    from localjudge.rubrics.mode import CHECKLIST
-
-    return _have_mode(runs, CHECKLIST, whole, "is for runs of one score for each row; these check criteria")
+    return _have(runs, "points", whole, "is for runs of one score for each row; these check criteria")
 
 
-def _have_mode(runs: Sequence[Path], mode: Mode[Any], refused: Mapping[str, object], reason: str) -> bool:
+def _have(runs: Sequence[Path], statistics: str, refused: Mapping[str, object], reason: str) -> bool:
     from localjudge.runs.run_manifest import read_manifest
 
     modes = {read_manifest(run).rubric.mode: run for run in reversed(runs)}
     if len(modes) > 1:
         (first, run), (second, other) = modes.items()
         raise UsageError(f"{run}: {first.judges}, and {other} {second.judges}; give runs of one kind")
+    (mode,) = modes
     surplus = [name for name, value in refused.items() if value]
-    if mode in modes and surplus:
+    if mode.statistics == statistics and surplus:
         raise UsageError(f"`{surplus[0]}`: {reason}")
-    return mode in modes
+    return mode.statistics == statistics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,12 +37,12 @@ from localjudge.integrations.listener import LOOPBACK
 from localjudge.integrations.reward_formula import RewardFormula
 from localjudge.integrations.trainer_payloads import openrlhf_answer, openrlhf_records, slime_record
 from localjudge.judge import Judge
-from localjudge.records import Failure, Judgement, Outcome
+from localjudge.modes.mode import Join
+from localjudge.modes.row_outcome import RowOutcome
+from localjudge.records import Outcome
 from localjudge.rows.columns import names_of
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
-from localjudge.rubrics.checklist_outcome import ChecklistOutcome
-from localjudge.rubrics.mode import Join
 
 _LINES = "application/x-ndjson"
 _RETRY = {"Retry-After": "5"}
@@ -155,9 +155,9 @@ class JudgeApp:
         """The join of the prompts of a request, whose numbers follow those of whole rows."""
         return self._rubric.mode.join(self._rubric.aspects, self._orders)
 
-    def _line(self, row: Any, number: int) -> dict[str, Any]:
+    def _line(self, row: RowOutcome, number: int) -> dict[str, Any]:
         """Return the line of a row or a pair, and its place in the request."""
-        return self._rubric.mode.line(row, self._rubric.columns) | {"row": number}
+        return row.line(self._rubric.columns) | {"row": number}
 
     async def _rewards(self, request: Request) -> Response:
         rewards, errors = await self._rewarded(request, _rows, self._failed_reward)
@@ -198,11 +198,11 @@ class JudgeApp:
         failed = None if failed_reward == "null" else failed_reward
         return [failed if isinstance(each, str) else each for each in found], errors
 
-    def _reward(self, outcome: Judgement | Failure | ChecklistOutcome) -> float | str:
+    def _reward(self, outcome: RowOutcome) -> float | str:
         """Return the reward of a row, or the reason why it has none."""
         assert self._formula is not None  # `_rewarded` has refused the request otherwise
-        if isinstance(outcome, Failure) or outcome.error is not None:
-            return str(outcome.error)
+        if outcome.error is not None:
+            return outcome.error
         try:
             return self._formula.reward(outcome)
         except ValueError as error:

@@ -16,12 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from localjudge.errors import SettingError
-from localjudge.records import Judgement
+from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records.outcome_columns import OVERALL
-from localjudge.rubrics.checklist_outcome import SCORE, ChecklistOutcome
-from localjudge.rubrics.mode import CHECKLIST, PAIRWISE
 from localjudge.rubrics.rubric import Rubric
-from localjudge.rubrics.score_column import averaged, overall
+from localjudge.rubrics.score_column import averaged
 
 _EXPECTED = "_expected"
 _LONGEST = 1000
@@ -72,13 +70,10 @@ class RewardFormula:
         Raises:
             SettingError: it is not a formula, or a name is not one of the rubric's.
         """
-        if rubric.mode is PAIRWISE:
-            raise SettingError("reward", repr(text[:80]), f"the rubric {rubric.name} {rubric.mode.judges}")
-        known = {OVERALL} if averaged(rubric.score_columns) else set()
-        for name, aspect in rubric.aspects.items():
-            known |= {name} if aspect.numbers is None else {name, name + _EXPECTED}
-        if rubric.mode is CHECKLIST:
-            known = {SCORE, SCORE + _EXPECTED}
+        rubric.mode.require(["response", "checklist"], f"`reward` {text[:80]!r}: the rubric {rubric.name}", "")
+        known = {OVERALL} if averaged(rubric.row_columns) else set()
+        for column in rubric.row_columns:
+            known |= {column.aspect, column.name + _EXPECTED} if column.weight else {column.aspect}
         try:
             if len(text) > _LONGEST:
                 raise ValueError(f"longer than {_LONGEST} characters")
@@ -89,20 +84,14 @@ class RewardFormula:
             raise SettingError("reward", repr(text[:80]), reason) from None
         return cls(text, rubric, value)
 
-    def reward(self, judgement: Judgement | ChecklistOutcome) -> float:
-        """Return the reward of a judgement, or of a row whose criteria were judged.
+    def reward(self, row: RowOutcome) -> float:
+        """Return the reward of a row that was judged.
 
         Raises:
             ValueError: the reward is not defined: a division by zero, or an expected score that is not known.
         """
-        if isinstance(judgement, ChecklistOutcome):
-            points = judgement.points
-            known: dict[str, Any] = {SCORE: points.score, SCORE + _EXPECTED: points.expected}
-        else:
-            known = dict(judgement.scores)
-            known |= {name + _EXPECTED: value for name, value in judgement.expected.items()}
-            if columns := averaged(self.rubric.score_columns):
-                known[OVERALL] = overall(judgement, columns)
+        known: dict[str, Any] = {OVERALL: row.overall, **row.values, **row.verdicts}
+        known |= {name + _EXPECTED: value for name, value in row.expected.items()}
         try:
             value = float(self._value(known))
         except (TypeError, ValueError, ArithmeticError) as error:

@@ -17,7 +17,6 @@ from localjudge.judge import Judge
 from localjudge.records import Judgement, Outcome
 from localjudge.records.outcome_columns import from_line
 from localjudge.rows.inputs import given_rows
-from localjudge.rubrics.mode import POINTWISE
 from localjudge.rubrics.rubric import Rubric
 
 _ROWS_OF_A_REQUEST = 1000
@@ -47,9 +46,8 @@ class SharedJudge:
         **settings: Any,
     ) -> None:
         self.rubric = Rubric.load(rubric)
-        if self.rubric.mode is not POINTWISE:
-            advice = f"{self.rubric.mode.judges}; give one that judges single responses"
-            raise SettingError("rubric", rubric, advice)
+        advice = "; give one that judges single responses"
+        self.rubric.mode.require(["response"], f"`rubric` {rubric}:", advice)
         if server is not None and (model is not None or settings):
             given = ", ".join(f"`{name}`" for name in ["model"] * (model is not None) + list(settings))
             raise SettingError("server", server, f"has its own model and settings; leave out {given}")

@@ -12,10 +12,8 @@ from localjudge.errors import UsageError
 from localjudge.labelling.preference import Preferred, even, judge_weights
 from localjudge.labelling.sample import chances
 from localjudge.labelling.session import Candidates, row_key
-from localjudge.records import Failure, Judgement, Row
+from localjudge.records import Failure, Row
 from localjudge.rows.row_store import RowStore
-from localjudge.rubrics.answer import shown
-from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.runs.reader import read_row_outcomes
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import read_manifest
@@ -63,15 +61,8 @@ def candidates_of_run(
     """
     manifest = read_manifest(run)
     outcomes = {outcome.first.digest: outcome for outcome in read_row_outcomes(run)}
-    judged: dict[str | None, dict[str, str]] = {}
-    verdicts: dict[str | None, Mapping[str, Any]] = {}
-    for digest, outcome in outcomes.items():
-        if isinstance(outcome, PairOutcome):
-            verdicts[digest] = {name: known.winner for name, known in outcome.preferences.items()}
-            judged[digest] = {name: winner or "undecided" for name, winner in verdicts[digest].items()}
-        elif isinstance(outcome, Judgement):
-            verdicts[digest] = outcome.scores
-            judged[digest] = {name: shown(value) for name, value in outcome.scores.items()} | outcome.texts
+    verdicts = {digest: outcome.verdicts for digest, outcome in outcomes.items() if outcome.error is None}
+    judged = {digest: outcomes[digest].verdict_texts for digest in verdicts}
     weights = {}
     if prefer is not None and prefer != "system":
         weights = judge_weights(outcomes.values(), manifest.rubric, prefer)

@@ -14,10 +14,8 @@ import numpy as np
 
 from localjudge.arrays import Floats
 from localjudge.errors import UsageError
-from localjudge.records import Judgement
+from localjudge.modes.row_outcome import RowOutcome
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.mode import RowOutcome
-from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.rubrics.rubric import Rubric
 
 Preferred = Literal["system", "score", "orders", "jurors", "mass", "interval"]
@@ -54,7 +52,7 @@ def judge_weights(
     rows = list(outcomes)
     digests = [row.first.digest for row in rows]
     if preferred == "score":
-        scores = [_value(row, name) for row in rows]
+        scores = [row.verdicts.get(name) for row in rows]
         return dict(zip(digests, even(scores).tolist(), strict=True))
     found = [_DOUBTS[preferred](row, name, aspect) if row.error is None else None for row in rows]
     if all(each is None for each in found):
@@ -62,14 +60,8 @@ def judge_weights(
     return dict(zip(digests, doubtful(found).tolist(), strict=True))
 
 
-def _value(row: RowOutcome, name: str) -> Hashable:
-    if isinstance(row, PairOutcome):
-        return row.preferences[name].winner if row.preferences else None
-    return row.scores[name] if isinstance(row, Judgement) else None
-
-
 def _orders(row: RowOutcome, name: str, aspect: Aspect) -> float | None:
-    known = row.preferences.get(name) if isinstance(row, PairOutcome) else None
+    known = row.preference(name)
     return None if known is None or known.agree is None else float(not known.agree)
 
 
@@ -84,7 +76,7 @@ def _jurors(row: RowOutcome, name: str, aspect: Aspect) -> float | None:
 
 
 def _mass(row: RowOutcome, name: str, aspect: Aspect) -> float | None:
-    return _mean(1 - each.mass[name] for each in _judged(row) if name in each.mass)
+    return _mean(1 - each.mass[name] for each in row.judged if name in each.mass)
 
 
 def _interval(row: RowOutcome, name: str, aspect: Aspect) -> float | None:
@@ -95,11 +87,7 @@ def _interval(row: RowOutcome, name: str, aspect: Aspect) -> float | None:
         mean = float(numbers @ np.array(shares))
         return float(np.sqrt((numbers - mean) ** 2 @ np.array(shares)))
 
-    return _mean(width(each.probabilities[name]) for each in _judged(row) if name in each.probabilities)
-
-
-def _judged(row: RowOutcome) -> list[Judgement]:
-    return [each for each in row.of_prompts if isinstance(each, Judgement)]
+    return _mean(width(each.probabilities[name]) for each in row.judged if name in each.probabilities)
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -23,7 +23,6 @@ from localjudge.records.outcome_columns import PAIR_DIGESTS, PAIR_SYSTEMS
 from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.mode import PAIRWISE
 from localjudge.rubrics.rubric import Rubric
 from localjudge.system.quantities import counted
 
@@ -298,7 +297,7 @@ class LabelSession:
     def _shows_reversed(self, place: int, annotator: str) -> bool:
         """Whether a person sees the responses of a pair in the reverse of the input's order."""
         text = f"{self._seed} {annotator} {self._candidates.keys[place]}"
-        return self.rubric.mode is PAIRWISE and hashlib.sha256(text.encode()).digest()[0] % 2 == 1
+        return len(self.rubric.mode.responses) > 1 and hashlib.sha256(text.encode()).digest()[0] % 2 == 1
 
     def _shown(self, place: int, annotator: str) -> dict[str, Any]:
         row = self._row(place)

@@ -17,9 +17,8 @@ from localjudge.errors import UsageError
 from localjudge.matching.run_rows import RunRows, common_rubric, read_rows
 from localjudge.matching.scores import Scores, scores_of
 from localjudge.matching.slices import Slices
-from localjudge.rubrics.checklist_outcome import SCORE, ChecklistOutcome
+from localjudge.modes.checklist import MOST_TAGS, SCORE, ChecklistOutcome
 from localjudge.rubrics.score_column import ScoreColumn
-from localjudge.runs.checklist_summary import MOST_TAGS
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.system.quantities import counted
 from localjudge.system.steps import Report, no_progress

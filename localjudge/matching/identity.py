@@ -6,7 +6,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from localjudge.records import Criterion, Failure, Judgement, Row
+from localjudge.modes.row_outcome import RowOutcome
+from localjudge.records import Criterion, Row
 from localjudge.records.keys import RESPONSE_DIGESTS, response_digest
 from localjudge.records.outcome_columns import PAIR_DIGESTS
 from localjudge.rows.columns import Columns, column_names, own_fields, responses_of
@@ -16,7 +17,6 @@ from localjudge.rows.pair_columns import PAIR
 from localjudge.rows.record import RecordError
 from localjudge.rows.record_reader import Fields, RecordReader
 from localjudge.rows.row import field_text, reference_text
-from localjudge.rubrics.mode import RowOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,13 @@ class Identity:
         """Return the identity of an outcome: of a row, of one of its criteria, or of a pair with its responses
         in the input's order."""
         first = outcome.first
-        criterion = outcome.criterion if isinstance(outcome, Judgement | Failure) else None
         return cls(
             where=first.source,
             id=outcome.id,
             systems=outcome.systems,
             digests=outcome.response_digests,
             group=first.group,
-            texts=_hashes(criterion, first.columns),
+            texts=_hashes(outcome.criterion, first.columns),
         )
 
     def with_texts(self, row: Row, used: Sequence[str]) -> Self:

@@ -14,15 +14,11 @@ from localjudge.arrays import Floats, RowArrays
 from localjudge.arrays import Integers as Integers
 from localjudge.errors import UsageError
 from localjudge.matching.run_rows import RunRows, common_rubric, first_seen, read_rows
+from localjudge.modes.pair import PairOutcome
+from localjudge.modes.pair_preference import RESULTS, WINNERS, Preference
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.pair_outcome import PairOutcome, Preference
 from localjudge.runs.reader import refuse_single
 from localjudge.runs.run_manifest import RunManifest, read_manifest
-
-WINNERS = ("a", "tie", "b", "undecided")
-"""The possible verdicts on a pair."""
-RESULTS: Mapping[str, float] = {"a": 1.0, "tie": 0.5, "b": 0.0}
-"""The number of each result of a pair: 1 if the input's first response is better, 1/2 for a tie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +62,7 @@ class PairValues:
 
     def add(self, pair: PairOutcome) -> None:
         self.columns.append(pair.first.columns)
-        reverse = [order.swapped for order in pair.orders]
+        reverse = [order.swapped for order in pair.of_prompts]
         for name, aspect in self._aspects.items():
             known = pair.preferences.get(name)
             self._values[name].extend([np.nan] * 12 if known is None else _values(known, aspect, reverse))

@@ -34,7 +34,6 @@ from localjudge.rows.pair_columns import SYSTEMS
 from localjudge.rows.record import Record
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.mode import PAIRWISE
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import is_share
 
@@ -187,7 +186,7 @@ class _LabelMatching:
         )
         self._values: LabelReader = (
             PairLabels(rubric.aspects, mapping)
-            if rubric.mode is PAIRWISE
+            if rubric.mode.statistics == "preferences"
             else ScoreLabels(columns_of(rubric.aspects, mapping))
         )
         self._records = LabelRecords()

@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.matching.judged_pairs import RESULTS
 from localjudge.matching.label_values import NO_LABEL, GivenLabels
+from localjudge.modes.pair_preference import RESULTS
 from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES, SYSTEMS
 from localjudge.rows.paths import ABSENT, value_at
 from localjudge.rows.record import RecordError

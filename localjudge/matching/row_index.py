@@ -20,7 +20,7 @@ from localjudge.matching.identity import Identity, shared_fields
 from localjudge.records import Row
 from localjudge.rows.columns import responses_of
 from localjudge.rows.conversation import TURN
-from localjudge.runs.reader import read_outcomes
+from localjudge.runs.reader import read_row_outcomes
 from localjudge.runs.run_manifest import RunManifest
 
 Place = int
@@ -208,7 +208,7 @@ def _agree(known: Sequence[str | None], given: Sequence[str | None]) -> bool:
 
 def identities(folder: Path) -> list[Identity]:
     """Return the identity of each line of a run of one response."""
-    return [Identity.from_outcome(outcome) for outcome in read_outcomes(folder)]
+    return [Identity.from_outcome(row) for row in read_row_outcomes(folder)]
 
 
 def align_runs(

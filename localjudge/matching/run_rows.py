@@ -15,9 +15,10 @@ from localjudge.arrays import Floats, Integers, RowArrays
 from localjudge.errors import UsageError
 from localjudge.matching.identity import Identity
 from localjudge.matching.system_names import SystemNames
-from localjudge.records import Judgement, Row
+from localjudge.modes import EACH_PROMPT
+from localjudge.modes.row_outcome import RowOutcome
+from localjudge.records import Row
 from localjudge.rows.inputs import find_inputs
-from localjudge.rubrics.mode import POINTWISE, RowOutcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
 from localjudge.runs.reader import count_lines, numbered_row_outcomes, read_notices
@@ -201,12 +202,12 @@ def read_rows(
     identities: list[Identity] = []
     ids: list[str] = []
     shown: list[tuple[str | None, bool]] = []
-    join = POINTWISE.join({}, 1) if by_criterion else None
+    join = EACH_PROMPT.join(manifests[0].rubric.aspects, 1) if by_criterion else None
     outcomes = (
         (run, places, each)
         for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True))
         for places, outcome in numbered_row_outcomes(folder, manifest, join)
-        for each in (outcome.of_prompts if by_criterion else (outcome,))
+        for each in (outcome.by_criterion() if by_criterion else (outcome,))
     )
     for run, places, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
         first = outcome.first
@@ -245,7 +246,7 @@ def read_rows(
 
 
 def _flags(outcome: RowOutcome) -> int:
-    judged = [each for each in outcome.of_prompts if isinstance(each, Judgement)]
+    judged = outcome.judged
     return (
         FAILED * (outcome.error is not None)
         + RATIONALE_CUT * any(each.rationale_cut for each in judged)

@@ -16,17 +16,14 @@ from localjudge.errors import UsageError
 from localjudge.matching.identity import Identity
 from localjudge.matching.run_rows import RunRows, common_rubric, first_seen, read_rows
 from localjudge.matching.system_names import UNNAMED
-from localjudge.records import Failure, Outcome
+from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.answer import Value
-from localjudge.rubrics.mode import POINTWISE
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn, averaged, is_share
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.system.steps import Report, no_progress
 
-NO_VALUE = -1
-"""The place of the value of a row that failed."""
 ScoreKind = Literal["integer", "expected"]
 """Kind of score: the judge's integer, or the mean of the scale weighted by the judge's probabilities."""
 
@@ -197,56 +194,29 @@ class Scores(RowArrays):
 
 
 class ScoreValues:
-    """The values of n rows of one response for A aspects and C score columns; NaN or `NO_VALUE` is unknown.
+    """The numbers of n rows in C score columns, and their expected values; NaN is unknown.
 
     Args:
-        rubric: the rubric of the rows.
+        columns: the columns.
     """
 
-    def __init__(self, rubric: Rubric) -> None:
-        self.columns = rubric.score_columns
-        self._values = {name: [*aspect.values.values()] for name, aspect in rubric.aspects.items()}
-        self._chosen, self._confidence, self._expected = array("h"), array("d"), array("d")
+    def __init__(self, columns: Sequence[ScoreColumn]) -> None:
+        self._columns = [column.name for column in columns]
+        self._numbers, self._expected = array("d"), array("d")
 
-    def add(self, outcome: Outcome) -> None:
-        if isinstance(outcome, Failure):
-            self._chosen.extend([NO_VALUE] * len(self._values))
-            self._confidence.extend([np.nan] * len(self._values))
-            self._expected.extend([np.nan] * len(self.columns))
-            return
-        for name, values in self._values.items():
-            chosen, shares = values.index(outcome.scores[name]), outcome.probabilities.get(name)
-            self._chosen.append(chosen)
-            self._confidence.append(np.nan if shares is None else shares[chosen])
-        for column in self.columns:
-            expected = column.expected(outcome)
-            self._expected.append(np.nan if expected is None else expected)
-
-    @property
-    def chosen(self) -> NDArray[np.int16]:
-        """The place of each value among those of its aspect, [n, A]."""
-        return np.asarray(self._chosen, np.int16).reshape(-1, len(self._values))
-
-    @property
-    def confidence(self) -> Floats:
-        """The probability of each value, [n, A]."""
-        return np.asarray(self._confidence).reshape(-1, len(self._values))
-
-    @property
-    def expected(self) -> Floats:
-        """The expected value of each score column, [n, C]."""
-        return np.asarray(self._expected).reshape(-1, len(self.columns))
+    def add(self, row: RowOutcome) -> None:
+        for values, found in ((self._numbers, row.values), (self._expected, row.expected)):
+            values.extend(found.get(name, np.nan) for name in self._columns)
 
     @property
     def numbers(self) -> Integers:
-        """The number of each score column; of a row without a value, any number, [n, C]."""
-        aspects = [*self._values]
-        return np.column_stack(
-            [
-                np.array([*column.numbers.values()], np.int32)[self.chosen[:, aspects.index(column.aspect)]]
-                for column in self.columns
-            ]
-        )
+        """The number of each column; of a row without a value, any number, [n, C]."""
+        return np.nan_to_num(self._numbers).astype(np.int32).reshape(-1, len(self._columns))
+
+    @property
+    def expected(self) -> Floats:
+        """The expected value of each column, [n, C]."""
+        return np.asarray(self._expected).reshape(-1, len(self._columns))
 
 
 def read_scores(
@@ -267,9 +237,10 @@ def read_scores(
     manifests = [read_manifest(folder) for folder in folders]
     if not by_criterion:
         refuse_pairs(folders, manifests)
-    values = ScoreValues(common_rubric(folders, manifests))
+    columns = common_rubric(folders, manifests).score_columns
+    values = ScoreValues(columns)
     rows = read_rows(folders, manifests, values, report, by_criterion)
-    found = scores_of(values.columns, (values.numbers, values.expected), rows, rows.judged, by_run)
+    found = scores_of(columns, (values.numbers, values.expected), rows, rows.judged, by_run)
     note = "each criterion counts as one row; within an instruction, its criteria are compared, too"
     return replace(found, notes=(note,)) if by_criterion else found
 
@@ -334,11 +305,8 @@ def refuse_pairs(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> N
         UsageError: a run compares two responses.
     """
     for folder, manifest in zip(folders, manifests, strict=True):
-        if manifest.rubric.mode is not POINTWISE:
-            raise UsageError(
-                f"{folder}: {manifest.rubric.mode.judges}; jury and calibrate take runs that judge one "
-                "(agree and rank take both)"
-            )
+        advice = "; jury and calibrate take runs that judge one (agree and rank take both)"
+        manifest.rubric.mode.require(["response"], f"{folder}:", advice)
 
 
 def check_one_judge(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from localjudge.rubrics.mode import RowOutcome
+from localjudge.modes.row_outcome import RowOutcome
 
 UNNAMED = "(none)"
 """Name of the system for rows without one."""

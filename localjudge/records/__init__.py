@@ -228,21 +228,6 @@ class _Outcome(BaseModel):
         return self.criteria[0] if len(self.criteria) == 1 else None
 
     @property
-    def first(self) -> Self:
-        """This outcome: that of the only prompt of its row."""
-        return self
-
-    @property
-    def systems(self) -> tuple[str | None, ...]:
-        """The system that wrote the response."""
-        return (self.system,)
-
-    @property
-    def response_digests(self) -> tuple[str | None, ...]:
-        """The digest of the instruction and the response."""
-        return (self.response_digest,)
-
-    @property
     def of_prompts(self) -> tuple[Self, ...]:
         """The outcome of each prompt of the row: only this, or one for each criterion that the prompt asked."""
         if len(self.criteria) < 2:

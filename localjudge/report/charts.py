@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from localjudge.arrays import Floats
-from localjudge.matching.scores import NO_VALUE
-from localjudge.report.judgements import Judgements
+from localjudge.report.listed_rows import ListedRows
 from localjudge.report.shown_values import decides, mean_is_share, value_colours, value_texts
 from localjudge.rubrics.score_column import ScoreColumn, deciding
 from localjudge.statistics import UNDEFINED, Estimate
@@ -40,7 +39,7 @@ def series_colour(index: int) -> str:
     return SERIES_COLOURS[index % len(SERIES_COLOURS)]
 
 
-def means(judgements: Judgements, column: ScoreColumn, found: Mapping[str, Estimate]) -> Spec:
+def means(listed: ListedRows, column: ScoreColumn, found: Mapping[str, Estimate]) -> Spec:
     """Return the chart of each system's mean of a column, with its interval.
 
     The axis ends at eighths of the scale around the intervals, so that close means stay distinct.
@@ -49,8 +48,8 @@ def means(judgements: Judgements, column: ScoreColumn, found: Mapping[str, Estim
         column: an aspect, or the share of a label.
         found: the mean for each series' label.
     """
-    values, lows, highs, short = [], [], [], short_labels(judgements.series)
-    for index, label in enumerate(judgements.series):
+    values, lows, highs, short = [], [], [], short_labels(listed.series)
+    for index, label in enumerate(listed.series):
         mean = found.get(label, UNDEFINED)
         if mean.value is not None:
             lows.append(round(mean.value if mean.low is None else mean.low, 3))
@@ -77,7 +76,7 @@ def means(judgements: Judgements, column: ScoreColumn, found: Mapping[str, Estim
         "params": _ACTIVE,
         "encoding": {
             "y": _LABELS,
-            "color": _series_colours(judgements),
+            "color": _series_colours(listed),
             "opacity": _opacity(1),
             "tooltip": tooltip(
                 system="label",
@@ -96,18 +95,18 @@ def means(judgements: Judgements, column: ScoreColumn, found: Mapping[str, Estim
     }
 
 
-def distribution(judgements: Judgements, name: str) -> Spec:
+def distribution(listed: ListedRows, name: str) -> Spec:
     """Return the chart of the share of each score of an aspect: one stacked bar for each system."""
-    columns, aspect = judgements.columns, judgements.rubric.aspects[name]
-    place = [*judgements.rubric.aspects].index(name)
+    columns, aspect = listed.columns, listed.rubric.aspects[name]
+    place = [*listed.rubric.aspects].index(name)
     texts, colours, short = (
         value_texts(aspect),
         value_colours(aspect),
-        short_labels(judgements.series),
+        short_labels(listed.series),
     )
     values = []
-    for index, label in enumerate(judgements.series):
-        scores = columns.scores[place, (columns.scored_series == index) & (columns.scores[place] != NO_VALUE)]
+    for index, label in enumerate(listed.series):
+        scores = columns.scores[place, (columns.scored_series == index) & (columns.scores[place] >= 0)]
         for score, count in zip(*np.unique(scores, return_counts=True), strict=True):
             values.append(
                 {
@@ -139,27 +138,27 @@ def distribution(judgements: Judgements, name: str) -> Spec:
     }
 
 
-def length_against_score(judgements: Judgements) -> Spec:
+def length_against_score(listed: ListedRows) -> Spec:
     """Return the chart of the score that decides, such as the overall one, against the candidate's length."""
-    columns, first = judgements.columns, deciding(judgements.rubric.row_columns)[0]
+    columns, first = listed.columns, deciding(listed.rubric.row_columns)[0]
     lowest = min(first.lowest, np.nanmin(columns.overall))  # that of a row with criteria can be below the scale
     form = {"format": "%"} if mean_is_share(first) else {}
     spec = length_chart(
-        np.maximum(columns.length, 1).astype(np.float64),
-        np.where(columns.length >= 0, columns.overall, np.nan),
+        np.maximum(columns.length[0], 1).astype(np.float64),
+        np.where(columns.length[0] >= 0, columns.overall, np.nan),
         lambda row: {
-            "series": int(columns.series[row]),
-            "label": judgements.series[columns.series[row]],
-            "length": max(1, int(columns.length[row])),
+            "series": int(columns.series[0, row]),
+            "label": listed.series[columns.series[0, row]],
+            "length": max(1, int(columns.length[0, row])),
         },
         x={"title": "characters of the candidate", "axis": {"format": "~s"}},
         y={
-            "title": decides(judgements.rubric),
+            "title": decides(listed.rubric),
             "scale": {"domain": (lowest, first.highest), "nice": False},
             "axis": form,
         },
         encoding={
-            "color": _series_colours(judgements),
+            "color": _series_colours(listed),
             "opacity": _opacity(0.55),
             "tooltip": tooltip(system="label", characters="length", mean=("y", ".0%" if form else ".2f")),
         },
@@ -244,8 +243,8 @@ def shares_axis(ticks: int) -> Spec:
     }
 
 
-def _series_colours(judgements: Judgements) -> Spec:
-    indices = range(len(judgements.series))
+def _series_colours(listed: ListedRows) -> Spec:
+    indices = range(len(listed.series))
     colours = {"domain": list(indices), "range": [series_colour(index) for index in indices]}
     return {"field": "series", "type": "ordinal", "legend": None, "scale": colours}
 

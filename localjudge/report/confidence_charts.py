@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from localjudge.report.charts import COLOUR, Spec, shares_axis, tooltip
-from localjudge.report.judgements import Judgements
+from localjudge.report.listed_rows import ListedRows
 from localjudge.report.shown_values import ORDERED_COLOURS, value_colours, value_texts
 
 _CONFIDENCE_LEVELS = (0.5, 0.7, 0.9, 0.99)
@@ -16,13 +16,13 @@ _MOST_STEPS = 15
 """Number of scores above which a chart draws each in less than the usual height."""
 
 
-def expected_against_score(judgements: Judgements, name: str) -> Spec | None:
+def expected_against_score(listed: ListedRows, name: str) -> Spec | None:
     """Return the chart of expected scores for each score of an aspect: the middle 50 % and 90 %.
 
     None if no expected score is known, or if the aspect is a boolean, whose expected score is a probability.
     """
-    columns, aspect = judgements.columns, judgements.rubric.aspects[name]
-    place = [*judgements.rubric.aspects].index(name)
+    columns, aspect = listed.columns, listed.rubric.aspects[name]
+    place = [*listed.rubric.aspects].index(name)
     scores, expected = columns.scores[place], columns.expected[place]
     if aspect.boolean or aspect.numbers is None or np.isnan(expected).all():
         return None
@@ -83,15 +83,14 @@ def expected_against_score(judgements: Judgements, name: str) -> Spec | None:
     }
 
 
-def confidence(judgements: Judgements) -> Spec:
+def confidence(listed: ListedRows) -> Spec:
     """Return the chart of the judge's confidence: the probability that it gave to the chosen score."""
-    known = judgements.columns.confidence
-    assert known is not None
+    known = listed.columns.confidence
     names = [f"below {_CONFIDENCE_LEVELS[0]:.0%}"]
     names += [f"{low:.0%} to {high:.0%}" for low, high in pairwise(_CONFIDENCE_LEVELS)]
     names += [f"{_CONFIDENCE_LEVELS[-1]:.0%} or more"]
     values = []
-    names_of_aspects = [*judgements.rubric.aspects]
+    names_of_aspects = [*listed.rubric.aspects]
     for place, aspect in enumerate(names_of_aspects):
         confidence = known[place][~np.isnan(known[place])]
         classes = np.searchsorted(_CONFIDENCE_LEVELS, confidence, side="right")

@@ -13,8 +13,8 @@ import numpy as np
 from localjudge.matching.run_rows import FAILED, run_names
 from localjudge.matching.scores import Scores
 from localjudge.report import charts, confidence_charts
-from localjudge.report.judgements import Judgements, ListedRows
-from localjudge.report.report_tables import agreement_section, audit_section, slices_section, systems_table
+from localjudge.report.listed_rows import ListedRows
+from localjudge.report.report_tables import audit_section, slices_section, systems_table
 from localjudge.report.shown_values import (
     decides,
     kind,
@@ -23,63 +23,47 @@ from localjudge.report.shown_values import (
     value_colours,
     value_texts,
 )
-from localjudge.rubrics.mode import CHECKLIST
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.runs.summary import read_summary
 from localjudge.statistics import Estimate
-from localjudge.studies.agree import Agreement
 from localjudge.studies.by_slice import Sliced
 from localjudge.studies.rank import Ranking
 from localjudge.system.quantities import counted
 from localjudge.system.version import __version__
 
 
-def by_series(scores: Scores, judgements: Judgements) -> Scores:
+def by_series(scores: Scores, listed: ListedRows) -> Scores:
     """Return the scores with the report's series as systems."""
-    runs = [judgements.folders.index(folder) for folder in scores.folders]
-    names, _ = judgements.rows.names.names()
+    runs = [listed.folders.index(folder) for folder in scores.folders]
+    names, _ = listed.rows.names.names()
     known = [
         names[runs[run], identity.systems[0]]
         for run, identity in zip(scores.run.tolist(), scores.identities, strict=True)
     ]
     there = set(known)
-    labels = [label for label in judgements.series if label in there]
+    labels = [label for label in listed.series if label in there]
     places = {label: place for place, label in enumerate(labels)}
     return replace(
         scores, systems=tuple(labels), system=np.array([places[label] for label in known], dtype=np.int32)
     )
 
 
-def head(
-    judgements: Judgements,
-    title: str | None,
-    rankings: Sequence[Ranking],
-    agreements: Sequence[tuple[str, Agreement]],
-    changes: dict[str, Any] | None,
-    slices: Sequence[tuple[str, Sliced]],
-    audit: Path | None,
+def score_sections(
+    listed: ListedRows, rankings: Sequence[Ranking], slices: Sequence[tuple[str, Sliced]]
 ) -> dict[str, Any]:
-    """Return everything that the page shows besides the judgements.
+    """Return what the page shows of scores, besides the rows.
 
     Args:
-        judgements: the judgements of the report.
-        title: the title of the report; None for the names of the runs.
+        listed: the rows of the report.
         rankings: one ranking for each judge.
-        agreements: the name of each run with labels, and its agreement.
-        changes: what changed from the first run to the second, if there are two.
         slices: the statistics of slices, each with the names of its runs.
-        audit: the output of `localjudge audit --json`, if any.
-
-    Raises:
-        UsageError: the audit file cannot be read, or is not the output of an audit.
     """
-    rubric = judgements.rubric
+    rubric = listed.rubric
     means = {system.name: system.means for ranking in rankings for system in ranking.systems}
     return {
-        **common_head(judgements, title, _notices(judgements, rankings)),
         "aspects": [
             {
                 "name": name,
@@ -91,43 +75,51 @@ def head(
             for name, aspect in rubric.aspects.items()
         ],
         "decides": decides(rubric),
-        "table": systems_table(judgements, rankings),
+        "table": systems_table(listed, rankings),
         "leads": {
             "systems": _systems_lead(rubric, rankings),
             "profile": _profile_lead(rubric),
             "confidence": _confidence_lead(rubric),
-            "length": f"Each point is a {judgements.kind.words['one']} (a sample if there are many); the line "
+            "length": f"Each point is a {rubric.mode.listed[0]} (a sample if there are many); the line "
             "is the mean of all by length.",
         },
         "means": _means_heading(rubric),
         "legend": _common_legend(rubric),
-        "figures": _figures(judgements, means),
-        "changes": changes,
+        "figures": _figures(listed, means),
         "slices": slices_section(slices),
-        "agreement": agreement_section(agreements),
-        "audit": audit_section(audit),
     }
 
 
-def common_head(listed: ListedRows, title: str | None, notices: Iterable[str] = ()) -> dict[str, Any]:
-    """Return what the pages of all kinds show besides their rows.
+def head(
+    listed: ListedRows,
+    title: str | None,
+    notices: Iterable[str],
+    sections: Mapping[str, Any],
+    audit: Path | None,
+) -> dict[str, Any]:
+    """Return everything that the page shows besides its rows.
 
     Args:
         listed: the rows of the report.
         title: the title of the report; None for the names of the runs.
         notices: further notices, after those of the runs.
+        sections: what the statistics say.
+        audit: the output of `localjudge audit --json`, if any.
+
+    Raises:
+        UsageError: the audit file cannot be read, or is not the output of an audit.
     """
-    names, words = run_names(listed.folders), listed.kind.words
+    names, (one, _, _) = run_names(listed.folders), listed.kind.listed
     of_runs = together(names, [_notices_and_signs(folder) for folder in listed.folders])
     said = list(dict.fromkeys([*of_runs, *listed.notes, *notices]))
     if missing := len(listed) - listed.found:
         reasons = f" ({'; '.join(listed.problems)})" if listed.problems else ""
-        said.append(f"{counted(missing, words['one'])} without text: the input row was not found{reasons}.")
+        said.append(f"{counted(missing, one)} without text: the input row was not found{reasons}.")
     if failed := int((listed.rows.flags & FAILED > 0).sum()):
-        item = listed.rubric.mode.item
+        item = listed.kind.item
         said.append(f"{counted(failed, item)} failed; the tables and charts exclude failed {item}s.")
-    of = f" of {counted(len(listed.series), 'system')}" if listed.names_systems else ""
-    on = f"{counted(len(listed), words['one'])}{of} on {counted(len(listed.snippets), 'instruction')}"
+    of = f" of {counted(len(listed.series), 'system')}" if listed.compares_systems else ""
+    on = f"{counted(len(listed), one)}{of} on {counted(len(listed.snippets), 'instruction')}"
     return {
         "title": title or ", ".join(names),
         "about": " · ".join(filter(None, (on, _origin(listed.manifests), listed.rows.mass_note))),
@@ -139,6 +131,8 @@ def common_head(listed: ListedRows, title: str | None, notices: Iterable[str] = 
         "series": [
             {"label": label, "colour": charts.series_colour(index)} for index, label in enumerate(listed.series)
         ],
+        **sections,
+        "audit": audit_section(audit),
     }
 
 
@@ -152,11 +146,12 @@ def _origin(manifests: Sequence[RunManifest]) -> str:
     return f"judged by {', '.join(models)} · rubric {', '.join(rubrics)} · {when}"
 
 
-def _notices(judgements: Judgements, rankings: Sequence[Ranking]) -> Iterator[str]:
+def score_notices(listed: ListedRows, rankings: Sequence[Ranking]) -> Iterator[str]:
+    """Yield the notices of calibrated scores, and of empty responses."""
     for ranking in rankings:
         if ranking.of == "calibrated":
             yield from ranking.notices
-    if empty := _empty_responses(judgements):
+    if empty := _empty_responses(listed):
         yield empty
 
 
@@ -165,12 +160,12 @@ def _notices_and_signs(folder: Path) -> tuple[str, ...]:
     return *read_notices(folder), *read_summary(folder).signs.lines
 
 
-def _empty_responses(judgements: Judgements) -> str | None:
+def _empty_responses(listed: ListedRows) -> str | None:
     """Return a warning if empty responses have a higher mean score than the others; None otherwise."""
-    columns, name = judgements.columns, decides(judgements.rubric)
+    columns, name = listed.columns, decides(listed.rubric)
     judged = ~np.isnan(columns.overall)
-    empty = columns.overall[judged & (columns.length == 0)]
-    others = columns.overall[judged & (columns.length > 0)]
+    empty = columns.overall[judged & (columns.length[0] == 0)]
+    others = columns.overall[judged & (columns.length[0] > 0)]
     if not len(empty) or not len(others) or empty.mean() <= others.mean():
         return None
     return (
@@ -202,7 +197,7 @@ def _systems_lead(rubric: Rubric, rankings: Sequence[Ranking]) -> str:
 
 
 def _profile_lead(rubric: Rubric) -> str:
-    if rubric.mode is CHECKLIST:
+    if rubric.mode.lists_criteria:
         return (
             "Means of the scores of rows with 95 % intervals (the axis shows only a part of the scale), and "
             "below them the distribution of the answers to criteria, also of rows with another criterion that "
@@ -233,25 +228,25 @@ def _common_legend(rubric: Rubric) -> list[tuple[str, str]]:
 
 
 def _figures(
-    judgements: Judgements, means: Mapping[str, Mapping[str, Estimate]]
+    listed: ListedRows, means: Mapping[str, Mapping[str, Estimate]]
 ) -> dict[str, list[dict[str, Any]]]:
-    columns, rubric = judgements.columns, judgements.rubric
+    columns, rubric = listed.columns, listed.rubric
     sections = ("means", "distribution", "expected", "confidence")
     figures: dict[str, list[dict[str, Any]]] = {section: [] for section in sections}
     for column in rubric.row_columns:
         found = {label: own[column.name] for label, own in means.items() if column.name in own}
         if any(mean.value is not None for mean in found.values()):
-            figures["means"].append(figure(column.name, charts.means(judgements, column, found)))
+            figures["means"].append(figure(column.name, charts.means(listed, column, found)))
     for name, aspect in rubric.aspects.items():
         own = [] if _common_legend(rubric) else legend(aspect)
-        figures["distribution"].append(figure(name, charts.distribution(judgements, name), own))
-        if spec := confidence_charts.expected_against_score(judgements, name):
+        figures["distribution"].append(figure(name, charts.distribution(listed, name), own))
+        if spec := confidence_charts.expected_against_score(listed, name):
             figures["expected"].append(figure(name, spec))
-    if columns.confidence is not None and not np.isnan(columns.confidence).all():
+    if not np.isnan(columns.confidence).all():
         title = "Probability of the chosen score"
-        figures["confidence"].append(figure(title, confidence_charts.confidence(judgements)))
-    if ((columns.length >= 0) & ~np.isnan(columns.overall)).any():
-        figures["length"] = [figure(None, charts.length_against_score(judgements))]
+        figures["confidence"].append(figure(title, confidence_charts.confidence(listed)))
+    if ((columns.length[0] >= 0) & ~np.isnan(columns.overall)).any():
+        figures["length"] = [figure(None, charts.length_against_score(listed))]
     return figures
 
 

@@ -19,38 +19,23 @@ from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from string import Template
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from localjudge.errors import UsageError
+from localjudge.modes.mode import Mode
 from localjudge.runs.reread_texts import RowTexts
 from localjudge.system.durable import replacing
 from localjudge.system.steps import Report, no_progress, with_progress
 
 CHUNK = 200_000
 """Characters of text at which a chunk of rows is complete."""
-
-
-@dataclass(frozen=True, slots=True)
-class PageKind:
-    """What differs between a page of judgements and a page of pairs.
-
-    Attributes:
-        view: the part of the script that shows one of them.
-        words: the words of the template: `one` and `many` of them, and the name of the filter by `result`.
-    """
-
-    view: str
-    words: Mapping[str, str]
-
-    @property
-    def scripts(self) -> tuple[str, ...]:
-        """The parts of the page's script, in their order; they share one scope."""
-        return ("page_data.js", self.view, "overview.js", "search.js", "reader.js")
+_SCRIPTS = ("page_data.js", "row_view.js", "overview.js", "search.js", "reader.js")
+"""The parts of the page's script, in their order; they share one scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageRow:
-    """A judgement or a pair as the page reads it.
+    """A row as the page reads it.
 
     Attributes:
         instruction: the number of its instruction.
@@ -66,15 +51,15 @@ class PageRow:
 
 
 class PageContent(Protocol):
-    """What a page lists: judgements, or pairs. All rows of an instruction stand together.
+    """What a page lists. All rows of an instruction stand together.
 
     Attributes:
-        kind: the kind of the page.
+        kind: the mode of the rows, which has the words of the template.
         ids: the id of each row.
         snippets: the beginning of each instruction.
     """
 
-    kind: ClassVar[PageKind]
+    kind: Mode[Any]
     snippets: list[str]
 
     @property
@@ -104,13 +89,14 @@ def write_page(
     Raises:
         UsageError: the file cannot be written.
     """
-    library, script = chart_library(), page_script(content.kind)
+    library, script = chart_library(), page_script()
     policy = (
         "default-src 'none'; "
         f"script-src '{_digest(script)}' '{_digest(library)}'; "
         "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    words = {**content.kind.words, "Many": content.kind.words["many"].capitalize()}
+    one, many, result = content.kind.listed
+    words = {"one": one, "many": many, "Many": many.capitalize(), "result": result}
     begin, end = Template(_asset("template.html")).substitute(
         policy=html.escape(policy), title=html.escape(title), style=_asset("style.css"), data="\0", **words
     ).split("\0")  # fmt: skip
@@ -123,7 +109,7 @@ def write_page(
                 stream.write(_data(name, numbers))
             about = {
                 **head,
-                "words": dict(content.kind.words),
+                "words": words,
                 "arrays": {name: kind for name, (kind, _) in arrays.items()},
                 "ids": content.ids,
                 "snippets": content.snippets,
@@ -184,9 +170,9 @@ def _asset(name: str) -> str:
     return (files("localjudge") / "report" / name).read_text(encoding="utf-8")
 
 
-def page_script(kind: PageKind) -> str:
+def page_script() -> str:
     """Return the page's own script."""
-    return '"use strict";\n(async () => {\n' + "\n".join(map(_asset, kind.scripts)) + "})();\n"
+    return '"use strict";\n(async () => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "})();\n"
 
 
 @cache

@@ -2,51 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.matching.judged_pairs import WINNERS
-from localjudge.matching.run_rows import FAILED
+from localjudge.modes.pair_preference import WINNERS
 from localjudge.report import charts
-from localjudge.report.listed_pairs import NO_WINNER, UNNAMED, ListedPairs
-from localjudge.report.overview import common_head, figure
-from localjudge.report.report_tables import agreement_section, audit_section, estimate_value, table
+from localjudge.report.listed_rows import ListedRows
+from localjudge.report.overview import figure
+from localjudge.report.report_tables import estimate_value, table
 from localjudge.report.shown_values import share_colour
 from localjudge.report.tables.ranking_tables import ranks, win_rates
 from localjudge.statistics import Estimate
 from localjudge.statistics.system_order import differences_in_words
-from localjudge.studies.agree_on_pairs import PairAgreement
 from localjudge.studies.rank.preference_notes import cycles_in_words
 from localjudge.studies.rank.preference_ranking import PreferenceOrder, PreferenceRanking
 
 
-def pairs_head(
-    pairs: ListedPairs,
-    title: str | None,
-    ranking: PreferenceRanking | None,
-    agreements: Sequence[tuple[str, PairAgreement]],
-    changes: dict[str, Any] | None,
-    audit: Path | None,
-) -> dict[str, Any]:
-    """Return everything that the page shows besides the pairs.
+def pair_sections(pairs: ListedRows, ranking: PreferenceRanking | None) -> dict[str, Any]:
+    """Return what the page shows of preferences, besides the pairs.
 
     Args:
         pairs: the pairs of the report.
-        title: the title of the report; None for the names of the runs.
         ranking: the comparison of the systems; None if the pairs do not name any.
-        agreements: the name of each run with labels, and its agreement.
-        changes: what changed from the first run to the second, if there are two.
-        audit: the output of `localjudge audit --json`, if any.
-
-    Raises:
-        UsageError: the audit file cannot be read, or is not the output of an audit.
     """
     return {
-        **common_head(pairs, title),
         "aspects": [
             {
                 "name": name,
@@ -64,9 +45,6 @@ def pairs_head(
         "figures": {"length": [figure(None, _length_chart(pairs))] if _measured(pairs).any() else []},
         "matrix": ranking and _matrix(pairs, ranking),
         "position": _position(pairs, ranking),
-        "changes": changes,
-        "agreement": agreement_section(agreements),
-        "audit": audit_section(audit),
     }
 
 
@@ -90,7 +68,7 @@ _LENGTH = (
 )
 
 
-def _systems(pairs: ListedPairs, ranking: PreferenceRanking) -> dict[str, Any]:
+def _systems(pairs: ListedRows, ranking: PreferenceRanking) -> dict[str, Any]:
     """Return the table of the systems, in the order of the deciding aspect."""
     decides = ranking.aspects[ranking.by]
     index_of = {name: index for index, name in enumerate(pairs.series)}
@@ -131,7 +109,7 @@ def _systems(pairs: ListedPairs, ranking: PreferenceRanking) -> dict[str, Any]:
     }
 
 
-def _matrix(pairs: ListedPairs, ranking: PreferenceRanking) -> dict[str, Any]:
+def _matrix(pairs: ListedRows, ranking: PreferenceRanking) -> dict[str, Any]:
     """Return a table for each aspect; the tables of the aspects that do not decide are folded."""
     several = len(ranking.aspects) > 1
     first, *others = sorted(ranking.aspects.items(), key=lambda each: each[0] != ranking.by)
@@ -142,7 +120,7 @@ def _matrix(pairs: ListedPairs, ranking: PreferenceRanking) -> dict[str, Any]:
     }
 
 
-def _against(pairs: ListedPairs, caption: str | None, order: PreferenceOrder, folded: bool) -> dict[str, Any]:
+def _against(pairs: ListedRows, caption: str | None, order: PreferenceOrder, folded: bool) -> dict[str, Any]:
     """Return the table of the win rates of each system against each other one."""
     place = {name: index for index, name in enumerate(pairs.series)}
     names = [system.name for system in order.systems]
@@ -163,44 +141,47 @@ def _against(pairs: ListedPairs, caption: str | None, order: PreferenceOrder, fo
     return table(caption or "", [("against", "text"), *((name, "rate") for name in names)], rows, folded)
 
 
-def _position(pairs: ListedPairs, ranking: PreferenceRanking | None) -> dict[str, Any] | None:
+def _position(pairs: ListedRows, ranking: PreferenceRanking | None) -> dict[str, Any] | None:
     """Return the table of the effect of the order in each aspect; None if no pair was judged."""
-    found, judged = pairs.columns, (pairs.columns.flags & FAILED) == 0
-    if not judged.any():
+    details = pairs.details
+    judged = details.first.judged
+    if not judged:
         return None
-    unnamed = set(pairs.series) <= set(UNNAMED)
-    shown = [one for one in NO_WINNER if (found.scores[:, judged] == WINNERS.index(one)).any()]
+    unnamed = set(pairs.series) <= set(pairs.kind.unnamed)
+    without = {"ties": "tie", "undecided": None}
+    found = {
+        name: [details.share_without_winner(aspect, winner) for aspect in details.aspects]
+        for name, winner in without.items()
+    }
+    shown = {name: shares for name, shares in found.items() if any(shares)}
     rows = []
-    for place, aspect in enumerate(pairs.rubric.aspects):
-        same = pairs.same_response[place, judged]
-        known = same[~np.isnan(same)]
-        shown_first = Estimate(float(pairs.shown_first[place, judged].mean()))
-        consistency = Estimate(float(known.mean()) if len(known) else None)
+    for place, (aspect, effect) in enumerate(details.aspects.items()):
+        shown_first = Estimate(effect.first_wins / judged)
+        consistency = Estimate(effect.same_response / effect.decided if effect.decided else None)
         if ranking:
             order = ranking.aspects[aspect]
             shown_first, consistency = order.position, order.consistency
-        verdicts = found.scores[place, judged]
-        without = [Estimate(float((verdicts == WINNERS.index(one)).mean())) for one in shown]
-        first = Estimate(float(found.expected[place, judged].mean()))
-        shares = [shown_first, consistency, *without, *([first] * unnamed)]
-        rows.append([aspect, *map(estimate_value, shares), int(judged.sum())])
+        first = Estimate(details.first.columns[aspect].mean)
+        shares = [Estimate(each[place]) for each in shown.values()]
+        values = [shown_first, consistency, *shares, *([first] * unnamed)]
+        rows.append([aspect, *map(estimate_value, values), judged])
     columns = [
         ("aspect", "text"),
         ("win rate of the first place", "share"),
         ("same response in both orders", "share"),
-        *(({"tie": "ties"}.get(one, one), "share") for one in shown),
+        *((name, "share") for name in shown),
     ]
     columns += [("first response of the input wins", "share")] * unnamed + [("pairs", "number")]
     return {"leads": [_POSITION], "tables": [table("", columns, rows)]}
 
 
-def _measured(pairs: ListedPairs) -> NDArray[np.bool_]:
+def _measured(pairs: ListedRows) -> NDArray[np.bool_]:
     """Return which pairs have a preference and both texts, (N,)."""
     known: NDArray[np.bool_] = (pairs.columns.length[0] >= 0) & ~np.isnan(pairs.columns.overall)
     return known
 
 
-def _length_chart(pairs: ListedPairs) -> charts.Spec:
+def _length_chart(pairs: ListedRows) -> charts.Spec:
     """Return the chart of the preference against the ratio of the lengths of both responses."""
     columns = pairs.columns
     first, second = np.maximum(columns.length, 0)

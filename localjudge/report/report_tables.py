@@ -12,7 +12,7 @@ import numpy as np
 from localjudge.errors import UsageError
 from localjudge.matching.run_rows import FAILED
 from localjudge.records.outcome_columns import OVERALL
-from localjudge.report.judgements import Judgements
+from localjudge.report.listed_rows import ListedRows
 from localjudge.report.shown_values import mean_is_share, scale_text
 from localjudge.report.tables import Cell, Findings, slice_table
 from localjudge.report.tables.agreement_tables import agreement_findings, pair_agreement_findings
@@ -28,18 +28,18 @@ from localjudge.studies.by_slice import Sliced
 from localjudge.studies.rank import Ranking, comparison_lines
 
 
-def systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[str, Any]:
+def systems_table(listed: ListedRows, rankings: Sequence[Ranking]) -> dict[str, Any]:
     """Return the table of the systems: their means and shares, and their ranks by the mean of all aspects.
 
     There is no rank without an ordered aspect: whether a label is good or bad is not known.
     """
-    index_of = {label: index for index, label in enumerate(judgements.series)}
-    failures = judgements.columns.series[(judgements.columns.flags & FAILED) > 0]
+    index_of = {label: index for index, label in enumerate(listed.series)}
+    failures = listed.columns.series[0, (listed.columns.flags & FAILED) > 0]
     failed = np.bincount(failures, minlength=len(index_of)).tolist()
     systems = [system for ranking in rankings for system in ranking.systems]
-    known = _mean_columns(judgements.rubric, rankings[0].columns)
+    known = _mean_columns(listed.rubric, rankings[0].columns)
     names = [name for name in known if name in rankings[0].columns]  # with a calibration, only those calibrated
-    whole = _whole(judgements.rubric, names)
+    whole = _whole(listed.rubric, names)
     columns = [known[name] for name in dict.fromkeys([whole, *names] if whole else names)]
     held = whole is not None and any(system.length_held for system in systems)
     human = [

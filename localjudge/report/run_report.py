@@ -1,58 +1,53 @@
-"""A report of runs as one file for a browser: tables, charts, and all judgements or pairs.
+"""A report of runs as one file for a browser: tables, charts, and all rows.
 
-runs → judgements, texts → charts, head → page
+runs → rows, texts → charts, head → page
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
+from localjudge.matching.checklist_points import PointRows
+from localjudge.matching.judged_pairs import read_judged_pairs
+from localjudge.matching.labels import label_targets, parse_mapping, read_labels
 from localjudge.matching.run_rows import run_names
 from localjudge.matching.scores import read_scores
-from localjudge.report.judgements import Judgements
-from localjudge.report.listed_checklists import ListedChecklists
-from localjudge.report.listed_pairs import ListedPairs
-from localjudge.report.overview import by_series, head
+from localjudge.matching.slices import read_slices
+from localjudge.report.listed_rows import ListedRows
+from localjudge.report.overview import by_series, head, score_notices, score_sections
 from localjudge.report.page import write_page
-from localjudge.report.report_tables import section
+from localjudge.report.pair_overview import pair_sections
+from localjudge.report.report_tables import agreement_section, section
 from localjudge.report.tables import slice_table
 from localjudge.report.tables.change_tables import change_findings
-from localjudge.rubrics.mode import CHECKLIST, PAIRWISE, POINTWISE
 from localjudge.runs.reader import is_complete
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.statistics.resampling import RESAMPLES
+from localjudge.studies.agree import agree
+from localjudge.studies.agree_on_pairs import agree_on_pairs
+from localjudge.studies.by_slice import agree_by_slice, rank_by_slice
+from localjudge.studies.calibrate import Calibration, read_intervals
+from localjudge.studies.compare import compare_runs
+from localjudge.studies.compare.compared_rows import ComparedRows
+from localjudge.studies.compare.matched_runs import match_runs
+from localjudge.studies.compare.sliced_changes import change_by_slice
+from localjudge.studies.rank import rank
+from localjudge.studies.rank.preference_ranking import rank_pairs
+from localjudge.studies.rank.run_preferences import read_preferences
 from localjudge.system.requirements import require
 from localjudge.system.steps import Step, no_steps
 
 
-def write_report(
-    runs: Sequence[Path],
-    out: Path,
-    *,
-    title: str | None = None,
-    inputs: Sequence[str] = (),
-    labels: Sequence[str] = (),
-    mapping: Sequence[str] = (),
-    audit: Path | None = None,
-    calibration: Path | None = None,
-    allow_no_gain: Sequence[str] = (),
-    intervals: Path | None = None,
-    by_column: str | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    step: Step = no_steps,
-) -> list[str]:
-    """Write a report of runs, and return the notices for its reader, one line each.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """What a report has besides the rows of its runs.
 
-    Args:
-        runs: the run directories, judged on the same aspects and scale; runs of pairs, by one judge.
-        out: the file to write.
-        title: the title of the report; None for the names of the runs.
+    Attributes:
+        title: its title; None for the names of the runs.
         inputs: the input files, if they were moved after the runs.
         labels: label files to compare the judge with.
         mapping: the aspects of label columns with other names, as THEIRS=OURS.
@@ -63,6 +58,38 @@ def write_report(
         by_column: a column of the rows; the statistics of each of its values are written, too.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
+    """
+
+    title: str | None = None
+    inputs: Sequence[str] = ()
+    labels: Sequence[str] = ()
+    mapping: Sequence[str] = ()
+    audit: Path | None = None
+    calibration: Path | None = None
+    allow_no_gain: Sequence[str] = ()
+    intervals: Path | None = None
+    by_column: str | None = None
+    resamples: int = RESAMPLES
+    seed: int = 0
+
+    @property
+    def draws(self) -> tuple[int, int]:
+        """The number of resamples, and their seed."""
+        return self.resamples, self.seed
+
+
+_EVERYTHING = ReportOptions()
+
+
+def write_report(
+    runs: Sequence[Path], out: Path, options: ReportOptions = _EVERYTHING, step: Step = no_steps
+) -> list[str]:
+    """Write a report of runs, and return the notices for its reader, one line each.
+
+    Args:
+        runs: the run directories, judged on the same aspects and scale; runs of pairs, by one judge.
+        out: the file to write.
+        options: what the report has besides the rows.
         step: receives the steps.
 
     Raises:
@@ -70,147 +97,108 @@ def write_report(
     """
     require("a report", "report")
     mode = read_manifest(runs[0]).rubric.mode
-    if mode is not POINTWISE:
-        given = {
-            "`calibration`": calibration,
-            "`allow_no_gain`": allow_no_gain,
-            "`intervals`": intervals,
-            "`by_column`": by_column,
-        }
-        if surplus := [option for option, value in given.items() if value]:
-            raise UsageError(
-                f"{surplus[0]}: is for runs with one judgement for each response; this rubric {mode.judges}"
-            )
-    if mode is PAIRWISE:
-        return _write_pairs(runs, out, title, inputs, labels, mapping, audit, resamples, seed, step)
-    from localjudge.matching.checklist_points import PointRows
-    from localjudge.matching.labels import label_targets, parse_mapping, read_labels
-    from localjudge.matching.slices import read_slices
-    from localjudge.studies.agree import agree
-    from localjudge.studies.by_slice import agree_by_slice, rank_by_slice
-    from localjudge.studies.calibrate import Calibration, read_intervals
-    from localjudge.studies.rank import rank
-
-    curves = Calibration.load(calibration) if calibration else None
-    with ExitStack() as stack:
-        with step("reading the judgements"):
-            listed = ListedChecklists if mode is CHECKLIST else Judgements
-            judgements = stack.enter_context(listed(runs, inputs))
-            judgements.intervals_of = read_intervals(intervals, runs) if intervals else None
+    for name in ("calibration", "allow_no_gain", "intervals", "by_column"):
+        if getattr(options, name):
+            one = f"`{name}`: is for runs with one judgement for each response; this rubric"
+            mode.require(["response"], one, "")
+    with step(f"reading the {mode.listed[1]}"):
+        listed = ListedRows(runs, options.inputs)
+    with listed:
         with step("comparing the systems"):
-            rubric = judgements.rubric
-            ours = parse_mapping(mapping, label_targets(rubric))
-            rankings, agreements, sliced = [], [], []
-            for of_one_judge in _by_judge(runs):
-                points = PointRows.read(of_one_judge) if mode is CHECKLIST else None
-                scores = points.scores() if points else read_scores(of_one_judge)
-                known = (
-                    read_labels(labels, scores, ours, inputs, False) if labels and mode is POINTWISE else None
-                )
-                named = by_series(
-                    curves.apply_to(scores, allow_no_gain, known) if curves else scores, judgements
-                )
-                # The overall human mean requires labels of every aspect.
-                whole = known if known and set(known.aspects) >= set(named.aspects) else None
-                rankings.append(rank(named, whole, resamples=resamples, seed=seed))
-                parts = None
-                if by_column:
-                    parts = named, read_slices(of_one_judge, scores.manifests, by_column, inputs)
-                elif points and all(map(is_complete, of_one_judge)):
-                    parts = points.by_tag()
-                if parts:
-                    found = rank_by_slice(
-                        by_series(parts[0], judgements), parts[1], None, None, resamples, seed
-                    )
-                    sliced.append((", ".join(run_names(of_one_judge)), found))
-            for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
-                scores = read_scores([run], by_criterion=mode is CHECKLIST)
-                known = read_labels(labels, scores, ours, inputs, False)
-                calibrated = curves.apply_to(scores, allow_no_gain, known) if curves else None
-                agreements.append((name, agree(scores, known, calibrated, resamples, seed)))
-                if by_column:
-                    slices = read_slices([run], scores.manifests, by_column, inputs)
-                    sliced.append((name, agree_by_slice(scores, known, slices)))
-            changes = _changes(runs, inputs, resamples, seed, by_column)
-        with step("writing the page") as report:
-            about = head(judgements, title, rankings, agreements, changes, sliced, audit)
-            write_page(out, about["title"], about, judgements, report)
-        return list(about["notices"])
+            sections, notices = _SECTIONS[mode.statistics](listed, options)
+            sections["changes"] = _changes(runs, options)
+            about = head(listed, options.title, notices, sections, options.audit)
+        with step("writing the page", mode.listed[1]) as report:
+            write_page(out, about["title"], about, listed, report)
+    return list(about["notices"])
 
 
-def _changes(
-    runs: Sequence[Path], inputs: Sequence[str], resamples: int, seed: int, by_column: str | None = None
-) -> dict[str, Any] | None:
+def _score_sections(listed: ListedRows, options: ReportOptions) -> tuple[dict[str, Any], list[str]]:
+    """Return the sections of the statistics of scores, of responses or of criteria, and their notices."""
+    runs, rubric, labels = listed.folders, listed.rubric, options.labels
+    curves = Calibration.load(options.calibration) if options.calibration else None
+    listed.intervals_of = read_intervals(options.intervals, runs) if options.intervals else None
+    ours = parse_mapping(options.mapping, label_targets(rubric))
+    has_points = rubric.mode.lists_criteria
+    rankings, agreements, sliced = [], [], []
+    for of_one_judge in _by_judge(runs):
+        points = PointRows.read(of_one_judge) if has_points else None
+        scores = points.scores() if points else read_scores(of_one_judge)
+        known = None
+        if labels and points is None:
+            known = read_labels(labels, scores, ours, options.inputs, False)
+        named = by_series(curves.apply_to(scores, options.allow_no_gain, known) if curves else scores, listed)
+        # The overall human mean requires labels of every aspect.
+        whole = known if known and set(known.aspects) >= set(named.aspects) else None
+        rankings.append(rank(named, whole, resamples=options.resamples, seed=options.seed))
+        parts = None
+        if options.by_column:
+            parts = named, read_slices(of_one_judge, scores.manifests, options.by_column, options.inputs)
+        elif points and all(map(is_complete, of_one_judge)):
+            parts = points.by_tag()
+        if parts:
+            found = rank_by_slice(by_series(parts[0], listed), parts[1], None, None, *options.draws)
+            sliced.append((", ".join(run_names(of_one_judge)), found))
+    for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
+        scores = read_scores([run], by_criterion=has_points)
+        known = read_labels(labels, scores, ours, options.inputs, False)
+        calibrated = curves.apply_to(scores, options.allow_no_gain, known) if curves else None
+        agreements.append((name, agree(scores, known, calibrated, *options.draws)))
+        if options.by_column:
+            slices = read_slices([run], scores.manifests, options.by_column, options.inputs)
+            sliced.append((name, agree_by_slice(scores, known, slices)))
+    sections = score_sections(listed, rankings, sliced)
+    sections["agreement"] = agreement_section(agreements)
+    return sections, [*score_notices(listed, rankings)]
+
+
+def _pair_sections(listed: ListedRows, options: ReportOptions) -> tuple[dict[str, Any], list[str]]:
+    """Return the sections of the statistics of preferences, and their notices."""
+    runs, inputs, labels = listed.folders, options.inputs, options.labels
+    ranking = None
+    if listed.compares_systems and all(map(is_complete, runs)):
+        first = next(iter(listed.rubric.aspects))
+        ranking = rank_pairs(read_preferences(runs), first, *options.draws)
+    ours, agreements = parse_mapping(options.mapping, label_targets(listed.rubric)), []
+    for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
+        judged = read_judged_pairs([run])
+        known = read_labels(labels, judged, ours, inputs, False)
+        agreements.append((name, agree_on_pairs(judged, known, None, *options.draws)))
+    sections = pair_sections(listed, ranking)
+    sections["agreement"] = agreement_section(agreements)
+    return sections, []
+
+
+_SECTIONS = {"scores": _score_sections, "points": _score_sections, "preferences": _pair_sections}
+"""The sections of a report by the statistics of its rows."""
+
+
+def _changes(runs: Sequence[Path], options: ReportOptions) -> dict[str, Any] | None:
     """Return what `localjudge compare` finds in two complete runs, or why they cannot be compared.
 
     None unless there are two runs, and both are complete.
     """
-    from localjudge.matching.checklist_points import PointRows
-    from localjudge.matching.judged_pairs import read_judged_pairs
-    from localjudge.matching.slices import read_slices
-    from localjudge.studies.compare import compare_runs
-    from localjudge.studies.compare.compared_rows import ComparedRows
-    from localjudge.studies.compare.matched_runs import match_runs
-    from localjudge.studies.compare.sliced_changes import change_by_slice
-
     if len(runs) != 2 or not all(map(is_complete, runs)):
         return None
     try:
-        if read_manifest(runs[0]).rubric.mode is PAIRWISE:
-            rows = ComparedRows.from_pairs(read_judged_pairs(runs))
-        elif read_manifest(runs[0]).rubric.mode is CHECKLIST:
-            rows = ComparedRows.from_scores(PointRows.read(runs).scores(by_run=False))
-        else:
-            rows = ComparedRows.from_scores(read_scores(runs, by_run=False))
+        rows = _COMPARED[read_manifest(runs[0]).rubric.mode.statistics](runs, options)
         matched = match_runs(rows)
-        found = change_findings(compare_runs(matched, resamples=resamples, seed=seed))
+        found = change_findings(compare_runs(matched, resamples=options.resamples, seed=options.seed))
     except UsageError as error:
         return {"leads": [f"The runs cannot be compared: {error}"], "tables": []}
-    if by_column:
-        slices = read_slices(runs, rows.source.manifests, by_column, inputs)
-        by_slice = slice_table(change_by_slice(matched, slices, resamples, seed))
+    if options.by_column:
+        slices = read_slices(runs, rows.source.manifests, options.by_column, options.inputs)
+        by_slice = slice_table(change_by_slice(matched, slices, *options.draws))
         found = replace(found, main=[*found.main, by_slice])
     return section(found)
 
 
-def _write_pairs(
-    runs: Sequence[Path],
-    out: Path,
-    title: str | None,
-    inputs: Sequence[str],
-    labels: Sequence[str],
-    mapping: Sequence[str],
-    audit: Path | None,
-    resamples: int,
-    seed: int,
-    step: Step,
-) -> list[str]:
-    """Write a report of runs of pairs."""
-    from localjudge.matching.judged_pairs import read_judged_pairs
-    from localjudge.matching.labels import label_targets, parse_mapping, read_labels
-    from localjudge.report.pair_overview import pairs_head
-    from localjudge.studies.agree_on_pairs import agree_on_pairs
-    from localjudge.studies.rank.preference_ranking import rank_pairs
-    from localjudge.studies.rank.run_preferences import read_preferences
-
-    with ExitStack() as stack:
-        with step("reading the pairs"):
-            pairs = stack.enter_context(ListedPairs(runs, inputs))
-        with step("comparing the systems"):
-            ranking = None
-            if pairs.names_systems and all(map(is_complete, runs)):
-                first = next(iter(pairs.rubric.aspects))
-                ranking = rank_pairs(read_preferences(runs), first, resamples, seed)
-            ours, agreements = parse_mapping(mapping, label_targets(pairs.rubric)), []
-            for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
-                judged = read_judged_pairs([run])
-                known = read_labels(labels, judged, ours, inputs, False)
-                agreements.append((name, agree_on_pairs(judged, known, None, resamples, seed)))
-            changes = _changes(runs, inputs, resamples, seed)
-        with step("writing the page", "pairs") as report:
-            about = pairs_head(pairs, title, ranking, agreements, changes, audit)
-            write_page(out, about["title"], about, pairs, report)
-        return list(about["notices"])
+_COMPARED: Mapping[str, Any] = {
+    "scores": lambda runs, options: ComparedRows.from_scores(read_scores(runs, by_run=False)),
+    "points": lambda runs, options: ComparedRows.from_scores(PointRows.read(runs).scores(by_run=False)),
+    "preferences": lambda runs, options: ComparedRows.from_pairs(read_judged_pairs(runs)),
+}
+"""What reads the rows to compare, by their statistics."""
 
 
 def _by_judge(runs: Sequence[Path]) -> list[list[Path]]:

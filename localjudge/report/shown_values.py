@@ -7,10 +7,8 @@ from typing import Literal
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.checklist_outcome import Points
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn, deciding
-from localjudge.statistics import UNDEFINED_SIGN, two_decimals
 
 ORDERED_COLOURS = ("#b5533c", "#dd9b6b", "#b9b4a6", "#78a5b8", "#2f6f95")
 """Colours from the lowest score to the highest, interpolated between them."""
@@ -73,17 +71,6 @@ def scale_text(column: ScoreColumn) -> str:
         for number, text in (ends[0], ends[-1])
     )
     return f"{low} to {high}"
-
-
-def points_text(points: Points) -> str:
-    """Return a score in words, or why there is none."""
-    if points.low is None:
-        return f"{UNDEFINED_SIGN} (no criterion has positive points)"
-    if points.score is None:
-        judged = f"{points.judged} of {points.criteria} criteria were judged"
-        return f"{UNDEFINED_SIGN} ({judged}: it could be {points.low:.2f} to {points.high:.2f})"
-    expected = "" if points.expected is None else f"   expected {two_decimals(points.expected)}"
-    return f"{two_decimals(points.score)}{expected}"
 
 
 def _number(value: object) -> str:

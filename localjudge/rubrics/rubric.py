@@ -47,6 +47,8 @@ from typing import Any, Self
 from pydantic import SerializationInfo, ValidationError, field_serializer, model_validator
 
 from localjudge.errors import RowError, RubricError
+from localjudge.modes import mode_of
+from localjudge.modes.mode import Mode
 from localjudge.records import Row, Turn
 from localjudge.records.outcome_columns import (
     LIST_COLUMNS,
@@ -60,7 +62,6 @@ from localjudge.rubrics.answer_keys import AnswerKeys
 from localjudge.rubrics.aspect import Aspect, RubricPart, scores_of, with_aspects, written_aspects
 from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS, answer_format, aspects_text
 from localjudge.rubrics.guard import guarded, unfenced
-from localjudge.rubrics.mode import Mode, mode_of
 from localjudge.rubrics.rubric_file import read_document
 from localjudge.rubrics.rubric_problems import check_aspects, check_together, problems_of, prompt_problems
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
@@ -263,10 +264,10 @@ class Rubric(RubricPart):
         """The numbers that statistics compute with."""
         return score_columns(self.aspects)
 
-    @property
+    @cached_property
     def row_columns(self) -> tuple[ScoreColumn, ...]:
         """The numbers of a row of the input, whose means describe a system."""
-        return self.mode.row_columns or self.score_columns
+        return self.mode.row_columns(self.aspects)
 
     @cached_property
     def columns(self) -> AnswerColumns:

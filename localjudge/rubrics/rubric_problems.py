@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from localjudge.modes.mode import Mode
 from localjudge.records.outcome_columns import INTERVAL, LIKELIEST, MASS, SPREAD
 from localjudge.rubrics.answer_keys import LONGEST_NAME, AnswerKeys
 from localjudge.rubrics.aspect import Aspect, scores_of, written_aspects
 from localjudge.rubrics.aspect_text import ANSWER_FORMAT, unmentioned
-from localjudge.rubrics.mode import Mode
 from localjudge.rubrics.template import BARE, PLACEHOLDER, Template
 
 _ASPECT = re.compile(r"[a-z][a-z0-9_]*")

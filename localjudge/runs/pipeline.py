@@ -18,9 +18,9 @@ from localjudge.engines.engine_options import Cluster
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.models.model_manifest import in_words
+from localjudge.modes.order_effect import pairs_in_words
 from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, NO_CONVERSATION
 from localjudge.runs.cost_estimate import CostEstimate
-from localjudge.runs.pair_summary import pairs_in_words
 from localjudge.runs.reader import SET_ASIDE, read_notices
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_control import RunObserver

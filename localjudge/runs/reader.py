@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from localjudge.errors import RunMismatchError, UsageError
+from localjudge.modes import EACH_PROMPT
+from localjudge.modes.mode import Join, Mode
+from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Judgement, Outcome
 from localjudge.records.html_table import html_table
 from localjudge.records.keys import row_key, settings_digest
 from localjudge.records.outcome_columns import EXPECTED, PAIR_SYSTEMS, PREFERENCE, to_json, without_objects
-from localjudge.rubrics.mode import PAIRWISE, POINTWISE, Join, Mode, RowOutcome
-from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
 from localjudge.runs.notices import notices
@@ -49,21 +50,24 @@ class RecordedRun:
     rubric: Rubric
     notices: tuple[str, ...]
     complete: bool
-    _mode: ClassVar[Mode[Any]] = POINTWISE
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the outcomes of the lines."""
         return read_outcomes(self.folder)
 
     @property
-    def pairs(self) -> RecordedPairs:
+    def _mode(self) -> Mode[Any]:
+        return EACH_PROMPT
+
+    @property
+    def pairs(self) -> RecordedRows:
         """The pairs that have a line for every order.
 
         Raises:
             UsageError: the rubric of the run does not compare responses.
         """
         refuse_single(self.folder, self.rubric)
-        return RecordedPairs(self.folder, self.rubric, self.notices, self.complete)
+        return RecordedRows(self.folder, self.rubric, self.notices, self.complete)
 
     def to_pandas(self, with_texts: bool = False) -> Any:
         """Return a pandas DataFrame with a row for each line; `columns` has the input's other columns.
@@ -98,9 +102,10 @@ class RecordedRun:
         digests = (each.digest for each in read_outcomes(self.folder))
         column_of = text_columns(manifest.rubric, self._mode.column_names(self.rubric.columns))
         with recorded_texts(self.folder, manifest, digests) as text_of:
-            for outcome, line in zip(self, self._lines(), strict=True):
-                if text := text_of(outcome.first):
-                    line |= text.columns(manifest.rubric.mode.texts, outcome.first.swapped, column_of)
+            for row in self._rows():
+                line = row.line(self.rubric.columns)
+                if text := text_of(row.first):
+                    line |= text.columns(manifest.rubric.mode.texts, row.first.swapped, column_of)
                 yield line
 
     def _flat(self) -> Iterator[dict[str, Any]]:
@@ -108,7 +113,11 @@ class RecordedRun:
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         """Yield the lines as flat objects."""
-        return (self._mode.line(outcome, self.rubric.columns) for outcome in self)
+        return (row.line(self.rubric.columns) for row in self._rows())
+
+    def _rows(self) -> Iterator[RowOutcome]:
+        """Yield what has a line in a table."""
+        return self._mode.join(self.rubric.aspects, 1).all(read_outcomes(self.folder))
 
     def _repr_html_(self) -> str:
         aspects = self.rubric.aspects
@@ -122,16 +131,21 @@ class RecordedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedPairs(RecordedRun):
-    """The pairs of a run for programs. Iterating over it yields the outcomes of the pairs, in their order.
+class RecordedRows(RecordedRun):
+    """The rows of a run for programs. Iterating over it yields the outcomes of the rows, in their order.
 
-    Its tables have the columns of `pairs.jsonl`.
+    The tables of a run of pairs have the columns of `pairs.jsonl`.
     """
 
-    _mode: ClassVar[Mode[Any]] = PAIRWISE
+    def __iter__(self) -> Iterator[RowOutcome]:
+        return self._rows()
 
-    def __iter__(self) -> Iterator[PairOutcome]:
-        return read_pairs(self.folder)
+    @property
+    def _mode(self) -> Mode[Any]:
+        return self.rubric.mode
+
+    def _rows(self) -> Iterator[RowOutcome]:
+        return read_row_outcomes(self.folder)
 
 
 def load_run(folder: str | Path) -> RecordedRun:
@@ -161,18 +175,6 @@ def read_outcomes(folder: Path) -> Iterator[Outcome]:
     return own_outcomes(folder, read_manifest(folder))
 
 
-def read_pairs(folder: Path) -> Iterator[PairOutcome]:
-    """Yield the outcome of each pair that has a line for every order.
-
-    Raises:
-        RunMismatchError: as for `read_outcomes`.
-        UsageError: the rubric of the run does not compare responses.
-    """
-    manifest = read_manifest(folder)
-    refuse_single(folder, manifest.rubric)
-    return row_outcomes(folder, manifest)
-
-
 def read_row_outcomes(folder: Path) -> Iterator[RowOutcome]:
     """Yield the outcome of each row (a response, pair or list of criteria) whose prompts all have a line.
 
@@ -182,16 +184,15 @@ def read_row_outcomes(folder: Path) -> Iterator[RowOutcome]:
     return row_outcomes(folder, read_manifest(folder))
 
 
-def row_outcomes(folder: Path, manifest: RunManifest) -> Iterator[Any]:
+def row_outcomes(folder: Path, manifest: RunManifest) -> Iterator[RowOutcome]:
     """Yield the outcomes of a run with this manifest, as `read_row_outcomes` does."""
     return (outcome for _, outcome in numbered_row_outcomes(folder, manifest))
 
 
 def row_lines(folder: Path, manifest: RunManifest) -> Iterator[bytes]:
     """Yield the outcome of each row of a run with this manifest as a line of JSON."""
-    mode, columns = manifest.rubric.mode, manifest.rubric.columns
     for outcome in row_outcomes(folder, manifest):
-        line = mode.line(outcome, columns)
+        line = outcome.line(manifest.rubric.columns)
         yield to_json(line, line).encode() + b"\n"
 
 
@@ -216,8 +217,8 @@ def numbered_row_outcomes(
 
 
 def refuse_single(folder: Path, rubric: Rubric) -> None:
-    if rubric.mode is not PAIRWISE:
-        raise UsageError(f"{folder}: its rubric {rubric.name} {rubric.mode.judges}, so it has no pairs")
+    """Refuse the rubric of a run that does not compare responses."""
+    rubric.mode.require(["pair"], f"{folder}: its rubric {rubric.name}", ", so it has no pairs")
 
 
 def own_outcomes(folder: Path, manifest: RunManifest) -> Iterator[Outcome]:

@@ -30,9 +30,9 @@ from pydantic import (
 from localjudge.config import SHARED, JudgeConfig
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
+from localjudge.modes.mode import Join
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
-from localjudge.rubrics.mode import Join
 from localjudge.rubrics.rubric import Rubric
 from localjudge.settings import SharedSettings
 from localjudge.system.version import __version__

@@ -1,48 +1,24 @@
-"""The summary of a run: counts of rows and failures, and the mean scores or the win rate of each system."""
+"""The summary of a run: counts of rows and failures, and the means or win rates of each system."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from localjudge.errors import UsageError
+from localjudge.modes.row_outcome import RowOutcome, Side
+from localjudge.modes.system_counts import SystemCounts
 from localjudge.records import Failure, Judgement, Outcome
-from localjudge.rubrics.mode import CHECKLIST, PAIRWISE
-from localjudge.runs.checklist_summary import ChecklistSummary
 from localjudge.runs.notices import notices
-from localjudge.runs.pair_summary import PairSummary
 from localjudge.runs.reader import count_lines, own_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.runs.system_column import system_value
 from localjudge.runs.warning_signs import WarningSigns
 from localjudge.system.steps import Report, no_progress, with_progress
-
-
-@dataclass(slots=True)
-class SystemCounts:
-    """The counts of one system's rows, and the sums of their scores in each column."""
-
-    judged: int = 0
-    failed: int = 0
-    cut: int = 0
-    truncated: int = 0
-    sums: Counter[str] = field(default_factory=Counter)
-    expected_sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    expected: Counter[str] = field(default_factory=Counter)
-    counts: Counter[tuple[str, int]] = field(default_factory=Counter)
-
-    def mean(self, column: str) -> float | None:
-        """The mean score; None without judged rows."""
-        return _mean(self.sums[column], self.judged)
-
-    def mean_expected(self, column: str) -> float | None:
-        """The mean of the expected scores of the rows that have one; None if no row has one."""
-        return _mean(self.expected_sums[column], self.expected[column])
 
 
 class SampleSpread:
@@ -79,89 +55,61 @@ class SampleSpread:
 
 
 class Summary:
-    """Counts of a run's rows, and the means or the win rate of each system, from the outcomes of a run.
+    """Counts of a run's rows, and the numbers of each system, from the outcomes of a run.
 
     Args:
         manifest: the manifest of the run.
 
     Attributes:
-        columns: the score columns of the rubric.
-        systems: the counts of each system; None is the name of rows without one.
-        pairs: the counts and win rates of the pairs; None if the rubric judges one response.
-        lists: the counts and mean scores of the rows with criteria; None for another rubric.
+        rubric: the rubric of the run.
         signs: the signs that the judge does not work on these rows.
         spread: how far apart the samples of a row are.
+        judged, failed: number of prompts, each of which has a line.
+        truncated: number of prompts with a response that was cut to fit the model's context.
+        reasons: number of failed rows, or of failed criteria, for each reason.
     """
 
     def __init__(self, manifest: RunManifest) -> None:
-        rubric, orders = manifest.rubric, manifest.orders
-        self.columns = rubric.score_columns
-        self.systems: dict[str | None, SystemCounts] = {}
-        self._reasons: Counter[str] = Counter()
-        self._join = manifest.join()
-        self.pairs = PairSummary(rubric.aspects, orders) if rubric.mode is PAIRWISE else None
-        self.lists = ChecklistSummary() if rubric.mode is CHECKLIST else None
-        self.signs = WarningSigns(rubric)
+        self.rubric, self._orders = manifest.rubric, manifest.orders
+        self.judged = self.failed = self.truncated = 0
+        self.reasons: Counter[str] = Counter()
+        self.signs = WarningSigns(self.rubric)
         self.spread = SampleSpread(manifest.settings.samples)
+        self._systems: defaultdict[str | None, SystemCounts] = defaultdict(SystemCounts)
+        self._failures: Counter[str] = Counter()
+        self._rows = SystemCounts()
+        self._join = manifest.join()
 
     def add(self, outcome: Outcome) -> None:
         """Count the outcome of a prompt, and its row if it was the last missing prompt of it."""
         if row := self._join.add(outcome):
-            self.signs.add(row)
-            if self._joined:
-                self._joined.add(row)
-        system = self.systems.setdefault(outcome.system, SystemCounts())
+            self._add_row(row)
         if isinstance(outcome, Failure):
-            system.failed += 1
-            self._reasons[outcome.reason] += 1
+            self.failed += 1
+            self._failures[outcome.reason] += 1
             return
-        system.judged += 1
-        system.cut += outcome.rationale_cut
-        system.truncated += outcome.candidate_cut > 0
+        self.judged += 1
+        self.truncated += outcome.candidate_cut > 0
         for each in outcome.of_prompts:
-            self._add_values(system, each)
+            self.spread.add(each)
 
-    def _add_values(self, system: SystemCounts, outcome: Judgement) -> None:
-        """Count the values of a judgement, or of one of its criteria."""
-        self.spread.add(outcome)
-        for column in self.columns:
-            number, expected = column.number(outcome), column.expected(outcome)
-            system.sums[column.name] += number
-            system.counts[column.name, number] += 1
-            if expected is not None:
-                system.expected[column.name] += 1
-                system.expected_sums[column.name] += expected
-
-    @property
-    def _joined(self) -> PairSummary | ChecklistSummary | None:
-        return self.pairs or self.lists
-
-    @property
-    def judged(self) -> int:
-        return sum(system.judged for system in self.systems.values())
-
-    @property
-    def failed(self) -> int:
-        return sum(system.failed for system in self.systems.values())
+    def _add_row(self, row: RowOutcome) -> None:
+        self.signs.add(row)
+        self.reasons.update(row.reasons)
+        self._rows.add(row, Side(None, {}, {}))
+        for side in row.sides:
+            self._systems[side.system].add(row, side)
+        for system, column, number in row.frequencies():
+            self._systems[system].answers[column, number] += 1
 
     @property
     def rows(self) -> int:
         return self.judged + self.failed
 
     @property
-    def reasons(self) -> Counter[str]:
-        """Number of failed rows, of failed pairs, or of failed criteria, for each reason."""
-        return self._joined.reasons if self._joined else self._reasons
-
-    @property
     def counted(self) -> str:
-        """The numbers of judged and failed rows, or of pairs, in words."""
-        return self._joined.counted if self._joined else f"{self.judged} judged, {self.failed} failed"
-
-    @property
-    def truncated(self) -> int:
-        """Number of candidates that were cut to fit the model's context."""
-        return sum(system.truncated for system in self.systems.values())
+        """The numbers of judged and failed rows in words."""
+        return self.signs.details.counted(self._rows.judged, self._rows.failed, self._orders)
 
     def as_dict(self, manifest: RunManifest, *, complete: bool, planned: int | None) -> dict[str, Any]:
         """Return the counts, and the means or win rates, for `summary.json`; the mean of nothing is None.
@@ -171,7 +119,7 @@ class Summary:
             complete: whether every row has its line.
             planned: number of rows of the complete run.
         """
-        counts = {
+        return {
             "complete": complete,
             "notices": notices(manifest, complete, self.rows, self.truncated),
             "warning_signs": self.signs.lines,
@@ -179,34 +127,25 @@ class Summary:
             "rows": self.rows,
             "judged": self.judged,
             "failed": self.failed,
-            "failures": dict(self._reasons.most_common()),
+            "failures": dict(self._failures.most_common()),
             "mean_mass": self.signs.mass.means,
-        }
-        if self.pairs:
-            counts["pairs"] = self.pairs.as_dict()
-        if self._joined:
-            return {**counts, "systems": self._joined.systems()}
-        return {
-            **counts,
+            **self.signs.details.as_dict(self._orders),
             "systems": [
                 {
                     "system": name,
-                    "judged": system.judged,
-                    "failed": system.failed,
-                    "rationales_cut": system.cut,
-                    "candidates_cut": system.truncated,
-                    "mean": {column.name: system.mean(column.name) for column in self.columns},
-                    "mean_expected": {
-                        column.name: system.mean_expected(column.name) for column in self.columns
-                    },
+                    "judged": counts.judged,
+                    "failed": counts.failed,
+                    "rationales_cut": counts.cut,
+                    "candidates_cut": counts.truncated,
+                    **self.rubric.mode.means(counts, self.rubric.row_columns),
                 }
-                for name, system in self.by_system()
+                for name, counts in self.by_system().items()
             ],
         }
 
-    def by_system(self) -> list[tuple[str | None, SystemCounts]]:
-        """Return the systems by name, rows without a system last."""
-        return sorted(self.systems.items(), key=lambda item: (item[0] is None, item[0] or ""))
+    def by_system(self) -> dict[str | None, SystemCounts]:
+        """Return the counts of the systems by name, rows without a system last."""
+        return dict(sorted(self._systems.items(), key=lambda item: (item[0] is None, item[0] or "")))
 
 
 def read_summary(folder: Path, report: Report = no_progress) -> Summary:
@@ -237,14 +176,14 @@ def summaries_by_column(folder: Path, column: str) -> dict[str, Summary]:
         UsageError: no row has the column.
     """
     manifest, seen = read_manifest(folder), dict[str, None]()
-    of_systems = system_value(manifest, column)
+    of_systems, responses = system_value(manifest, column), len(manifest.rubric.mode.responses)
     found: dict[str, Summary] = {}
     for outcome in own_outcomes(folder, manifest):
         value = outcome.columns.get(column)
         seen |= dict.fromkeys(outcome.columns)
         if value is None:
-            pair = (outcome.system, outcome.opponent)[:: -1 if outcome.swapped else 1]
-            value = of_systems(pair if manifest.rubric.mode is PAIRWISE else outcome.systems)
+            systems = (outcome.system, outcome.opponent)[:responses]
+            value = of_systems(systems[::-1] if outcome.swapped else systems)
             seen |= {} if value is None else {column: None}
         name = "(none)" if value is None else value if isinstance(value, str) else json.dumps(value)
         found.setdefault(name, Summary(manifest)).add(outcome)
@@ -252,7 +191,3 @@ def summaries_by_column(folder: Path, column: str) -> dict[str, Summary]:
         there = ", ".join(seen) or "none"
         raise UsageError(f"`by_column` {column}: no row of {folder} has this column; its columns are {there}")
     return dict(sorted(found.items()))
-
-
-def _mean(total: float, count: int) -> float | None:
-    return round(total / count, 4) if count else None

@@ -10,13 +10,11 @@ import re
 from collections import Counter, defaultdict
 from math import log
 
-from localjudge.records import Judgement, Outcome
+from localjudge.modes.row_outcome import RowOutcome
+from localjudge.records import Judgement
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect_text import answer_format
-from localjudge.rubrics.mode import RowOutcome
-from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.pair_summary import OrderEffect
 from localjudge.runs.value_mass import ValueMass
 from localjudge.system.quantities import counted
 
@@ -27,9 +25,7 @@ COPIED = 0.1
 CUT = 0.25
 """Least share of rows with a rationale that was cut at its limit."""
 LEVEL = 0.05
-"""Level of the tests: a judge that chance alone can explain has a sign."""
-PLACE_LEVEL = 0.01
-"""Level of the test of the place: it is lower, because nearly every judge prefers a place a little."""
+"""Level of the test of equal scores: a judge that chance alone can explain has a sign."""
 ONE_VALUE = 0.975
 """Largest share of one score that is expected of a working judge; 97 % of GPT-4's clarity scores are equal."""
 _PLACEHOLDER = re.compile(r"[\[<({]your [^\n\[\]<>(){}]{1,60}[\]>)}]", re.IGNORECASE)
@@ -43,6 +39,7 @@ class WarningSigns:
 
     Attributes:
         mass: the mass of the values.
+        details: what was counted of rows of the rubric's mode.
     """
 
     def __init__(self, rubric: Rubric) -> None:
@@ -51,19 +48,15 @@ class WarningSigns:
         self.mass = ValueMass()
         self._judged = self._copied = self._cut = 0
         self._scores: defaultdict[str, Counter[object]] = defaultdict(Counter)
-        self._orders: defaultdict[str, OrderEffect] = defaultdict(OrderEffect)
+        self.details = rubric.mode.details(rubric.aspects)
 
     def add(self, row: RowOutcome) -> None:
-        """Add the outcome of a row, or of a pair."""
-        if isinstance(row, PairOutcome):
-            for aspect, preference in row.preferences.items():
-                self._orders[aspect].add(preference.places)
-        for prompt in row.of_prompts:
+        """Add the outcome of a row."""
+        self.details.add(row)
+        for prompt in row.judged:
             self._count(prompt)
 
-    def _count(self, outcome: Outcome) -> None:
-        if not isinstance(outcome, Judgement):
-            return
+    def _count(self, outcome: Judgement) -> None:
         self._judged += 1
         self.mass.add(outcome)
         self._cut += outcome.rationale_cut
@@ -100,39 +93,7 @@ class WarningSigns:
             for score in scores
             if len(scores) == 1 and self._judged * log(ONE_VALUE) <= log(LEVEL)
         ]
-        has_orders = any(effect.in_both_orders for effect in self._orders.values())
-        if equal and not has_orders:  # in pairs, the orders show more
+        if equal and not self.details.tells_values_apart:
             them = "this aspect does" if len(equal) == 1 else "these aspects do"
             found.append(f"equal scores: {', '.join(equal)} in all {rows[3:]}; {them} not tell responses apart")
-        for aspect, effect in self._orders.items():
-            if effect.in_both_orders >= LEAST:
-                found += _order_signs(aspect, effect)
-        return found
-
-
-def _order_signs(aspect: str, effect: OrderEffect) -> list[str]:
-    """Return the signs of an aspect whose orders do not agree beyond chance, or whose place decides."""
-    found = []
-    pairs, decided, same = effect.in_both_orders, effect.decided, effect.same_response
-    if not decided:
-        found.append(f"order: in {aspect}, none of {pairs} pairs has a label for a response in both orders")
-    elif (p := effect.agreement_p()) > LEVEL:
-        found.append(
-            f"order: nothing shows that the judge compares the responses in {aspect}: both orders name "
-            f"the same response in {same} of {decided} pairs without a tie, and "
-            f"{effect.same_by_chance:.1f} are expected if only the place decides ({_p(p)}); "
-            "judge more pairs, or use a larger model"
-        )
-    if (p := effect.place_p()) < PLACE_LEVEL:
-        first, second = effect.by_place
-        wins, comparisons = effect.shown_first
-        found.append(
-            f"place: in {aspect}, {max(first, second)} of {first + second} pairs whose orders differ favour "
-            f"the {'first' if first > second else 'second'} place ({_p(p)}); the response shown first wins "
-            f"{wins} of {comparisons} comparisons without a tie"
-        )
-    return found
-
-
-def _p(value: float) -> str:
-    return f"p = {value:.2g}" if value >= 0.001 else "p < 0.001"
+        return [*found, *self.details.signs(LEAST)]

@@ -12,8 +12,8 @@ from pathlib import Path
 from localjudge.errors import UsageError
 from localjudge.matching.row_index import align_runs
 from localjudge.matching.run_rows import common_rubric, run_names
+from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Failure, Judgement, Outcome
-from localjudge.rubrics.mode import RowOutcome
 from localjudge.runs.notices import SEVERAL_JUDGES
 from localjudge.runs.reader import read_row_outcomes
 from localjudge.runs.summary import Summary

@@ -18,14 +18,9 @@ import numpy as np
 
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
-from localjudge.matching.judged_pairs import RESULTS
 from localjudge.matching.labels import Labels, read_labels
 from localjudge.matching.run_rows import FAILED, RunRows, read_rows
-from localjudge.records import Judgement
-from localjudge.rubrics.answer import Value
-from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.mode import PAIRWISE, RowOutcome, refuse_criteria
-from localjudge.rubrics.pair_outcome import PairOutcome
+from localjudge.modes.row_outcome import RowOutcome
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.statistics.confidence_threshold import ERROR, FIRST, fewest_labels, independent_rows, threshold
 from localjudge.system.quantities import counted
@@ -43,7 +38,7 @@ class Verdicts:
         aspect: the aspect.
         within: the largest difference of two numbers that agree.
         number: the number of the verdict: that of its value or, without an order, the place of its label; of a
-            pair, as in `localjudge.matching.judged_pairs.RESULTS`, [n]; NaN for a row without a verdict.
+            pair, as in `localjudge.modes.pair_preference.RESULTS`, [n]; NaN for a row without a verdict.
         confidence: its probability, with those of the values that count as the same, [n]; NaN for none.
     """
 
@@ -67,13 +62,13 @@ class Verdicts:
         """
         manifest = read_manifest(folder)
         aspects = manifest.rubric.aspects
-        refuse_criteria(manifest.rubric.mode, str(folder))
+        manifest.rubric.mode.require_whole_rows(str(folder))
         if aspect not in aspects:
             raise UsageError(f"`by` {aspect}: give one of {', '.join(aspects)}")
-        if within and (aspects[aspect].numbers is None or manifest.rubric.mode is PAIRWISE):
+        if within and (aspects[aspect].numbers is None or aspects[aspect].preference is not None):
             kind = "labels without an order" if aspects[aspect].numbers is None else "a winner and no score"
             raise UsageError(f"`within` {within}: is for scores in an order; {aspect} has {kind}")
-        values = _VerdictValues(folder, aspect, aspects[aspect], within)
+        values = _VerdictValues(folder, aspect, within)
         rows = read_rows([folder], [manifest], values)
         return cls(rows, aspect, within, np.array(values.number), np.array(values.confidence))
 
@@ -126,28 +121,17 @@ class Verdicts:
 class _VerdictValues:
     """Collects the number and the confidence of the verdict of each row."""
 
-    def __init__(self, folder: Path, name: str, aspect: Aspect, within: int) -> None:
-        numbers: dict[Value, int] = dict(aspect.numbers or {})
-        self._numbers = numbers or {value: place for place, value in enumerate(aspect.values.values())}
+    def __init__(self, folder: Path, name: str, within: int) -> None:
         self._folder, self._name, self._within = folder, name, within
         self.number, self.confidence = array("d"), array("d")
 
     def add(self, outcome: RowOutcome) -> None:
-        judged = [each for each in outcome.of_prompts if isinstance(each, Judgement)]
-        if any(self._name not in each.probabilities for each in judged):
+        if any(self._name not in each.probabilities for each in outcome.judged):
             raise UsageError(
                 f"{self._folder}: {outcome.first.source} has no probabilities of {self._name}, which are the "
                 "judge's confidence; judge with an engine that gives them"
             )
-        number = confidence = math.nan
-        if isinstance(outcome, PairOutcome):
-            known = outcome.preferences.get(self._name)
-            if known is not None and known.winner is not None:
-                number, confidence = RESULTS[known.winner], getattr(known.mean, known.winner)
-        elif isinstance(outcome, Judgement):
-            number = self._numbers[outcome.scores[self._name]]
-            shares = zip(self._numbers.values(), outcome.probabilities[self._name], strict=True)
-            confidence = sum(share for other, share in shares if abs(other - number) <= self._within)
+        number, confidence = outcome.decision(self._name, self._within)
         self.number.append(number)
         self.confidence.append(confidence)
 

@@ -21,11 +21,11 @@ from lora_files import write_adapter
 from localjudge import Judge, Judgement, ModelError, RowSource, Rubric, UsageError, score_run
 from localjudge.engines.engine_options import Cluster
 from localjudge.integrations.judge_service import JudgeService
+from localjudge.modes.checklist import ChecklistOutcome
+from localjudge.modes.pair import PairOutcome
 from localjudge.prompts.task import Prompt
 from localjudge.records import Outcome, Row
 from localjudge.records.outcome_columns import from_line
-from localjudge.rubrics.checklist_outcome import ChecklistOutcome
-from localjudge.rubrics.pair_outcome import PairOutcome
 
 pytest.importorskip("ray")
 

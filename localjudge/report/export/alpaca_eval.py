@@ -9,111 +9,115 @@ scores, or of the scores if those are unknown.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import SettingError
-from localjudge.records import Judgement, Outcome
-from localjudge.rubrics.pair_outcome import PairOutcome
-from localjudge.rubrics.score_column import averaged, overall
+from localjudge.modes.row_outcome import RowOutcome
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.score_column import averaged
 from localjudge.runs.reread_texts import RowTexts
 from localjudge.runs.run_manifest import RunManifest
 
+Rows = Iterable[tuple[RowOutcome, RowTexts | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """Two answers to an instruction, each a system and its text, and the preference between them."""
+
+    instruction: str | None
+    first: tuple[str | None, str | None]
+    second: tuple[str | None, str | None]
+    preference: float
+
 
 def write_annotations(
-    read: Callable[[], Iterable[tuple[Outcome, RowTexts | None]]],
+    read: Callable[[], Rows],
     manifest: RunManifest,
     file: Path,
     baseline: str | None,
     origin: Mapping[str, Any],
 ) -> int:
-    """Write the annotations and return their number. A failed row or one without a counterpart has none."""
-    first: dict[str | None, tuple[Outcome, RowTexts | None]] = {}
-    for outcome, text in read():
-        if outcome.system == baseline is not None:
-            before, _ = first.setdefault(outcome.group, (outcome, text))
-            if before.digest != outcome.digest:
-                differ = f"answers the instruction of {before.source} differently in {outcome.source}"
-                raise SettingError(
-                    "baseline", baseline, f"{differ}, so it has no single answer to compare with"
-                )
-    if not first:
-        systems = sorted({str(outcome.system) for outcome, _ in read()})
+    """Write the annotations and return their number.
+
+    A failed row, or a response without a counterpart, has none. Pairs without the baseline are left out;
+    without a baseline, each pair keeps its order.
+
+    Args:
+        read: yields the rows with their texts, each time that it is called.
+        manifest: the manifest of the run.
+        file: the file to write.
+        baseline: the system of the first answers; responses need one.
+        origin: columns that each annotation has besides its own.
+
+    Raises:
+        SettingError: no row is of the baseline, or no mean decides which response is better.
+    """
+    rubric = manifest.rubric
+    is_compared = len(rubric.mode.responses) > 1
+    found = _judged_pairs(read(), baseline) if is_compared else _matched_responses(read, rubric, baseline)
+    annotations = [
+        {
+            "instruction": each.instruction,
+            "output_1": each.first[1],
+            "generator_1": each.first[0],
+            "output_2": each.second[1],
+            "generator_2": each.second[0],
+            "annotator": f"localjudge {manifest.model.name} {rubric.name}",
+            "preference": each.preference,
+            **origin,
+        }
+        for each in found
+    ]
+    file.write_text(json.dumps(annotations, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return len(annotations)
+
+
+def _matched_responses(read: Callable[[], Rows], rubric: Rubric, baseline: str | None) -> Iterator[_Comparison]:
+    """Yield each response with that of the baseline to the same instruction."""
+    of_baseline: dict[str | None, tuple[RowOutcome, RowTexts | None]] = {}
+    for row, text in read():
+        if row.systems == (baseline,) and baseline is not None:
+            before, _ = of_baseline.setdefault(row.first.group, (row, text))
+            if before.first.digest != row.first.digest:
+                differ = f"answers the instruction of {before.first.source} differently in {row.first.source}"
+                advice = f"{differ}, so it has no single answer to compare with"
+                raise SettingError("baseline", baseline, advice)
+    if not of_baseline:
+        systems = sorted({str(row.first.system) for row, _ in read()})
         raise SettingError("baseline", baseline, f"give one of the systems {', '.join(systems)}")
-    columns = averaged(manifest.rubric.score_columns)
-    if not columns:
-        lacks = f"the rubric {manifest.rubric.name} has no ordered aspects that all have the same values"
+    if not averaged(rubric.score_columns):
+        lacks = f"the rubric {rubric.name} has no ordered aspects that all have the same values"
         advice = f"{lacks}, so no mean decides which answer is better; judge with a rubric that has"
         raise SettingError("to", "alpaca-eval", advice)
-    annotations = []
-    for outcome, text in read():
-        other, other_text = first.get(outcome.group, (None, None))
-        if outcome.system == baseline or not (isinstance(outcome, Judgement) and isinstance(other, Judgement)):
+    for row, text in read():
+        other, other_text = of_baseline.get(row.first.group, (None, None))
+        if row.first.system == baseline or other is None or row.error or other.error:
             continue
-        ours, theirs = overall(outcome, columns), overall(other, columns)
-        annotations.append(
-            {
-                "instruction": text and text.instruction,
-                "output_1": other_text and other_text.candidate,
-                "generator_1": baseline,
-                "output_2": text and text.candidate,
-                "generator_2": outcome.system,
-                "annotator": _annotator(manifest),
-                "preference": 1.5 if ours == theirs else 2.0 if ours > theirs else 1.0,
-                **origin,
-            }
+        ours, theirs = row.overall, other.overall
+        yield _Comparison(
+            text.instruction if text else None,
+            (baseline, other_text.candidate if other_text else None),
+            (row.first.system, text.candidate if text else None),
+            1.5 if ours == theirs else 2.0 if ours > theirs else 1.0,
         )
-    return _write(annotations, file)
 
 
-def write_preferences(
-    pairs: Iterable[tuple[PairOutcome, RowTexts | None]],
-    manifest: RunManifest,
-    file: Path,
-    baseline: str | None,
-    origin: Mapping[str, Any],
-) -> int:
-    """Write an annotation for each judged pair and return their number.
-
-    The preference is the weighted mean over the aspects. The answer of the baseline is the first one, and pairs
-    without the baseline are left out. Without a baseline, each pair keeps its order.
-    """
-    weights = {name: aspect.weight for name, aspect in manifest.rubric.aspects.items()}
-    annotations: list[dict[str, Any]] = []
+def _judged_pairs(pairs: Rows, baseline: str | None) -> Iterator[_Comparison]:
+    """Yield each judged pair; the preference is the weighted mean over the aspects."""
     systems: set[str] = set()
     for pair, text in pairs:
         systems.update(map(str, pair.systems))
         if pair.error is not None or baseline not in (None, *pair.systems):
             continue
-        first = sum(pair.preferences[name].value * weight for name, weight in weights.items())
-        first /= sum(weights.values())
-        responses = text.responses(pair.orders[0].swapped) if text else (None, None)
-        sides = [(system, said) for system, said in zip(pair.systems, responses, strict=True)]
-        if baseline is not None and pair.systems[0] != baseline:
-            sides, first = sides[::-1], 1 - first
-        (system_1, output_1), (system_2, output_2) = sides
-        annotations.append(
-            {
-                "instruction": text and text.instruction,
-                "output_1": output_1,
-                "generator_1": system_1,
-                "output_2": output_2,
-                "generator_2": system_2,
-                "annotator": _annotator(manifest),
-                "preference": round(2 - first, 6),
-                **origin,
-            }
-        )
+        responses = text.responses(pair.first.swapped) if text else (None, None)
+        first, second = zip(pair.systems, responses, strict=True)
+        preference = pair.overall
+        if baseline is not None and first[0] != baseline:
+            first, second, preference = second, first, 1 - preference
+        yield _Comparison(text.instruction if text else None, first, second, round(2 - preference, 6))
     if baseline is not None and baseline not in systems:
         raise SettingError("baseline", baseline, f"give one of the systems {', '.join(sorted(systems))}")
-    return _write(annotations, file)
-
-
-def _annotator(manifest: RunManifest) -> str:
-    return f"localjudge {manifest.model.name} {manifest.rubric.name}"
-
-
-def _write(annotations: list[dict[str, Any]], file: Path) -> int:
-    file.write_text(json.dumps(annotations, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return len(annotations)

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localjudge.errors import SettingError, UsageError
+from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records.outcome_columns import INTERVAL, MODEL, NOTICE, place_of, to_json, without_objects
 from localjudge.report.export import alpaca_eval
 from localjudge.report.export import inspect_log as inspect
-from localjudge.rubrics.mode import PAIRWISE, refuse_criteria
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_outcomes, read_row_outcomes
 from localjudge.runs.reread_texts import RowTexts, recorded_texts, text_columns
@@ -150,13 +150,14 @@ def export(
     if to == "inspect":
         refuse_other_files(out)
     manifest = read_manifest(folder)
+    mode = manifest.rubric.mode
     if intervals and to not in TABLES:
         raise SettingError("intervals", intervals, f"is for a table: {', '.join(TABLES)}")
     if to not in TABLES:
-        refuse_criteria(manifest.rubric.mode, f"`to` {to}")
-    if to == "inspect" and manifest.rubric.mode is PAIRWISE:
-        raise SettingError(
-            "to", to, "a sample of Inspect has one response, and this run compares two; use jsonl"
+        mode.require_whole_rows(f"`to` {to}")
+    if to == "inspect":
+        mode.require(
+            ["response"], f"`to` {to}: a sample of Inspect has one response, and this run", "; use jsonl"
         )
     inputs = {name for start in manifest.starts for name in start.inputs}
     if any(same_file(name, out) or Path(name) in out.resolve().parents for name in inputs):
@@ -167,11 +168,8 @@ def export(
         with replacing(out) as scratch:
             if to in TABLES:
                 lines, names = _table(folder, manifest, with_texts, intervals)
-                schema = partial(manifest.rubric.mode.schema, manifest.rubric.columns)
+                schema = partial(mode.schema, manifest.rubric.columns)
                 rows = TABLES[to](with_progress(lines, report, total), names, schema, scratch, origin)
-            elif to == "alpaca-eval" and manifest.rubric.mode is PAIRWISE:
-                pairs = with_progress(outcomes_with_texts(folder), report, total)
-                rows = alpaca_eval.write_preferences(pairs, manifest, scratch, baseline, origin)
             elif to == "alpaca-eval":
                 rows = alpaca_eval.write_annotations(
                     lambda: with_progress(outcomes_with_texts(folder), report, total),
@@ -182,8 +180,9 @@ def export(
                 )
             else:
                 completed = datetime.fromtimestamp((folder / JUDGEMENTS).stat().st_mtime, UTC)
+                outcomes = ((row.first, text) for row, text in outcomes_with_texts(folder))
                 rows = inspect.write_logs(
-                    with_progress(outcomes_with_texts(folder), report, total),
+                    with_progress(outcomes, report, total),
                     manifest,
                     scratch,
                     notices,
@@ -226,7 +225,7 @@ def _is_log(file: Path) -> bool:
     return file.suffix == ".eval" and file.is_file() and not file.is_symlink()
 
 
-def outcomes_with_texts(folder: Path) -> Iterator[tuple[Any, RowTexts | None]]:
+def outcomes_with_texts(folder: Path) -> Iterator[tuple[RowOutcome, RowTexts | None]]:
     """Yield the outcome of each row or pair of a run, with the texts that its first prompt shows.
 
     The texts of a row that could not be read are None.
@@ -261,7 +260,7 @@ def _table(
 
 
 def _lines(
-    outcomes: Iterable[tuple[Any, RowTexts | None]],
+    outcomes: Iterable[tuple[RowOutcome, RowTexts | None]],
     rubric: Rubric,
     column_of: Mapping[str, str],
     intervals_of: IntervalsOf | None,
@@ -269,9 +268,9 @@ def _lines(
     """Yield each line, with the texts of its row and the intervals of its scores."""
     mode = rubric.mode
     for outcome, text in outcomes:
-        line = mode.line(outcome, rubric.columns)
+        line = outcome.line(rubric.columns)
         if intervals_of:
-            line |= {aspect + INTERVAL: [*ends] for aspect, ends in intervals_of(outcome).items()}
+            line |= {aspect + INTERVAL: [*ends] for aspect, ends in intervals_of(outcome.first).items()}
         if text:
             line |= text.columns(mode.texts, outcome.first.swapped, column_of)
         yield line

@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.arrays import Floats, Integers
-from localjudge.records import Judgement
-from localjudge.rubrics.mode import PAIRWISE, RowOutcome
-from localjudge.rubrics.pair_outcome import PairOutcome
+from localjudge.modes.row_outcome import RowOutcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import read_row_outcomes
@@ -44,33 +42,20 @@ class AuditedScores:
     place: Integers = field(default_factory=lambda: np.empty((2, 0), dtype=np.int32))
 
     @classmethod
-    def from_row(cls, row: Judgement, columns: Sequence[ScoreColumn], measured: Collection[str]) -> Self:
-        """Return the scores of a row.
+    def from_row(cls, row: RowOutcome, columns: Sequence[ScoreColumn], measured: Collection[str]) -> Self:
+        """Return the scores of a row that was judged in every order.
 
         Args:
             row: a row.
             columns: the columns.
             measured: the names of the columns with an expected score in every row.
         """
-        expected = [column.expected(row) if column.name in measured else None for column in columns]
+        found = [(row.expected if column.name in measured else row.values)[column.name] for column in columns]
+        known = [row.preference(column.aspect) for column in columns]
         return cls(
-            np.array(
-                [
-                    column.number(row) if mean is None else mean
-                    for column, mean in zip(columns, expected, strict=True)
-                ],
-                dtype=np.float64,
-            )
-        )
-
-    @classmethod
-    def from_pair(cls, pair: PairOutcome, columns: Sequence[ScoreColumn]) -> Self:
-        """Return the preferences of a pair that was judged in both orders."""
-        preferences = [pair.preferences[column.aspect] for column in columns]
-        return cls(
-            np.array([each.value for each in preferences]),
-            np.array([each.shown_first for each in preferences]).T,
-            np.array([each.places for each in preferences]).T,
+            np.array(found, dtype=np.float64),
+            np.array([each.shown_first if each else () for each in known]).T,
+            np.array([each.places if each else () for each in known], dtype=np.int32).T,
         )
 
 
@@ -108,27 +93,19 @@ class AuditedRuns:
         """Read the runs in the folder that `run_audit` filled."""
         found = list(_outcomes(out))
         scores: dict[str, dict[int, AuditedScores]] = defaultdict(dict)
-        columns, of = rubric.score_columns, "preference"
-        if rubric.mode is PAIRWISE:
-            columns = tuple(
-                ScoreColumn(name, name, {False: 0, True: 1}, each.weight)
-                for name, each in rubric.aspects.items()
-            )
-            for name, pair in found:
-                if isinstance(pair, PairOutcome) and pair.error is None:
-                    scores[name][sampled_row(pair.orders[0])] = AuditedScores.from_pair(pair, columns)
-        else:
-            rows = [(name, row) for name, row in found if isinstance(row, Judgement)]
-            measured = {
-                column.name for column in columns if all(column.expected(row) is not None for _, row in rows)
-            }
-            of = "expected" if measured else "integer"
-            for name, row in rows:
-                scores[name][sampled_row(row)] = AuditedScores.from_row(row, columns, measured)
         errors: dict[str, list[str]] = defaultdict(list)
-        for name, each in found:
-            if not isinstance(each, Judgement) and each.error is not None:
-                errors[name].append(each.error)
+        columns, judged = rubric.row_columns, [(name, row) for name, row in found if row.error is None]
+        measured = {
+            column.name
+            for column in columns
+            if all(column.name in row.expected for _, row in judged) and judged
+        }
+        for name, row in found:
+            if row.error is None:
+                scores[name][sampled_row(row.first)] = AuditedScores.from_row(row, columns, measured)
+            else:
+                errors[name].append(row.error)
+        of = "expected" if measured else rubric.mode.number_kind
         return cls(columns, of, {name: dict(sorted(each.items())) for name, each in scores.items()}, errors)
 
     def changes(self, name: str, rows: Sequence[int], of_place: bool) -> Changes:

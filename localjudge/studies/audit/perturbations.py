@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from localjudge.records import Row
-from localjudge.rubrics.mode import PAIRWISE
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.studies.audit import row_changes
@@ -96,7 +95,7 @@ def reordered(rubric: Rubric) -> Rubric | None:
 
 def perturbations_of(rubric: Rubric) -> tuple[Perturbation, ...]:
     """Return the perturbations for the rows that a rubric judges: responses, or pairs of them."""
-    return PAIR_PERTURBATIONS if rubric.mode is PAIRWISE else PERTURBATIONS
+    return PAIR_PERTURBATIONS if len(rubric.mode.responses) > 1 else PERTURBATIONS
 
 
 # A harmless change of its form does not change what a response does with a prompt.

@@ -11,9 +11,10 @@ import numpy as np
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.matching.identity import Identity
-from localjudge.matching.judged_pairs import RESULTS, JudgedPairs
+from localjudge.matching.judged_pairs import JudgedPairs
 from localjudge.matching.scores import ScoreKind, Scores
 from localjudge.matching.system_names import UNNAMED
+from localjudge.modes.pair_preference import RESULTS
 from localjudge.rubrics.answer import shown
 from localjudge.studies.compare.pair_subject import PairSubject, Systems
 
@@ -33,7 +34,7 @@ class ComparedRows:
         columns: the numbers [n] and the ends of each column: the score columns and their mean, or the
             preference for a response.
         written: the number of the judge's verdict in each aspect, [n]: that of its value or, without an order,
-            the place of its label; of a pair, as in `localjudge.matching.judged_pairs.RESULTS`.
+            the place of its label; of a pair, as in `localjudge.modes.pair_preference.RESULTS`.
         texts: the text of each such number.
         ordered: the aspects with an order.
         turned: whether a pair has its responses in the reverse of its input's order, [n].

@@ -1,0 +1,249 @@
+"""What all modes have: the columns of their lines, the join of a row's prompts, and what a summary counts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from localjudge.errors import UsageError
+from localjudge.modes.row_outcome import RowOutcome
+from localjudge.modes.system_counts import Classes, MeanTable, SystemCounts
+from localjudge.records import Failure, Outcome
+from localjudge.records.outcome_columns import AnswerColumns, is_reserved
+from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.score_column import ScoreColumn, score_columns
+
+T = TypeVar("T", bound=RowOutcome)
+Judged = Literal["response", "pair", "checklist"]
+"""What a row of the input is, for those who need one of them."""
+
+_MOST_CLASSES = 10
+"""Largest number of classes of a column; a scale with more values is divided into this many intervals."""
+
+
+@dataclass(slots=True)
+class Join(Generic[T]):
+    """Joins the outcomes of each row's prompts, which arrive one by one, in any order.
+
+    The prompts of a run are numbered from 1, row by row.
+
+    Attributes:
+        joined: returns the outcome of a row from those of its prompts.
+        prompts: the number of prompts of each row; None if each criterion of the row can have one.
+    """
+
+    joined: Callable[[Sequence[Outcome]], T]
+    prompts: int | None
+    _waiting: dict[int, list[Outcome]] = field(default_factory=dict)
+
+    def add(self, outcome: Outcome) -> T | None:
+        """Return the outcome of the row that this prompt completes; None if another prompt is missing."""
+        first, prompts = self.row_of(outcome)
+        if prompts == 1:
+            return self.joined([outcome])
+        parts = self._waiting.setdefault(first, [])
+        parts.append(outcome)
+        return self.joined(self._waiting.pop(first)) if len(parts) == prompts else None
+
+    def row_of(self, outcome: Outcome) -> tuple[int, int]:
+        """Return the number of the first prompt of this prompt's row, and the number of the row's prompts."""
+        number, asked, prompts = outcome.row or 0, outcome.criterion, self.prompts or 1
+        if self.prompts is None and asked is not None:
+            return number - asked.part + 1, asked.parts
+        return number - (number - 1) % prompts, prompts
+
+    def all(self, outcomes: Iterable[Outcome]) -> Iterator[T]:
+        """Yield the outcome of each row as soon as those of all its prompts are there."""
+        for outcome in outcomes:
+            if (row := self.add(outcome)) is not None:
+                yield row
+
+
+class RowDetails(Generic[T]):
+    """What a summary counts besides the numbers of the systems; here, nothing."""
+
+    def add(self, row: T) -> None:
+        """Count a row."""
+
+    @property
+    def tells_values_apart(self) -> bool:
+        """Whether its signs show more than that all scores are equal."""
+        return False
+
+    def counted(self, judged: int, failed: int, orders: int) -> str:
+        """Return the numbers of judged and failed rows in words.
+
+        Args:
+            judged: number of judged rows.
+            failed: number of failed rows.
+            orders: the number of orders of each pair; 1 without pairs.
+        """
+        return f"{judged} judged, {failed} failed"
+
+    def as_dict(self, orders: int) -> dict[str, Any]:
+        """Return what was counted for `summary.json`; `orders` is as for `counted`."""
+        return {}
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines below the table of the systems."""
+        yield from ()
+
+    def signs(self, least: int) -> Iterator[str]:
+        """Yield the warning signs in it, one line each.
+
+        Args:
+            least: the least number of rows for a sign.
+        """
+        yield from ()
+
+    @property
+    def without_systems(self) -> Mapping[str | None, SystemCounts]:
+        """The counts that stand for those of systems if no row names one."""
+        return {}
+
+
+class Mode(ABC, Generic[T]):
+    """What a rubric judges.
+
+    Attributes:
+        name: the field's term for it.
+        judged: what a row is.
+        item: what a row of the input is called.
+        judges: what a rubric of this mode does, in words.
+        most_aspects: the largest number of aspects of a rubric.
+        responses: the fields of the template with the responses.
+        prompt_columns: the columns of a line that tell the prompts of a row apart.
+        row_file: the file of a run with the outcomes of the rows, if they are not the lines of their prompts.
+        list_columns: the columns of a list of rows, if they are not the aspects.
+        lists_criteria: whether a report lists an answer to each criterion of a row.
+        unnamed: the names of the responses of systems that are not known.
+        listed: the words of a report's list: one and many of what it lists, and the filter by answers.
+        statistics: the statistics that compare the systems.
+        number_kind: the kind of the numbers of a row that have no expected values.
+    """
+
+    name: ClassVar[Literal["pointwise", "pairwise", "checklist"]]
+    judged: ClassVar[Judged]
+    item: ClassVar[str] = "row"
+    judges: ClassVar[str]
+    responses: ClassVar[tuple[str, ...]] = ("candidate",)
+    most_aspects: ClassVar[float] = inf
+    prompt_columns: ClassVar[frozenset[str]] = frozenset()
+    row_file: ClassVar[str | None] = None
+    list_columns: ClassVar[tuple[str, ...]] = ()
+    lists_criteria: ClassVar[bool] = False
+    unnamed: ClassVar[tuple[str, ...]] = ("(none)",)
+    listed: ClassVar[tuple[str, str, str]] = ("judgement", "judgements", "Score")
+    statistics: ClassVar[Literal["scores", "points", "preferences"]] = "scores"
+    number_kind: ClassVar[Literal["integer", "preference"]] = "integer"
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of the texts of a row in an export."""
+        return ("instruction", "reference", *self.responses)
+
+    def require(self, judged: Sequence[Judged], where: str, advice: str) -> None:
+        """Refuse a rubric of another mode.
+
+        Args:
+            judged: what its rows may be.
+            where: the beginning of the message, which goes on with what the rubric does.
+            advice: its end.
+
+        Raises:
+            UsageError: a row of this mode is something else.
+        """
+        if self.judged not in judged:
+            raise UsageError(f"{where} {self.judges}{advice}")
+
+    def require_whole_rows(self, where: str) -> None:
+        """Refuse a rubric whose rows have a judgement for each of their criteria, and none of their own.
+
+        Args:
+            where: the command, the option or the run that the message names.
+
+        Raises:
+            UsageError: a row of this mode has no judgement of its own.
+        """
+        only = "; only score, show, rank, compare, agree, export and serve can use it"
+        self.require(["response", "pair"], f"{where}: its rubric", only)
+
+    def reserves(self, name: str) -> bool:
+        """Return whether an aspect with this name would conflict with another column."""
+        return is_reserved(name)
+
+    def refusal(self, aspect: Aspect) -> str | None:
+        """Return in words why a rubric of this mode cannot have an aspect; None if it can."""
+        return None if aspect.preference is None else "is a preference; the template shows one response"
+
+    @abstractmethod
+    def join(self, aspects: Mapping[str, Aspect], prompts: int) -> Join[T]:
+        """Return the join of the outcomes of a run, whose prompts are numbered row by row.
+
+        Args:
+            aspects: the aspects of the rubric.
+            prompts: the number of orders of each pair; 1 without pairs.
+        """
+
+    def row_columns(self, aspects: Mapping[str, Aspect]) -> tuple[ScoreColumn, ...]:
+        """Return the numbers of a row, whose means describe a system."""
+        return score_columns(aspects)
+
+    def details(self, aspects: Mapping[str, Aspect]) -> RowDetails[Any]:
+        """Return what counts what only rows of this mode have."""
+        return RowDetails()
+
+    @abstractmethod
+    def mean_table(self, systems: Mapping[str, SystemCounts], columns: Sequence[ScoreColumn]) -> MeanTable:
+        """Return the numbers of the systems as a table.
+
+        Args:
+            systems: the counts of each system.
+            columns: the numbers of a row.
+        """
+
+    @abstractmethod
+    def means(self, counts: SystemCounts, columns: Sequence[ScoreColumn]) -> dict[str, Any]:
+        """Return the means of a system for `summary.json`; the mean of nothing is None."""
+
+    def classes(self, columns: Sequence[ScoreColumn]) -> tuple[str, Classes]:
+        """Return the heading of the table of frequencies, and the numbers in each class of its columns.
+
+        Args:
+            columns: the numbers of a prompt's answer.
+        """
+        ends = {f"{column.lowest} to {column.highest}" for column in columns}
+        found: dict[str, list[list[float]]] = {}
+        for column in columns:
+            numbers = sorted(set(column.numbers.values()))
+            most = min(len(numbers), _MOST_CLASSES)
+            found[column.name] = [[] for _ in range(most)]
+            for rank, number in enumerate(numbers):
+                found[column.name][rank * most // len(numbers)].append(number)
+        return ends.pop() if len(ends) == 1 else "low to high", found
+
+    def column_names(self, columns: AnswerColumns) -> list[str]:
+        """Return the columns of a row's line, in their order."""
+        return list(self.join({}, 1).joined([_NOTHING]).line(columns))
+
+    @abstractmethod
+    def types(self, columns: AnswerColumns) -> dict[str, Any]:
+        """Return the Arrow types of the columns of such a line that are not texts."""
+
+    def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
+        """Return the Arrow schema of such lines; an additional column is text.
+
+        Args:
+            columns: the columns of the run's rubric.
+            names: the columns in order; None for the columns of a line.
+        """
+        import pyarrow
+
+        types, text = self.types(columns), pyarrow.string()
+        return pyarrow.schema([(name, types.get(name, text)) for name in names or self.column_names(columns)])
+
+
+_NOTHING = Failure(id="", key="", error="")

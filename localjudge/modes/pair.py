@@ -1,0 +1,348 @@
+"""Two responses to an instruction, compared in both orders (pairwise).
+
+A judge tends to prefer a place, often the first. So the two responses of a pair are judged in both orders. The
+verdict is what both orders write, as in MT-Bench (arXiv 2306.05685): a response that both name wins. The
+preference is a number, the mean of the probabilities of both orders (arXiv 2503.03064).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import Any, Self
+
+from localjudge.modes.mode import Join, Mode, RowDetails
+from localjudge.modes.order_effect import OrderEffect, pairs_in_words
+from localjudge.modes.pair_preference import RESULTS, WINNERS, Preference
+from localjudge.modes.row_outcome import ListedAnswer, Numbers, RowOutcome, Side
+from localjudge.modes.system_counts import Classes, MeanTable, SystemCounts
+from localjudge.records import Judgement, Outcome
+from localjudge.records.outcome_columns import (
+    AGREE,
+    MASS,
+    ORDER_COLUMNS,
+    ORDERS,
+    PAIR_DIGESTS,
+    PAIR_SYSTEMS,
+    PREFERENCE,
+    AnswerColumns,
+)
+from localjudge.rows.pair_columns import PAIR
+from localjudge.rubrics.answer import Value
+from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.score_column import ScoreColumn
+from localjudge.system.quantities import counted
+
+_CLASSES = 10
+"""Number of intervals of the preferences that are counted, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairOutcome(RowOutcome):
+    """A pair that was judged, or a pair that could not be judged in every order.
+
+    The prompts are the orders: the input's own, and the reverse if it was judged.
+
+    Attributes:
+        aspects: the aspects of the rubric.
+        preferences: the preference in each aspect; empty if an order failed.
+    """
+
+    aspects: Mapping[str, Aspect]
+    preferences: Mapping[str, Preference]
+
+    @classmethod
+    def from_orders(cls, orders: Iterable[Outcome], aspects: Mapping[str, Aspect]) -> Self:
+        """Join the outcomes of a pair's orders.
+
+        Args:
+            orders: the outcome of each order.
+            aspects: the aspects of the rubric.
+        """
+        orders = tuple(sorted(orders, key=lambda each: each.swapped))
+        judged = [each for each in orders if isinstance(each, Judgement)]
+        if len(judged) < len(orders):
+            return cls(orders, aspects, {})
+        return cls(
+            orders,
+            aspects,
+            {name: Preference.from_orders(judged, name, each) for name, each in aspects.items()},
+        )
+
+    @property
+    def systems(self) -> tuple[str | None, ...]:
+        first = self.first
+        return (first.opponent, first.system) if first.swapped else (first.system, first.opponent)
+
+    @property
+    def response_digests(self) -> tuple[str | None, ...]:
+        first = self.first
+        digests = first.response_digest, first.opponent_digest
+        return digests[::-1] if first.swapped else digests
+
+    @property
+    def response_names(self) -> tuple[str, ...]:
+        return tuple(
+            f"{side} ({system})" if system else side for side, system in zip("ab", self.systems, strict=True)
+        )
+
+    @property
+    def verdicts(self) -> Mapping[str, Value | None]:
+        return {name: known.winner for name, known in self.preferences.items()}
+
+    def decision(self, aspect: str, within: int) -> tuple[float, float]:
+        """Return the result that both orders name, a number of `RESULTS`, and its mean probability."""
+        known = self.preferences.get(aspect)
+        if known is None or known.winner is None:
+            return nan, nan
+        return RESULTS[known.winner], getattr(known.mean, known.winner)
+
+    def preference(self, aspect: str) -> Preference | None:
+        return self.preferences.get(aspect)
+
+    @property
+    def values(self) -> Numbers:
+        """The preferences."""
+        return {name: known.value for name, known in self.preferences.items()}
+
+    @property
+    def expected(self) -> Numbers:
+        """Nothing: a preference is a probability already."""
+        return {}
+
+    @property
+    def sides(self) -> Sequence[Side]:
+        """The preference for each system; nothing of two responses of one system."""
+        (a, b), first = self.systems, self.values
+        if a == b:
+            return []
+        sides = Side(a, first, {}), Side(b, {name: 1 - value for name, value in first.items()}, {})
+        return [side for side in sides if side.system]
+
+    def frequencies(self) -> Iterator[tuple[str | None, str, float]]:
+        for side in self.sides:
+            for name, preference in side.values.items():
+                yield side.system, name, min(_CLASSES - 1, int(preference * _CLASSES))
+
+    def cells(self) -> Mapping[str, str]:
+        """Return the verdict, the preference for the first response, and whether both orders say the same."""
+        agree = {None: "", True: " agree ", False: " differ"}
+        return {
+            name: f"{known.winner or '?':>3} {known.value:.3f}{agree[known.agree]}"
+            for name, known in self.preferences.items()
+        }
+
+    def heading(self, prompt: Outcome) -> str:
+        names = self.response_names[::-1] if prompt.swapped else self.response_names
+        return f"shown: A = {names[0]}, B = {names[1]}"
+
+    def result_lines(self) -> Iterator[str]:
+        a, b = self.response_names
+        says = {"a": f"{a} wins", "b": f"{b} wins", "tie": "a tie", None: "undecided"}
+        for name, known in self.preferences.items():
+            orders = f" · {known.orders_say}" * bool(known.orders_say)
+            yield f"{name}: {says[known.winner]} · preference for a {known.value:.3f}{orders}"
+
+    def listed(self) -> Sequence[ListedAnswer]:
+        if not self.preferences:
+            return [ListedAnswer() for _ in self.aspects]
+        return [
+            ListedAnswer(
+                WINNERS.index(known.winner or "undecided"),
+                known.value,
+                getattr(known.mean, known.winner) if known.winner else nan,
+                nan if known.agree is None else float(known.agree),
+            )
+            for known in self.preferences.values()
+        ]
+
+    @property
+    def overall(self) -> float:
+        """The mean of the preferences, weighted as the aspects are."""
+        weights = {name: aspect.weight for name, aspect in self.aspects.items()}
+        total = sum(known.value * weights[name] for name, known in self.preferences.items())
+        return total / sum(weights.values()) if self.preferences else nan
+
+    def line(self, columns: AnswerColumns) -> dict[str, Any]:
+        """Return the pair as one flat JSON object; judged and failed pairs have the same columns.
+
+        The columns of the input's own order end with `_ab`, and those of the reverse with `_ba`; there, too, A
+        is the response that was shown first.
+
+        Args:
+            columns: the columns of its rubric.
+        """
+        first = self.first
+        line: dict[str, Any] = {
+            "id": self.id,
+            **dict(zip(PAIR_SYSTEMS, self.systems, strict=True)),
+            "status": "failed" if self.error else "judged",
+            "error": self.error,
+        }
+        for aspect in columns.aspects:
+            known = self.preferences.get(aspect)
+            line[aspect] = known and known.winner
+            line[aspect + PREFERENCE] = known and known.value
+            line[aspect + AGREE] = known and known.agree
+            masses = [each.mass[aspect] for each in self.judged if aspect in each.mass]
+            line[aspect + MASS] = sum(masses) / len(masses) if known and masses else None
+        for swapped, suffix in zip((False, True), ORDERS, strict=True):
+            own = next((each for each in self.of_prompts if each.swapped is swapped), None)
+            judged = own if isinstance(own, Judgement) else None
+            line |= {aspect + suffix: judged and judged.scores[aspect] for aspect in columns.aspects}
+            line |= {text + suffix: judged and judged.texts[text] for text in columns.texts}
+            line["key" + suffix] = own and own.key
+        line |= {"group": first.group, **dict(zip(PAIR_DIGESTS, self.response_digests, strict=True))}
+        return line | {"source": first.source, "columns": first.columns}
+
+
+class PairDetails(RowDetails[PairOutcome]):
+    """How much the verdicts on pairs depend on the order of the responses, and how often there is no winner.
+
+    Attributes:
+        aspects: the effect of the order in each aspect.
+        first: the pairs, from the side of the input's first response.
+        names_systems: whether a pair has responses of two systems.
+    """
+
+    def __init__(self, aspects: Mapping[str, Aspect]) -> None:
+        self.aspects = {name: OrderEffect() for name in aspects}
+        self.first = SystemCounts()
+        self.names_systems = False
+        self._winners: Counter[tuple[str, str | None]] = Counter()
+        self._reasons: Counter[str] = Counter()
+
+    def add(self, row: PairOutcome) -> None:
+        self.names_systems |= bool(row.sides)
+        self._reasons.update(row.reasons)
+        self.first.add(row, Side(None, row.values, {}))
+        for name, known in row.preferences.items():
+            self.aspects[name].add(known.places, known.shown_first)
+            self._winners[name, known.winner] += 1
+            self.first.answers[name, min(_CLASSES - 1, int(known.value * _CLASSES))] += 1
+
+    @property
+    def tells_values_apart(self) -> bool:
+        return any(effect.in_both_orders for effect in self.aspects.values())
+
+    def counted(self, judged: int, failed: int, orders: int) -> str:
+        return f"{pairs_in_words(judged, orders)} judged, {failed} failed"
+
+    def share_without_winner(self, name: str, winner: str | None) -> float | None:
+        """Return the share of the judged pairs that are a tie, or undecided (None), in an aspect."""
+        return round(self._winners[name, winner] / self.first.judged, 4) if self.first.judged else None
+
+    def as_dict(self, orders: int) -> dict[str, Any]:
+        aspects = {
+            name: {
+                "first_response": self.first.columns[name].mean,
+                "ties": self.share_without_winner(name, "tie"),
+                "undecided": self._winners[name, None],
+                "decided_pairs": effect.decided,
+                "same_response": effect.same_response,
+                "tie_twice": effect.tie_twice,
+                "decided_comparisons": effect.shown_first[1],
+                "shown_first_wins": effect.shown_first[0],
+            }
+            for name, effect in self.aspects.items()
+        }
+        first = self.first
+        return {
+            "pairs": {
+                "orders": orders,
+                "judged": first.judged,
+                "failed": first.failed,
+                "failures": dict(self._reasons.most_common()),
+                "rationales_cut": first.cut,
+                "candidates_cut": first.truncated,
+                "aspects": aspects,
+            }
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yield the verdicts in each aspect and the effect of the responses' order on them."""
+        for name, effect in self.aspects.items():
+            ties, undecided = self._winners[name, "tie"], self._winners[name, None]
+            parts = [counted(ties, "tie")] * bool(ties or not undecided)
+            parts += [f"{undecided} undecided"] * bool(undecided)
+            if effect.in_both_orders:
+                same = f"both orders name the same response in {effect.same_response} of "
+                parts.insert(0, same + f"{counted(effect.decided, 'pair')} without a tie")
+            wins, comparisons = effect.shown_first
+            parts.append(
+                f"the response shown first wins {wins} of {counted(comparisons, 'comparison')} without a tie"
+            )
+            if not self.names_systems:
+                own = self.first.columns[name].mean
+                parts.append(f"the input's first response wins {'–' if own is None else f'{own:.2f}'}")  # noqa: RUF001
+            head = f"{name:<{max(map(len, self.aspects))}}  " if len(self.aspects) > 1 else ""
+            yield head + " · ".join(parts)
+
+    def signs(self, least: int) -> Iterator[str]:
+        for name, effect in self.aspects.items():
+            if effect.in_both_orders >= least:
+                yield from effect.signs(name)
+
+    @property
+    def without_systems(self) -> Mapping[str | None, SystemCounts]:
+        return {PairMode.unnamed[0]: self.first}
+
+
+class PairMode(Mode[PairOutcome]):
+    name = "pairwise"
+    judged = "pair"
+    item = "pair"
+    judges = "compares two responses"
+    responses = PAIR
+    prompt_columns = ORDER_COLUMNS
+    row_file = "pairs.jsonl"
+    number_kind = "preference"
+    unnamed = ("first response", "second response")
+    listed = ("pair", "pairs", "Winner")
+    statistics = "preferences"
+
+    def reserves(self, name: str) -> bool:
+        taken = {*PAIR_SYSTEMS, *PAIR_DIGESTS, *self.texts}
+        return super().reserves(name) or name in taken or name.endswith((PREFERENCE, AGREE, *ORDERS))
+
+    def refusal(self, aspect: Aspect) -> str | None:
+        return "is not a preference; the template shows two responses" if aspect.preference is None else None
+
+    def join(self, aspects: Mapping[str, Aspect], prompts: int) -> Join[PairOutcome]:
+        return Join(lambda parts: PairOutcome.from_orders(parts, aspects), prompts)
+
+    def row_columns(self, aspects: Mapping[str, Aspect]) -> tuple[ScoreColumn, ...]:
+        """Return the columns of the preferences."""
+        return tuple(
+            ScoreColumn(name, name, {False: 0, True: 1}, each.weight) for name, each in aspects.items()
+        )
+
+    def details(self, aspects: Mapping[str, Aspect]) -> PairDetails:
+        return PairDetails(aspects)
+
+    def mean_table(self, systems: Mapping[str, SystemCounts], columns: Sequence[ScoreColumn]) -> MeanTable:
+        """The win rate of a system is the mean of the preferences for its responses; a tie counts half."""
+        known = {
+            column.name: [counts.columns[column.name].mean for counts in systems.values()] for column in columns
+        }
+        return MeanTable("", "win rate of", "pairs", known)
+
+    def means(self, counts: SystemCounts, columns: Sequence[ScoreColumn]) -> dict[str, Any]:
+        return {"win_rate": {column.name: counts.columns[column.name].mean for column in columns}}
+
+    def classes(self, columns: Sequence[ScoreColumn]) -> tuple[str, Classes]:
+        return "preference 0 to 1", {
+            column.name: [[number] for number in range(_CLASSES)] for column in columns
+        }
+
+    def types(self, columns: AnswerColumns) -> dict[str, Any]:
+        import pyarrow
+
+        types = {aspect + AGREE: pyarrow.bool_() for aspect in columns.aspects}
+        names = [aspect + suffix for aspect in columns.aspects for suffix in (PREFERENCE, MASS)]
+        return types | dict.fromkeys(names, pyarrow.float64())
+
+
+PAIRWISE = PairMode()

@@ -1,0 +1,153 @@
+"""One response to an instruction, judged by one prompt (pointwise)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import nan
+from typing import Any
+
+from localjudge.modes.mode import Join, Mode
+from localjudge.modes.row_outcome import ListedAnswer, Numbers, RowOutcome
+from localjudge.modes.system_counts import MeanTable, SystemCounts
+from localjudge.records import Criterion, Judgement
+from localjudge.records.outcome_columns import AnswerColumns, arrow_types, to_line
+from localjudge.rubrics.answer import Value, shown
+from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.score_column import ScoreColumn, deciding, is_share, overall, score_columns
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseOutcome(RowOutcome):
+    """A response that was judged, or could not be.
+
+    Attributes:
+        aspects: the aspects of the rubric.
+        columns: the numbers of its answer.
+    """
+
+    aspects: Mapping[str, Aspect]
+    columns: tuple[ScoreColumn, ...]
+
+    def by_criterion(self) -> Iterator[ResponseOutcome]:
+        """Yield the answer to each criterion of the prompt as a row of its own; itself without criteria."""
+        for part in self.first.of_prompts:
+            yield replace(self, of_prompts=(part,))
+
+    @property
+    def criterion(self) -> Criterion | None:
+        return self.first.criterion
+
+    @property
+    def verdicts(self) -> Mapping[str, Value | None]:
+        return self.first.scores if isinstance(self.first, Judgement) else {}
+
+    @property
+    def verdict_texts(self) -> Mapping[str, str]:
+        return {**self.cells(), **(self.first.texts if isinstance(self.first, Judgement) else {})}
+
+    def decision(self, aspect: str, within: int) -> tuple[float, float]:
+        if not isinstance(self.first, Judgement):
+            return nan, nan
+        known = self.aspects[aspect]
+        numbers = known.numbers or {value: place for place, value in enumerate(known.values.values())}
+        number = numbers[self.first.scores[aspect]]
+        shares = zip(numbers.values(), self.first.probabilities[aspect], strict=True)
+        return number, sum(share for other, share in shares if abs(other - number) <= within)
+
+    @property
+    def values(self) -> Numbers:
+        return {column.name: column.number(each) for each in self.judged for column in self.columns}
+
+    @property
+    def expected(self) -> Numbers:
+        known = {column.name: column.expected(each) for each in self.judged for column in self.columns}
+        return {name: value for name, value in known.items() if value is not None}
+
+    def frequencies(self) -> Iterator[tuple[str | None, str, float]]:
+        return answer_numbers(self, self.columns)
+
+    def cells(self) -> Mapping[str, str]:
+        return {name: shown(value) for name, value in self.verdicts.items() if value is not None}
+
+    def listed(self) -> Sequence[ListedAnswer]:
+        return listed_answers(self, self.aspects)
+
+    @property
+    def overall(self) -> float:
+        columns = deciding(self.columns)
+        return overall(self.first, columns) if columns and isinstance(self.first, Judgement) else nan
+
+    def line(self, columns: AnswerColumns) -> dict[str, Any]:
+        return to_line(self.first, columns)
+
+
+def answer_numbers(row: RowOutcome, columns: Sequence[ScoreColumn]) -> Iterator[tuple[str | None, str, float]]:
+    """Yield the system, the column and the number of each answer to a row's prompts."""
+    for judgement in row.judged:
+        for column in columns:
+            yield judgement.system, column.name, column.number(judgement)
+
+
+def listed_answers(row: RowOutcome, aspects: Mapping[str, Aspect]) -> list[ListedAnswer]:
+    """Return the answers of a row's prompts, each to every aspect."""
+    found: list[ListedAnswer] = []
+    for prompt in row.of_prompts:
+        for name, aspect in aspects.items():
+            if not isinstance(prompt, Judgement):
+                found.append(ListedAnswer())
+                continue
+            place, shares = [*aspect.values.values()].index(prompt.scores[name]), prompt.probabilities.get(name)
+            expected = nan if aspect.numbers is None else prompt.expected.get(name, nan)
+            found.append(ListedAnswer(place, expected, nan if shares is None else shares[place]))
+    return found
+
+
+class ResponseMode(Mode[ResponseOutcome]):
+    name = "pointwise"
+    judged = "response"
+    judges = "judges one response"
+
+    def join(self, aspects: Mapping[str, Aspect], prompts: int) -> Join[ResponseOutcome]:
+        columns = score_columns(aspects)
+        return Join(lambda parts: ResponseOutcome((parts[0],), aspects, columns), 1)
+
+    def mean_table(self, systems: Mapping[str, SystemCounts], columns: Sequence[ScoreColumn]) -> MeanTable:
+        """The mean of a column is that of the expected scores if all judged rows have them, as in `rank`."""
+        measured = {
+            column.name
+            for column in columns
+            if all(counts.columns[column.name].is_measured for counts in systems.values())
+        }
+        known = {
+            column.name: [
+                each.expected if column.name in measured else each.mean
+                for each in (counts.columns[column.name] for counts in systems.values())
+            ]
+            for column in columns
+        }
+        return MeanTable(_title([*known], measured), "system", "n", known)
+
+    def means(self, counts: SystemCounts, columns: Sequence[ScoreColumn]) -> dict[str, Any]:
+        found = {column.name: counts.columns[column.name] for column in columns}
+        return {
+            "mean": {name: each.mean for name, each in found.items()},
+            "mean_expected": {name: each.expected for name, each in found.items()},
+        }
+
+    def types(self, columns: AnswerColumns) -> dict[str, Any]:
+        return arrow_types(columns)
+
+
+def _title(columns: Sequence[str], measured: set[str]) -> str:
+    """Return the title of the table of means: of which scores they are."""
+    what = "Shares of labels" if all(map(is_share, columns)) else "Mean scores"
+    integers = [name for name in columns if name not in measured]
+    if not integers:
+        return what.replace("scores", "expected scores") + " of the systems"
+    if not measured:
+        return what.replace("scores", "integer scores") + " of the systems"
+    return f"Mean expected scores of the systems (integer scores of {', '.join(integers)})"
+
+
+RESPONSE = ResponseMode()

@@ -1,0 +1,176 @@
+"""The outcome of a row of the input: those of its prompts, joined."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import Any
+
+from localjudge.modes.pair_preference import Preference
+from localjudge.records import Criterion, Failure, Judgement, Outcome
+from localjudge.records.outcome_columns import AnswerColumns
+from localjudge.rubrics.answer import Value, shown
+
+Numbers = Mapping[str, float]
+"""Numbers by the names of their columns; one that is not known is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What a row says of one system.
+
+    Attributes:
+        system: the system; None if it is not known.
+        values: the number in each column.
+        expected: its mean under the judge's probabilities.
+    """
+
+    system: str | None
+    values: Numbers
+    expected: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class ListedAnswer:
+    """An answer to one aspect, as the list of a report has it; NaN is unknown.
+
+    Attributes:
+        place: its place among the values that the list shows; -1 if it failed.
+        expected: the number under the judge's probabilities.
+        confidence: the probability of the value.
+        agree: 1 if both orders of a pair say the same, 0 if they do not.
+    """
+
+    place: int = -1
+    expected: float = nan
+    confidence: float = nan
+    agree: float = nan
+
+
+@dataclass(frozen=True, slots=True)
+class RowOutcome(ABC):
+    """The outcome of a row, in any mode: a row that was judged, or one of whose prompts failed.
+
+    Attributes:
+        of_prompts: the outcome of each prompt, in their order; of each criterion, if one prompt asks for all.
+    """
+
+    of_prompts: tuple[Outcome, ...]
+
+    @property
+    def first(self) -> Outcome:
+        """The outcome of the first prompt."""
+        return self.of_prompts[0]
+
+    @property
+    def id(self) -> str:
+        return self.first.id
+
+    @property
+    def criterion(self) -> Criterion | None:
+        """The only criterion that the row stands for; None for a whole row."""
+        return None
+
+    @property
+    def judged(self) -> tuple[Judgement, ...]:
+        """The judgements of the prompts that did not fail."""
+        return tuple(each for each in self.of_prompts if isinstance(each, Judgement))
+
+    @property
+    def error(self) -> str | None:
+        """Why a prompt could not be judged; None if all were."""
+        errors = [each.error for each in self.of_prompts if each.error is not None]
+        return "; ".join(dict.fromkeys(errors)) or None
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        """The reasons of the failure, without places, as a summary counts them."""
+        return list(dict.fromkeys(each.reason for each in self.of_prompts if isinstance(each, Failure)))
+
+    @property
+    def systems(self) -> tuple[str | None, ...]:
+        """The system that wrote each response, in the input's order."""
+        return (self.first.system,)
+
+    @property
+    def response_digests(self) -> tuple[str | None, ...]:
+        """The digest of the instruction with each response, in the input's order."""
+        return (self.first.response_digest,)
+
+    @property
+    def response_names(self) -> tuple[str, ...]:
+        """The names of the responses, for people."""
+        return ("candidate",)
+
+    @property
+    @abstractmethod
+    def verdicts(self) -> Mapping[str, Value | None]:
+        """What the answer in each aspect is; empty if the row failed or has no such answer."""
+
+    @property
+    def verdict_texts(self) -> Mapping[str, str]:
+        """The verdicts as people read them, with the judge's texts on one response."""
+        return {name: "undecided" if value is None else shown(value) for name, value in self.verdicts.items()}
+
+    def decision(self, aspect: str, within: int) -> tuple[float, float]:
+        """Return the number of the verdict in an aspect, and its probability; NaN without a verdict.
+
+        Args:
+            aspect: the aspect.
+            within: values whose numbers differ by at most this count as the same.
+        """
+        return nan, nan
+
+    def preference(self, aspect: str) -> Preference | None:
+        """Return the preference between two responses in an aspect; None without two, or if they failed."""
+        return None
+
+    @property
+    @abstractmethod
+    def values(self) -> Numbers:
+        """The number of the row in each column; empty if it failed."""
+
+    @property
+    @abstractmethod
+    def expected(self) -> Numbers:
+        """The mean of each number under the judge's probabilities, where it is another than the number."""
+
+    @property
+    def sides(self) -> Sequence[Side]:
+        """What the row says of each system, for means of systems."""
+        return [Side(self.first.system, self.values, self.expected)]
+
+    @abstractmethod
+    def frequencies(self) -> Iterator[tuple[str | None, str, float]]:
+        """Yield the system, the column and the number of each answer, whose frequencies a summary has."""
+
+    @abstractmethod
+    def cells(self) -> Mapping[str, str]:
+        """Return what a list shows of a row that did not fail, by the headings of its columns."""
+
+    def heading(self, prompt: Outcome) -> str:
+        """Return the heading above the answer to a prompt of the row; empty if it needs none."""
+        return ""
+
+    def result_lines(self) -> Iterator[str]:
+        """Yield what was made of the answers of all prompts, a line each."""
+        yield from ()
+
+    @abstractmethod
+    def listed(self) -> Sequence[ListedAnswer]:
+        """Return the answers as the list of a report has them: by prompt, if it lists each, and aspect."""
+
+    @property
+    def overall(self) -> float:
+        """The number that decides whether the row is better than another; NaN if there is none."""
+        return nan
+
+    @abstractmethod
+    def line(self, columns: AnswerColumns) -> dict[str, Any]:
+        """Return the row as one flat JSON object; judged and failed rows have the same columns.
+
+        Args:
+            columns: the columns of its rubric.
+        """

@@ -1,0 +1,88 @@
+"""Each way of judging is one file of `localjudge/modes`: no other file asks which mode it is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import localjudge
+
+PACKAGE = Path(localjudge.__file__).parent
+FILES = {"response", "pair", "checklist"}
+"""The files of `modes/` that are one mode each."""
+NAMES = {"RESPONSE", "PAIRWISE", "CHECKLIST", "ResponseOutcome", "PairOutcome", "ChecklistOutcome"}
+"""The modes, and the outcomes of their rows."""
+QUESTIONS = {"name", "judged", "statistics"}
+"""What a mode says of itself: whoever compares it, or looks it up in a table, asks which mode it is."""
+LEFT = {
+    "analysis/matching/checklist_points.py",  # the points of a row by tag, as columns
+    "analysis/pairs/__init__.py",  # the preferences of pairs, as columns
+    "cli/statistics_options.py",  # which statistics a command computes
+    "judge.py",  # the types of what `compare` and `check` yield
+    "report/run_report.py",  # which statistics a report has
+}
+"""The files that still do. The list must only become shorter."""
+
+
+def questions(tree: ast.AST) -> Iterator[str]:
+    """Yield each place of a source where it names a mode or asks for one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("localjudge.modes"):
+            own = (node.module or "").rpartition(".")[2] in FILES
+            yield from (f"imports {each.name}" for each in node.names if own or each.name in NAMES)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+            kinds = ast.unparse(node.args[1])
+            yield from (f"isinstance of {name}" for name in NAMES if name in kinds)
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+        elif isinstance(node, ast.Subscript):
+            parts = [node.slice]
+        elif isinstance(node, ast.Match):
+            parts = [node.subject]
+        for part in parts:
+            if isinstance(part, ast.Attribute) and part.attr in QUESTIONS and _is_mode(part.value):
+                yield f"asks for {ast.unparse(part)}"
+
+
+def _is_mode(value: ast.expr) -> bool:
+    return re.search(r"\bmode$", ast.unparse(value)) is not None
+
+
+def asking() -> dict[str, list[str]]:
+    """Return what each file outside `modes/` asks."""
+    found = {
+        file.relative_to(PACKAGE).as_posix(): [*questions(ast.parse(file.read_text(encoding="utf-8")))]
+        for file in PACKAGE.rglob("*.py")
+        if file.parent != PACKAGE / "modes"
+    }
+    return {name: places for name, places in found.items() if places}
+
+
+def test_no_other_file_asks_which_mode_it_is() -> None:
+    found = asking()
+    assert {name: places for name, places in found.items() if name not in LEFT} == {}
+    assert found.keys() == LEFT, "a file that asks no longer leaves the list"
+
+
+def test_a_question_is_found_however_it_is_asked() -> None:
+    for source in (
+        "from localjudge.modes import PAIRWISE",
+        "from localjudge.modes.pair import anything",
+        "isinstance(row, PairOutcome | Judgement)",
+        "rubric.mode.name == 'pairwise'",
+        "{'pair': 1}[self.rubric.mode.judged]",
+        "match mode.statistics:\n    case 'points': pass",
+    ):
+        assert [*questions(ast.parse(source))], source
+    assert not [*questions(ast.parse("len(rubric.mode.responses) > 1"))]
+
+
+def test_each_mode_is_one_file() -> None:
+    assert {file.stem for file in (PACKAGE / "modes").glob("*.py")} >= FILES
+    for one in FILES:
+        others = FILES - {one} - ({"response"} if one == "checklist" else set())
+        source = (PACKAGE / "modes" / f"{one}.py").read_text(encoding="utf-8")
+        assert not [other for other in others if f"localjudge.modes.{other} " in source]
