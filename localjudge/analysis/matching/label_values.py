@@ -9,8 +9,8 @@ judgement of MT-Bench, whose program writes it if it cannot read the judge's ans
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from localjudge.errors import UsageError
 from localjudge.rows.paths import ABSENT, value_at
@@ -40,7 +40,7 @@ class LabelColumn:
 
     name: str
     target: str
-    texts: Mapping[str, int]
+    texts: Mapping[str, float | None]
     numbers: tuple[float, float] | None
     known: str
 
@@ -65,6 +65,17 @@ class LabelColumn:
     def from_share(cls, name: str, target: str) -> LabelColumn:
         """Return the column of the share of a label, or of a boolean."""
         return cls(name, target, _YES_OR_NO, (0.0, 1.0), "yes, no, true, false, or a number from 0 to 1")
+
+    def with_codes(self, codes: Mapping[str, str]) -> Self:
+        """Return the column with codes, each of which stands for a label, instead of the labels.
+
+        Raises:
+            UsageError: a code stands for something else.
+        """
+        if not codes:
+            return self
+        numbers = {code: self._number(label, f"`mapping` {self.target}") for code, label in codes.items()}
+        return replace(self, texts=numbers, numbers=None, known=", ".join(codes))
 
     def read(self, record: Mapping[str, Any], where: str) -> list[float | None]:
         """Return the labels of a record: one, or one per annotator; an empty list without this column.

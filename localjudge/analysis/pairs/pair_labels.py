@@ -15,7 +15,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from localjudge.analysis.matching.human_labels import CODES, Labels, nothing_found, refuse_unequal_chances
+from localjudge.analysis.matching.human_labels import (
+    Labels,
+    nothing_found,
+    refuse_unequal_chances,
+    without_codes,
+)
 from localjudge.analysis.matching.identity import identities_of
 from localjudge.analysis.matching.label_records import LabelRecords
 from localjudge.analysis.matching.label_values import NO_LABEL
@@ -113,11 +118,12 @@ class _PairMatching:
         self._records = LabelRecords()
         self._numbers: dict[str, set[str]] = defaultdict(set)
         self._read: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
-        self._codes = {
-            CODES.sub("", name): dict(each.split("=") for each in codes[1].split(","))
-            for name in mapping
-            if (codes := CODES.search(name))
-        }
+        self._codes = {name: codes for name, codes in map(without_codes, mapping) if codes}
+        for name, codes in self._codes.items():
+            if unknown := {*codes.values()} - {*RESULTS, "none"}:
+                raise UsageError(
+                    f"`mapping` {name}: a code stands for a, b, tie or none, not {unknown.pop()!r}"
+                )
 
     def add(self, given: Record, where: str) -> None:
         record, named = self._records.begin(given, where)
@@ -138,7 +144,7 @@ class _PairMatching:
     ) -> Iterator[tuple[str, str, list[Any]]]:
         """Yield each aspect with labels in a record, the name of the column, and the labels."""
         for mapped, aspect in self._mapping.items():
-            name = CODES.sub("", mapped)
+            name, _ = without_codes(mapped)
             value = value_at(record, name)
             if value is not ABSENT and value is not None:
                 yield aspect, name, value if isinstance(value, list) else [value]
