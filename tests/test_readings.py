@@ -389,6 +389,32 @@ def test_labels_with_a_zero_are_read_by_the_codes_that_are_stated(cli: Cli, tmp_
     }
 
 
+def test_judgements_of_pairs_by_mt_bench_label_the_pairs_of_a_run(cli: Cli, tmp_path: Path) -> None:
+    rows, labels, run = tmp_path / "rows.jsonl", tmp_path / "gpt-4_pair.jsonl", tmp_path / "run"
+    systems = {"model_1": "north", "model_2": "south"}
+    texts = [{"response_1": a, "response_2": b} for a, b, _ in LABELLED]
+    rows.write_text(
+        lines(*({"question_id": n, "prompt": f"Q{n}", **each, **systems} for n, each in enumerate(texts)))
+    )
+    won = [("model_1", "model_1"), ("model_2", "tie"), ("model_2", "model_2"), ("error", "model_1")]
+    judged = {"judge": ["gpt-4", "pair-v2"], "turn": 1}
+    labels.write_text(
+        lines(
+            *(
+                {"question_id": n, **systems, **judged, "g1_winner": one, "g2_winner": other}
+                for n, (one, other) in enumerate(won)
+            )
+        )
+    )
+    assert cli("score", rows, "--rubric", "pairwise", "--engine", "dry-run", "--out", run).code == 0
+    end = cli("agree", run, "--allow-dry-run", "--labels", labels, "--json")
+    assert end.code == 0, end.err
+    (aspect,) = json.loads(end.out)["aspects"].values()
+    assert sum(aspect["labels"].values()) == 4
+    end = cli("score", labels, "--rubric", "pairwise", "--engine", "dry-run", "--out", tmp_path / "none")
+    assert (end.code, "no instruction, no candidate_a, no candidate_b" in end.err) == (2, True)
+
+
 def test_each_shape_is_declared_in_words_and_has_what_a_row_needs() -> None:
     assert len({shape.title for shape in shapes().values()}) == len(shapes()) >= 40
     for shape in shapes().values():
