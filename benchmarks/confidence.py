@@ -1,6 +1,6 @@
 """Which sign of a judge's confidence tells its right verdicts from its wrong ones.
 
-    python benchmarks/confidence.py RUN=LABELS[:THEIRS=OURS] … --by ASPECT [--write FOLDER]
+    python benchmarks/confidence.py RUN=LABELS[:OURS=THEIRS] … --by ASPECT [--write FOLDER]
 
 For each labelled row of a real run: whether the verdict agrees with most labels, and four signs: the verdict's
 probability; whether both orders of a pair say the same; the spread of several samples' expected scores, turned
@@ -78,7 +78,7 @@ def main() -> None:
     for given in options.runs:
         folder, _, labels = given.partition("=")
         files, _, mapping = labels.partition(":")
-        theirs, _, ours = mapping.partition("=")
+        ours, _, theirs = mapping.partition("=")
         verdicts = Verdicts.read(Path(folder), options.by)
         signs = Signs(options.by)
         read_rows([verdicts.folder], [verdicts.manifest], signs)
@@ -117,7 +117,7 @@ def _shown(one: dict[str, float] | None) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", metavar="RUN=LABELS[:THEIRS=OURS]")
+    parser.add_argument("runs", nargs="+", metavar="RUN=LABELS[:OURS=THEIRS]")
     parser.add_argument("--by", required=True, metavar="ASPECT")
     parser.add_argument("--write", type=Path, metavar="FOLDER")
     parser.add_argument("--results", type=Path, default=results_table.RESULTS)

@@ -1,6 +1,6 @@
 """How often the intervals of `calibrate --interval` hold the label of a new response, and how wide they are.
 
-    python benchmarks/score_intervals.py [--splits 1000] [--run RUN --labels FILE [--map THEIRS=OURS]]
+    python benchmarks/score_intervals.py [--splits 1000] [--run RUN --labels FILE [--map OURS=THEIRS]]
 
 Simulated judges of a scale from 1 to 5, three responses to each instruction: `good`, `sure` (its probabilities
 are three times too narrow), `strict` (sure, and one point too low for all), `doubtful` (its doubt differs by
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=1000)
     parser.add_argument("--run", type=Path, action="append", default=[], help="a run with probabilities")
     parser.add_argument("--labels", action="append", default=[], help="its label file, in the same order")
-    parser.add_argument("--map", action="append", default=[], help="THEIRS=OURS, in the same order")
+    parser.add_argument("--map", action="append", default=[], help="OURS=THEIRS, in the same order")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", type=Path, default=results_table.RESULTS)
     options = parser.parse_args()

@@ -118,7 +118,7 @@ def test_a_column_without_a_name_is_no_conversation() -> None:
     assert row_of({"": "x", "instruction": "Q", "candidate": "A"}, "instruction", "candidate").columns == {
         "": "x"
     }
-    assert problem_of({"": "x"}, *ANSWER).startswith("no candidate; ")
+    assert problem_of({"": "x"}, *ANSWER).startswith("no candidate, no conversation; ")
 
 
 def test_messages_that_no_field_needs_stay_a_column_of_the_row() -> None:

@@ -475,7 +475,7 @@ def test_a_column_with_the_share_of_one_of_two_labels_is_read_as_agree_reads_it(
     for row in given:
         row["is_right"] = "yes" if row.pop("grade") == "right" else "no"
     shares.write_text("".join(json.dumps(row) + "\n" for row in given))
-    flags = ("--labels", shares, "--map", "is_right=grade=right")
+    flags = ("--labels", shares, "--map", "grade=right=is_right")
     expected = cli("escalate", small, "--labels", labels)
     end = cli("escalate", small, *flags)
     assert (end.code, end.err) == (0, expected.err), end.err

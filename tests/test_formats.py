@@ -303,7 +303,7 @@ def test_a_pandas_table_with_a_name_twice_or_a_polars_query_is_refused() -> None
     ("record", "error"),
     [
         ("text", "row 1: a str; a row is a dict or a Row"),
-        ({1: "a", "x": "b"}, "row 1: no instruction; its columns are 1, x"),
+        ({1: "a", "x": "b"}, "row 1: no instruction, no reference, no candidate; its columns are 1, x"),
         ({**ROW, "n": 10**5000}, "row 1: its columns cannot be written as JSON: "),
     ],
 )

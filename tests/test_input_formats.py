@@ -161,7 +161,11 @@ def test_a_row_that_is_no_row_is_named_by_its_line_or_number(
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("a.json", b'{\n"data": []}', "no instruction, no reference, no candidate; its columns are data"),
+        (
+            "a.json",
+            b'{\n"data": []}',
+            "none of its first records is a row: no instruction, no reference, no candid",
+        ),
         ("a.json", b'{\n"data": [}', "none of its first records is a row: not JSON: "),
         ("a.json", b'"text"', "is not an array of objects; write"),
         (
@@ -406,7 +410,9 @@ def test_alpaca_evals_outputs_are_judged_without_options_and_the_run_says_which_
     flags = ["--out", tmp_path / "out", "--model", model, "--engine", "dry-run"]
     end = cli("score", file, *flags)
     assert end.code == 2
-    assert end.err.endswith("--column reference=COLUMN, or judge without one: --rubric no-reference\n")
+    assert end.err.endswith(
+        "--column reference=COLUMN, or judge without one: --rubric no-reference (3 of its first 3)\n"
+    )
     end = cli("score", file, *flags, "--rubric", "no-reference")
     assert end.code == 0, end.err
     assert "1 input(s), candidate=output system=generator → " in end.err

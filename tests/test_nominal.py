@@ -300,7 +300,7 @@ def test_an_imported_aspect_with_the_name_of_a_statistic_is_refused_in_one_line(
     assert ended.code == 2
     assert ended.err.strip() == (
         "localjudge: --aspect overall: aspects: 'overall' is the name of another column; choose another, "
-        "such as overall_score; --map THEIRS=OURS reads a column of another name"
+        "such as overall_score; --map OURS=THEIRS reads a column of another name"
     )
 
 
@@ -523,12 +523,12 @@ def test_a_label_column_of_another_name_is_mapped_to_an_aspect_or_to_one_label(
     whole = label_file(tmp_path / "whole.jsonl", "verdict", [one.upper() for one in human])
     share = label_file(tmp_path / "share.jsonl", "right", [int(one == "correct") for one in human])
     given = ("agree", run, "--resamples", FEW, "--json")
-    found = json.loads(cli(*given, "--labels", whole, "--map", "verdict=grade").out)
+    found = json.loads(cli(*given, "--labels", whole, "--map", "grade=verdict").out)
     assert (list(found["aspects"]), list(found["nominal"])) == ([], ["grade"])
-    found = json.loads(cli(*given, "--labels", share, "--map", "right=grade=correct").out)
+    found = json.loads(cli(*given, "--labels", share, "--map", "grade=correct=right").out)
     assert (list(found["aspects"]), list(found["nominal"])) == (["grade=correct"], [])
-    end = cli(*given, "--labels", share, "--map", "right=grade=wrong")
+    end = cli(*given, "--labels", share, "--map", "grade=wrong=right")
     assert (end.code, "OURS is one of grade, grade=correct, grade=incorrect" in end.err) == (2, True)
-    end = cli(*given, "--labels", share, "--map", "right=grade")
+    end = cli(*given, "--labels", share, "--map", "grade=right")
     assert (end.code, end.err.count("\n")) == (2, 1)
     assert "share.jsonl:1: 'right' holds" in end.err

@@ -381,7 +381,7 @@ def test_subsets_are_compared_each_by_itself(judged: Run) -> None:
 
 def test_a_label_of_several_aspects_is_mapped_to_one(judged: Run) -> None:
     run = judged(marked, marked_pairs("aabb"), "pairwise-aspects")
-    with pytest.raises(UsageError, match="map a column with `mapping` THEIRS=safety"):
+    with pytest.raises(UsageError, match="map a column with `mapping` safety=THEIRS"):
         agreement(run)
     found = agreement(run, label="helpfulness")
     assert [*found.aspects] == ["helpfulness"]

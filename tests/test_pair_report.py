@@ -159,7 +159,7 @@ def test_labels_of_pairs_have_their_agreement_on_the_page(cli: Cli, nameless: Pa
     records = ({"id": pair["id"], "label": "a", "annotators": ["a", "a", "tie"]} for pair in given)
     labels.write_text("".join(json.dumps(record) + "\n" for record in records))
     page = tmp_path / "report.html"
-    end = cli("report", nameless, "--out", page, "--labels", labels, "--map", "annotators=depth")
+    end = cli("report", nameless, "--out", page, "--labels", labels, "--map", "depth=annotators")
     assert end.code == 0, end.err
     agreement = head(page)["agreement"]
     tables = {table["caption"]: table["rows"] for table in agreement["tables"]}

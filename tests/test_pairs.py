@@ -331,7 +331,7 @@ def test_columns_of_the_rows_that_form_pairs_are_named_by_their_own_fields(
 
     unnamed = cli(*score, *named[:2], "--out", tmp_path / "other", "--engine", "dry-run")
     assert unnamed.code == 2
-    assert "a.jsonl: no system; its columns are instruction, model output, team" in unnamed.err
+    assert "no system; its columns are instruction, model output, team" in unnamed.err
     assert "name them with --column system=COLUMN" in unnamed.err
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import json
 import lzma
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ from typing import Any
 import pyarrow
 import pytest
 from conftest import Cli
+from shapes_of_written_files import FOLDER
 
 from localjudge import Failure, Row, Rubric, UsageError, read_rows
 from localjudge.rows.columns import parse_columns
-from localjudge.rows.inputs import check_inputs, find_inputs, names_of_files
+from localjudge.rows.inputs import check_inputs, find_inputs, names_of_files, read_records
 from localjudge.rows.row import as_row
-from localjudge.rows.shapes import shapes
+from localjudge.rows.shapes import recognized, shapes
 
 SINGLE = ("instruction", "reference", "candidate")
 ANSWERS = ("instruction", "candidate")
@@ -62,7 +64,7 @@ def test_a_column_that_is_given_to_one_field_is_in_no_other() -> None:
 
 @pytest.mark.parametrize("name", ["answer", "output"])
 def test_a_name_of_responses_and_of_references_is_taken_where_one_reading_is_possible(name: str) -> None:
-    record = {"question": "2 + 2?", name: "4"}
+    record = {"question": "2 + 2?", name: "4", "model": "m"}
     assert row_of(record).candidate == "4"
     assert row_of(record | {"reference": "four"}, SINGLE).candidate == "4"
     problem = reason_of(record | {"llm_answer": "5"})
@@ -72,6 +74,16 @@ def test_a_name_of_responses_and_of_references_is_taken_where_one_reading_is_pos
         row_of(record | {"llm_answer": "5"}, SINGLE, f"reference={name}", "candidate=llm_answer").candidate
         == "5"
     )
+
+
+def test_an_answer_alone_is_refused_with_both_readings() -> None:
+    problem = reason_of(GOLD)
+    assert problem.startswith(
+        "'answer' can be the candidate or the reference; choose with `columns` candidate="
+    )
+    assert row_of(GOLD, ANSWERS, "candidate=answer").candidate == "4"
+    assert row_of(GOLD | {"@filename": "m"}, ANSWERS, "system=@filename").candidate == "4"
+    assert row_of({"question": "2 + 2?", "output": "4"}).candidate == "4"
 
 
 def test_an_instruction_and_its_input_are_one_text() -> None:
@@ -249,6 +261,31 @@ def test_rows_are_found_whatever_is_wrapped_around_them(tmp_path: Path, name: st
     assert [(row.instruction, row.candidate) for row in rows] == [("Q", "A")] * 2
 
 
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [
+        (json.dumps(TWICE), "an array of objects"),
+        (json.dumps(TWICE[0], indent=2) * 2, "objects of several lines"),
+        (lines(*TWICE), ""),
+    ],
+)
+def test_a_file_of_json_lines_that_is_something_else_is_said_to_be(
+    tmp_path: Path, data: str, word: str
+) -> None:
+    (tmp_path / "a.jsonl").write_text(data)
+    checked = check_inputs(find_inputs([str(tmp_path / "a.jsonl")]), {}, ANSWERS)
+    assert (f"read as: {word}" in checked.how) == bool(word)
+
+
+def test_another_encoding_is_said_once_for_a_file_and_not_of_one_in_utf_8(tmp_path: Path) -> None:
+    rows = "question,response\nQ,A\n" + "Où?,Là.\n" * 3
+    for encoding, times in (("cp1252", 1), ("utf-8", 0), ("utf-16", 0)):
+        (tmp_path / "a.csv").write_text(rows, encoding)
+        said = check_inputs(find_inputs([str(tmp_path / "a.csv")]), {}, ANSWERS).left_out
+        assert said.count("is not UTF-8, and its rows with other bytes fail") == times
+        assert said.count("iconv -f CP1252 -t UTF-8") == times
+
+
 def test_of_two_lists_of_rows_one_is_named(tmp_path: Path) -> None:
     both = {"first": [{"question": "Q", "response": "A"}], "second": [{"question": "Q", "response": "B"}]}
     with pytest.raises(UsageError, match="its rows can be in first or second; name the list: `rows_at` first"):
@@ -289,7 +326,7 @@ def test_two_files_are_joined_by_a_column_and_what_has_no_partner_fails(tmp_path
     assert isinstance(row, Row)
     assert (row.instruction, row.candidate, row.reference) == ("Q", "A", "gold")
     assert isinstance(failure, Failure)
-    assert "has the n 3, and no record of" in failure.error
+    assert f"no record in {tmp_path / 'q.jsonl'} has the idx 3" in failure.error
 
 
 @pytest.mark.parametrize(
@@ -352,6 +389,32 @@ def test_labels_with_a_zero_are_read_by_the_codes_that_are_stated(cli: Cli, tmp_
     }
 
 
+def test_judgements_of_pairs_by_mt_bench_label_the_pairs_of_a_run(cli: Cli, tmp_path: Path) -> None:
+    rows, labels, run = tmp_path / "rows.jsonl", tmp_path / "gpt-4_pair.jsonl", tmp_path / "run"
+    systems = {"model_1": "north", "model_2": "south"}
+    texts = [{"response_1": a, "response_2": b} for a, b, _ in LABELLED]
+    rows.write_text(
+        lines(*({"question_id": n, "prompt": f"Q{n}", **each, **systems} for n, each in enumerate(texts)))
+    )
+    won = [("model_1", "model_1"), ("model_2", "tie"), ("model_2", "model_2"), ("error", "model_1")]
+    judged = {"judge": ["gpt-4", "pair-v2"], "turn": 1}
+    labels.write_text(
+        lines(
+            *(
+                {"question_id": n, **systems, **judged, "g1_winner": one, "g2_winner": other}
+                for n, (one, other) in enumerate(won)
+            )
+        )
+    )
+    assert cli("score", rows, "--rubric", "pairwise", "--engine", "dry-run", "--out", run).code == 0
+    end = cli("agree", run, "--allow-dry-run", "--labels", labels, "--json")
+    assert end.code == 0, end.err
+    (aspect,) = json.loads(end.out)["aspects"].values()
+    assert sum(aspect["labels"].values()) == 4
+    end = cli("score", labels, "--rubric", "pairwise", "--engine", "dry-run", "--out", tmp_path / "none")
+    assert (end.code, "no instruction, no candidate_a, no candidate_b" in end.err) == (2, True)
+
+
 def test_each_shape_is_declared_in_words_and_has_what_a_row_needs() -> None:
     assert len({shape.title for shape in shapes().values()}) == len(shapes()) >= 40
     for shape in shapes().values():
@@ -362,7 +425,22 @@ def test_each_shape_is_declared_in_words_and_has_what_a_row_needs() -> None:
         assert shape.usual or shape.joins or shape.unanswered or judged, shape.name
 
 
-def test_the_guide_lists_every_shape_from_its_declaration(cli: Cli) -> None:
-    page = cli("help", "rows").out
+def test_the_guide_lists_every_shape_from_its_declaration_and_what_it_is_tested_with(cli: Cli) -> None:
+    lines = cli("help", "rows").out.splitlines()
     for shape in shapes().values():
-        assert f"| `{shape.name}` | {shape.title} | " in page
+        (line,) = [line for line in lines if line.startswith(f"| `{shape.name}` | {shape.title} | ")]
+        assert line.endswith(f"` | {shape.writer or 'documentation'} |")
+
+
+JOINED = {("openai-batch", "openai"), ("openai-batch-responses", "openai"), ("mt-bench", "fastchat")}
+
+
+def test_a_shape_names_the_program_whose_own_files_the_tests_read() -> None:
+    found = set()
+    for file in FOLDER.glob("*-*"):
+        if not file.name.startswith("inspect_ai"):
+            records = (record for _, record in read_records(str(file)) if isinstance(record, Mapping))
+            shapes_found = {shape.name for shape in map(recognized, records) if shape is not None}
+            found |= {(name, file.name.partition("-")[0]) for name in shapes_found}
+    named = {(each.name, re.split("[- ]", each.writer)[0]) for each in shapes().values() if each.writer}
+    assert named == found | JOINED

@@ -335,7 +335,7 @@ def test_a_file_whose_name_is_no_utf8_can_be_read_and_its_place_written(tmp_path
     ("name", "columns", "message"),
     [
         ("rows.csv", ("candidate=respons",), "no column 'respons' for the candidate; its columns are "
-         "instruction, reference, candidate, id, extra; name them with `columns` candidate=COLUMN"),
+         "instruction, reference, candidate, id, extra; name them with --column candidate=COLUMN"),
         ("rows.tsv", ("id=n", "system=who"), "no column 'n' for the id, no column 'who' for the system; its"),
         ("rows.parquet", ("reference=gold",), "no column 'gold' for the reference"),
         ("rows.jsonl", ("instruction=q", "candidate=a"), "no column 'q' for the instruction, no column 'a'"),
@@ -357,7 +357,7 @@ def test_a_reference_is_a_column_that_only_some_rubrics_need(tmp_path: Path) -> 
     file = tmp_path / "a.jsonl"
     file.write_bytes(lines({"instruction": "a", "x": 1}))
     with pytest.raises(
-        UsageError, match="no candidate; its columns are instruction, x; name them with `columns`"
+        UsageError, match="no candidate; its columns are instruction, x; name them with --column"
     ):
         check_inputs([str(file)], {}, ("instruction", "candidate"))
     with pytest.raises(UsageError, match="no reference, no candidate; its columns are instruction, x"):
@@ -542,4 +542,4 @@ def test_a_row_without_a_column_of_the_template_is_a_failure_that_names_it() -> 
     failure = as_row(ROW, "rows.jsonl:3", used=("instruction", "candidate", "context"))
     assert isinstance(failure, Failure)
     assert failure.error.startswith("rows.jsonl:3: no context; its columns are ")
-    assert failure.error.endswith("name one with --column context=COLUMN")
+    assert failure.error.endswith("name them with --column context=COLUMN")

@@ -21,7 +21,7 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from localjudge import Failure, Judge, UsageError
-from localjudge.matching.labels import Labels, read_labels
+from localjudge.matching.labels import Labels, parse_mapping, read_labels
 from localjudge.matching.scores import Scores, read_scores
 from localjudge.records.outcome_columns import AnswerColumns, from_line
 from localjudge.records.text_measures import word_overlap
@@ -305,6 +305,28 @@ def test_labels_that_cannot_be_used_are_refused(
     file.write_text(record if isinstance(record, str) else json.dumps(record))
     with pytest.raises(UsageError, match=message):
         read_labels([str(file)], read_scores([run]))
+
+
+def test_codes_of_labels_are_read_as_what_they_are_stated_to_mean(
+    judged: Callable[..., tuple[Path, Path]], tmp_path: Path
+) -> None:
+    run, _ = judged(*noisy(4))
+    file = tmp_path / "labels.jsonl"
+    file.write_text("".join(json.dumps({"id": f"r{n}", "mark": "xyz"[n % 3]}) + "\n" for n in range(4)))
+    mapping = parse_mapping(["wit=mark:x=3,y=1,z=none"], ["wit", "tact"])
+    labels = read_labels([str(file)], read_scores([run]), mapping).marks["wit"]
+    assert dict(zip(labels.row.tolist(), labels.value.tolist(), strict=True)) == {0: 3, 1: 1, 3: 3}
+    with pytest.raises(
+        UsageError, match=r"jsonl:3: 'mark' holds 'z', which is not a label of wit; its labels are x, y"
+    ):
+        read_labels([str(file)], read_scores([run]), parse_mapping(["wit=mark:x=3,y=1"], ["wit"]))
+
+
+@pytest.mark.parametrize("given", ["human=wit", "wit", "wit=", "=human", "wit=a=b"])
+def test_a_label_column_stands_after_the_aspect_that_it_holds(given: str) -> None:
+    assert parse_mapping(["wit=human"], ["wit"]) == {"human": "wit"}
+    with pytest.raises(UsageError, match="write OURS=THEIRS, where OURS is one of wit"):
+        parse_mapping([given], ["wit"])
 
 
 def test_an_id_of_several_systems_needs_the_system(tmp_path: Path) -> None:
@@ -625,7 +647,7 @@ def test_aspects_without_labels_are_ranked_by_the_judge(tmp_path: Path, cli: Cli
     file = write(tmp_path / "rows.jsonl", both)
     import_scores([str(file)], tmp_path / "run", ["wit", "tact"])
     ended = cli(
-        "rank", tmp_path / "run", "--labels", file, "--map", "human=wit", "--map", "gone=tact", "--json"
+        "rank", tmp_path / "run", "--labels", file, "--map", "wit=human", "--map", "tact=gone", "--json"
     )
     found = json.loads(ended.out)
     assert found["basis"] == "judge"
@@ -699,7 +721,7 @@ def test_the_jurys_scores_are_a_run_that_the_other_commands_read(
     assert "jury" in json.loads((out / "run.json").read_text())
     labels = tmp_path / "first.jsonl"
     for command in (
-        ("show", out), ("rank", out), ("agree", out, "--labels", labels, "--map", "human=wit"),
+        ("show", out), ("rank", out), ("agree", out, "--labels", labels, "--map", "wit=human"),
     ):  # fmt: skip
         ended = cli(*command)
         assert (ended.code, ended.err) == (0, "")
@@ -784,7 +806,7 @@ def test_a_calibration_is_the_nearest_map_that_never_falls(judged: Callable[...,
 def test_a_calibration_that_gains_nothing_says_so(judged: Callable[..., tuple[Path, Path]], cli: Cli) -> None:
     rng = np.random.default_rng(0)
     run, file = judged(rng.integers(3, 5, 60).tolist(), rng.integers(3, 5, 60).tolist())
-    ended = cli("calibrate", run, "--labels", file, "--map", "human=wit", "--out", run / "map.json")
+    ended = cli("calibrate", run, "--labels", file, "--map", "wit=human", "--out", run / "map.json")
     assert ended.code == 0
     found = Calibration.load(run / "map.json").aspects["wit"]
     assert not found.has_gain
@@ -799,7 +821,7 @@ def test_a_calibration_changes_reports_and_no_stored_score(
 ) -> None:
     score, human = noisy(80)
     run, file = judged([max(1, value - 1) for value in score], human)
-    labels = ("--labels", file, "--map", "human=wit")
+    labels = ("--labels", file, "--map", "wit=human")
     before = (run / "judgements.jsonl").read_bytes()
     assert cli("calibrate", run, *labels, "--out", tmp_path / "map.json").code == 0
     ended = cli("agree", run, *labels, "--calibration", tmp_path / "map.json", "--json")
@@ -944,8 +966,8 @@ def test_json_has_no_number_where_nothing_is_defined(
         raise AssertionError(name)
 
     for command in (
-        ("agree", run, "--labels", file, "--map", "human=wit"),
-        ("rank", run, "--labels", file, "--map", "human=wit"),
+        ("agree", run, "--labels", file, "--map", "wit=human"),
+        ("rank", run, "--labels", file, "--map", "wit=human"),
         ("rank", run),
     ):
         json.loads(cli(*command, "--json").out, parse_constant=refuse)
@@ -958,7 +980,7 @@ def test_agree_begins_with_the_aspects_whose_correlation_differs_from_0(
     judged: Callable[..., tuple[Path, Path]], cli: Cli
 ) -> None:
     run, file = judged(*noisy(60))
-    flags = ("agree", run, "--labels", file, "--map", "human=wit", "--resamples", 100)
+    flags = ("agree", run, "--labels", file, "--map", "wit=human", "--resamples", 100)
     found = json.loads(cli(*flags, "--json").out)["aspects"]["wit"]["comparisons"]["integer"]["spearman"]
     assert found["low"] > 0
     short, whole = cli(*flags).out, cli(*flags, "--all").out
@@ -969,18 +991,18 @@ def test_agree_begins_with_the_aspects_whose_correlation_differs_from_0(
 
     score, human = noisy(60)
     backwards, file = judged(score, [6 - label for label in human], name="backwards")
-    out = cli("agree", backwards, "--labels", file, "--map", "human=wit").out
+    out = cli("agree", backwards, "--labels", file, "--map", "wit=human").out
     assert out.startswith("Spearman's correlation with the labels is below 0: wit -")
     perfect, file = judged([1, 2, 3, 4, 5] * 8, [1, 2, 3, 4, 5] * 8, name="perfect")
-    out = cli("agree", perfect, "--labels", file, "--map", "human=wit").out
+    out = cli("agree", perfect, "--labels", file, "--map", "wit=human").out
     why = "has no interval, because all disagreement, or all agreement, is in at most one of the instructions"
     assert " ".join(out.split()).startswith(f"Spearman's correlation with the labels {why}: wit 1.00")
     few, file = judged([1, 2, 4], [1, 3, 4], name="few")  # two systems, so two instructions
-    out = cli("agree", few, "--labels", file, "--map", "human=wit").out
+    out = cli("agree", few, "--labels", file, "--map", "wit=human").out
     why = "has no interval, because it depends on 2 of the instructions, and an interval requires 8"
     assert " ".join(out.split()).startswith(f"Spearman's correlation with the labels {why}: wit 1.00")
     constant, file = judged([3] * 20, [1, 2, 3, 4] * 5, name="constant")
-    out = cli("agree", constant, "--labels", file, "--map", "human=wit").out
+    out = cli("agree", constant, "--labels", file, "--map", "wit=human").out
     why = "is undefined, because the scores or the labels are all equal"
     assert " ".join(out.split()).startswith(f"Spearman's correlation with the labels {why}: wit")
 
@@ -999,7 +1021,7 @@ def test_tables_fit_a_terminal_and_show_text_as_text(tmp_path: Path, cli: Cli) -
     file = write(tmp_path / "rows.jsonl", wide)
     aspects = [word for name in names for word in ("--aspect", name)]
     assert cli("import", file, "--out", tmp_path / "run", *aspects).code == 0
-    for command in (("rank",), ("agree", "--labels", file, "--map", "human=depth")):
+    for command in (("rank",), ("agree", "--labels", file, "--map", "depth=human")):
         ended = cli(command[0], tmp_path / "run", *command[1:], "--all")
         assert ended.code == 0
         assert "\x1b" not in ended.out

@@ -219,7 +219,7 @@ def test_an_example_is_a_turn_by_the_template_and_the_answer_as_the_judge_must_w
         ('"Wrong."', '""', "example 2: answer: rationale must be a text with characters"),
         ('rationale = "Wrong."', "", "answer: rationale is missing; give rationale, warmth, grade"),
         ("warmth = 10", "warm = 10", "answer: 'warm' is neither an aspect nor a text; give rationale, warmth,"),
-        ('candidate = "5"', "", "example 2: no candidate; its columns are instruction; name one"),
+        ('candidate = "5"', "", "example 2: no candidate; its columns are instruction; name them"),
         ('candidate = "5"', 'candidate = "5"\nrefrence = "4"', "example 2: 'refrence' is not a field of the"),
         ('candidate = "5"', "candidate = 5", "example 2: 'candidate', the candidate, is of type int"),
         ("[prompt.examples.answer]", "[prompt.examples.reply]", "prompt.examples.1.answer: is missing"),

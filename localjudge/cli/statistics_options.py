@@ -26,9 +26,9 @@ RunFolders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run di
 LabelColumns = Annotated[
     list[str] | None,
     Flag(
-        "The aspect that a label column holds, or the share of a label: correct=grade=correct maps the "
-        "column correct to the share grade=correct.",
-        "THEIRS=OURS",
+        "The label column of an aspect, or of the share of a label: grade=correct=right reads the share "
+        "grade=correct from the column right. Codes are stated after it: wit=label:good=5,bad=1.",
+        "OURS=THEIRS",
         name="--map",
     ),
 ]

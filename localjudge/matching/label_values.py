@@ -8,9 +8,10 @@ judgement of MT-Bench, whose program writes it if it cannot read the judge's ans
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 from localjudge.errors import UsageError
 from localjudge.rows.paths import ABSENT, value_at
@@ -25,6 +26,16 @@ _OF_MT_BENCH = frozenset({"judge", "judgment", "turn"})
 """Columns of a judgement of MT-Bench."""
 _YES_OR_NO = {"no": 0, "false": 0, "yes": 1, "true": 1, "i": 0, "c": 1}
 """Texts of a boolean; Inspect writes C for correct, I for incorrect."""
+_CODES = re.compile(r":([^:=,]+=[^:=,]+(?:,[^:=,]+=[^:=,]+)*)$")
+"""What each code of a column means, after the name of the column."""
+
+
+def without_codes(column: str) -> tuple[str, dict[str, str]]:
+    """Return the name of a column, and the meaning of each of its codes: `label:0=a,1=b`."""
+    codes = _CODES.search(column)
+    if codes is None:
+        return column, {}
+    return column[: codes.start()], dict(code.split("=") for code in codes[1].split(","))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +52,7 @@ class LabelColumn:
 
     name: str
     target: str
-    texts: Mapping[str, int]
+    texts: Mapping[str, float | None]
     numbers: tuple[float, float] | None
     known: str
 
@@ -66,6 +77,17 @@ class LabelColumn:
     def from_share(cls, name: str, target: str) -> LabelColumn:
         """Return the column of the share of a label, or of a boolean."""
         return cls(name, target, _YES_OR_NO, (0.0, 1.0), "yes, no, true, false, or a number from 0 to 1")
+
+    def with_codes(self, codes: Mapping[str, str]) -> Self:
+        """Return the column with codes, each of which stands for a label, instead of the labels.
+
+        Raises:
+            UsageError: a code stands for something else.
+        """
+        if not codes:
+            return self
+        numbers = {code: self._number(label, f"`mapping` {self.target}") for code, label in codes.items()}
+        return replace(self, texts=numbers, numbers=None, known=", ".join(codes))
 
     def read(self, record: Mapping[str, Any], where: str) -> list[float | None]:
         """Return the labels of a record: one, or one per annotator; an empty list without this column.

@@ -22,8 +22,8 @@ from localjudge.errors import UsageError
 from localjudge.matching.identity import identities_of
 from localjudge.matching.judged_pairs import JudgedPairs
 from localjudge.matching.label_records import LabelRecords
-from localjudge.matching.label_values import GivenLabels, LabelColumn, LabelReader, ScoreLabels
-from localjudge.matching.pair_labels import CODES, PairLabels
+from localjudge.matching.label_values import GivenLabels, LabelColumn, LabelReader, ScoreLabels, without_codes
+from localjudge.matching.pair_labels import PairLabels
 from localjudge.matching.row_index import Match, RowIndex
 from localjudge.matching.run_rows import IdentifiedRows, rows_again
 from localjudge.records.outcome_columns import PAIR_DIGESTS
@@ -69,9 +69,9 @@ class Labels:
 
 
 def parse_mapping(assignments: Iterable[str], targets: Sequence[str]) -> dict[str, str]:
-    """Parse `["overall=helpfulness"]` as `{"overall": "helpfulness"}`: a column's name, and what it holds.
+    """Parse `["helpfulness=overall"]` as `{"overall": "helpfulness"}`: a column's name, and what it holds.
 
-    The labels of pairs can be codes: `better=label:0=a,1=b,2=tie` is `{"label:0=a,1=b,2=tie": "better"}`.
+    Labels can be codes: `better=label:0=a,1=b,2=tie` is `{"label:0=a,1=b,2=tie": "better"}`.
 
     Args:
         assignments: the texts.
@@ -82,12 +82,12 @@ def parse_mapping(assignments: Iterable[str], targets: Sequence[str]) -> dict[st
     """
     mapping: dict[str, str] = {}
     for assignment in assignments:
-        theirs, equals, ours = assignment.partition("=")
-        if CODES.search(ours) and theirs in targets:
-            theirs, ours = ours, theirs
-        if not equals or not theirs or ours not in targets:
+        fits = [target for target in targets if assignment.startswith(f"{target}=")]
+        ours = max(fits, key=len, default="")
+        theirs = assignment.removeprefix(f"{ours}=")
+        if not ours or not theirs or "=" in without_codes(theirs)[0]:
             raise UsageError(
-                f"`mapping` {assignment}: write THEIRS=OURS, where OURS is one of {', '.join(targets)}"
+                f"`mapping` {assignment}: write OURS=THEIRS, where OURS is one of {', '.join(targets)}"
             )
         mapping[theirs] = ours
     return mapping
@@ -148,12 +148,11 @@ def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None 
         mapping: the aspect, or the share of a label, that a column of another name holds.
     """
     mapping = mapping or {}
-    mapped = [
-        LabelColumn.from_aspect(name, target, aspects[target])
-        if target in aspects
-        else LabelColumn.from_share(name, target)
-        for name, target in mapping.items()
-    ]
+    mapped = list[LabelColumn]()
+    for (name, codes), target in zip(map(without_codes, mapping), mapping.values(), strict=True):
+        is_aspect = target in aspects
+        own = LabelColumn.from_aspect(name, target, aspects[target]) if is_aspect else None
+        mapped.append((own or LabelColumn.from_share(name, target)).with_codes(codes))
     taken = {target.partition("=")[0] for target in mapping.values()}
     return [
         *mapped,
@@ -293,5 +292,5 @@ def nothing_found(records: LabelRecords, rows: RowIndex, where: str, aspects: Se
         )
     return (
         f"`labels`: no label of {', '.join(aspects)}; its columns are {columns}; map a column with "
-        f"`mapping` THEIRS={aspects[0]}"
+        f"`mapping` {aspects[0]}=THEIRS"
     )

@@ -15,15 +15,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.matching.label_values import NO_LABEL, GivenLabels
+from localjudge.matching.label_values import NO_LABEL, GivenLabels, without_codes
 from localjudge.modes.pair_preference import RESULTS
 from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES, SYSTEMS
 from localjudge.rows.paths import ABSENT, value_at
 from localjudge.rows.record import RecordError
 from localjudge.rows.record_reader import Fields
 
-CODES = re.compile(r":([^:=,]+=(?:a|b|tie|none)(?:,[^:=,]+=(?:a|b|tie|none))*)$")
-"""The codes of the labels of pairs, after the name of their column."""
 LABEL_COLUMNS = ("annotators", "label", "labels", "winner", "preference", "human_preference", "verdict")
 """Columns that can have the labels of a rubric with one aspect; the first that has any counts."""
 
@@ -71,15 +69,16 @@ class PairLabels:
         self._unmapped = [name for name in self._aspects if name not in mapping.values()]
         self._numbers: dict[str, set[str]] = defaultdict(set)
         self._read: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
-        self._codes = {
-            CODES.sub("", name): dict(code.split("=") for code in codes[1].split(","))
-            for name in mapping
-            if (codes := CODES.search(name))
-        }
+        self._codes = {name: codes for name, codes in map(without_codes, mapping) if codes}
+        for name, codes in self._codes.items():
+            if unknown := {*codes.values()} - {*RESULTS, "none"}:
+                raise UsageError(
+                    f"`mapping` {name}: a code stands for a, b, tie or none, not {unknown.pop()!r}"
+                )
 
     def given(self, record: Mapping[str, Any], fields: Fields, where: str) -> Iterator[GivenLabels]:
         for mapped, aspect in self._mapping.items():
-            name = CODES.sub("", mapped)
+            name, _ = without_codes(mapped)
             value = value_at(record, name)
             if value is not ABSENT and value is not None:
                 yield GivenLabels(aspect, name, value if isinstance(value, list) else [value])

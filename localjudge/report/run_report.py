@@ -50,7 +50,7 @@ class ReportOptions:
         title: its title; None for the names of the runs.
         inputs: the input files, if they were moved after the runs.
         labels: label files to compare the judge with.
-        mapping: the aspects of label columns with other names, as THEIRS=OURS.
+        mapping: the aspects of label columns with other names, as OURS=THEIRS.
         audit: the output of `localjudge audit --json`.
         calibration: the output file of `localjudge calibrate`; the means are then of calibrated scores.
         allow_no_gain: aspects to calibrate although no gain is shown.

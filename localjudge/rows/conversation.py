@@ -26,7 +26,6 @@ letters, digits and `_.:/-` is written as JSON. The line in brackets stands wher
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +34,7 @@ from typing import Any
 from localjudge.records import Row
 from localjudge.rows.messages import Block, Message, read_messages, role_of
 from localjudge.rows.pair_columns import PAIR, compares_responses
+from localjudge.rows.paths import unpacked
 from localjudge.rows.record import RecordError
 
 MESSAGES, CONVERSATION = "messages", "conversation"
@@ -67,8 +67,8 @@ def judges_conversation(used: Iterable[str]) -> bool:
     return not CONVERSATIONS.isdisjoint(used) and "candidate" not in used
 
 
-def with_conversation(fields: Mapping[str, Any], taken: dict[str, str], used: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a record with those that it has only in its messages, instead of them.
+class ConversationReader:
+    """Finds the fields of a rubric's template in conversations.
 
     The last turn is the candidate if no other column has it. The turns before it are the conversation, and the
     last one of the user among them is the instruction. If the whole conversation is the candidate, everything
@@ -77,79 +77,90 @@ def with_conversation(fields: Mapping[str, Any], taken: dict[str, str], used: Se
     system is its first turn. A template without a conversation shows such an instruction as a whole.
 
     Args:
-        fields: the values of fields by their names.
-        taken: the column of each field, which receives those of the fields that are added.
         used: the fields that the rubric's template uses.
-
-    Raises:
-        RecordError: the messages are not a conversation that can be judged.
     """
-    fields = dict(fields)
-    if compares_responses(used):
-        return _of_pair(fields, taken, used)
-    known = (MESSAGES, "candidate", "instruction", *CONVERSATIONS)
-    is_prompt = as_chat(fields.get("instruction")) is not None
-    _gather(fields, taken)
-    turns = as_chat(fields.get(MESSAGES)) or []
-    whole = judges_conversation(used) or (
-        IN_FULL in used
-        and [role_of(turn) for turn in turns].count("user") > 1
-        and CONVERSATIONS.isdisjoint(used)
-    )
-    missing = {"candidate", *used} & set(known) - fields.keys()
-    answer, given = fields.get("candidate"), taken.get(MESSAGES, "")
-    asked, named = fields.get("instruction"), taken.get("candidate")
-    if (
-        whole
-        and MESSAGES not in fields
-        and asked
-        and isinstance(asked, str)
-        and named not in (None, "candidate")
-    ):
-        fields[MESSAGES] = [{"role": "user", "content": asked}]  # a question and its answer
-        taken[MESSAGES] = given = f"{taken['instruction']} + {named}"
-    if fields.get(SYSTEM_PROMPT) and (whole or missing & CONVERSATIONS):
-        turns = (
-            (as_chat(fields[MESSAGES]) or []) if MESSAGES in fields else [{"role": "user", "content": asked}]
-        )
-        if turns and (MESSAGES in fields or isinstance(asked, str)):
-            prompt = {"role": "system", "content": fields.pop(SYSTEM_PROMPT)}
-            fields[MESSAGES] = turns if role_of(turns[0]) in ("system", "developer") else [prompt, *turns]
-            given = taken.setdefault(MESSAGES, taken.get("instruction", ""))
-    if fields.get(MESSAGES) is not None and (whole or missing) and isinstance(answer, str | None):
-        try:
-            found = _fields(fields[MESSAGES], answer, whole=whole, reasoning=WITH_REASONING in used)
-        except RecordError as error:
-            raise RecordError(f"{given!r}, the conversation: {error}") from None
-        alone = is_prompt and not whole and CONVERSATIONS.isdisjoint(used)
-        if alone and found[CONVERSATION] != f"User:\n{_quoted(found.get('instruction', ''))}":
-            found["instruction"] = found[CONVERSATION]  # a prompt of several turns is shown as a whole
-        wanted = missing | ({"instruction"} - fields.keys()) | ({"candidate"} if whole else set())
-        found = {field: text for field, text in found.items() if field in wanted}
-        del fields[MESSAGES]
-    elif whole and CONVERSATION in fields and "candidate" not in fields:
-        given, found = taken[CONVERSATION], {"candidate": fields.pop(CONVERSATION)}  # it is text already
-    else:
-        return fields
-    for field in found:
-        taken.setdefault(field, given)
-    if not (is_prompt and CONVERSATIONS.isdisjoint(used)):
-        taken[CONVERSATION] = given
-    return fields | found
+
+    def __init__(self, used: Sequence[str]) -> None:
+        self._used = used
+        self._compares = compares_responses(used)
+        self._shown = CONVERSATIONS.intersection(used)
+        self._is_whole = judges_conversation(used)
+        self._wanted = {"candidate", *used} & {MESSAGES, "candidate", "instruction", *CONVERSATIONS}
+
+    def read(self, fields: dict[str, Any], taken: dict[str, str]) -> dict[str, Any]:
+        """Return the fields of a record with those that it has only in its messages, instead of them.
+
+        Args:
+            fields: the values of fields by their names.
+            taken: the column of each field, which receives those of the fields that are added.
+
+        Raises:
+            RecordError: the messages are not a conversation that can be judged.
+        """
+        if self._compares:
+            return _of_pair(fields, taken, self._used)
+        is_prompt = as_chat(fields.get("instruction")) is not None
+        _gather(fields, taken)
+        if MESSAGES not in fields and not self._shown:
+            return fields
+        is_long = roles_of(fields.get(MESSAGES)).count("user") > 1
+        whole = self._is_whole or (IN_FULL in self._used and is_long and not self._shown)
+        missing = self._wanted - fields.keys()
+        if whole or is_prompt or missing & CONVERSATIONS:
+            _begin(fields, taken, whole=whole)
+        given, answer = taken.get(MESSAGES, ""), fields.get("candidate")
+        if fields.get(MESSAGES) is None and whole and CONVERSATION in fields and "candidate" not in fields:
+            given, found = taken[CONVERSATION], {"candidate": fields.pop(CONVERSATION)}  # it is text already
+        elif fields.get(MESSAGES) is None or not (whole or missing) or not isinstance(answer, str | None):
+            return fields
+        else:
+            try:
+                found = _fields(fields[MESSAGES], answer, whole=whole, reasoning=WITH_REASONING in self._used)
+            except RecordError as error:
+                raise RecordError(f"{given!r}, the conversation: {error}") from None
+            if is_prompt and not whole and not self._shown:
+                _show_in_full(found)
+            wanted = missing | ({"instruction"} - fields.keys()) | ({"candidate"} if whole else set())
+            found = {field: text for field, text in found.items() if field in wanted}
+            del fields[MESSAGES]
+        for field in found:
+            taken.setdefault(field, given)
+        if self._shown or not is_prompt:
+            taken[CONVERSATION] = given
+        return fields | found
+
+
+def _begin(fields: dict[str, Any], taken: dict[str, str], *, whole: bool) -> None:
+    """Begin the conversation with the prompt of a system; a question and its answer are a conversation, too."""
+    asked, prompt = fields.get("instruction"), fields.get(SYSTEM_PROMPT)
+    is_answered = whole and taken.get("candidate") not in (None, "candidate")
+    if MESSAGES not in fields and asked and isinstance(asked, str) and (prompt or is_answered):
+        fields[MESSAGES] = [{"role": "user", "content": asked}]
+        taken[MESSAGES] = taken["instruction"] + (f" + {taken['candidate']}" if is_answered else "")
+    if prompt and (turns := as_chat(fields.get(MESSAGES))):
+        del fields[SYSTEM_PROMPT]
+        has_one = role_of(turns[0]) in ("system", "developer")
+        fields[MESSAGES] = turns if has_one else [{"role": "system", "content": prompt}, *turns]
+
+
+def _show_in_full(found: dict[str, str]) -> None:
+    """Let the instruction of a prompt of several turns be the whole prompt."""
+    if found[CONVERSATION] != f"User:\n{_quoted(found.get('instruction', ''))}":
+        found["instruction"] = found[CONVERSATION]
 
 
 def as_chat(value: Any) -> list[Any] | None:
     """Return the messages in a list or in its JSON text; None if the value is something else."""
-    if isinstance(value, str):
-        if not value.startswith(('[{"', "[{'")):
-            return None
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
-    value = [value] if isinstance(value, Mapping) else value.tolist() if hasattr(value, "tolist") else value
-    first = value[0] if isinstance(value, list | tuple) and len(value) else None
-    return list(value) if isinstance(first, Mapping) and role_of(first) is not None else None
+    if value is None or (isinstance(value, str) and not value.startswith("[")):
+        return None
+    value = unpacked(value)
+    chat = [value] if isinstance(value, Mapping) else value if isinstance(value, list) else []
+    return list(chat) if chat and role_of(chat[0]) is not None else None
+
+
+def roles_of(chat: Any) -> list[Any]:
+    """Return the roles of the turns of a conversation; none of a value that is not one."""
+    return [role_of(turn) for turn in as_chat(chat) or ()]
 
 
 def _gather(fields: dict[str, Any], taken: dict[str, str]) -> None:
@@ -188,9 +199,8 @@ def _of_pair(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str])
     """
     both = [fields.get(name) for name in PAIR]
     before = as_chat(fields.get("instruction", fields.get(MESSAGES)))
-    if before is None and all(as_chat(each) is None for each in both):
-        return fields
-    if None in both:
+    is_chat = before is not None or any(as_chat(each) is not None for each in both)
+    if not is_chat or any(each is None for each in both):
         return fields
     said = taken.get("instruction") or taken.get(MESSAGES) or taken[PAIR[0]]
     talks = list[list[Message]]()
@@ -199,27 +209,28 @@ def _of_pair(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str])
             talks.append(read_messages(_continued(before, fields.get("instruction"), each)))
         except RecordError as error:
             raise RecordError(f"{taken[name]!r}, the conversation: {error}") from None
-        if talks[-1][-1].role != "assistant":
-            raise RecordError(
-                f"{taken[name]!r}: the last turn is the {talks[-1][-1].role}'s; it must be the assistant's"
-            )
-    asked = [["\n".join(turn.texts()) for turn in talk if turn.role == "user"] for talk in talks]
-    if asked[0] != asked[1]:
+        if (last := talks[-1][-1].role) != "assistant":
+            raise RecordError(f"{taken[name]!r}: the last turn is the {last}'s; it must be the assistant's")
+    asked, other = (_asked(talk) for talk in talks)
+    if asked != other:
         raise RecordError("its two conversations have different turns of the user; they cannot be compared")
-    first, second = talks
-    if taken.get("instruction") is None:
+    if "instruction" not in taken:
         fields.pop(MESSAGES, None)
-    fields["instruction"], taken["instruction"] = "\n\n".join(asked[0]), said
-    if first[:-1] == second[:-1] and not any(block.call for talk in talks for block in talk[-1].blocks):
-        if CONVERSATION in used and CONVERSATION not in fields:
-            fields[CONVERSATION], taken[CONVERSATION] = written(first[:-1], reasoning=False), said
-            fields["instruction"] = asked[0][-1]
-        elif len(first) > 2:
-            fields["instruction"] = written(first[:-1], reasoning=False)
-        texts = ["\n".join(talk[-1].texts()) for talk in talks]
-    else:
-        texts = [written(talk, reasoning=False) for talk in talks]
-    return fields | dict(zip(PAIR, texts, strict=True))
+    fields["instruction"], taken["instruction"] = "\n\n".join(asked), said
+    shared, last_turns = talks[0][:-1], [talk[-1] for talk in talks]
+    if shared != talks[1][:-1] or any(block.call for turn in last_turns for block in turn.blocks):
+        return fields | {name: written(talk, reasoning=False) for name, talk in zip(PAIR, talks, strict=True)}
+    if CONVERSATION in used and CONVERSATION not in fields:
+        fields[CONVERSATION], taken[CONVERSATION] = written(shared, reasoning=False), said
+        fields["instruction"] = asked[-1]
+    elif len(shared) > 1:
+        fields["instruction"] = written(shared, reasoning=False)
+    return fields | {name: "\n".join(turn.texts()) for name, turn in zip(PAIR, last_turns, strict=True)}
+
+
+def _asked(turns: Iterable[Message]) -> list[str]:
+    """Return what the user says, a text for each turn."""
+    return [text for turn in turns if turn.role == "user" for text in turn.texts()]
 
 
 def _fields(messages: Any, answer: str | None, *, whole: bool, reasoning: bool) -> dict[str, str]:
@@ -232,18 +243,16 @@ def _fields(messages: Any, answer: str | None, *, whole: bool, reasoning: bool) 
     if all(turn.role != "assistant" for turn in turns):
         raise RecordError("no turn is the assistant's, which is judged; give the response in another column")
     if whole:
-        asked = [text for turn in turns if turn.role == "user" for text in turn.texts()]
-        return {"candidate": written(turns, reasoning=reasoning), "instruction": "\n\n".join(asked)}
+        return {"candidate": written(turns, reasoning=reasoning), "instruction": "\n\n".join(_asked(turns))}
     *before, last = turns
     if last.role != "assistant":
         raise RecordError(f"the last turn is the {last.role}'s; it must be the assistant's, which is judged")
     if any(block.call for block in last.blocks):
         raise RecordError("the last turn calls a tool; judge the whole conversation, with `rubric` agent")
-    asked = [text for turn in before if turn.role == "user" for text in turn.texts()]
     thoughts = Message("assistant", [block for block in last.blocks if block.kind == "reasoning"])
     text = written([*before, thoughts], reasoning=reasoning)
     found = {"candidate": "\n".join(last.texts()), CONVERSATION: text, WITH_REASONING: text}
-    return found | ({"instruction": asked[-1]} if asked else {})
+    return found | ({"instruction": asked[-1]} if (asked := _asked(before)) else {})
 
 
 def written(turns: Iterable[Message], *, reasoning: bool) -> str:

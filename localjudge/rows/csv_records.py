@@ -68,18 +68,17 @@ def is_quoted(head: bytes, is_whole: bool) -> bool:
     """
     text = head.decode("utf-8", "surrogateescape")
     text = text if is_whole else text[: text.rfind("\n") + 1]
-    width, has_quotes = 0, False
+    width = 0
     for line in io.StringIO(text, newline="\n"):  # one after the other, for they may be many
-        line = line.rstrip("\r\n") if line.endswith("\n") else line
+        line = line.removesuffix("\n").removesuffix("\r")
         fields = line.split("\t")
-        if "\r" in line or any(map(_DOUBLED.fullmatch, fields)) or (line and width not in (0, len(fields))):
+        is_quoted_header = not width and all(map(_QUOTED.fullmatch, fields))
+        width = width or len(fields) * bool(line)
+        if "\r" in line or is_quoted_header or (line and len(fields) != width):
             return True
-        if not width and line:
-            width = len(fields)
-            if all(map(_QUOTED.fullmatch, fields)):
-                return True
-        has_quotes = has_quotes or '"' in line
-    return not has_quotes
+        if any(map(_DOUBLED.fullmatch, fields)):
+            return True
+    return '"' not in text
 
 
 _QUOTED = re.compile(r'"[^"]*"')

@@ -37,25 +37,23 @@ def unwrapped(document: Mapping[str, Any], name: str, rows_at: str | None = None
     """
     columns, data = document.get("columns"), document.get("data")
     if isinstance(columns, list) and isinstance(data, list) and all(isinstance(each, list) for each in data):
-        yield from (
-            dict(zip(map(str, columns), each, strict=False)) for each in data
-        )  # as pandas writes a table
+        names = list(map(str, columns))  # as pandas writes a table
+        yield from (dict(zip(names, each, strict=False)) for each in data)
         return
     if rows_at is not None:
-        found = unpacked(value_at(document, rows_at))
-        if not isinstance(found, list) or not found:
-            raise UsageError(
-                f"`rows_at` {rows_at}: {name} has no list there; its lists are {_names(_lists(document))}"
-            )
-        yield from map(_record, found)
+        rows = unpacked(value_at(document, rows_at))
+        if not isinstance(rows, list) or not rows:
+            there = " or ".join(_lists(document)) or "none"
+            raise UsageError(f"`rows_at` {rows_at}: {name} has no list there; its lists are {there}")
+        yield from map(_record, rows)
         return
     lists = {} if recognized(document) or _is_row(document) else _lists(document)
-    named = {path: rows for path, rows in lists.items() if recognized(rows[0])}
-    if len(named or lists) > 1:
-        places, first = _names(named or lists), next(iter(named or lists))
-        raise UsageError(f"{name}: its rows can be in {places}; name the list: `rows_at` {first}")
+    lists = {path: rows for path, rows in lists.items() if recognized(rows[0])} or lists
+    if len(lists) > 1:
+        places = " or ".join(lists)
+        raise UsageError(f"{name}: its rows can be in {places}; name the list: `rows_at` {next(iter(lists))}")
     if lists:
-        yield from map(_record, next(iter((named or lists).values())))
+        yield from map(_record, next(iter(lists.values())))
     elif len(document) > 1 and all(isinstance(each, Mapping) and _is_row(each) for each in document.values()):
         yield from ({"id": key, **each} for key, each in document.items())
     else:
@@ -69,30 +67,18 @@ def _record(given: Any) -> Record:
 def _is_row(document: Mapping[str, Any]) -> bool:
     """Return whether an object has the columns of a row: text or messages."""
     return any(
-        (folded(key) in _OF_ROWS and isinstance(value, str | list) and not _holds_rows(value)) or as_chat(value)
+        (folded(key) in _OF_ROWS and isinstance(value, str)) or as_chat(value) is not None
         for key, value in document.items()
     )
 
 
-def _holds_rows(value: Any) -> bool:
-    first = value[0] if isinstance(value, list) and value else None
-    return isinstance(first, Mapping) and (_is_row(first) or recognized(first) is not None)
-
-
-def _lists(document: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _lists(document: Mapping[str, Any], path: str = "", depth: int = 1) -> dict[str, list[Any]]:
     """Return the lists of objects in an object that are not conversations, by their paths."""
     found: dict[str, list[Any]] = {}
-    layer: list[tuple[str, Any]] = [("", document)]
-    for _ in range(_DEEPEST):
-        inner = [(f"{path}.{key}".lstrip("."), value) for path, each in layer for key, value in each.items()]
-        found |= {
-            path: value
-            for path, value in inner
-            if isinstance(value, list) and value and isinstance(value[0], Mapping) and as_chat(value) is None
-        }
-        layer = [(path, value) for path, value in inner if isinstance(value, Mapping)]
+    for key, value in document.items():
+        own = f"{path}.{key}" if path else key
+        if isinstance(value, Mapping) and depth < _DEEPEST:
+            found |= _lists(value, own, depth + 1)
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping) and as_chat(value) is None:
+            found[own] = value
     return found
-
-
-def _names(lists: Mapping[str, Any]) -> str:
-    return " or ".join(lists) or "none"

@@ -11,39 +11,25 @@ _SAID = ("message", "finish", "system")
 
 def event_messages(events: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the messages in a list of events; events that say nothing are left out."""
-    calls = set[Any]()
-    for event in events:
-        for part in event if isinstance(event, list) else [event]:  # an action with its observation
-            if isinstance(part, Mapping) and (message := _message(part, calls)) is not None:
-                yield message
-
-
-def _message(event: Mapping[str, Any], calls: set[Any]) -> Mapping[str, Any] | None:
-    arguments, call = event.get("args") or {}, event.get("tool_call")
-    if isinstance(message := event.get("llm_message"), Mapping):
-        return message
-    if "system_prompt" in event and isinstance(prompt := event["system_prompt"], Mapping):
-        return {"role": "system", "content": prompt.get("text")}
-    if isinstance(call, Mapping):
-        calls.add(call.get("id"))
-        return {"role": "assistant", "content": event.get("thought") or "", "tool_calls": [call]}
-    if isinstance(seen := event.get("observation"), Mapping) and event.get("tool_call_id") in calls:
-        return {"role": "tool", "tool_call_id": event["tool_call_id"], "content": seen.get("content") or ""}
-    if event.get("action") in _SAID:
-        said = [arguments.get(key) for key in ("content", "final_thought", "thought")]
-        role = (
-            "system"
-            if event["action"] == "system"
-            else "assistant"
-            if event.get("source") == "agent"
-            else "user"
-        )
-        return {"role": role, "content": next(filter(None, said), "")}
-    if isinstance(action := event.get("action"), str) and event.get("source") == "agent" and arguments:
-        calls.add(event.get("id"))
-        given = {key: value for key, value in arguments.items() if key != "thought"}
-        made = {"id": str(event.get("id")), "name": action, "arguments": given}
-        return {"role": "assistant", "content": arguments.get("thought") or "", "tool_calls": [made]}
-    if "observation" in event and event.get("cause") in calls:
-        return {"role": "tool", "tool_call_id": str(event["cause"]), "content": event.get("content") or ""}
-    return None
+    calls = set[str]()
+    # In older logs, an action and its observation are a list.
+    for event in (part for each in events for part in (each if isinstance(each, list) else [each])):
+        given, call, seen = event.get("args") or {}, event.get("tool_call"), event.get("observation")
+        action, role = event.get("action"), "assistant" if event.get("source") == "agent" else "user"
+        answered = str(event.get("tool_call_id") or event.get("cause"))
+        if isinstance(event.get("llm_message"), Mapping):
+            yield event["llm_message"]
+        elif isinstance(event.get("system_prompt"), Mapping):
+            yield {"role": "system", "content": event["system_prompt"].get("text")}
+        elif action in _SAID:
+            said = (given.get(key) for key in ("content", "final_thought", "thought"))
+            yield {"role": "system" if action == "system" else role, "content": next(filter(None, said), "")}
+        elif call or (isinstance(action, str) and role == "assistant" and given):
+            arguments = {key: value for key, value in given.items() if key != "thought"}
+            call = call or {"id": str(event.get("id")), "name": action, "arguments": arguments}
+            calls.add(str(call["id"]))
+            thought = event.get("thought") or given.get("thought") or ""
+            yield {"role": "assistant", "content": thought, "tool_calls": [call]}
+        elif seen is not None and answered in calls:
+            content = seen.get("content") if isinstance(seen, Mapping) else event.get("content")
+            yield {"role": "tool", "tool_call_id": answered, "content": content or ""}

@@ -11,6 +11,7 @@ writes it is a log of Inspect, as a `.eval` is.
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
@@ -24,7 +25,7 @@ from localjudge.errors import RowError, UsageError
 from localjudge.rows.arrow_records import STATE, dataset_files, read_arrow, read_parquet, read_saved_dataset
 from localjudge.rows.csv_records import find_delimiter, is_quoted, read_csv
 from localjudge.rows.inspect_records import is_inspect_log, read_inspect
-from localjudge.rows.json_records import parse_json, read_json_array, read_json_document, read_jsonl
+from localjudge.rows.json_records import parse_json, read_json_array, read_json_objects, read_jsonl
 from localjudge.rows.record import Record
 from localjudge.rows.text_encoding import Utf8Stream
 from localjudge.system.requirements import require
@@ -33,8 +34,13 @@ Records = Iterator[tuple[int, Record]]
 """Records, each with its line; with its number, from 1, where the format has no lines."""
 
 JSON_LINES = ".jsonl"
+_LINES = (JSON_LINES, ".ndjson", ".jsonlines")
+_INSTEAD: dict[Callable[..., Records], str] = {
+    read_json_array: "an array of objects",
+    read_json_objects: "objects of several lines",
+}
 _SAVED, _INSPECT = "saved dataset", "log of Inspect"
-_TEXT = (JSON_LINES, ".ndjson", ".jsonlines", ".json", ".traj", ".txt", ".csv", ".tsv")
+_TEXT = (*_LINES, ".json", ".traj", ".txt", ".csv", ".tsv")
 _COMPRESSED: dict[str, Callable[[str], Any]] = {
     ".gz": gzip.open,
     ".bz2": bz2.open,
@@ -44,7 +50,10 @@ _COMPRESSED: dict[str, Callable[[str], Any]] = {
 _LFS = b"version https://git-lfs.github.com/spec/"
 _SEPARATOR = re.compile(rb"sep=(.)\r?\n")
 """The first line in which Excel names the delimiter."""
-_ARROW: dict[str, Callable[[str, int], Records]] = {
+_ARROW = (".parquet", ".arrow", ".feather")
+_READERS: dict[str, Callable[[str, int], Records]] = {
+    _SAVED: read_saved_dataset,
+    _INSPECT: read_inspect,
     ".parquet": read_parquet,
     ".arrow": read_arrow,
     ".feather": read_arrow,
@@ -53,8 +62,10 @@ _HEAD = 1 << 16
 """Bytes of a text that decide how it is read."""
 
 
-def check_file(name: str) -> None:
+def check_file(name: str) -> tuple[str, bool]:
     """Check that a file, or a folder, is of a known format, by its suffix and its first bytes.
+
+    Return in words what a text is instead of JSON lines, empty if nothing, and whether it begins as UTF-8.
 
     Raises:
         UsageError: the format is unknown or ambiguous, or the package that reads it is missing.
@@ -66,9 +77,14 @@ def check_file(name: str) -> None:
         )
     if kind == _SAVED:
         dataset_files(name)
-    elif kind in _TEXT and Path(name).is_file():  # a pipe can be read only once
-        with _open(name) as stream:
-            _reader(name, kind, Utf8Stream(stream, name))
+    if kind not in _TEXT or not Path(name).is_file():  # a pipe can be read only once
+        return "", True
+    with _open(name) as stream:
+        text = Utf8Stream(stream, name)
+        reader, head = _reader(name, kind, text), text.head(_HEAD)
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # leaves an incomplete last character
+    is_utf8 = "\ufffd" not in decoder.decode(head.replace("\ufffd".encode(), b""))
+    return _INSTEAD.get(reader, "") if kind in _LINES else "", is_utf8
 
 
 def read_file(name: str, most_bytes: int) -> Records:
@@ -81,13 +97,8 @@ def read_file(name: str, most_bytes: int) -> Records:
     Raises:
         UsageError: see `check_file`; if the file is a pipe, this is found here.
     """
-    kind = _kind(name)
-    if kind == _SAVED:
-        yield from read_saved_dataset(name, most_bytes)
-    elif kind == _INSPECT:
-        yield from read_inspect(name, most_bytes)
-    elif kind in _ARROW:
-        yield from _ARROW[kind](name, most_bytes)
+    if (kind := _kind(name)) in _READERS:
+        yield from _READERS[kind](name, most_bytes)
     else:
         yield from read_text(_open(name), name, kind, most_bytes)
 
@@ -175,17 +186,13 @@ def _reader(name: str, suffix: str, text: Utf8Stream) -> Callable[[io.BufferedRe
         delimiter = separator[1].decode("latin-1") if separator else find_delimiter(name, rest, is_whole, usual)
         quoted = delimiter != "\t" or is_quoted(rest, is_whole)
         return partial(read_csv, delimiter=delimiter, quoted=quoted, skipped=bool(separator))
-    line, end, more = begin.partition(b"\n")
     is_json = suffix in (".json", ".traj", ".txt")
     if begin[:1] == b"[" and (is_json or begin[1:].lstrip()[:1] == b"{"):
         return read_json_array
-    is_line = not end or not isinstance(parse_json(line, "line"), RowError)
-    if begin[:1] == b"{" and is_json and not more.strip() and len(head) < _HEAD:
-        return read_json_document
-    if not begin or (begin[:1] == b"{" and is_line):
-        return read_json_document if is_json and begin and not end else read_jsonl
-    if begin[:1] == b"{" and line.rstrip()[-1:] in (b"{", b"[", b",") and more.lstrip()[:1] != b"{":
-        return read_json_document
-    if is_json:
+    if is_json and begin[:1] not in (b"{", b""):
         raise UsageError(f"{name}: is not an array of objects; write [{{…}}, {{…}}], or one object a line")
-    return read_jsonl
+    line, end, more = begin.partition(b"\n")
+    is_line = bool(end) and not isinstance(parse_json(line, "line"), RowError)
+    goes_on = bool(end) and line.rstrip()[-1:] in (b"{", b"[", b",") and more.lstrip()[:1] != b"{"
+    has_one = is_json and not (is_line and more.strip())
+    return read_json_objects if begin[:1] == b"{" and (has_one or (goes_on and not is_line)) else read_jsonl

@@ -11,7 +11,7 @@ import glob
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
@@ -19,18 +19,24 @@ from typing import Any, BinaryIO, cast
 
 from localjudge.errors import RowError, UsageError
 from localjudge.records import Failure, Row
-from localjudge.rows.columns import ROWS_AT, USED_FIELDS, Columns, column_names, folded, responses_of
-from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, IN_FULL, MESSAGES, judges_conversation
-from localjudge.rows.criteria import NUMBERED_CRITERIA, by_criterion
+from localjudge.rows.columns import ROWS_AT, USED_FIELDS, Columns
+from localjudge.rows.conversation import CONVERSATION
+from localjudge.rows.criteria import by_criterion
 from localjudge.rows.documents import unwrapped
-from localjudge.rows.formats import JSON_LINES, Records, bare_name, check_file, read_file, read_text
+from localjudge.rows.formats import (
+    JSON_LINES,
+    Records,
+    bare_name,
+    check_file,
+    read_file,
+    read_text,
+)
 from localjudge.rows.joins import Joins
 from localjudge.rows.json_records import Document
-from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES
 from localjudge.rows.paths import ABSENT, value_at
 from localjudge.rows.record import MAX_ROW_BYTES, Record, RecordError
-from localjudge.rows.record_reader import RecordReader
-from localjudge.rows.row import identity, rows_of, unreadable
+from localjudge.rows.record_reader import Fields, RecordReader
+from localjudge.rows.row import identity, known_columns, lacks, rows_of, unreadable
 from localjudge.rows.table_records import table_records
 
 EXAMPLES = "examples"
@@ -40,7 +46,6 @@ FILENAME = "@filename"
 
 
 _RECORDS_CHECKED = 100
-_COLUMNS_NAMED = 12
 _NO_VALUE: tuple[Any, ...] = (None, "", [], {})
 
 
@@ -75,21 +80,24 @@ def find_inputs(names: Sequence[str]) -> list[str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CheckedInputs:
     """What the first records of the inputs show.
 
     Attributes:
         empty: the files without rows, if another file may have some.
         columns: the columns that the rows have for each field, in the order of the files.
-        shapes: the titles of the shapes of the records, in the order of the files.
+        shapes: the titles of the shapes of the records, in the order of the files, and what JSON lines are
+            instead.
+        not_utf8: the files that have bytes of another encoding.
         not_shown: the columns with values that the judge is not shown.
     """
 
-    empty: list[str]
-    columns: dict[str, list[str]]
-    shapes: list[str]
-    not_shown: list[str]
+    empty: list[str] = field(default_factory=list)
+    columns: dict[str, list[str]] = field(default_factory=dict)
+    shapes: dict[str, None] = field(default_factory=dict)
+    not_utf8: list[str] = field(default_factory=list)
+    not_shown: dict[str, None] = field(default_factory=dict)
 
     @property
     def how(self) -> str:
@@ -100,12 +108,14 @@ class CheckedInputs:
 
     @property
     def left_out(self) -> str:
-        """What of the inputs the judge is not shown; empty if it is shown everything."""
-        more = (
-            f" and {len(self.not_shown) - _COLUMNS_NAMED} more" if len(self.not_shown) > _COLUMNS_NAMED else ""
-        )
-        named = ", ".join(self.not_shown[:_COLUMNS_NAMED]) + more
-        return f"not shown to the judge: {named}; kept as columns" if named else ""
+        """What of the inputs the judge is not shown or cannot be read, in lines; empty if there is nothing."""
+        lines = [
+            f"{name}: is not UTF-8, and its rows with other bytes fail; if it is of Windows, convert it: "
+            f"iconv -f CP1252 -t UTF-8 {name}"
+            for name in self.not_utf8
+        ]
+        left_out = f"not shown to the judge: {known_columns(self.not_shown)}; kept as columns"
+        return "\n".join([*lines, *[left_out] * bool(self.not_shown)])
 
 
 def check_inputs(
@@ -127,134 +137,72 @@ def check_inputs(
             or the most frequent reason), or no file has a row.
     """
     files = list(files)
-    joins, reader = _joins(files, columns), RecordReader(columns, used)
+    joins, reader, checked = _joins(files, columns), RecordReader(columns, used), CheckedInputs()
     files = [name for name in files if name not in joins.files]
     if joins.files and not files:
         raise UsageError(
             f"{joins.files[0]}: holds no responses, but what other files are joined with; give these, too"
         )
-    checks = [_FileCheck(name, joins, reader) for name in files if can_be_read_twice(name)]
-    for check in checks:
-        check.refuse(reader)
-    empty = [check.name for check in checks if not check.records]
-    if files and len(empty) == len(files):
-        raise UsageError(f"{', '.join(empty)}: holds no rows; give a file with at least one")
-    taken: dict[str, dict[str, None]] = {}
-    for field, column in (pair for check in checks for pair in check.taken.items()):
-        taken.setdefault(field, {})[column] = None
-    seen = dict.fromkeys(column for check in checks for column in check.others)
-    unread = () if {"reference"} & {*(shown or used)} else taken.get("reference", ())
-    return CheckedInputs(
-        empty,
-        {field: list(found) for field, found in taken.items()},
-        [*dict.fromkeys(shape for check in checks for shape in check.shapes)],
-        [*unread, *(column for column in seen if column not in (shown or used))],
-    )
+    for name in filter(can_be_read_twice, files):
+        _check_file(name, joins, reader, checked)
+    if files and len(checked.empty) == len(files):
+        raise UsageError(f"{', '.join(checked.empty)}: holds no rows; give a file with at least one")
+    seen = {*(shown or used)}
+    unread = [] if "reference" in seen else checked.columns.get("reference", [])
+    checked.not_shown = {column: None for column in (*unread, *checked.not_shown) if column not in seen}
+    return checked
 
 
-class _FileCheck:
-    """What the first records of a file show.
+def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedInputs) -> None:
+    """Note what the first records of a file show.
 
-    Attributes:
-        name: the file.
-        records: the number of records that were read.
-        taken: the column of each field.
-        others: the other columns that have values.
-        shapes: the titles of the shapes of the records.
+    Raises:
+        UsageError: the file lacks a column that is given, or none of its first records is a row.
     """
+    instead, is_utf8 = check_file(name) if name != EXAMPLES else ("", True)
+    checked.shapes |= {instead: None} if instead else {}
+    checked.not_utf8 += [] if is_utf8 else [name]
+    absent, taken, last = {**reader.given}, dict[str, str](), dict[str, Any]()
+    reasons = Counter[str]()
 
-    def __init__(self, name: str, joins: Joins, reader: RecordReader) -> None:
-        self.name, self.records, self._rows = name, 0, 0
-        self.taken: dict[str, str] = {}
-        self.others: dict[str, None] = {}
-        self.shapes: dict[str, None] = {}
-        self._columns: dict[str, None] = {}
-        self._found: set[str] = set()
-        self._reasons = Counter[str]()
-        self._is_unclear = self._is_read = False
-        for number, record in islice(read_records(name, rows_at=reader.rows_at), _RECORDS_CHECKED):
-            self.records += 1
-            self._add(record, f"{name}:{number}", joins, reader)
+    def note(record: Mapping[str, Any], fields: Fields) -> None:
+        nonlocal taken
+        for given in [each for each, path in absent.items() if value_at(record, path) is not ABSENT]:
+            del absent[given]
+        checked.shapes |= {} if fields.shape is None else {fields.shape.title: None}
+        checked.not_shown |= {key: None for key, value in fields.others.items() if value not in _NO_VALUE}
+        of_messages = fields.taken.get(CONVERSATION)
+        taken = taken or {
+            field: column
+            for field, column in fields.taken.items()
+            if column != of_messages or field == CONVERSATION
+        }
 
-    def _add(self, record: Record, where: str, joins: Joins, reader: RecordReader) -> None:
-        if isinstance(record, Mapping):
-            self._is_read = True
-            self._columns |= dict.fromkeys(map(str, record))
-            try:
-                record = joins.joined(record)
-                self._look(record, reader)
-            except RecordError as error:
-                self._reasons[str(error)] += 1
-                self._is_unclear = True
-                return
-        for row in rows_of(record, where, reader):
+    count, rows = 0, 0
+    records = joined_records([name], reader.given, reader, joins=joins)
+    for where, record in islice(records, _RECORDS_CHECKED):
+        count += 1
+        last = dict(record) if isinstance(record, Mapping) else last
+        for row in rows_of(record, where, reader, note):
             if isinstance(row, Failure):
-                self._reasons[row.reason] += 1
-            elif row.reference is None and "reference" in reader.used:
-                self._reasons["no reference"] += 1
-            else:
-                self._rows += 1
-
-    def _look(self, record: Mapping[str, Any], reader: RecordReader) -> None:
-        """Note the fields and the columns of a record."""
-        shape = reader.shape_of(record)
-        self.shapes |= {} if shape is None else {shape.title: None}
-        there = (
-            (field, path == FILENAME or value_at(record, path) is not ABSENT)
-            for field, path in reader.given.items()
-        )
-        self._found |= {field for field, is_there in there if is_there}
-        for fields in reader.fields(record, shape):
-            self._found |= fields.values.keys()
-            self._found |= {name for name in reader.used if name in record and name not in reader.given}
-            self.others |= {key: None for key, value in fields.others.items() if value not in _NO_VALUE}
-            if not self.taken:
-                of_messages = fields.taken.get(CONVERSATION)
-                self.taken = {
-                    field: column
-                    for field, column in fields.taken.items()
-                    if column != of_messages or field == CONVERSATION
-                }
-
-    def refuse(self, reader: RecordReader) -> None:
-        """Refuse the file if it lacks a column that is given, or if none of its first records is a row.
-
-        Raises:
-            UsageError: with the columns that it lacks, or the most frequent reason.
-        """
-        if not self.records:
-            return
-        fields = [*column_names(reader.used), MESSAGES, *reader.used]
-        needed = {*reader.used, *responses_of(reader.used), *reader.given} - {NUMBERED_CRITERIA, IN_FULL}
-        needed -= CONVERSATIONS if judges_conversation(reader.used) else set()
-        missing = [field for field in dict.fromkeys(fields) if field in needed - self._found]
-        if self._is_read and missing and not self._is_unclear:
-            raise UsageError(_lacks(self.name, missing, list(self._columns), reader.given, reader.used))
-        if not self._rows:
-            ((reason, count),) = self._reasons.most_common(1)
-            of = f"{count} of its first {self.records}"
-            raise UsageError(f"{self.name}: none of its first records is a row: {reason} ({of})")
-
-
-def _lacks(
-    name: str, missing: Sequence[str], known: Sequence[str], columns: Columns, used: Sequence[str]
-) -> str:
-    lacking = [
-        f"no column {columns[field]!r} for the {field}"
-        if field in columns
-        else f"no {field}"
-        if field in column_names(used)
-        else f"no {field}, which the prompt uses as {{${field}}}"
-        for field in missing
-    ]
-    more = f" and {len(known) - _COLUMNS_NAMED} more" if len(known) > _COLUMNS_NAMED else ""
-    there = (", ".join(map(str, known[:_COLUMNS_NAMED])) or "none") + more
-    flags = " ".join(f"`columns` {field}=COLUMN" for field in missing)
-    without = ", or judge without one: `rubric` no-reference" if list(missing) == ["reference"] else ""
-    pairs = {name for field in PAIR for name in (*PAIR_COLUMN_NAMES[field], "conversation_a")}
-    if "candidate" in missing and pairs.intersection(map(folded, known)):
-        without = ", or compare the two responses of each record: `rubric` pairwise"
-    return f"{name}: {', '.join(lacking)}; its columns are {there}; name them with {flags}{without}"
+                reasons[row.reason] += 1
+                continue
+            known = {"reference": row.reference, "system": row.system}
+            missing = [each for each, text in known.items() if text is None and each in reader.used]
+            if missing:
+                reasons[lacks(missing, last, reader)] += 1
+            rows += not missing
+    if taken and absent:
+        raise UsageError(f"{name}: {lacks(absent, last, reader)}")
+    if not count:
+        checked.empty.append(name)
+    elif not rows:
+        ((reason, times),) = reasons.most_common(1)
+        of = f"{times} of its first {count}"
+        raise UsageError(f"{name}: none of its first records is a row: {reason} ({of})")
+    for own, column in taken.items():
+        found = checked.columns.setdefault(own, [])
+        found += [column] * (column not in found)
 
 
 def read_rows(
@@ -277,7 +225,11 @@ def read_rows(
 
 
 def joined_records(
-    inputs: Iterable[str], columns: Columns, reader: RecordReader, max_row_bytes: int = MAX_ROW_BYTES
+    inputs: Iterable[str],
+    columns: Columns,
+    reader: RecordReader,
+    max_row_bytes: int = MAX_ROW_BYTES,
+    joins: Joins | None = None,
 ) -> Iterator[tuple[str, Record | Failure]]:
     """Yield the records of the inputs, each with its place and joined with those of other files.
 
@@ -286,20 +238,21 @@ def joined_records(
         columns: as for `read_rows`.
         reader: the reader of the records.
         max_row_bytes: as for `read_rows`.
+        joins: the records of the other files; None to read them.
     """
     inputs = list(inputs)
-    joins = _joins(inputs, columns)
+    joins = joins or _joins(inputs, columns)
+    systems = names_of_files(inputs) if FILENAME in columns.values() else {}
     for name in (each for each in inputs if each not in joins.files):
         # A file name that is not UTF-8 could not be written to the run.
         place = "stdin" if name == STDIN else name.encode("utf-8", "replace").decode()
-        known = {FILENAME: names_of_files(inputs)[name]} if FILENAME in columns.values() else {}
         for number, record in read_records(name, max_row_bytes, reader.rows_at):
             where = f"{place}:{number}"
             if isinstance(record, RowError):
                 yield where, record
                 continue
             try:
-                yield where, joins.joined({**record, **known} if known else record)
+                yield where, joins.joined({**record, FILENAME: systems[name]} if systems else record)
             except RecordError as error:
                 yield where, unreadable(where, str(error), record, *identity(record, reader))
 

@@ -25,22 +25,18 @@ class Joins:
 
     Attributes:
         files: the names of the inputs whose records are not rows.
+        given_file: the file that a person gives to join.
     """
 
     def __init__(self, columns: Columns) -> None:
         self.files: list[str] = []
-        self._file, on = columns.get(JOIN), columns.get(ON, "")
+        self.given_file, on = columns.get(JOIN), columns.get(ON, "")
         self._ours, _, theirs = on.partition("=")
         self._theirs = theirs or self._ours
-        if (self._file is None) != (not on):
+        if (self.given_file is None) != (not on):
             raise UsageError("`join`: give the file and the column: `join` questions.jsonl `on` question_id")
-        self._given: dict[str, Mapping[str, Any]] = {}
-        self._known: dict[str, dict[str, Mapping[str, Any]]] = {}  # by the name of the column
-
-    @property
-    def given_file(self) -> str | None:
-        """The file that a person gives to join."""
-        return self._file
+        # By the name of the column in the rows, and its value.
+        self._known: dict[str, dict[str, Mapping[str, Any]]] = {self._ours: {}} if self.given_file else {}
 
     def read_given(self, name: str, records: Iterable[tuple[int, Record]]) -> None:
         """Read the file that a person gives.
@@ -52,13 +48,11 @@ class Joins:
             where = f"`join` {name}:{number}"
             if isinstance(record, RowError):
                 raise UsageError(f"{where}: {record.reason}")
-            key = value_at(record, self._theirs)
-            if key is ABSENT or key is None:
+            if value_at(record, self._theirs) in (ABSENT, None):
                 raise UsageError(
                     f"{where}: has no {self._theirs}, by which it is joined; name another with `on`"
                 )
-            if self._given.setdefault(str(key), record) != record:
-                raise UsageError(f"{where}: another record has the {self._theirs} {key!r}; keep one of them")
+            self._add(self._ours, self._theirs, record, where)
 
     def read(self, name: str, records: Iterator[tuple[int, Record]]) -> None:
         """Read an input if its records are joined with others, which the shape of the first one shows.
@@ -71,23 +65,20 @@ class Joins:
             found = None if isinstance(record, RowError) else recognized(record)
             if shape is None and (found is None or not found.aside):
                 return
-            if isinstance(record, RowError) or found is None or found is not (shape or found):
-                assert shape is not None
-                problem = (
-                    record.reason
-                    if isinstance(record, RowError)
-                    else f"is not one of {shape.title}, with {' and '.join(shape.has[0])}"
-                )
+            shape = shape or found
+            assert shape is not None
+            if isinstance(record, RowError) or found is not shape:
+                known = f"is not one of {shape.title}, with {' and '.join(shape.has[0])}"
+                problem = record.reason if isinstance(record, RowError) else known
                 raise UsageError(f"{name}:{number}: {problem}; correct this file")
-            shape = found
-            key = value_at(record, str(shape.joins))
-            known = self._known.setdefault(str(shape.joins), {}).setdefault(str(key), record)
-            if known != record:
-                raise UsageError(
-                    f"{name}:{number}: another record has the {shape.joins} {key!r}; keep one of them"
-                )
+            self._add(str(shape.joins), str(shape.joins), record, f"{name}:{number}")
         if shape is not None:
             self.files.append(name)
+
+    def _add(self, ours: str, theirs: str, record: Mapping[str, Any], where: str) -> None:
+        key = value_at(record, theirs)
+        if self._known.setdefault(ours, {}).setdefault(str(key), record) != record:
+            raise UsageError(f"{where}: another record has the {theirs} {key!r}; keep one of them")
 
     def joined(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a record with the columns of the records that it is joined with.
@@ -95,23 +86,19 @@ class Joins:
         Raises:
             RecordError: there is no such record.
         """
-        if self._file is not None:
-            key = value_at(record, self._ours)
-            if str(key) not in self._given:
-                has = f"no {self._ours}" if key is ABSENT else f"the {self._ours} {key!r}"
-                raise RecordError(f"has {has}, and no record of {self._file} has it in {self._theirs}")
-            record = _merged(record, self._given[str(key)], Path(self._file).stem)
         for column, known in self._known.items():
+            is_given = column == self._ours
+            files = str(self.given_file) if is_given else ", ".join(self.files)
             key = value_at(record, column)
-            if key is ABSENT:
+            if key is ABSENT and not is_given:
                 continue
+            if key is ABSENT:
+                raise RecordError(f"has no {column}, by which it is joined with {files}")
             if str(key) not in known:
-                raise RecordError(f"no record in {', '.join(self.files)} has the {column} {key!r}")
-            record = _merged(record, known[str(key)], "joined")
-        if not self._known and (shape := recognized(record)) and shape.joins is not None and not shape.aside:
-            raise RecordError(
-                f"is {shape.title}; give the file with the rest, too: its {shape.joins} joins the two"
-            )
+                raise RecordError(
+                    f"no record in {files} has the {self._theirs if is_given else column} {key!r}"
+                )
+            record = _merged(record, known[str(key)], Path(files).stem if is_given else "joined")
         return record
 
 

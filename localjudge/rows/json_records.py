@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from io import BufferedIOBase
-from itertools import chain
 from typing import Any, BinaryIO
 
 from localjudge.errors import RowError
@@ -15,7 +14,6 @@ from localjudge.rows.record import DAMAGED, Record, too_large, unreadable_from_h
 _PIECE = 1 << 16
 _STRUCTURE = re.compile(rb'["\[\]{},]')
 _STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
-_SPACE = re.compile(r"[ \t\r\n]*")
 _INDENTATION = 1000
 """Bytes of white space after an element of an array that do not count for the size limit."""
 
@@ -43,7 +41,7 @@ def read_json_array(stream: BufferedIOBase, most_bytes: int) -> Iterator[tuple[i
     """
     number = 0
     try:
-        for number, element in enumerate(_elements(stream, most_bytes), 1):
+        for number, element in enumerate(_elements(stream, most_bytes, between=1), 1):
             yield number, too_large(most_bytes) if element is None else parse_json(element, "record")
     except DAMAGED as error:
         yield number + 1, unreadable_from_here(error)
@@ -53,62 +51,47 @@ class Document(dict[str, Any]):
     """An object that is the whole of a text, and may hold the rows."""
 
 
-def read_json_document(stream: BufferedIOBase, most_bytes: int) -> Iterator[tuple[int, Record]]:
-    """Yield the objects of a text, each of several lines, with their numbers; one alone as a `Document`.
-
-    A text is JSON lines if its first line is an object and more lines follow.
-    """
+def read_json_objects(stream: BufferedIOBase, most_bytes: int) -> Iterator[tuple[int, Record]]:
+    """Yield the objects that follow each other in a text, with their numbers; one alone as a `Document`."""
+    number, text = 0, b""
     try:
-        first = stream.readline()
-        rest = first if first.strip() == b"" else stream.read(1)
-        while rest and not rest.strip():
-            rest = stream.read(1)
-        if rest and not isinstance(parse_json(first, "line"), RowError):
-            for number, line in enumerate(chain([first, rest + stream.readline()], stream), 1):
-                if line.strip():
-                    yield number, parse_json(line, "line") if len(line) <= most_bytes else too_large(most_bytes)
-            return
-        data = first + rest + stream.read()
+        for number, element in enumerate(_elements(stream, None), 1):
+            if number == 2:
+                yield 1, _limited(text, most_bytes)
+            if number > 1:
+                yield number, _limited(element or b"", most_bytes)
+            text = element or b""
     except DAMAGED as error:
-        yield 1, unreadable_from_here(error)
+        yield number + 1, unreadable_from_here(error)
         return
-    objects = list(_objects(data))
-    if isinstance(next(iter(objects), None), RowError):  # no object, so its lines are counted
-        yield from (
-            (number, parse_json(line, "line"))
-            for number, line in enumerate(data.split(b"\n"), 1)
-            if line.strip()
-        )
-        return
-    for number, record in enumerate(objects, 1):
-        yield number, Document(record) if len(objects) == 1 and isinstance(record, dict) else record
+    if number == 1:
+        record = parse_json(text, "record")
+        yield 1, Document(record) if isinstance(record, dict) else record
 
 
-def _objects(data: bytes) -> Iterator[Record]:
-    """Yield the objects in a text, which follow each other."""
-    decoder, at = json.JSONDecoder(), 0
-    try:
-        text = data.decode("utf-8-sig")
-        while (begin := _SPACE.match(text, at).end()) < len(text):  # type: ignore[union-attr]
-            record, at = decoder.raw_decode(text, begin)
-            yield record if isinstance(record, dict) else RowError("not a JSON object with named fields")
-    except (ValueError, RecursionError):
-        yield parse_json(data[at:] if at == 0 else text[at:].encode("utf-8", "replace"), "record")
+def _limited(text: bytes, most_bytes: int) -> Record:
+    return parse_json(text, "record") if len(text) <= most_bytes else too_large(most_bytes)
 
 
-def _elements(stream: BufferedIOBase, most_bytes: int) -> Iterator[bytes | None]:
-    """Yield the text of each element of a JSON array; None for one above the limit."""
+def _elements(stream: BufferedIOBase, most_bytes: int | None, between: int = 0) -> Iterator[bytes | None]:
+    """Yield the text of each element; None for one above the limit.
+
+    Args:
+        stream: the text.
+        most_bytes: size limit of an element; None if it has none.
+        between: the number of brackets that are open between two elements: 1 in an array.
+    """
     element, size = bytearray(), 0
-    for piece, is_last in _pieces(stream):
+    for piece, is_last in _pieces(stream, between):
         piece = piece if size else piece.lstrip()
         size += len(piece)
-        is_large = size > most_bytes + _INDENTATION
+        is_large = most_bytes is not None and size > most_bytes + _INDENTATION
         if is_large:
             element.clear()
         else:
             element += piece
         if is_last:
-            if is_large or len(element.rstrip()) > most_bytes:
+            if is_large or (most_bytes is not None and len(element.rstrip()) > most_bytes):
                 yield None
             elif element:
                 yield bytes(element)
@@ -116,13 +99,13 @@ def _elements(stream: BufferedIOBase, most_bytes: int) -> Iterator[bytes | None]
             size = 0
 
 
-def _pieces(stream: BufferedIOBase) -> Iterator[tuple[bytes, bool]]:
-    """Yield pieces of the elements of a JSON array, and whether a piece is the last of its element.
+def _pieces(stream: BufferedIOBase, between: int) -> Iterator[tuple[bytes, bool]]:
+    """Yield pieces of the elements of a text, and whether a piece is the last of its element.
 
     Raises:
-        EOFError: the text ends before the array, or after it.
+        EOFError: the text ends before its array, or after it.
     """
-    depth = 0  # of brackets; 1 between the elements
+    depth = 0  # of brackets
     in_string = is_escaped = False
     while data := stream.read1(_PIECE):
         begin = at = 0
@@ -143,7 +126,7 @@ def _pieces(stream: BufferedIOBase) -> Iterator[tuple[bytes, bool]]:
                 token, at = match[0], match.end()
                 if token == b'"':
                     in_string = True
-                elif depth == 1 and token in b",]":
+                elif between and depth == 1 and token in b",]":
                     yield data[begin : at - 1], True
                     begin = at
                     if token == b"]":
@@ -154,13 +137,18 @@ def _pieces(stream: BufferedIOBase) -> Iterator[tuple[bytes, bool]]:
                         raise EOFError("there is text after the end of the array")
                 elif token in b"[{":
                     depth += 1
-                    begin = at if depth == 1 else begin
-                elif token in b"]}" and depth > 1:
+                    begin = at if depth == between else begin
+                elif token in b"]}" and depth > between:
                     depth -= 1
+                    if depth == between == 0:
+                        yield data[begin:at], True
+                        begin = at
         yield data[begin:], False
-    if depth == 1 and not in_string:
+    if depth == between and not in_string:
         yield b"", True
-    raise EOFError("the array does not end")
+    if between:
+        raise EOFError("the array does not end")
+    yield b"", bool(depth or in_string)
 
 
 def parse_json(text: bytes, what: str) -> Record:

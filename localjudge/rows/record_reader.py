@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from localjudge.rows.columns import (
     CANDIDATE_OR_REFERENCE,
@@ -18,6 +18,7 @@ from localjudge.rows.columns import (
     Columns,
     column_names,
     folded,
+    own_fields,
     responses_of,
 )
 from localjudge.rows.conversation import (
@@ -27,14 +28,15 @@ from localjudge.rows.conversation import (
     MESSAGES,
     SYSTEM_PROMPT,
     TURN,
+    ConversationReader,
     as_chat,
     judges_conversation,
-    with_conversation,
+    roles_of,
 )
 from localjudge.rows.criteria import CRITERION
 from localjudge.rows.messages import role_of
 from localjudge.rows.pair_columns import PAIR, compares_responses
-from localjudge.rows.paths import ABSENT, EACH, FIRST, Places, column, elements, unpacked, value_at
+from localjudge.rows.paths import ABSENT, EACH, FIRST, Element, column, elements, is_missing, unpacked, value_at
 from localjudge.rows.record import RecordError
 from localjudge.rows.shapes import Shape, paths_in, recognized, shape_named, value_of
 
@@ -45,6 +47,8 @@ _NOT_A_RESPONSE = re.compile(r"^(correct|gold|best|expected|reference|ideal|true
 _END_OF_SENTENCE = (".", "!", "?", ":", "\n")
 _LONGEST_NAME = 100
 _GATHERED = "@responses"
+_OF_ONE_COLUMN = ("instruction", "reference", CRITERION, "candidate", *PAIR)
+"""Fields for which two columns with usual names are one too many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Fields:
         others: the other columns of the record.
         shape: the shape of the record; None if its columns have the usual names.
         number: its place among the rows of the record, from 0; None if the record is one row.
-        element: the places of the elements of lists that it is made of.
+        element: the elements of lists that it is made of.
     """
 
     values: dict[str, Any]
@@ -65,7 +69,7 @@ class Fields:
     others: dict[str, Any]
     shape: Shape | None = None
     number: int | None = None
-    element: Places | None = None
+    element: Element | None = None
 
 
 class RecordReader:
@@ -79,6 +83,8 @@ class RecordReader:
     Attributes:
         given: the column of each field whose column is given.
         used: the fields that the rubric's template uses.
+        judged: the field of each response that is judged, and the field of its system.
+        own_fields: the fields that are columns of the rubric's own.
         rows_at: the path of the rows in a file that holds one object; None to find them.
     """
 
@@ -90,9 +96,11 @@ class RecordReader:
         self._shape = shape_named(columns[SHAPE]) if SHAPE in columns else None
         others = (MESSAGES, SYSTEM_PROMPT, *CONVERSATIONS.intersection(used))
         self._names = {**column_names(used), **{name: (name,) for name in others}}
-        self._known = {*self._names, TURN, *used}
+        self.judged, self.own_fields = responses_of(used), own_fields(used)
         self._judges_one = not compares_responses(used)
-        self._plans: dict[tuple[Any, ...], _Plan] = {}
+        self._shows_all_turns = judges_conversation(used) or IN_FULL in used
+        self._conversation = ConversationReader(used)
+        self._layouts: dict[tuple[Any, ...], _Layout] = {}
 
     def shape_of(self, record: Mapping[str, Any]) -> Shape | None:
         """Return the shape of a record; None if it is read by the usual names."""
@@ -101,10 +109,10 @@ class RecordReader:
     def first(self, record: Mapping[str, Any], field: str) -> Any:
         """Return the first value that a record has for a field; None if it has none."""
         shape = self.shape_of(record)
-        own = shape.fields.get(field) if shape else None
-        names = [self.given[field]] if field in self.given else [own, *self._names.get(field, ())]
-        values = (value_of(name, record) for name in names if name is not None)
-        return next((value for value in values if value is not ABSENT and value not in (None, "")), None)
+        own = [shape.fields[field]] if shape and field in shape.fields else []
+        names = [self.given[field]] if field in self.given else [*own, *self._names.get(field, ())]
+        values = (value_of(name, record) for name in names)
+        return next((value for value in values if not is_missing(value)), None)
 
     def fields(self, record: Mapping[str, Any], shape: Shape | None = None) -> Iterator[Fields]:
         """Yield the fields of each row of a record.
@@ -116,186 +124,166 @@ class RecordReader:
         Raises:
             RecordError: several columns are possible for a field, or the record is not of its shape.
         """
-        given = self.given
-        if self._lenient:
-            given = {field: path for field, path in given.items() if value_at(record, path) is not ABSENT}
-        declared = shape.fields if shape else {}
-        sources = {field: source for field, source in declared.items() if field in self._known} | given
         if shape is not None and shape.gather and self._judges_one:
             lists = [unpacked(value_at(record, path)) for path in shape.gather]
             record = {**record, _GATHERED: [each for found in lists for each in found]}
-            single = {field: path for field, path in sources.items() if field not in PAIR}
-            sources = {"candidate": _GATHERED + EACH, **single}
-        if shape is None and "candidate" not in sources and self._judges_one:
-            usual = self._names["candidate"]
-            listed = [key for key in record if key in usual and _is_list_of_texts(record[key])]
-            sources |= {"candidate": f"{listed[0]}[*]"} if len(listed) == 1 else {}
-        paths = [path for source in sources.values() for path in paths_in(source)] if sources else []
-        places = elements(record, paths, product=shape is not None and shape.product)
+        layout = self._layout_of(record, shape)
+        if not self._lenient:
+            self._check(record, shape, layout)
+        places = elements(record, layout.lists, product=shape is not None and shape.product)
         for number, element in enumerate(places or [FIRST]):
-            found = self._of_element(record, shape, sources, paths, element)
-            found.values.update(self._numbered(found, number) if places is not None else {})
+            found = self._of_element(record, layout, element, is_usual=shape is None or shape.usual)
+            own, system = found.values.get("id"), found.values.get("system")
+            if places is not None and not is_missing(own) and is_missing(system):
+                found.values["id"] = f"{own}-{number + 1}"
             if shape is not None:
                 self._settle(record, found, shape)
-            fields = with_conversation(found.values, found.taken, self.used)
+            values = self._conversation.read(found.values, found.taken)
             for name in (SYSTEM_PROMPT, MESSAGES):  # what no field shows is a column
-                if name in fields and name not in self.used:
-                    value = fields.pop(name)
-                    if (key := found.taken.pop(name, name)) in record:
-                        value = record[key]
-                    found.others.setdefault(key, value)
-            own = None if places is None else number
-            yield Fields(fields, found.taken, found.others, shape, own, element)
+                if name in values and name not in self.used:
+                    value, key = values.pop(name), found.taken.pop(name, name)
+                    found.others.setdefault(key, record.get(key, value))
+            own_number = None if places is None else number
+            yield Fields(values, found.taken, found.others, shape, own_number, element)
+
+    def _layout_of(self, record: Mapping[str, Any], shape: Shape | None) -> _Layout:
+        """Return where the fields of a record are: of a list of texts with the responses, each is one."""
+        given = self.given
+        if self._lenient:
+            given = {field: path for field, path in given.items() if value_at(record, path) is not ABSENT}
+        listed: tuple[str, ...] = ()
+        if shape is None and self._judges_one and "candidate" not in given:
+            listed = tuple(each for each in self._names["candidate"] if _is_list_of_texts(record.get(each)))
+        key = (shape and shape.name, listed, *record, *(given if self._lenient else ()))
+        if (found := self._layouts.get(key)) is None:
+            if len(self._layouts) > 1000:
+                self._layouts.clear()
+            known = {*self._names, TURN, *self.used}
+            declared = {field: each for field, each in shape.fields.items() if field in known} if shape else {}
+            if _GATHERED in record:
+                single = {field: source for field, source in declared.items() if field not in PAIR}
+                declared = {"candidate": _GATHERED + EACH, **single}
+            if len(listed) == 1:
+                declared = {"candidate": listed[0] + EACH}
+            found = _Layout.of(record, shape, declared, given, self._names)
+            if found.problem and not self._lenient:
+                raise RecordError(found.problem)
+            self._layouts[key] = found
+        return found
+
+    def _check(self, record: Mapping[str, Any], shape: Shape | None, layout: _Layout) -> None:
+        """Check that a record is of the kind that the rubric judges, and can be read in one way only.
+
+        Raises:
+            RecordError: with the file, the rubric or the column that it needs.
+        """
+        if shape is not None and shape.joins is not None:
+            raise RecordError(
+                f"is {shape.title}; give the file with the rest, too: its {shape.joins} joins the two"
+            )
+        two = shape is not None and PAIR[0] in shape.fields
+        if shape is not None and self._judges_one and (two or shape.unanswered) and not layout.has("candidate"):
+            what = "two responses; compare them with --rubric pairwise" if two else "no response"
+            raise RecordError(f"is one of {shape.title}, with {what}")
+        if found := [each for each in layout.doubtful if isinstance(record[each], str) and record[each]]:
+            name = layout.columns["candidate"]
+            raise RecordError(
+                f"{name!r} can be the candidate, or the reference of {found[0]!r}; choose with `columns` "
+                f"candidate={name}, or with `columns` reference={name} `columns` candidate={found[0]}"
+            )
 
     def _settle(self, record: Mapping[str, Any], found: Fields, shape: Shape) -> None:
-        """Settle what depends on the rubric: which turns are judged, and whether there is a response at all.
+        """Settle what depends on the rubric: which turns are judged, and the reference of a turn.
 
         Raises:
             RecordError: the rubric cannot judge the record.
         """
-        two = PAIR[0] in shape.fields and "candidate" not in found.values
-        if self._judges_one and not self._lenient and (shape.unanswered or two):
-            what = "two responses; compare them with --rubric pairwise" if two else "no response"
-            raise RecordError(f"is one of {shape.title}, with {what}")
+        values = found.values
         if shape.turns is not None and isinstance(last := value_at(record, shape.turns), int):
-            for name in PAIR:
-                if (chat := as_chat(found.values.get(name))) is not None:
-                    found.values[name] = _first_turns(chat, last)
-        roles = [role_of(turn) for turn in as_chat(found.values.get(MESSAGES)) or ()]
-        if shape.answered and roles[-1:] == ["user"] and "candidate" not in found.values:
-            raise RecordError("the last turn is the user's; give the response in another column")
-        is_shown = judges_conversation(self.used) or IN_FULL in self.used
+            chats = {name: as_chat(values.get(name)) for name in PAIR}
+            values |= {name: _first_turns(chat, last) for name, chat in chats.items() if chat is not None}
+        roles = roles_of(values.get(MESSAGES)) if shape.whole and self._judges_one else []
         turns = roles.count("user")
-        is_long = turns > 1 or "tool" in roles
-        if (
-            shape.whole
-            and is_long
-            and not is_shown
-            and self._judges_one
-            and CONVERSATIONS.isdisjoint(self.used)
-        ):
+        is_shown = self._shows_all_turns or not CONVERSATIONS.isdisjoint(self.used)
+        if not is_shown and (turns > 1 or "tool" in roles):
             has = f"its question has {turns} turns" if turns > 1 else "it has calls of tools"
             rubric = "agent" if "tool" in roles else "conversation"
             raise RecordError(
-                f"{has}, and the rubric has no {{${CONVERSATION}}} to show them; "
-                f"judge them with --rubric {rubric}"
+                f"{has}, and the rubric has no {{${CONVERSATION}}} to show them; judge them with "
+                f"--rubric {rubric}"
             )
-        reference = found.values.get("reference")
-        if "turns" in (given := shape.fields.get("reference", "")) and isinstance(given, Mapping) and reference:
-            found.values["reference"] = "\n\n".join(map(str, reference)) if is_shown else reference[-1]
-        if TURN in found.values:
-            found.others[TURN] = found.values.pop(TURN)
+        if shape.reference_of_turns and isinstance(texts := unpacked(values.get("reference")), list) and texts:
+            values["reference"] = "\n\n".join(map(str, texts)) if self._shows_all_turns else texts[-1]
+        if TURN in values:
+            found.others[TURN] = values.pop(TURN)
             found.taken.pop(TURN)
-        for name in (*shape.drop, *shape.gather):
-            found.others.pop(name, None)
-
-    def _numbered(self, found: Fields, number: int) -> dict[str, Any]:
-        """Return another id for each element of a list of responses without a system."""
-        own, system = found.values.get("id"), found.values.get("system")
-        return {"id": f"{own}-{number + 1}"} if own not in (None, "") and system in (None, "") else {}
 
     def _of_element(
-        self,
-        record: Mapping[str, Any],
-        shape: Shape | None,
-        sources: Mapping[str, Any],
-        paths: Sequence[str],
-        element: Places,
+        self, record: Mapping[str, Any], layout: _Layout, element: Element, *, is_usual: bool
     ) -> Fields:
-        values, taken = dict[str, Any](), dict[str, str]()
-        for field, source in sources.items():
+        """Return the fields of a row of a record, as they are in its columns."""
+        taken = dict(layout.columns)
+        values = {field: record[name] for field, name in taken.items()}
+        for field, source in layout.nested.items():
             value = value_of(source, record, element)
             if value is not ABSENT:
                 values[field] = value
             if value is not ABSENT or field in self.given:
                 taken[field] = source if isinstance(source, str) else " + ".join(paths_in(source))
-        own = (field for field in (shape.fields if shape else ()) if field in sources)
-        of_shape = {path for field in own for path in paths_in(sources[field])}
-        claimed = {path for path in paths if path in record}
-        claimed |= {column(path) for path in paths if path not in record and (path in of_shape or EACH in path)}
-        if shape is None or shape.usual:
-            self._add_usual(record, claimed, values, taken)
-        others = {key: value for key, value in record.items() if key not in claimed}
-        lists = dict.fromkeys(path.partition(EACH)[0] + EACH for path in paths if EACH in path)
-        for name in lists:
-            inner = value_at(record, name, element)
-            if isinstance(inner, Mapping):
-                used = {path.removeprefix(f"{name}.") for path in paths}
-                others |= {key: value for key, value in inner.items() if key not in used}
-        return Fields(values, taken, others)
+        others = {name: record[name] for name in layout.kept}
+        for name in {path.partition(EACH)[0] + EACH for path in layout.lists}:
+            if isinstance(inner := value_at(record, name, element), Mapping):
+                of_element = {path.removeprefix(f"{name}.") for path in layout.lists}
+                others |= {key: value for key, value in inner.items() if key not in of_element}
+        found = Fields(values, taken, others)
+        systems = layout.usual.get("system", ())
+        if systems and folded(systems[0]) == "system" and values["system"]:
+            self._settle_system(record, systems[1:], found)
+        if is_usual and self._judges_one and "candidate" not in taken and MESSAGES not in taken:
+            self._find_chat(found)
+        return found
 
-    def _add_usual(
-        self, record: Mapping[str, Any], claimed: set[str], values: dict[str, Any], taken: dict[str, str]
-    ) -> None:
-        """Add the fields that are in columns with usual names, and claim these columns."""
-        key = (*record, None, *sorted(claimed), None, *taken) if claimed or taken else tuple(record)
-        plan = self._plans.get(key)
-        if plan is None:
-            if len(self._plans) > 1000:
-                self._plans.clear()
-            plan = self._plans[key] = _Plan.of(record, claimed, self._names, taken, self.used)
-        if not self._lenient:
-            plan.check(record)
-        for field, name in plan.taken.items():
-            values[field], taken[field] = record[name], name
-        claimed.update(plan.taken.values())
-        if "system" in plan.taken and "system" not in self.given:
-            self._settle_system(record, plan, values, taken, claimed)
-        if self._judges_one and "candidate" not in taken and MESSAGES not in taken:
-            self._find_chat(record, claimed, values, taken)
-
-    def _settle_system(
-        self,
-        record: Mapping[str, Any],
-        plan: _Plan,
-        values: dict[str, Any],
-        taken: dict[str, str],
-        claimed: set[str],
-    ) -> None:
+    def _settle_system(self, record: Mapping[str, Any], others: Sequence[str], found: Fields) -> None:
         """Take a `system` that is a prompt for the prompt of a system, and its name from another column."""
-        name, others = plan.taken["system"], plan.others.get("system", ())
-        value = record[name]
-        if folded(name) != "system" or not isinstance(value, str) or not value:
+        values, taken = found.values, found.taken
+        if _is_prompt(values["system"]):
+            values[SYSTEM_PROMPT], taken[SYSTEM_PROMPT] = values.pop("system"), taken.pop("system")
+            for other in others[:1]:
+                values["system"], taken["system"] = found.others.pop(other), other
             return
-        is_prompt = len(value) > _LONGEST_NAME or (
-            value.count(" ") > 1 and value.rstrip(" ").endswith(_END_OF_SENTENCE)
-        )
-        if is_prompt:
-            values[SYSTEM_PROMPT], taken[SYSTEM_PROMPT] = value, name
-            del values["system"], taken["system"]
-            if others:
-                values["system"], taken["system"] = record[others[0]], others[0]
-                claimed.add(others[0])
-        elif (
-            others
-            and not self._lenient
-            and not {"key", "label"} & record.keys()
-            and (MESSAGES in values or as_chat(values.get("instruction")))
-            and record[others[0]] != value
-        ):
+        is_outcome = not record.keys().isdisjoint(("key", "label"))  # where `model` is the judge
+        has_chat = MESSAGES in values or as_chat(values.get("instruction")) is not None
+        differ = [each for each in others[:1] if record[each] != values["system"]]
+        if differ and has_chat and not (is_outcome or self._lenient):
             raise RecordError(
-                f"{name!r} can be a prompt or, like {others[0]!r}, the name of a system; choose the name with "
-                f"`columns` system={others[0]}"
+                f"{taken['system']!r} can be a prompt or, like {differ[0]!r}, the name of a system; choose the "
+                f"name with `columns` system={differ[0]}"
             )
 
-    def _find_chat(
-        self, record: Mapping[str, Any], claimed: set[str], values: dict[str, Any], taken: dict[str, str]
-    ) -> None:
+    def _find_chat(self, found: Fields) -> None:
         """Take the only column that holds messages for the conversation."""
-        if as_chat(values.get("instruction")) is not None:
+        if as_chat(found.values.get("instruction")) is not None:
             return
-        chats = [key for key, value in record.items() if key not in claimed and as_chat(value) is not None]
-        if len(chats) == 1:
-            values[MESSAGES], taken[MESSAGES] = record[chats[0]], chats[0]
-            claimed.add(chats[0])
-        elif chats and not self._lenient:
+        chats = [key for key, value in found.others.items() if as_chat(value) is not None]
+        if len(chats) > 1 and not self._lenient:
             said = " and ".join(map(repr, chats))
             raise RecordError(f"{said} are conversations; choose one with --column messages={chats[0]}")
+        if len(chats) == 1:
+            found.values[MESSAGES], found.taken[MESSAGES] = found.others.pop(chats[0]), chats[0]
 
 
 def _is_list_of_texts(value: Any) -> bool:
-    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, str) or value is None:
+        return False
+    value = unpacked(value)
     return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
+
+
+def _is_prompt(system: Any) -> bool:
+    """Return whether a `system` is a text for a system, and not its name."""
+    return isinstance(system, str) and (
+        len(system) > _LONGEST_NAME or (system.count(" ") > 1 and system.rstrip(" ").endswith(_END_OF_SENTENCE))
+    )
 
 
 def _first_turns(chat: list[Any], turns: int) -> list[Any]:
@@ -305,81 +293,84 @@ def _first_turns(chat: list[Any], turns: int) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """How records with the same columns are read by the usual names.
+class _Layout:
+    """Where the fields of records with the same columns are.
 
     Attributes:
-        taken: the column of each field.
-        others: the other columns that are possible for a field.
-        problem: the reason why no such record can be read.
-        doubtful: the column of the candidate, if its name can also be that of a reference, and the columns
-            that then can be the candidate.
+        columns: the column of each field that is a whole column.
+        nested: the declaration of each other field.
+        kept: the columns that are not a part of a field.
+        lists: the paths that go through a list.
+        usual: the possible columns of each field that is in a column with a usual name.
+        doubtful: the columns that can be the candidate if that of the candidate is the reference.
     """
 
-    taken: Mapping[str, str]
-    others: Mapping[str, Sequence[str]]
-    problem: str | None
-    doubtful: tuple[str, Sequence[str]] | None
+    columns: Mapping[str, str]
+    nested: Mapping[str, Any]
+    kept: Sequence[str]
+    lists: Sequence[str]
+    usual: Mapping[str, Sequence[str]]
+    doubtful: Sequence[str]
 
     @classmethod
     def of(
         cls,
         record: Mapping[str, Any],
-        claimed: set[str],
+        shape: Shape | None,
+        declared: Mapping[str, Any],
+        given: Mapping[str, str],
         names: Mapping[str, Sequence[str]],
-        known: Mapping[str, str],
-        used: Sequence[str],
-    ) -> _Plan:
-        free = {key: None for key in record if isinstance(key, str) and key not in claimed}
-        alike = {folded(key): key for key in reversed(free) if folded(key) not in free} | {
-            key: key for key in free
+    ) -> Self:
+        sources = {**declared, **given}
+        paths = [(path, field) for field, source in sources.items() for path in paths_in(source)]
+        # A path that is given leaves the rest of its column, unless it goes through a list.
+        claimed = {
+            path if path in record or (field in given and EACH not in path) else column(path)
+            for path, field in paths
         }
-        taken, others = dict[str, str](), dict[str, Sequence[str]]()
-        problem = None
-        strict = ("instruction", "reference", CRITERION, *responses_of(used))
-        for field, usual in names.items():
-            if field in known:
-                continue
-            possible = [*dict.fromkeys(alike[name] for name in usual if name in alike)]
-            if not possible:
-                continue
-            if folded(possible[0]) != field and len(possible) > 1 and field in strict and problem is None:
-                problem = (
-                    f"{' and '.join(map(repr, possible))} are both possible columns for the {field}; "
-                    f"choose one with `columns` {field}={possible[0]}"
-                )
-                if field == "candidate" and (
-                    both := [each for each in possible if folded(each) in CANDIDATE_OR_REFERENCE]
-                ):
-                    problem += f", or give the reference with `columns` reference={both[-1]}" * (
-                        "reference" not in known
-                    )
-            taken[field], others[field] = possible[0], possible[1:]
-        doubtful = None
-        own = taken.get("candidate")
-        if own is not None and folded(own) in CANDIDATE_OR_REFERENCE:
-            like = [
-                key
-                for key in free
-                if key not in taken.values()
-                and _LIKE_A_RESPONSE.search(folded(key))
-                and not _NOT_A_RESPONSE.search(folded(key))
-            ]
-            doubtful = (own, like) if like else None
-        return cls(taken, others, problem, doubtful)
+        claimed |= {*shape.drop, *shape.gather} if shape is not None else set()
+        free = [key for key in record if isinstance(key, str) and key not in claimed]
+        alike = {folded(key): key for key in reversed(free)} | {key: key for key in free}
+        there = {field for path, field in paths if column(path) in record or path in record} | given.keys()
+        is_usual = shape is None or shape.usual
+        usual = {
+            field: [*dict.fromkeys(alike[name] for name in possible if name in alike)]
+            for field, possible in names.items()
+            if is_usual and field not in there and not alike.keys().isdisjoint(possible)
+        }
+        sources |= {field: found[0] for field, found in usual.items()}
+        columns = {field: name for field, name in sources.items() if isinstance(name, str) and name in record}
+        nested = {field: source for field, source in sources.items() if field not in columns}
+        kept = [key for key in record if key not in claimed and key not in columns.values()]
+        lists = [path for path, _ in paths if EACH in path]
+        return cls(columns, nested, kept, lists, usual, _other_responses(usual, kept))
 
-    def check(self, record: Mapping[str, Any]) -> None:
-        """Check that these records can be read in one way only.
+    def has(self, field: str) -> bool:
+        return field in self.columns or field in self.nested
 
-        Raises:
-            RecordError: a column can mean two things.
-        """
-        if self.problem:
-            raise RecordError(self.problem)
-        if self.doubtful is not None:
-            name, like = self.doubtful
-            if found := [each for each in like if isinstance(record[each], str) and record[each]]:
-                raise RecordError(
-                    f"{name!r} can be the candidate, or the reference of {found[0]!r}; choose with `columns` "
-                    f"candidate={name}, or with `columns` reference={name} `columns` candidate={found[0]}"
-                )
+    @property
+    def problem(self) -> str | None:
+        """The reason why no such record can be read: a column can mean two things."""
+        for field, found in self.usual.items():
+            if field in _OF_ONE_COLUMN and len(found) > 1 and folded(found[0]) != field:
+                said = f"{' and '.join(map(repr, found))} are both possible columns for the {field}"
+                both = [each for each in found if folded(each) in CANDIDATE_OR_REFERENCE]
+                is_reference = field == "candidate" and both and not self.has("reference")
+                other = f", or give the reference with `columns` reference={both[-1]}" if is_reference else ""
+                return f"{said}; choose one with `columns` {field}={found[0]}{other}"
+        own, *_ = self.usual.get("candidate", [""])
+        is_alone = not (self.has("reference") or self.has("system") or self.doubtful)
+        either = (
+            f"{own!r} can be the candidate or the reference; choose with `columns` candidate={own}, or with "
+        )
+        give = f"`columns` reference={own} and the column of the candidate"
+        return either + give if folded(own) == "answer" and is_alone else None
+
+
+def _other_responses(usual: Mapping[str, Sequence[str]], kept: Sequence[Any]) -> list[str]:
+    """Return the columns that can be the candidate if the column with its usual name is the reference."""
+    own, *_ = usual.get("candidate", [""])
+    names = {key: folded(key) for key in kept if isinstance(key, str)}
+    like = [key for key, name in names.items() if _LIKE_A_RESPONSE.search(name)]
+    is_doubtful = folded(own) in CANDIDATE_OR_REFERENCE
+    return [key for key in like if is_doubtful and not _NOT_A_RESPONSE.search(names[key])]

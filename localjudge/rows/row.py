@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
 from localjudge.errors import RowError
 from localjudge.records import Criterion, Failure, Response, Row
-from localjudge.rows.columns import USED_FIELDS, Columns, own_fields, responses_of
-from localjudge.rows.conversation import CONVERSATIONS
+from localjudge.rows.columns import USED_FIELDS, Columns, column_names
+from localjudge.rows.conversation import CONVERSATIONS, MESSAGES
 from localjudge.rows.criteria import CRITERIA_COLUMNS, CRITERION, read_criteria
 from localjudge.rows.json_records import Document
+from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES
 from localjudge.rows.paths import ABSENT, unpacked, value_at
 from localjudge.rows.record import Record, RecordError
 from localjudge.rows.record_reader import Fields, RecordReader
-from localjudge.rows.shapes import Shape
 
 _DEEPEST = 100
 """Limit of nested lists and objects in a record; Python's JSON parser and writer allow little more."""
-_MEDIA = ("image", "images", "video", "videos", "audio", "audios")
+_MEDIA = frozenset(("image", "images", "video", "videos", "audio", "audios"))
 _ALTERNATIVES = "\nor\n"
 """What stands between two references of a row. Each of the two is a right answer."""
+_COLUMNS_NAMED = 12
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
+_DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
 
 def as_row(
@@ -43,13 +46,19 @@ def as_row(
     return next(rows_of(record, source, RecordReader(columns or {}, used)))
 
 
-def rows_of(record: Record | Row | Failure, source: str, reader: RecordReader) -> Iterator[Row | Failure]:
+def rows_of(
+    record: Record | Row | Failure,
+    source: str,
+    reader: RecordReader,
+    note: Callable[[Mapping[str, Any], Fields], None] | None = None,
+) -> Iterator[Row | Failure]:
     """Yield the rows of a record, at least one, or a failure with the reason.
 
     Args:
         record: columns by name; or the reason why there is no record; or a row, which is checked.
         source: its place in the input, such as `answers.jsonl:17`.
         reader: the reader of the records of this input.
+        note: takes the record and the fields of each row.
     """
     if isinstance(record, Failure):
         yield record
@@ -57,9 +66,8 @@ def rows_of(record: Record | Row | Failure, source: str, reader: RecordReader) -
     if isinstance(record, RowError):
         yield unreadable(source, record.reason)
         return
-    judged, swapped = responses_of(reader.used), False
+    judged, swapped, shape = reader.judged, False, None
     others: tuple[Response, ...] = ()
-    shape: Shape | None = None
     if isinstance(record, Row):
         source, swapped, others = record.source or source, record.swapped, record.responses[len(judged) :]
         record = record_of(record, judged)
@@ -70,16 +78,18 @@ def rows_of(record: Record | Row | Failure, source: str, reader: RecordReader) -
         shape = reader.shape_of(record)
     try:
         for fields in reader.fields(record, shape):
+            if note is not None:
+                note(record, fields)
             if isinstance(record, Document) and fields.number is not None:  # its rows are those of the file
                 source = f"{source.rpartition(':')[0]}:{fields.number + 1}"
-            yield _row(record, fields, source, reader.used, swapped, others)
+            yield _row(record, fields, source, reader, swapped, others)
     except RecordError as error:
         yield unreadable(source, str(error), record, *identity(record, reader))
 
 
 def identity(record: Mapping[str, Any], reader: RecordReader) -> tuple[str | None, ...]:
     """Return the id and the systems of a record that is not a row, as far as they are known."""
-    texts = [reader.first(record, field) for field in ("id", *responses_of(reader.used).values())]
+    texts = [reader.first(record, field) for field in ("id", *reader.judged.values())]
     return tuple(str(each) if isinstance(each, str | int) else None for each in texts)
 
 
@@ -87,63 +97,64 @@ def _row(
     record: Mapping[str, Any],
     found: Fields,
     source: str,
-    used: Sequence[str],
+    reader: RecordReader,
     swapped: bool,
     others: tuple[Response, ...],
 ) -> Row | Failure:
-    judged, taken = responses_of(used), found.taken
-    kept = ("instruction", "reference", "id", *judged, *judged.values())
-    texts: dict[str, Any] = {field: found.values[field] for field in kept if field in found.values}
-    # In a table, NaN means that there is no value.
-    texts = {field: None if isinstance(text, float) and text != text else text for field, text in texts.items()}
-    for field in ("id", *judged.values()):
-        if isinstance(texts.get(field), int | float):
-            try:
-                texts[field] = str(texts[field])
-            except ValueError as error:
-                return unreadable(source, f"{taken[field]!r}, the {field}, is too large a number: {error}")
-    texts["reference"] = reference_text(texts.get("reference"))
-    for field in ("id", *judged.values()):
-        texts[field] = None if texts.get(field) == "" else texts.get(field)
-    if "instruction" not in used and "instruction" not in texts:
-        texts["instruction"], taken["instruction"] = "", ""
-    problem = _invalid_text(texts, found, record, judged) or _invalid_response(others) or _media(record, found)
-    criteria: tuple[Criterion, ...] = ()
-    if CRITERION in used and problem is None:
-        try:
-            criteria = read_criteria(found.values[CRITERION])
-        except KeyError:
-            problem = _lacks(CRITERION, record, "criteria")
-        except RecordError as error:
-            problem = f"{taken[CRITERION]!r}, the criteria: {error}"
-    fields = {name: field_text(found, record, name) for name in own_fields(used)}
-    for name, text in fields.items():
-        if problem is None and text is None:
-            problem = _lacks(name, record)
-        elif problem is None and (bad := _lone_surrogate(text or "")):
-            problem = f"the {name} has {bad}"
-    own = texts["id"] if isinstance(texts["id"], str) else None
-    systems = [texts[field] for field in judged.values()]
-    if problem:
-        return unreadable(source, problem, record, own, *systems)
+    used, taken, judged, values = reader.used, found.taken, reader.judged, found.values
+    if "instruction" not in used:
+        values.setdefault("instruction", "")
+    names = {field: _name(values.get(field)) for field in ("id", *judged.values())}
+    texts = {field: values[field] for field in ("instruction", *judged) if field in values}
+    reference = reference_text(values.get("reference"))
+    fields = {name: field_text(found, record, name) for name in reader.own_fields}
+    lacking = {"instruction", *judged} - texts.keys() | {name for name, text in fields.items() if text is None}
+    lacking |= {CRITERION} & {*used} - values.keys()
     try:
+        if lacking:
+            raise RecordError(lacks(lacking | {"reference"} if reference is None else lacking, record, reader))
+        given = {"reference": reference, **names}
+        for field, text in (texts | {name: text for name, text in given.items() if text is not None}).items():
+            _check_text(text, f"{taken.get(field)!r}, the {field},")
+        for name, text in fields.items():
+            _check_text(text, f"the {name}")
+        for number, response in enumerate(others, 2):
+            _check_text(response.text, f"the text of response {number}")
+            _check_text(response.system or "", f"the system of response {number}")
+        if media := next(
+            (each for each in found.others if each in _MEDIA and _is_media(found.others[each])), None
+        ):
+            raise RecordError(f"has {media}, which are not supported; only text is judged")
+        criteria = _criteria(found) if CRITERION in used else ()
         read = {taken.get(name, name) for name in fields}
-        rest = _writable({column: value for column, value in found.others.items() if column not in read})
-    except (TypeError, ValueError, RecursionError) as error:
-        problem = f"its columns cannot be written as JSON: {error}"
-        return unreadable(source, problem, None, own, *systems)
+        columns = _writable({column: value for column, value in found.others.items() if column not in read})
+    except RecordError as error:
+        return unreadable(source, str(error), record, *names.values())
     return Row(
         instruction=texts["instruction"],
-        responses=(*(Response(texts[text], texts[system]) for text, system in judged.items()), *others),
-        reference=texts["reference"],
+        responses=(*(Response(texts[text], names[system]) for text, system in judged.items()), *others),
+        reference=reference,
         swapped=swapped,
-        fields={name: text or "" for name, text in fields.items()},
-        id=own or (source if found.number is None else f"{source}-{found.number + 1}"),
+        fields=cast(dict[str, str], fields),
+        id=names["id"] or (source if found.number is None else f"{source}-{found.number + 1}"),
         source=source,
-        columns=rest,
+        columns=columns,
         reads_reference="reference" in used,
         criteria=criteria,
     )
+
+
+def _name(given: Any) -> Any:
+    """Return an id or the name of a system: a number as its text, and None for an empty one."""
+    if isinstance(given, int | float) and given == given:
+        with suppress(ValueError):  # more digits than Python writes
+            return str(given)
+    return None if given == "" or _is_nan(given) else given
+
+
+def _is_nan(given: Any) -> bool:
+    """Return whether a value is NaN, which means in a table that there is no value."""
+    return isinstance(given, float) and given != given
 
 
 def reference_text(given: Any) -> Any:
@@ -152,21 +163,16 @@ def reference_text(given: Any) -> Any:
     if isinstance(given, list | tuple):
         texts = [reference_text(each) for each in given if each not in (None, "")]
         return (_ALTERNATIVES.join(texts) or None) if all(isinstance(each, str) for each in texts) else given
-    if isinstance(given, bool | int | float):
+    if isinstance(given, bool | int | float) and not _is_nan(given):
         with suppress(ValueError):  # more digits than Python writes
             return json.dumps(given)
-    return None if given == "" else given
+    return None if _is_nan(given) or given == "" else given
 
 
-def _media(record: Mapping[str, Any], found: Fields) -> str | None:
-    """Return the reason why a row with images or sound in a column of their own cannot be judged."""
-    for name in _MEDIA:
-        if name not in found.others:
-            continue
-        given = unpacked(found.others[name])
-        if isinstance(given, Mapping | list | bytes) and given:
-            return f"has {name}, which are not supported; only text is judged"
-    return None
+def _is_media(given: Any) -> bool:
+    """Return whether a column has images or sound, and not their description."""
+    given = unpacked(given)
+    return isinstance(given, Mapping | list | bytes) and bool(given)
 
 
 def field_text(found: Fields, record: Mapping[str, Any], name: str) -> str | None:
@@ -177,15 +183,35 @@ def field_text(found: Fields, record: Mapping[str, Any], name: str) -> str | Non
     value = found.values.get(name, ABSENT)
     if value is ABSENT and name not in found.taken:
         value = value_at(record, name)
-    if value is ABSENT or value is None or (isinstance(value, float) and value != value):
-        return None
-    if value == "" and name not in CONVERSATIONS:
+    if value is ABSENT or value is None or _is_nan(value) or (value == "" and name not in CONVERSATIONS):
         return None
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _lacks(field: str, record: Mapping[str, Any], what: str = "") -> str:
-    return f"no {what or field}; its columns are {known_columns(record)}; name one with --column {field}=COLUMN"
+def _criteria(found: Fields) -> tuple[Criterion, ...]:
+    try:
+        return read_criteria(found.values[CRITERION])
+    except RecordError as error:
+        raise RecordError(f"{found.taken[CRITERION]!r}, the criteria: {error}") from None
+
+
+def lacks(fields: Iterable[str], record: Mapping[str, Any], reader: RecordReader) -> str:
+    """Return the reason why a record without these fields is not a row, with the flags to name them."""
+    wanted = {*fields} & {*reader.used, *reader.judged, *reader.given}
+    known = dict.fromkeys([*column_names(reader.used), MESSAGES, *reader.used])
+    fields = [field for field in known if field in wanted]
+    lacking = [
+        f"no column {reader.given[field]!r} for the {field}"
+        if field in reader.given
+        else f"no {'criteria' if field == CRITERION else field}"
+        for field in fields
+    ]
+    flags = " ".join(f"--column {field}=COLUMN" for field in fields)
+    other = ", or judge without one: --rubric no-reference" if fields == ["reference"] else ""
+    pairs = {name for field in PAIR for name in (*PAIR_COLUMN_NAMES[field], "conversation_a")}
+    if "candidate" in fields and pairs.intersection(record):
+        other = ", or compare the two responses of each record: --rubric pairwise"
+    return f"{', '.join(lacking)}; its columns are {known_columns(record)}; name them with {flags}{other}"
 
 
 def record_of(row: Row, judged: Mapping[str, str]) -> dict[str, Any]:
@@ -200,7 +226,8 @@ def record_of(row: Row, judged: Mapping[str, str]) -> dict[str, Any]:
 
 def known_columns(record: Mapping[str, Any]) -> str:
     """Return the names of a record's first columns, for a message."""
-    return ", ".join(map(str, list(record)[:12])) or "none"
+    more = f" and {len(record) - _COLUMNS_NAMED} more" if len(record) > _COLUMNS_NAMED else ""
+    return (", ".join(map(str, list(record)[:_COLUMNS_NAMED])) or "none") + more
 
 
 def _is_deeper(record: Any, most: int) -> bool:
@@ -209,45 +236,36 @@ def _is_deeper(record: Any, most: int) -> bool:
         if not layer:
             return False
         values = (each.values() if isinstance(each, Mapping) else each for each in layer)
-        layer = [inner for each in values for inner in each if isinstance(inner, Mapping | list | tuple)]
+        inner = (value for each in values for value in each if not isinstance(value, str))
+        layer = [value for value in inner if isinstance(value, list | tuple | Mapping)]
     return bool(layer)
 
 
 def _writable(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns in a form that UTF-8 JSON can hold: dates as text, no NaN, no lone surrogates."""
-    text = json.dumps(columns, ensure_ascii=False, default=str)
+    """Return the columns in a form that UTF-8 JSON can hold: dates as text, no NaN, no lone surrogates.
+
+    Raises:
+        RecordError: there is no such form.
+    """
+    try:
+        text = _ENCODER.encode(columns)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RecordError(f"its columns cannot be written as JSON: {error}") from None
     text = text.encode("utf-8", "replace").decode()
-    return cast(dict[str, Any], json.loads(text, parse_constant=lambda _: None))
+    return cast(dict[str, Any], _DECODER.decode(text))
 
 
-def _invalid_text(
-    texts: Mapping[str, Any], found: Fields, record: Mapping[str, Any], judged: Iterable[str]
-) -> str | None:
-    """Return the reason why these texts are not a row; None if they are."""
-    required = ("instruction", *judged)
-    for field in required:
-        if field not in texts:
-            return _lacks(field, record)
-    for field, text in texts.items():
-        if text is None and field not in required:
-            continue
-        if not isinstance(text, str):
-            what = "null" if text is None else f"of type {type(text).__name__}"
-            return f"{found.taken[field]!r}, the {field}, is {what}; it must be a string"
-        if bad := _lone_surrogate(text):
-            return f"{found.taken[field]!r}, the {field}, has {bad}"
-    return None
+def _check_text(text: Any, what: str) -> None:
+    """Check that a value is a text that can be written.
 
-
-def _invalid_response(others: Iterable[Response]) -> str | None:
-    """Return the reason why one of the responses after the first is invalid; None if none is."""
-    for number, response in enumerate(others, 2):
-        for what, text in (("text", response.text), ("system", response.system or "")):
-            if not isinstance(text, str):
-                return f"the {what} of response {number} is of type {type(text).__name__}; it must be a string"
-            if bad := _lone_surrogate(text):
-                return f"the {what} of response {number} has {bad}"
-    return None
+    Raises:
+        RecordError: it is not; the message begins with what it is.
+    """
+    if not isinstance(text, str):
+        kind = "null" if text is None or _is_nan(text) else f"of type {type(text).__name__}"
+        raise RecordError(f"{what} is {kind}; it must be a string")
+    if bad := _lone_surrogate(text):
+        raise RecordError(f"{what} has {bad}")
 
 
 def _lone_surrogate(text: str) -> str | None:
@@ -263,24 +281,21 @@ def _lone_surrogate(text: str) -> str | None:
     return None
 
 
-def unreadable(
-    source: str,
-    problem: str,
-    record: Any = None,
-    identity: str | None = None,
-    system: Any = None,
-    opponent: Any = None,
-) -> Failure:
-    """Return the failure of a row that cannot be read; its key depends on its place and content."""
+def unreadable(source: str, problem: str, record: Any = None, *identity: Any) -> Failure:
+    """Return the failure of a row that cannot be read; its key depends on its place and content.
+
+    Args:
+        source: its place in the input.
+        problem: the reason.
+        record: its columns.
+        identity: its id and its systems, as far as they are known.
+    """
     try:
         content = json.dumps([source, problem, record], sort_keys=True, default=str)
     except (TypeError, ValueError, RecursionError):  # a Python object that JSON cannot hold
         content = json.dumps([source, problem])
     key = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    if identity is None or _lone_surrogate(identity):
-        identity = source
-    names = [
-        name if isinstance(name, str) and not _lone_surrogate(name) else None for name in (system, opponent)
-    ]
+    known = [each if isinstance(each, str) and not _lone_surrogate(each) else None for each in identity]
+    own, system, opponent = (*known, None, None, None)[:3]
     error = f"{source}: {problem}".encode("utf-8", "replace").decode()
-    return Failure(id=identity, system=names[0], opponent=names[1], key=key, source=source, error=error)
+    return Failure(id=own or source, system=system, opponent=opponent, key=key, source=source, error=error)

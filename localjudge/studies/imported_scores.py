@@ -86,7 +86,7 @@ def import_scores(
             prompt=Template(template="{$instruction}\n\n{$candidate}"),
         )
     except ValidationError as error:
-        advice = "; `mapping` THEIRS=OURS reads a column of another name"
+        advice = "; `mapping` OURS=THEIRS reads a column of another name"
         raise UsageError(f"`aspect` {', '.join(aspects)}: {problems_of(error)}{advice}") from None
     settings = RunSettings(
         engine=IMPORTED, rubric=rubric.digest, model=hashlib.sha256(judge.encode()).hexdigest()
@@ -141,7 +141,7 @@ def _outcomes(
             raise UsageError(f"{', '.join(names)}: no record is a row with its texts: {reason}")
         raise UsageError(
             f"{', '.join(names)}: no row has a score of {', '.join(rubric.aspects)}; name the columns with "
-            "`mapping` THEIRS=OURS"
+            "`mapping` OURS=THEIRS"
         )
 
 

@@ -42,8 +42,11 @@ def _shapes() -> str:
     from localjudge.rows.shapes import shapes
 
     ordered = sorted(shapes().values(), key=lambda shape: shape.name)
-    lines = [f"| `{shape.name}` | {shape.title} | `{'`, `'.join(shape.has[0])}` |" for shape in ordered]
-    return "\n".join(["| shape | what | recognized by |", "|---|---|---|", *lines, ""])
+    lines = [
+        f"| `{each.name}` | {each.title} | `{'`, `'.join(each.has[0])}` | {each.writer or 'documentation'} |"
+        for each in ordered
+    ]
+    return "\n".join(["| shape | what | recognized by | tested with |", "|---|---|---|---|", *lines, ""])
 
 
 def print_page(
