@@ -31,6 +31,8 @@ class Identity:
         group: the digest of all other texts that the rubric shows, as `Row.group`.
         texts: hashes of single texts by the names of their fields, to compare those that both sides have; and
             of the turn of a conversation that is judged.
+        of_equal_texts: whether it is of every row with these texts, whatever its id and systems. `localjudge
+            label` asks for equal texts once, and shows neither.
     """
 
     where: str
@@ -39,6 +41,7 @@ class Identity:
     digests: tuple[str | None, ...]
     group: str | None = None
     texts: Mapping[str, int] = field(default_factory=dict)
+    of_equal_texts: bool = False
 
     @classmethod
     def from_outcome(cls, outcome: RowOutcome) -> Self:
@@ -143,6 +146,7 @@ def _identity(record: Mapping[str, Any], fields: Fields, where: str, used: Seque
         group=group,
         texts=_single(texts, (*shared, *responses), responses)
         | _hashes(criterion, {**record, **fields.others}),
+        of_equal_texts=group is not None and isinstance(label, Mapping) and "row" in label,
     )
 
 

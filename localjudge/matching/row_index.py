@@ -2,10 +2,10 @@
 
 Texts decide where both sides have them: every text that the rubric shows, which are the instruction, each
 response, the reference and its own fields. Where a record lacks one of them, its id and its system decide
-between rows that differ in it. Equal texts of several systems are told apart by the system. Without texts, the
-id and the system decide; an id alone does so only if it is unique on both sides. A record that contradicts
-its row, in a text or in the system, is counted and never matched; a record whose row cannot be determined is
-refused.
+between rows that differ in it. Equal texts of several systems are told apart by the system, except where a
+person saw the texts alone: such a label is of all of them. Without texts, the id and the system decide; an id
+alone does so only if it is unique on both sides. A record that contradicts its row, in a text or in the system,
+is counted and never matched; a record whose row cannot be determined is refused.
 """
 
 from __future__ import annotations
@@ -99,7 +99,11 @@ class RowIndex:
             else:
                 places = self._by_id.get(ordered.id, []) if ordered.id is not None else []
             same = [place for place in places if self._has_same_texts(place, ordered)]
-            fitting = [place for place in same if _agree(self._rows[place].systems, ordered.systems)]
+            fitting = [
+                place
+                for place in same
+                if ordered.of_equal_texts or _agree(self._rows[place].systems, ordered.systems)
+            ]
             if fitting:
                 return Match(tuple(self._told_apart(fitting, ordered)), ordered is not record)
             problem = _OTHER_SYSTEM if same else problem
@@ -130,6 +134,8 @@ class RowIndex:
             UsageError: they differ.
         """
         rows = self._rows
+        if record.of_equal_texts and len({rows[place].content for place in places}) == 1:
+            return places
         # Without a column of ids, the id of a row is its place in the file.
         places = [place for place in places if rows[place].id in (record.id, record.where)] or places
         places = [place for place in places if rows[place].systems == record.systems] or places
