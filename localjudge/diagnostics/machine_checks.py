@@ -135,9 +135,12 @@ def _nvidia_smi(*options: str) -> str:
     """Return the output of nvidia-smi; nothing if there is no such program or no driver."""
     command = ["nvidia-smi", *options]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=_SMI_SECONDS, check=True).stdout
+        done = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=_SMI_SECONDS, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
+    return done.stdout
 
 
 def run_folder(folder: Path, least: int = LEAST_DISK) -> Check:
