@@ -118,6 +118,7 @@ def show(
 
 
 def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
+    from localjudge.cli.console import Console
     from localjudge.cli.printed_tables import headed
     from localjudge.cli.progress import Progress
     from localjudge.cli.shown_outcome import ShownOutcome
@@ -142,11 +143,12 @@ def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
     found += by_place
     if notices := read_notices(run):
         print_table(headed(notices))
+    console = Console(width=None if sys.stdout.isatty() else get_terminal_size((120, 24)).columns)
     with RowTextStore(manifest, [each.first.digest for each in found]) as texts:
         for each in found:
             text = texts.get(each.first.digest)
             ends = intervals_of(each.first) if intervals else {}
-            print_table(ShownOutcome(each, manifest.rubric.aspects, text, ends))
+            console.print(ShownOutcome(each, manifest.rubric.aspects, text, ends))
         for problem in texts.problems:
             Messages.here().say(f"the texts of the row are missing: {problem}")
     if missing := wanted - {name for each in found for name in (each.id, *_places(each))}:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import fill, indent
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _LONGEST = 4000
 """Largest number of characters of a text that is printed."""
+_WIDEST = 100
+"""Largest width of a text in characters."""
 _MOST_BARS = 20
 _SIDE_BY_SIDE = 100
 """Least width of a terminal, in characters, that shows two texts side by side."""
@@ -57,13 +60,13 @@ class ShownOutcome:
         system = row.first.system if len(row.systems) == 1 else None
         yield Styled(" · ".join(filter(None, (row.id, system, None if same else source))))
         if self.text:
-            yield from (_block(name, said) for name, said in _given(self.text))
+            yield from (_Block(name, said) for name, said in _given(self.text))
             responses = self.text.responses(row.first.swapped)
             names = zip(row.response_names, responses, strict=False)
-            yield _beside([_block(name, said or "") for name, said in names], wide)
+            yield _beside([_Block(name, said or "") for name, said in names], wide)
         yield _beside([Group(*self._answer(prompt)) for prompt in row.of_prompts], wide)
-        yield from (Styled(line, style="bold") for line in row.result_lines())
-        yield ""
+        if lines := [*row.result_lines()]:
+            yield Styled("\n".join(lines) + "\n", style="bold")
 
     def _answer(self, prompt: Outcome) -> Iterator[RenderableType]:
         """Yield the judge's answer to one prompt."""
@@ -71,10 +74,10 @@ class ShownOutcome:
             yield Styled(printable(heading), style="bold")
         if isinstance(prompt, Failure):
             if prompt.failed_answer is not None:
-                yield _block("failed answer", prompt.failed_answer)
-            yield Padding(Styled(f"failed: {printable(prompt.error)}"), (0, 0, 1, 2))
+                yield _Block("failed answer", prompt.failed_answer)
+            yield Styled(f"failed: {printable(prompt.error)}\n")
             return
-        yield from (_block(name.replace("_", " "), said) for name, said in prompt.texts.items())
+        yield from (_Block(name.replace("_", " "), said) for name, said in prompt.texts.items())
         if prompt.rationale_cut:
             yield Styled("[a rationale was cut at its limit]")
         if cut := prompt.candidate_cut:
@@ -83,7 +86,7 @@ class ShownOutcome:
         widest = max(3, *(len(shown(score)) for score in prompt.scores.values()))
         for name, score in prompt.scores.items():
             parts = [f"{name:<{longest}} {shown(score):>{widest}}", *self._numbers(prompt, name)]
-            yield Padding(Styled("   ".join(parts)), (0, 0, 0, 2))
+            yield Padding(Styled("   ".join(parts)), (0, 0, 0, 2), expand=False)
         if not all(prompt.likeliest.values()):
             yield Styled("  * the model's likeliest token began no value")
         yield ""
@@ -117,11 +120,21 @@ def _given(text: RowTexts) -> Iterator[tuple[str, str]]:
         yield "reference", text.reference
 
 
-def _block(heading: str, said: str) -> RenderableType:
-    """Return a heading and a text; a very long one is cut, and says so."""
-    more = f" … {len(said) - _LONGEST:,} more characters" if len(said) > _LONGEST else ""
-    text = Styled("\n".join(printable(said[:_LONGEST] + more).splitlines()) or "(empty)")
-    return Group(Styled(heading, style="bold"), Padding(text, (0, 0, 1, 2)))
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A heading and a text below it, wrapped; a very long text is cut, and says so."""
+
+    heading: str
+    said: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        more = f" … {len(self.said) - _LONGEST:,} more characters" if len(self.said) > _LONGEST else ""
+        lines = printable(self.said[:_LONGEST] + more).splitlines() or ["(empty)"]
+        width = min(_WIDEST, options.max_width) - 2
+        wrapped = [fill(line, width=width, break_on_hyphens=False) for line in lines]
+        yield Styled(self.heading, style="bold")
+        yield Styled(indent("\n".join(wrapped), "  "))
+        yield ""
 
 
 def _beside(parts: Sequence[RenderableType], wide: bool) -> RenderableType:

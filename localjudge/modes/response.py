@@ -35,6 +35,14 @@ class ResponseOutcome(RowOutcome):
             yield replace(self, of_prompts=(part,))
 
     @property
+    def error(self) -> str | None:
+        return self.first.error
+
+    @property
+    def judged(self) -> tuple[Judgement, ...]:
+        return (self.first,) if isinstance(self.first, Judgement) else ()
+
+    @property
     def criterion(self) -> Criterion | None:
         return self.first.criterion
 
@@ -57,12 +65,16 @@ class ResponseOutcome(RowOutcome):
 
     @property
     def values(self) -> Numbers:
-        return {column.name: column.number(each) for each in self.judged for column in self.columns}
+        if not isinstance(judged := self.first, Judgement):
+            return {}
+        return {column.name: column.number(judged) for column in self.columns}
 
     @property
     def expected(self) -> Numbers:
-        known = {column.name: column.expected(each) for each in self.judged for column in self.columns}
-        return {name: value for name, value in known.items() if value is not None}
+        if not isinstance(judged := self.first, Judgement):
+            return {}
+        known = ((column.name, column.expected(judged)) for column in self.columns)
+        return {name: value for name, value in known if value is not None}
 
     def frequencies(self) -> Iterator[tuple[str | None, str, float]]:
         return answer_numbers(self, self.columns)

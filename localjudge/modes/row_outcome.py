@@ -24,7 +24,7 @@ class Side:
     Attributes:
         system: the system; None if it is not known.
         values: the number in each column.
-        expected: its mean under the judge's probabilities.
+        expected: its mean under the judge's probabilities, for some of these columns.
     """
 
     system: str | None

@@ -70,10 +70,9 @@ class SystemCounts:
             column = self.columns[name]
             column.rows += 1
             column.total += value
-        for name, value in side.expected.items():
-            column = self.columns[name]
-            column.expected_rows += 1
-            column.expected_total += value
+            if (expected := side.expected.get(name)) is not None:
+                column.expected_rows += 1
+                column.expected_total += expected
 
     def unscored(self, column: str) -> int:
         """Return the number of judged rows without this number."""

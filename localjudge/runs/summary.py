@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.modes.row_outcome import RowOutcome, Side
+from localjudge.modes.row_outcome import RowOutcome
 from localjudge.modes.system_counts import SystemCounts
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.runs.notices import notices
@@ -77,7 +77,7 @@ class Summary:
         self.spread = SampleSpread(manifest.settings.samples)
         self._systems: defaultdict[str | None, SystemCounts] = defaultdict(SystemCounts)
         self._failures: Counter[str] = Counter()
-        self._rows = SystemCounts()
+        self._judged_rows = self._failed_rows = 0
         self._join = manifest.join()
 
     def add(self, outcome: Outcome) -> None:
@@ -95,8 +95,11 @@ class Summary:
 
     def _add_row(self, row: RowOutcome) -> None:
         self.signs.add(row)
-        self.reasons.update(row.reasons)
-        self._rows.add(row, Side(None, {}, {}))
+        if row.error is None:
+            self._judged_rows += 1
+        else:
+            self._failed_rows += 1
+            self.reasons.update(row.reasons)
         for side in row.sides:
             self._systems[side.system].add(row, side)
         for system, column, number in row.frequencies():
@@ -109,7 +112,7 @@ class Summary:
     @property
     def counted(self) -> str:
         """The numbers of judged and failed rows in words."""
-        return self.signs.details.counted(self._rows.judged, self._rows.failed, self._orders)
+        return self.signs.details.counted(self._judged_rows, self._failed_rows, self._orders)
 
     def as_dict(self, manifest: RunManifest, *, complete: bool, planned: int | None) -> dict[str, Any]:
         """Return the counts, and the means or win rates, for `summary.json`; the mean of nothing is None.
