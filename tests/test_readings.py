@@ -415,6 +415,23 @@ def test_judgements_of_pairs_by_mt_bench_label_the_pairs_of_a_run(cli: Cli, tmp_
     assert (end.code, "no instruction, no candidate_a, no candidate_b" in end.err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [("promptfoo-0.123.1-results.json", "score"), ("lm_eval-0.4.13-plain.jsonl", "exact_match")],
+)
+def test_the_scores_in_a_file_of_a_tool_are_labels_or_a_run_of_their_own(
+    cli: Cli, tmp_path: Path, name: str, column: str
+) -> None:
+    file, run = FOLDER / name, tmp_path / "run"
+    assert cli("score", file, "--rubric", "correctness", "--engine", "dry-run", "--out", run).code == 0
+    end = cli("agree", run, "--allow-dry-run", "--labels", file, "--map", f"grade=correct={column}", "--json")
+    assert end.code == 0, end.err
+    assert json.loads(end.out)["aspects"]["grade=correct"]["rows"] == 3
+    how = ("--aspect", "right", "--map", f"right={column}", "--scale", "0-1", "--out", tmp_path / "scores")
+    end = cli("import", file, *how)
+    assert (end.code, "3 judged, 0 failed" in end.out + end.err) == (0, True), end.err
+
+
 def test_each_shape_is_declared_in_words_and_has_what_a_row_needs() -> None:
     assert len({shape.title for shape in shapes().values()}) == len(shapes()) >= 40
     for shape in shapes().values():

@@ -193,7 +193,8 @@ def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedI
                 reasons[lacks(missing, last, reader)] += 1
             rows += not missing
     if taken and absent:
-        raise UsageError(f"{name}: {lacks(absent, last, reader)}")
+        others = [] if rows or reader.first(last, "reference") is not None else ["reference"]
+        raise UsageError(f"{name}: {lacks([*absent, *others], last, reader)}")
     if not count:
         checked.empty.append(name)
     elif not rows:

@@ -103,11 +103,10 @@ class _Reader:
 
     def __init__(self) -> None:
         self._calls = 0
-        # The calls without a result: each with its id; those with an id, by it; and all in their order, by
-        # whether they have an id and by their tool, or by None for any tool.
-        self._waiting: dict[int, str | None] = {}
-        self._by_id: dict[str, int] = {}
-        self._in_order: defaultdict[tuple[bool, str | None], deque[int]] = defaultdict(deque)
+        # The calls without a result; and the calls in their order, by their id, and by whether they have an id
+        # and by their tool, or by None for any tool.
+        self._waiting: set[int] = set()
+        self._in_order: defaultdict[tuple[Any, ...], deque[int]] = defaultdict(deque)
 
     def message(self, message: Any) -> Message:
         if not isinstance(message, Mapping):
@@ -171,14 +170,12 @@ class _Reader:
             except (TypeError, ValueError, RecursionError) as error:
                 raise RecordError(f"has arguments that cannot be written as JSON: {error}") from None
         own = _identity(call.get("call_id") or call.get("id"))
-        if own is not None and own in self._by_id:
+        if own is not None and self._first_waiting((own,)):
             raise RecordError(f"has a call with the id {own[:40]!r}, which a call without a result has")
         self._calls += 1
-        self._waiting[self._calls] = own
-        if own is not None:
-            self._by_id[own] = self._calls
-        for tool in (name, None):
-            self._in_order[own is not None, tool].append(self._calls)
+        self._waiting.add(self._calls)
+        for key in ((own,), (own is not None, name), (own is not None, None)):
+            self._in_order[key].append(self._calls)
         shown = name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
         return Block("call", f"{shown} {arguments}" if arguments else shown, self._calls)
 
@@ -195,16 +192,17 @@ class _Reader:
 
     def _answered(self, own: str | None, tool: str | None) -> int:
         """Return the number of the call that a result with this id and tool answers; 0 if there is none."""
-        found = [self._by_id[own]] if own is not None and own in self._by_id else []
-        for has_id in (False,) if own is not None else (False, True):
-            calls = self._in_order[has_id, tool]
-            while calls and calls[0] not in self._waiting:
-                calls.popleft()
-            found += [calls[0]] if calls else []
-        number = min(found, default=0)
-        if (known := self._waiting.pop(number, None)) is not None:
-            del self._by_id[known]
+        keys: list[tuple[Any, ...]] = [(False, tool), (True, tool) if own is None else (own,)]
+        number = min(filter(None, map(self._first_waiting, keys)), default=0)
+        self._waiting.discard(number)
         return number
+
+    def _first_waiting(self, key: tuple[Any, ...]) -> int:
+        """Return the number of the first call of a kind that has no result; 0 if there is none."""
+        calls = self._in_order[key]
+        while calls and calls[0] not in self._waiting:
+            calls.popleft()
+        return calls[0] if calls else 0
 
 
 def _joined(blocks: list[Block]) -> list[Block]:
