@@ -6,8 +6,11 @@ from copy import deepcopy
 
 import pytest
 import torch
+from transformers import LlamaConfig, Qwen2Config
+from transformers.models.llama.modeling_llama import LlamaMLP
+from transformers.models.qwen2.modeling_qwen2 import Qwen2MLP
 
-from localjudge.engines.transformers.packed_layers import PackedLinear, pack
+from localjudge.engines.transformers.packed_layers import PackedLinear, PackedMLP, pack
 
 TOKENS = (1, 2, 16, 300)
 
@@ -45,3 +48,34 @@ def test_a_weight_that_is_used_twice_stays_one_tensor() -> None:
     pack(model)
     assert model["head"].weight.data_ptr() == model["embedding"].weight.data_ptr()
     torch.testing.assert_close(model["head"](inputs), before, rtol=1e-5, atol=1e-5)
+
+
+class ScaledMLP(LlamaMLP):  # type: ignore[misc]
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down_proj(2 * self.act_fn(self.gate_proj(x)) * self.up_proj(x))
+
+
+SIZES = {"hidden_size": 96, "intermediate_size": 160}
+LLAMA = LlamaConfig(**SIZES)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("tokens", TOKENS)
+@pytest.mark.parametrize(
+    ("block", "is_packed"),
+    [
+        (LlamaMLP(LLAMA), True),
+        (LlamaMLP(LlamaConfig(**SIZES, mlp_bias=True)), True),
+        (Qwen2MLP(Qwen2Config(**SIZES)), True),
+        (LlamaMLP(LlamaConfig(**SIZES, hidden_act="gelu")), False),
+        (ScaledMLP(LLAMA), False),
+    ],
+    ids=["llama", "with a bias", "qwen2", "another function", "another product"],
+)
+def test_a_packed_block_computes_what_the_models_block_does(
+    block: torch.nn.Module, is_packed: bool, tokens: int
+) -> None:
+    fast = packed(block)
+    assert isinstance(fast, PackedMLP) is is_packed
+    inputs = torch.randn(2, tokens, 96)
+    torch.testing.assert_close(fast(inputs), block(inputs), rtol=1e-5, atol=1e-5)
