@@ -53,13 +53,13 @@ def test_no_import_leads_back_to_its_own_module() -> None:
 def test_each_folder_imports_only_from_those_above_it_in_contributing() -> None:
     table = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("| owns |")[2]
     first = [line.split("|")[1] for line in table.partition("\n\n")[0].splitlines()[2:]]
-    order = [name.strip(" `/") for cell in first for name in cell.split(",")]
-    assert set(order) == {module.split(".")[1] for module in MODULES if "." in module} - {"__main__"}
+    row_of = {name.strip(" `/"): row for row, cell in enumerate(first) for name in cell.split(",")}
+    assert set(row_of) == {module.split(".")[1] for module in MODULES if "." in module} - {"__main__"}
     for module, used in GRAPH.items():
         for other in used:
             here, there = (f"{each}.".split(".")[1] for each in (module, other))
-            if here in order and there in order:
-                assert order.index(there) <= order.index(here), f"{module} imports {other}"
+            if here in row_of and there in row_of:
+                assert row_of[there] <= row_of[here], f"{module} imports {other}"
 
 
 def test_a_name_of_a_file_is_that_of_one_file() -> None:

@@ -152,7 +152,7 @@ def test_a_row_that_cannot_be_judged_is_an_outcome_with_its_reason(judge: Judge)
     assert status == 200
     judged, failed, none = answer["outcomes"]
     assert judged["status"] == "judged"
-    assert failed["error"].startswith("row 2: no candidate")
+    assert failed["error"].startswith("row 2: no reference, no candidate")
     assert none["error"] == "row 3: a int; a row is a dict or a Row"
     assert [line["row"] for line in answer["outcomes"]] == [1, 2, 3]
 
