@@ -148,7 +148,9 @@ def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
         for each in found:
             text = texts.get(each.first.digest)
             ends = intervals_of(each.first) if intervals else {}
-            console.print(ShownOutcome(each, manifest.rubric.aspects, text, ends))
+            outcome = ShownOutcome(each, manifest.rubric.aspects, text, ends)
+            console.print(outcome.title, soft_wrap=True)  # a path is copied in one piece
+            console.print(outcome)
         for problem in texts.problems:
             Messages.here().say(f"the texts of the row are missing: {problem}")
     if missing := wanted - {name for each in found for name in (each.id, *_places(each))}:

@@ -53,12 +53,17 @@ class ShownOutcome:
     text: RowTexts | None
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        row, wide = self.row, options.max_width >= _SIDE_BY_SIDE and len(self.row.systems) > 1
+    @property
+    def title(self) -> str:
+        """The id of the row, its system and its place."""
+        row = self.row
         source = row.first.source
         same = source == row.id.replace(" vs ", " and ")  # a row without an id has its place as one
         system = row.first.system if len(row.systems) == 1 else None
-        yield Styled(" · ".join(filter(None, (row.id, system, None if same else source))))
+        return " · ".join(filter(None, (row.id, system, None if same else source)))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        row, wide = self.row, options.max_width >= _SIDE_BY_SIDE and len(self.row.systems) > 1
         if self.text:
             yield from (_Block(name, said) for name, said in _given(self.text))
             responses = self.text.responses(row.first.swapped)
