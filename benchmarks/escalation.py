@@ -93,7 +93,7 @@ def measured(confidence: Floats, agreement: Floats, labels: int, samples: int, e
 
 
 def clustered(name: str, by_rows: bool, labels: int, samples: int, error: float) -> dict[str, Any]:
-    """Return how often the rate is missed in the rows of a run, and how much of them is kept.
+    """Return how often agreement falls below the target in the rows of a run, and what share is kept.
 
     The rows of an instruction have the same confidence, and all agree or none. The rows of the run are few, so
     each run is drawn anew.

@@ -1,4 +1,4 @@
-"""The promises of `help trust`, `help pairs` and the label page where features meet, computed from raw rows.
+"""The promises of `localjudge help compare`, `labels`, `audit` and `pairs` where features meet, from raw rows.
 
 A promise is a function of few lines that knows the raw rows alone. The commands' numbers come from `figure`.
 """

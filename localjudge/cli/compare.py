@@ -33,14 +33,14 @@ def compare(
     margin: Annotated[
         list[str] | None,
         Flag(
-            "Exit with 3 unless, with 95 % confidence, this column fell by less than DROP or rose, for each "
-            "system.",
+            "Fail (exit 3) unless, for each system, a drop of DROP or more in this column is ruled out at 95 % "
+            "confidence.",
             "COLUMN=DROP",
         ),
     ] = None,
     improve: Annotated[
         list[str] | None,
-        Flag("Exit with 3 unless, with 95 % confidence, this column rose, for each system.", "COLUMN"),
+        Flag("Fail (exit 3) unless, for each system, this column rose, at 95 % confidence.", "COLUMN"),
     ] = None,
     system: Annotated[
         list[str] | None,

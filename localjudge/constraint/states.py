@@ -1,6 +1,6 @@
 """The states of a token table while it is compiled, and those of fixed text.
 
-Fixed text has one token at each place, the tokenizer's own where it can be used.
+Fixed text has one token at each place, the tokenizer's own split where that is valid.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from localjudge.statistics import Estimate
 from localjudge.statistics.confidence_sequence import ConfidenceSequence
 
 BATCH = 10
-"""Number of labels after which there is something new to see."""
+"""Findings refresh after this many labels."""
 
 
 @dataclass(frozen=True, slots=True)

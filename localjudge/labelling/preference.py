@@ -56,7 +56,7 @@ def judge_weights(
         return dict(zip(digests, even(scores).tolist(), strict=True))
     found = [_DOUBTS[preferred](row, name, aspect) if row.error is None else None for row in rows]
     if all(each is None for each in found):
-        raise UsageError(f"`prefer` {preferred}: not known for any row of this run; give another value")
+        raise UsageError(f"`prefer` {preferred}: this run does not record it; give another value")
     return dict(zip(digests, doubtful(found).tolist(), strict=True))
 
 

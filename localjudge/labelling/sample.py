@@ -19,7 +19,7 @@ def chances(weights: Floats, sizes: Integers, rows: int | None) -> Floats:
     """Return the chance of each instruction to be in the sample, above 0 and at most 1, [g].
 
     Args:
-        weights: the chances are proportional to these, as far as none is above 1; all above 0, [g].
+        weights: the chances are proportional to these positive weights, capped at 1, [g].
         sizes: the number of rows of each instruction, [g].
         rows: the number of rows that are expected in the sample; None for all.
     """

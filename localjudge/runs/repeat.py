@@ -115,7 +115,7 @@ def _judge(manifest: RunManifest, engine: EngineInfo, was: JudgeConfig, report: 
     config = was.replace(
         model=path, adapter=adapter, engine=engine.name, engine_args={**was.engine_args, **smaller}
     )
-    # `repeat` compares the digest of the model with the run's.
+    # `audit --check repeat` compares the digest of the model with the run's.
     return Judge(config, allow_changed_model=True, report=report)
 
 

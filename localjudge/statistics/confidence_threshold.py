@@ -10,7 +10,7 @@ and the last keeps all.
 The rows are counted: those that are kept, those that must agree, and those that are tested. Rows of an
 instruction are alike, so n of them in G instructions count in the test as fewer independent rows: as the number
 whose share has the same variance, and at most n² / (n₁² + … + n_G²), which is G if all have as many rows.
-`benchmarks/escalation.py` measures how often the rate is missed, and how much is kept.
+`benchmarks/escalation.py` measures how often agreement falls below the target, and what share is kept.
 """
 
 from __future__ import annotations

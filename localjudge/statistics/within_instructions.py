@@ -26,8 +26,8 @@ _THRESHOLDS = 201
 _FOLDS, _DRAWS = 5, 10
 _DIGITS = 9
 WITHIN_NOTE = (
-    "In order: share of the response pairs of one instruction that the scores order, or call equal, as the "
-    "labels do. Of all these figures, it is the one that matters for comparing systems. Scores that differ by "
+    "In order: how often scores and labels rank two responses to one instruction the same way, ties included. "
+    "Of all these figures, it is the one that matters for comparing systems. Scores that differ by "
     "epsilon or less are equal; the share is for the epsilon that is best for new instructions. Over chance: "
     "how far the share is above that of the same scores in a random order within each instruction, both with "
     "the epsilon of other instructions. It is 0 for a judge that does not read the responses."

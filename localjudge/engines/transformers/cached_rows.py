@@ -2,8 +2,8 @@
 
 Token n of a row stands at place n, so a row needs no padding before it, and nothing moves when rows get
 different numbers of new tokens. What stands after a row's last token is not valid; a mask hides it until it is
-overwritten. The rows that a pass computes are the first ones of the cache: when a row leaves them or returns,
-two rows change places.
+overwritten. The rows that a pass computes are the first ones of the cache: removing or adding a row
+swaps two slots.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class _RowLayer(DynamicLayer):  # type: ignore[misc]
             kept[rows, :, begin:end] = new
 
     def swap(self, one: int, other: int) -> None:
-        """Let two rows change places."""
+        """Swap two slots."""
         for kept in self.keys, self.values:
             kept[[one, other]] = kept[[other, one]]
 

@@ -3,7 +3,7 @@
 PyTorch reorders the weights of a linear layer at each call, or multiplies them in an order that is slow for a
 few tokens. The library that it multiplies with on an x86 processor (oneDNN) can do this once: a step of a few
 rows takes half of the time, a prompt nine tenths. It can also do what follows to each result before this goes
-to memory: the prompts of a small model in float32 take a twentieth less time.
+to memory: the prompts of a small model in float32 run 5 % faster.
 """
 
 from __future__ import annotations

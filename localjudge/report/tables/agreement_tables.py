@@ -26,7 +26,9 @@ _ROW_NAMES = {
     "length": "length only", "overlap": "word overlap only", "most frequent": "most frequent label",
     "equal": "equal scores", "random": "random scores",
 }  # fmt: skip
-_IN_ORDER = "In order: share of the response pairs of one instruction that the scores order as the labels do"
+_IN_ORDER = (
+    "In order: how often scores and labels rank two responses to one instruction the same way, ties included"
+)
 _BASELINES = ("longer wins", "first wins")
 _PAIR_STATISTICS = ("accuracy", "without ties", "pairs", "kappa", "AUC")
 

@@ -130,7 +130,7 @@ class AuditedRuns:
     def dealt_texts(self) -> Changes:
         """Return the changes between any two different texts of one row.
 
-        They are the changes by chance of a judge that ignores the text: its scores of a row are exchangeable.
+        A judge that ignores the text could swap a row's scores freely; permuting them gives the chance level.
         """
         texts = [each for name, each in self.scores.items() if name not in UNPERTURBED]
         sides: list[Floats] = []
@@ -144,7 +144,7 @@ class AuditedRuns:
     def dealt_places(self, seed: int) -> Changes:
         """Return the changes between pairs whose two orders are drawn at random from all orders of all pairs.
 
-        They are the changes by chance of a judge that ignores the text, and may prefer a place.
+        They give the chance level of a judge that ignores the text, and may prefer a place.
         """
         pairs = [
             pair for name, each in self.scores.items() if name not in UNPERTURBED for pair in each.values()

@@ -1,7 +1,7 @@
 """A gate: whether a run passes, so that a change can go on in continuous integration.
 
 A column passes a margin if a one-sided 95 % bound excludes that its mean fell by the margin or more
-(non-inferiority), so a small run cannot pass by being small. It has improved if the bound excludes that it did
+(non-inferiority), so too few rows cannot pass. It has improved if the bound excludes that it did
 not rise. Every condition must hold for each system, so none is adjusted for their number. A row of OLD that has
 a score, but none in NEW, counts as the lowest score, and so does a further row of NEW that failed.
 
