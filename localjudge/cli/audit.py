@@ -80,7 +80,7 @@ def audit(
     from localjudge.studies.audit.audit_run import run_audit, sample_rows
     from localjudge.studies.audit.perturbations import perturbations_of
 
-    config, cluster = judge.prepare("audit", inputs)
+    config, cluster = judge.prepare("audit", inputs, "trust")
     if len(judge.adapter or ()) > 1:
         raise UsageError("audit: takes one --adapter; audit each adapter by itself")
     config.rubric.mode.require_whole_rows("audit")

@@ -265,12 +265,13 @@ class JudgeOptions(JudgeSettings, RubricOptions, RowOptions):
             config, cluster=cluster, allow_changed_model=changed, allow_download=download, report=report
         )
 
-    def prepare(self, command: str, inputs: Sequence[str]) -> tuple[JudgeConfig, Cluster | None]:
+    def prepare(self, command: str, inputs: Sequence[str], *extras: str) -> tuple[JudgeConfig, Cluster | None]:
         """Set the environment, and return the settings and the cluster after all checks that need no model.
 
         Args:
             command: the command's name, for messages.
             inputs: the files of rows.
+            extras: what the command needs besides its engine and the readers of its files.
 
         Raises:
             UsageError: an option cannot be used, or a package that it needs is not installed.
@@ -289,7 +290,8 @@ class JudgeOptions(JudgeSettings, RubricOptions, RowOptions):
             adapter=self.adapter[0] if self.adapter else None,
         )
         adapts = bool(self.adapter)
-        require(command, *engine_extras(self.engine, cluster, self.model, adapts=adapts), *input_extras(inputs))
+        needed = engine_extras(self.engine, cluster, self.model, adapts=adapts)
+        require(command, *extras, *needed, *input_extras(inputs))
         engine_options(self.engine, config.engine_args, cluster, self.model, adapts=adapts)
         return config, cluster
 
