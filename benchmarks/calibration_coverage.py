@@ -150,7 +150,7 @@ def _scores(expected: np.ndarray, system: np.ndarray, group: np.ndarray) -> Scor
         systems=("0", "1", "2"),
         system=system.astype(np.int32),
         group=group.astype(np.int32),
-        integer=np.round(expected).astype(np.int32)[:, None],
+        integer=np.round(expected)[:, None],
         expected=expected[:, None],
         failed=0,
     )

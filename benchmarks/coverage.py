@@ -173,7 +173,7 @@ def _agree(human: np.ndarray, judged: np.ndarray, group: np.ndarray, resamples: 
         systems=("one",),
         system=np.zeros(len(group), dtype=np.int32),
         group=group.astype(np.int32),
-        integer=np.clip(np.round(judged), 1, 5)[:, None].astype(np.int32),
+        integer=np.clip(np.round(judged), 1, 5)[:, None],
         expected=None,
         failed=0,
     )

@@ -126,8 +126,8 @@ def _covered(column: ScoreColumn, draws: Iterator[tuple[Rows, Rows]], level: flo
 
 
 def _read(run: Path, labels: str, mapping: str) -> tuple[ScoreColumn, Rows]:
+    from localjudge.matching.judged_rows import read_scores
     from localjudge.matching.labels import label_targets, parse_mapping, read_labels
-    from localjudge.matching.scores import read_scores
     from localjudge.runs.reader import read_outcomes
 
     scores = read_scores([run])

@@ -17,8 +17,8 @@ from localjudge.errors import UsageError
 from localjudge.labelling.candidates import candidates_of_rows
 from localjudge.labelling.label_file import LabelFile
 from localjudge.labelling.session import LabelSession
+from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.labels import Labels, read_labels
-from localjudge.matching.scores import read_scores
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.rubric import Rubric

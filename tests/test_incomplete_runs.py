@@ -12,7 +12,7 @@ import pytest
 from conftest import Cli, read_lines
 
 from localjudge.judge import Judge
-from localjudge.matching.scores import read_scores
+from localjudge.matching.judged_rows import read_scores
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_plan import RunPlan

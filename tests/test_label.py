@@ -31,8 +31,8 @@ from localjudge.labelling.label_file import LabelFile
 from localjudge.labelling.preference import doubtful, even
 from localjudge.labelling.sample import chances, draw
 from localjudge.labelling.session import LabelSession
+from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.labels import read_labels
-from localjudge.matching.scores import read_scores
 from localjudge.records import Failure
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.row_store import RowStore

@@ -17,8 +17,8 @@ from localjudge.labelling.candidates import candidates_of_rows, candidates_of_ru
 from localjudge.labelling.label_file import LabelFile
 from localjudge.labelling.sample import chances, draw
 from localjudge.labelling.session import LabelSession
+from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.labels import read_labels
-from localjudge.matching.scores import read_scores
 from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.row_source import RowSource

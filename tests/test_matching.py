@@ -16,9 +16,9 @@ from report_page import head
 
 from localjudge.errors import UsageError
 from localjudge.matching.identity import Identity, identities_of
+from localjudge.matching.judged_rows import read_judged_pairs, read_scores
 from localjudge.matching.labels import read_labels
 from localjudge.matching.row_index import BY_ID_ALONE, RowIndex, align_runs
-from localjudge.matching.scores import read_scores
 from localjudge.matching.system_names import SystemNames
 from localjudge.records import Response, Row
 from localjudge.runs.run_manifest import RunManifest, read_manifest
@@ -26,7 +26,8 @@ from localjudge.studies.imported_scores import import_scores
 from localjudge.studies.jury import compare_judges
 from localjudge.studies.jury.jury_run import write_jury
 from localjudge.studies.rank import rank
-from localjudge.studies.rank.run_preferences import read_preferences
+from localjudge.studies.rank.preference_ranking import rank_pairs
+from localjudge.studies.rank.run_preferences import preferences_of
 
 READS_REFERENCE = ("instruction", "reference", "candidate")
 OF_PAIRS = ("instruction", "candidate_a", "candidate_b")
@@ -485,11 +486,13 @@ def test_pairs_of_last_week_are_of_other_systems(cli: Cli, tmp_path: Path) -> No
     for name, rows in (("this", pairs), ("west", others), ("last", changed)):
         file = write(tmp_path / f"{name}.jsonl", rows)
         assert cli("score", file, "--rubric", "pairwise", "--out", tmp_path / name).code == 0
-    ranked = [read_preferences([tmp_path / "this", tmp_path / name]) for name in ("west", "last")]
-    systems = [next(iter(each.aspects.values())).systems for each in ranked]
+    read = [read_judged_pairs([tmp_path / "this", tmp_path / name]) for name in ("west", "last")]
+    systems = [next(iter(preferences_of(each).values())).systems for each in read]
     assert systems[0] == ("east", "north", "west"), "the same response beside two others is one system's"
     assert systems[1] == ("east", "north · last", "north · this")
-    assert "north answered the same instructions differently in this, last" in " ".join(ranked[1].notices)
+    assert "north answered the same instructions differently in this, last" in " ".join(
+        rank_pairs(read[1], resamples=100).notices
+    )
     page = tmp_path / "page.html"
     assert cli("report", tmp_path / "this", tmp_path / "last", "--out", page).code == 0
     assert [each["label"] for each in head(page)["series"]] == list(systems[1])

@@ -17,12 +17,7 @@ NAMES = {"RESPONSE", "PAIRWISE", "CHECKLIST", "ResponseOutcome", "PairOutcome", 
 QUESTIONS = {"name", "judged", "statistics"}
 """What a mode says of itself: whoever compares it, or looks it up in a table, asks which mode it is."""
 LEFT = {
-    "cli/statistics_options.py",  # which statistics a command computes
     "judge.py",  # the types of what `compare` and `check` yield
-    "matching/checklist_points.py",  # the points of a row by tag, as columns
-    "matching/judged_pairs.py",  # the preferences of pairs, as columns
-    "matching/labels.py",  # whether a label is of a pair
-    "report/run_report.py",  # which statistics a report has
 }
 """The files that still do. The list must only become shorter."""
 

@@ -15,9 +15,9 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss, cohen_kappa_score, precision_recall_fscore_support
 
 from localjudge import Judgement, Row, Rubric, UsageError
+from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.label_values import LabelColumn
 from localjudge.matching.labels import read_labels
-from localjudge.matching.scores import read_scores
 from localjudge.records.keys import row_key, settings_digest
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunSettings

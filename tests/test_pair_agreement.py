@@ -18,9 +18,8 @@ from sklearn.metrics import cohen_kappa_score, roc_auc_score
 from test_input_formats import save_dataset
 
 from localjudge import UsageError
-from localjudge.matching.judged_pairs import JudgedPairs, read_judged_pairs
+from localjudge.matching.judged_rows import JudgedPairs, read_judged_pairs, read_scores
 from localjudge.matching.labels import read_labels
-from localjudge.matching.scores import read_scores
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
 from localjudge.statistics import agreement_statistics

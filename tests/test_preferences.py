@@ -21,13 +21,14 @@ from scripted import Taste, scripted_comparison
 from sklearn.linear_model import LogisticRegression
 
 from localjudge import Judge, RowSource, UsageError, score_run
+from localjudge.matching.judged_rows import read_judged_pairs
 from localjudge.rows.pairs import Pairing
 from localjudge.statistics import Estimate
 from localjudge.statistics.bradley_terry import fit_at_equal_length, fit_strengths
 from localjudge.statistics.jackknife import JackknifeEstimates, Shares
 from localjudge.statistics.preferences import Preferences, direct_win_rates, system_win_rates
 from localjudge.studies.rank.preference_ranking import PreferenceOrder, rank_preferences
-from localjudge.studies.rank.run_preferences import read_preferences
+from localjudge.studies.rank.run_preferences import preferences_of
 
 Habit = Callable[..., Any]
 """Returns the probability that the first response wins, in the input's order, and shown second."""
@@ -403,7 +404,7 @@ def judged(tmp_path: Path, model: Path) -> Callable[..., Path]:
 
 
 def test_the_pairs_of_a_run_are_read_with_both_orders_and_their_lengths(judged: Callable[..., Path]) -> None:
-    found = read_preferences([judged()]).aspects["better"]
+    found = preferences_of(read_judged_pairs([judged()]))["better"]
     assert (found.systems, found.groups, len(found.first)) == (("brief", "plain", "wordy"), 12, 36)
     assert found.length_difference is not None
     texts = {row["id"]: row["candidate"] for row in rows_of(12)}
@@ -417,9 +418,8 @@ def test_the_pairs_of_a_run_are_read_with_both_orders_and_their_lengths(judged: 
         ]
         assert found.shown_first[place] == pytest.approx(shown, abs=1e-5)
         assert found.preference[place] == pytest.approx((shown[0] + 1 - shown[1]) / 2, abs=1e-5)
-    assert read_preferences([judged(name="one", orders=1)]).aspects["better"].agree == pytest.approx(
-        np.full(36, np.nan), nan_ok=True
-    )
+    single = preferences_of(read_judged_pairs([judged(name="one", orders=1)]))["better"]
+    assert single.agree == pytest.approx(np.full(36, np.nan), nan_ok=True)
 
 
 def test_rank_shows_strengths_and_what_explains_them(judged: Callable[..., Path], cli: Cli) -> None:
@@ -481,7 +481,7 @@ def test_rank_orders_by_the_aspect_that_is_named(judged: Callable[..., Path], cl
 
 def test_several_runs_of_one_judge_are_ranked_together(judged: Callable[..., Path]) -> None:
     both = [judged(name="one", systems=(("brief", "plain"),)), judged(name="two", baseline="wordy")]
-    found = rank_preferences(read_preferences(both).aspects["better"])
+    found = rank_preferences(preferences_of(read_judged_pairs(both))["better"])
     assert {(pair.first, pair.second) for pair in found.pairs if pair.pairs == 12} == {
         ("wordy", "plain"), ("wordy", "brief"), ("plain", "brief"),
     }  # fmt: skip
@@ -522,7 +522,7 @@ def test_pairs_that_failed_or_name_no_systems_are_counted(
     source = RowSource.from_files([str(tmp_path / "bare.jsonl")], used=judge.rubric.fields)
     score_run(judge, source, tmp_path / "bare")
     with pytest.raises(UsageError, match="bare: no pair names two systems"):
-        read_preferences([tmp_path / "bare"])
+        preferences_of(read_judged_pairs([tmp_path / "bare"]))
 
 
 def test_runs_of_one_response_and_of_two_are_not_ranked_together(
@@ -533,7 +533,7 @@ def test_runs_of_one_response_and_of_two_are_not_ranked_together(
     judge = Judge(model, rubric="just-eval", max_rationale_tokens=8)
     score_run(judge, RowSource.from_files([str(file)], used=judge.rubric.fields), tmp_path / "single")
     mixed = cli("rank", tmp_path / "single", compared)
-    assert (mixed.code, "compares two responses, and" in mixed.err) == (2, True)
+    assert (mixed.code, "judges one response, and" in mixed.err) == (2, True)
     for option in ("--scores", "--calibration"):
         refused = cli("rank", compared, option, "expected")
         assert (refused.code, f"{option}: is for runs that judge one response" in refused.err) == (2, True)

@@ -19,7 +19,7 @@ from localjudge import JudgeConfig, RowSource, RunObserver, score_run
 from localjudge.airgap.pack_files import write_parts
 from localjudge.cli.messages import Messages
 from localjudge.cli.progress import JudgingProgress, Progress, StepProgress
-from localjudge.matching.scores import read_scores
+from localjudge.matching.judged_rows import read_scores
 from localjudge.models.digests import read_digests
 from localjudge.report.export.run_export import export
 from localjudge.runs.merge import merge

@@ -11,8 +11,8 @@ import pytest
 from conftest import Cli
 
 from localjudge import Failure, Row, Rubric, UsageError, read_rows
+from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.labels import read_labels
-from localjudge.matching.scores import read_scores
 from localjudge.rows.inputs import check_inputs
 from localjudge.runs.reader import read_outcomes, read_row_outcomes
 from localjudge.runs.reread_texts import rows_again

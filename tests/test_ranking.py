@@ -12,7 +12,8 @@ import pytest
 from conftest import Cli
 from report_page import head
 
-from localjudge.matching.scores import Scores, read_scores
+from localjudge.matching.judged_rows import read_scores
+from localjudge.matching.scores import Scores
 from localjudge.statistics.system_means import connected_systems, means_on_same_instructions
 from localjudge.studies.imported_scores import import_scores
 from localjudge.studies.rank import Ranking, rank

@@ -21,8 +21,9 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from localjudge import Failure, Judge, UsageError
+from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.labels import Labels, parse_mapping, read_labels
-from localjudge.matching.scores import Scores, read_scores
+from localjudge.matching.scores import Scores
 from localjudge.records.outcome_columns import AnswerColumns, from_line
 from localjudge.records.text_measures import word_overlap
 from localjudge.rows.inputs import read_rows

@@ -17,8 +17,7 @@ from localjudge.cli.statistics_options import (
     LabelOptions,
     ScoresOf,
     StatisticsOptions,
-    check_criteria,
-    compare_responses,
+    common_mode,
 )
 from localjudge.errors import UsageError
 from localjudge.settings import Flag
@@ -72,13 +71,10 @@ def compare(
     margins, systems, runs = _margins(margin or ()), system or (), [old, new]
     if junit and not (margins or improve):
         raise UsageError("--junit: has no condition to report; give --margin or --improve")
-    pairwise = compare_responses(runs, scores=scores)
-    checks = check_criteria(runs, scores=scores, labels=labels, by_column=by_column)
+    options = {"scores": scores, "labels": labels, "by_column": by_column}
+    common_mode(runs, preferences={"scores": scores}, points=options)
     from localjudge.cli.printed_tables import printed_findings
     from localjudge.cli.progress import Progress
-    from localjudge.matching.checklist_points import PointRows
-    from localjudge.matching.judged_pairs import read_judged_pairs
-    from localjudge.matching.scores import read_scores
     from localjudge.report.tables.change_tables import change_findings
     from localjudge.studies.compare import change_lines, compare_runs
     from localjudge.studies.compare.compared_rows import ComparedRows
@@ -88,12 +84,7 @@ def compare(
 
     progress = Progress()
     with progress.step("reading both runs"):
-        if pairwise:
-            rows = ComparedRows.from_pairs(read_judged_pairs(runs), systems)
-        elif checks:
-            rows = ComparedRows.from_scores(PointRows.read(runs).scores(by_run=False), only=systems)
-        else:
-            rows = ComparedRows.from_scores(read_scores(runs, by_run=False), scores, systems)
+        rows = ComparedRows.read(runs, scores, systems)
         known = people.labels_of(rows.source) if labels else None
         matched = match_runs(rows)
         if labels and matched.differs != "judge":
@@ -165,7 +156,7 @@ def sample_size(
     if labels and not pilot:
         raise UsageError("--labels: must label the rows of a pilot; give --pilot, too")
     from localjudge.cli.printed_tables import printed_table
-    from localjudge.matching.scores import read_scores
+    from localjudge.matching.judged_rows import JudgedPairs, read_judged
     from localjudge.report.tables import Cells, Table
     from localjudge.statistics.power import instructions_needed
     from localjudge.studies.sample_size import Pilot, labels_in_words
@@ -173,11 +164,12 @@ def sample_size(
     basis = {f"standard deviation {each:g} (assumed)": each**2 for each in _DEVIATIONS}
     inflation, responses, column, notes = 1.0, _RESPONSES[:1], "a column", ["--pilot measures the deviation"]
     if pilot:
-        scores = None if compare_responses(pilot, labels=labels) else read_scores(pilot)
-        found = Pilot.from_pairs(pilot, by) if scores is None else Pilot.from_scores(scores, by)
+        common_mode(pilot, preferences={"labels": labels})
+        judged = read_judged(pilot)
+        found = Pilot.from_judged(judged, by)
         inflation, column, notes = found.inflation, found.column, [*found.notes]
-        if labels and scores is not None:
-            notes += labels_in_words(people.labels_of(scores), scores, column, difference)
+        if labels and not isinstance(judged, JudgedPairs):
+            notes += labels_in_words(people.labels_of(judged), judged, column, difference)
         responses = _RESPONSES if found.variances.within is not None else responses
         basis = {
             counted(each, "response") + " of each system": found.variances.of_difference(each)

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from localjudge.cli.options import AsJson, as_document, input_extras, print_json, print_table
-from localjudge.errors import UsageError
 from localjudge.settings import Flag
-from localjudge.system.steps import Report, no_progress
 
 if TYPE_CHECKING:
-    from localjudge.matching.judged_pairs import JudgedPairs
+    from localjudge.matching.judged_rows import JudgedPairs
     from localjudge.matching.labels import Labels
     from localjudge.matching.scores import Scores
     from localjudge.matching.slices import Slices
+    from localjudge.modes.mode import Mode
     from localjudge.report.tables import Findings
     from localjudge.studies.by_slice import Sliced
 
@@ -83,17 +82,6 @@ class LabelOptions:
         require(command, "trust", *input_extras([*(self.labels or ()), *self.moved]))
         find_inputs(self.moved)
 
-    def read_runs(
-        self, runs: Sequence[Path], report: Report = no_progress, by_criterion: bool = False
-    ) -> Scores | JudgedPairs:
-        """Return the scores of responses, or of each criterion of them, or the preferences of pairs."""
-        from localjudge.matching.judged_pairs import read_judged_pairs
-        from localjudge.matching.scores import read_scores
-
-        if compare_responses(runs):
-            return read_judged_pairs(runs)
-        return read_scores(runs, report=report, by_criterion=by_criterion)
-
     def labels_of(self, judged: Scores | JudgedPairs, equal_chances: bool = True) -> Labels:
         """Return the labels of the judged rows; the labels of pairs can be in the inputs."""
         from localjudge.matching.labels import label_targets, parse_mapping, read_labels
@@ -108,44 +96,22 @@ class LabelOptions:
         return read_slices(judged.folders, judged.manifests, column, self.moved)
 
 
-def compare_responses(runs: Sequence[Path], **single: object) -> bool:
-    """Return whether the runs compare two responses.
+def common_mode(runs: Sequence[Path], **refused: Mapping[str, object]) -> Mode[Any]:
+    """Return what the rubrics of the runs judge.
 
     Args:
         runs: the run directories.
-        single: the values of the options that only runs of single responses take.
+        refused: the values of the options that runs with these statistics do not take (`Mode.statistics`).
 
     Raises:
-        UsageError: only some of the runs compare responses; or they do, and one of `single` is given.
+        UsageError: the runs have several modes, aspects or scales, or an option is given that they do not take.
     """
-    return _have(runs, "preferences", single, "is for runs that judge one response; these compare two")
-
-
-def check_criteria(runs: Sequence[Path], **whole: object) -> bool:
-    """Return whether the runs check criteria of the rows.
-
-    Args:
-        runs: the run directories.
-        whole: the values of the options that only runs of one score for each row take.
-
-    Raises:
-        UsageError: only some of the runs check criteria; or they do, and one of `whole` is given.
-    """
-    return _have(runs, "points", whole, "is for runs of one score for each row; these check criteria")
-
-
-def _have(runs: Sequence[Path], statistics: str, refused: Mapping[str, object], reason: str) -> bool:
+    from localjudge.matching.run_rows import common_rubric
     from localjudge.runs.run_manifest import read_manifest
 
-    modes = {read_manifest(run).rubric.mode: run for run in reversed(runs)}
-    if len(modes) > 1:
-        (first, run), (second, other) = modes.items()
-        raise UsageError(f"{run}: {first.judges}, and {other} {second.judges}; give runs of one kind")
-    (mode,) = modes
-    surplus = [name for name, value in refused.items() if value]
-    if mode.statistics == statistics and surplus:
-        raise UsageError(f"`{surplus[0]}`: {reason}")
-    return mode.statistics == statistics
+    mode = common_rubric(runs, [read_manifest(run) for run in runs]).mode
+    mode.refuse_options(refused)
+    return mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

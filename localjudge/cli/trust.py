@@ -16,8 +16,7 @@ from localjudge.cli.statistics_options import (
     RunFolders,
     ScoresOf,
     StatisticsOptions,
-    check_criteria,
-    compare_responses,
+    common_mode,
 )
 from localjudge.errors import UsageError
 from localjudge.settings import Flag
@@ -50,11 +49,12 @@ def agree(
     """Compare a run with labels: agreement, also within instructions, single annotators, and baselines."""
     people.require("agree")
     statistics.check([run])
-    if not compare_responses([run], calibration=calibration, allow_no_gain=allow_no_gain) and not labels:
+    options = {"calibration": calibration, "allow_no_gain": allow_no_gain}
+    mode = common_mode([run], preferences=options, points={"by_column": by_column})
+    if len(mode.responses) == 1 and not labels:
         raise UsageError("--labels is missing: name the files with the labels of the rows")
-    by_criterion = check_criteria([run], by_column=by_column)
     from localjudge.cli.progress import Progress
-    from localjudge.matching.judged_pairs import JudgedPairs
+    from localjudge.matching.judged_rows import JudgedPairs, read_judged
     from localjudge.report.tables.agreement_tables import agreement_findings, pair_agreement_findings
     from localjudge.studies.agree import agree as compare
     from localjudge.studies.agree_on_pairs import agree_on_pairs
@@ -62,7 +62,7 @@ def agree(
 
     progress, draws = Progress(), (statistics.resamples, statistics.seed)
     with progress.step(_READING) as report:
-        judged = people.read_runs([run], report, by_criterion)
+        judged = read_judged([run], report=report, criteria="split")
         known = people.labels_of(judged, equal_chances=False)
         if not isinstance(judged, JudgedPairs):
             applied = _calibrated(judged, calibration, allow_no_gain, known)
@@ -102,51 +102,43 @@ def rank(
     """Compare systems: means or strengths, pairs without significant difference, and the effect of length."""
     people.require("rank")
     statistics.check(runs)
-    single = {"labels": labels, "mapping": people.mapping, "scores": scores}
-    pairwise = compare_responses(runs, **single, calibration=calibration, by_column=by_column)
-    checks = check_criteria(
-        runs, labels=labels, mapping=people.mapping, calibration=calibration, by_column=by_column
-    )
+    options = {
+        "labels": labels,
+        "mapping": people.mapping,
+        "calibration": calibration,
+        "by_column": by_column,
+    }
+    mode = common_mode(runs, preferences={**options, "scores": scores}, points=options)
     from localjudge.cli.progress import Progress
-    from localjudge.matching.checklist_points import PointRows
-    from localjudge.matching.scores import read_scores
+    from localjudge.matching.judged_rows import JudgedPairs, read_judged
     from localjudge.report.tables.ranking_tables import preference_findings, ranking_findings
     from localjudge.runs.reader import is_complete
     from localjudge.studies.by_slice import rank_by_slice
     from localjudge.studies.rank import rank as compare
     from localjudge.studies.rank.preference_ranking import rank_pairs
-    from localjudge.studies.rank.run_preferences import read_preferences
 
     if calibration and scores == "integer":
         raise UsageError(
             "--scores integer: calibrated scores are not integers; give only one of --scores and --calibration"
         )
-    if (pairwise or checks) and (incomplete := [run for run in runs if not is_complete(run)]):
+    if mode.row_file and (incomplete := [run for run in runs if not is_complete(run)]):
         raise UsageError(
-            f"{incomplete[0]}: not complete, and the {'pairs' if pairwise else 'rows'} that finish first are "
-            "not a random sample; the same score command continues it"
+            f"{incomplete[0]}: not complete, and the {mode.item}s that finish first are not a random sample; "
+            "the same score command continues it"
         )
     progress, draws = Progress(), (statistics.resamples, statistics.seed)
-    if pairwise:
-        with progress.step(_READING):
-            preferences = read_preferences(runs)
-        with progress.step(statistics.computing):
-            order = rank_pairs(preferences, by, *draws)
-        statistics.print(order, preference_findings(order), all_tables)
-        return
     with progress.step(_READING) as report:
-        tags = None
-        if checks:
-            points = PointRows.read(runs, report)
-            judged, tags = points.scores(by), None if by else points.by_tag()
-            by = None  # the tag is the only column
-        else:
-            judged = read_scores(runs, report=report)
-        known = people.labels_of(judged, equal_chances=False) if labels else None
-        judged = _calibrated(judged, calibration, allow_no_gain, known) or judged
+        judged = read_judged(runs, report=report, criteria="joined", tag=by)
+        if not isinstance(judged, JudgedPairs):
+            known = people.labels_of(judged, equal_chances=False) if labels else None
+            judged = _calibrated(judged, calibration, allow_no_gain, known) or judged
     with progress.step(statistics.computing):
+        if isinstance(judged, JudgedPairs):
+            order = rank_pairs(judged, by, *draws)
+            statistics.print(order, preference_findings(order), all_tables)
+            return
         found = compare(judged, known, scores, by, *draws)
-        parts = (judged, people.slices(judged, by_column)) if by_column else tags
+        parts = (judged, people.slices(judged, by_column)) if by_column else None if by else judged.by_tag
         sliced = rank_by_slice(*parts, scores, by, *draws) if parts else None
     statistics.print(found, ranking_findings(found), all_tables, sliced)
 
@@ -205,7 +197,7 @@ def calibrate(
     people.require("calibrate")
     check_out_file(out)
     from localjudge.cli.progress import Progress
-    from localjudge.matching.scores import read_scores
+    from localjudge.matching.judged_rows import read_scores
     from localjudge.report.tables.agreement_tables import calibration_findings
     from localjudge.studies.calibrate import fit
 

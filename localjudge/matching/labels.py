@@ -20,7 +20,7 @@ import numpy as np
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.errors import UsageError
 from localjudge.matching.identity import identities_of
-from localjudge.matching.judged_pairs import JudgedPairs
+from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.matching.label_records import LabelRecords
 from localjudge.matching.label_values import GivenLabels, LabelColumn, LabelReader, ScoreLabels, without_codes
 from localjudge.matching.pair_labels import PairLabels
@@ -30,7 +30,7 @@ from localjudge.records.outcome_columns import PAIR_DIGESTS
 from localjudge.rows.conversation import TURN, judges_conversation
 from localjudge.rows.criteria import CRITERION
 from localjudge.rows.inputs import can_be_read_twice, find_inputs, read_records
-from localjudge.rows.pair_columns import SYSTEMS
+from localjudge.rows.pair_columns import SYSTEMS, compares_responses
 from localjudge.rows.record import Record
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
@@ -185,7 +185,7 @@ class _LabelMatching:
         )
         self._values: LabelReader = (
             PairLabels(rubric.aspects, mapping)
-            if rubric.mode.statistics == "preferences"
+            if compares_responses(self._fields)
             else ScoreLabels(columns_of(rubric.aspects, mapping))
         )
         self._records = LabelRecords()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import methodcaller
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,20 +26,51 @@ from localjudge.runs.notices import together
 from localjudge.runs.reader import count_lines, numbered_row_outcomes, read_notices
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
-from localjudge.runs.value_mass import ValueMass
+from localjudge.runs.warning_signs import ValueMass
 from localjudge.system.steps import Report, no_progress, with_progress
 
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
 """The bits of the flags of a row."""
-T = TypeVar("T", bound=RowOutcome, contravariant=True)
+NumbersOf = Callable[[RowOutcome], Iterable[tuple[str, str, float]]]
+"""Gives the numbers of a row, as `RowOutcome.numbers` does: the kind, the column and the number of each."""
 
 
-class RowValues(Protocol[T]):
-    """Collects the numbers of rows as columns."""
+class RowNumbers:
+    """The numbers of n rows by kind and column; NaN where a row has none. A row can have any of the columns."""
 
-    def add(self, outcome: T) -> None:
-        """Add the numbers of a row; those of a row that failed are unknown."""
-        ...
+    def __init__(self) -> None:
+        self._rows = 0
+        self._columns: defaultdict[tuple[str, str], tuple[array[int], array[float]]] = defaultdict(
+            lambda: (array("i"), array("d"))
+        )
+
+    def add(self, numbers: Iterable[tuple[str, str, float]]) -> None:
+        """Add the numbers of the next row."""
+        for kind, name, number in numbers:
+            rows, values = self._columns[kind, name]
+            rows.append(self._rows)
+            values.append(number)
+        self._rows += 1
+
+    def names(self, kind: str) -> list[str]:
+        """Return the columns with numbers of this kind, in the order in which the rows have them."""
+        return [name for known, name in self._columns if known == kind]
+
+    def count(self, kind: str, name: str) -> int:
+        """Return the number of rows with a number in a column."""
+        return len(self._columns[kind, name][1]) if (kind, name) in self._columns else 0
+
+    def column(self, kind: str, name: str) -> Floats:
+        """Return the number of each row, [n]."""
+        found = np.full(self._rows, np.nan)
+        if (kind, name) in self._columns:
+            rows, values = self._columns[kind, name]
+            found[np.asarray(rows)] = values
+        return found
+
+    def table(self, kinds: Sequence[str], names: Sequence[str]) -> Floats:
+        """Return the numbers of these columns of each kind, [n, kinds times columns]."""
+        return np.column_stack([self.column(kind, name) for kind in kinds for name in names])
 
 
 class IdentifiedRows(Protocol):
@@ -175,16 +208,16 @@ class RunRows(RowArrays):
 def read_rows(
     folders: Sequence[Path],
     manifests: Sequence[RunManifest],
-    values: RowValues[Any],
+    numbers_of: NumbersOf = methodcaller("numbers"),
     report: Report = no_progress,
     by_criterion: bool = False,
-) -> RunRows:
-    """Return the rows of runs of one mode.
+) -> tuple[RunRows, RowNumbers]:
+    """Return the rows of runs of one mode, and their numbers.
 
     Args:
         folders: the run directories.
         manifests: their manifests.
-        values: receives the outcome of each row.
+        numbers_of: gives the numbers of each row, in the order of the rows.
         report: receives the number of rows that were read, and the number of all lines.
         by_criterion: a row with criteria counts as one for each.
 
@@ -194,7 +227,7 @@ def read_rows(
     """
     judges = [manifest.judge for manifest in manifests]
     names, judge = SystemNames(run_names(folders), judges), [judges.index(each) for each in judges]
-    numbers: dict[str, int] = {}
+    values, numbers = RowNumbers(), dict[str, int]()
     mass = {first: ValueMass() for first in judge}
     runs, groups, flags, errors = array("i"), array("i"), array("B"), list[str]()
     lengths, overlap = array("d"), array("d")
@@ -212,7 +245,7 @@ def read_rows(
     for run, places, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
         first = outcome.first
         names.add_outcome(run, outcome)
-        values.add(outcome)
+        values.add(numbers_of(outcome))
         runs.append(run)
         lines.append(places)
         ids.append(outcome.id)
@@ -227,7 +260,7 @@ def read_rows(
         errors.append((outcome.error or "").replace(f"{first.source}: ", ""))
         for each in outcome.of_prompts:
             mass[judge[run]].add(each)
-    return RunRows(
+    rows = RunRows(
         folders=tuple(folders),
         manifests=tuple(manifests),
         names=names,
@@ -243,6 +276,7 @@ def read_rows(
         errors=errors,
         mass=mass,
     )
+    return rows, values
 
 
 def _flags(outcome: RowOutcome) -> int:
@@ -265,11 +299,14 @@ def common_rubric(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> 
     """Return the rubric of the first run.
 
     Raises:
-        UsageError: another run has other aspects or another scale.
+        UsageError: another run is of another mode, or has other aspects or another scale.
     """
     rubrics = [manifest.rubric for manifest in manifests]
     first = rubrics[0]
     for folder, rubric in zip(folders, rubrics, strict=True):
+        if rubric.mode is not first.mode:
+            both = f"{folders[0]}: {first.mode.judges}, and {folder} {rubric.mode.judges}"
+            raise UsageError(f"{both}; give runs of one kind")
         if rubric.score_columns != first.score_columns:
             raise UsageError(
                 f"{folder}: judged on {_described(rubric)}, but {folders[0]} on {_described(first)}; "

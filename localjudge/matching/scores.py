@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from localjudge.arrays import Floats, Integers, RowArrays
 from localjudge.errors import UsageError
 from localjudge.matching.identity import Identity
-from localjudge.matching.run_rows import RunRows, common_rubric, first_seen, read_rows
-from localjudge.matching.system_names import UNNAMED
-from localjudge.modes.row_outcome import RowOutcome
+from localjudge.matching.run_rows import RunRows
+from localjudge.matching.slices import Slices
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn, averaged, is_share
-from localjudge.runs.run_manifest import RunManifest, read_manifest
-from localjudge.system.steps import Report, no_progress
+from localjudge.runs.run_manifest import RunManifest
 
 ScoreKind = Literal["integer", "expected"]
 """Kind of score: the judge's integer, or the mean of the scale weighted by the judge's probabilities."""
@@ -39,7 +35,8 @@ class Scores(RowArrays):
     of the runs.
     `calibrated` is True if `expected` has calibrated scores. `untested` is the reason why the scores have no
     intervals; empty if they have. `planned` is the number of instructions of an incomplete run, of which these
-    are the first that are finished, in random order; None for other scores.
+    are the first that are finished, in random order; None for other scores. `by_tag` has the scores of the
+    criteria with each of the most frequent tags, as slices; None without tags.
     """
 
     columns: tuple[ScoreColumn, ...]
@@ -51,7 +48,7 @@ class Scores(RowArrays):
     systems: tuple[str, ...]
     system: Integers  # [n]: the index of its system in `systems`
     group: Integers  # [n]
-    integer: Integers  # [n, A]
+    integer: Floats  # [n, A]
     expected: Floats | None  # [n, A]
     failed: int
     unscored: RunRows | None = None
@@ -65,6 +62,7 @@ class Scores(RowArrays):
     notes: tuple[str, ...] = ()  # remarks on rows without a score
     length: Floats | None = None  # [n]: characters of the response; None if not known
     overlap: Floats | None = None  # [n]: overlap of its words with the reference; None if a row has none
+    by_tag: tuple[Scores, Slices] | None = None
 
     @property
     def shown(self) -> list[tuple[str | None, bool]]:
@@ -139,7 +137,7 @@ class Scores(RowArrays):
         """
         place = self.aspects.index(aspect)
         if of == "integer":
-            return self.integer[:, place].astype(np.float64)
+            return self.integer[:, place]
         if self.expected is None:
             raise UsageError(f"{self.where}: some judgements have no expected scores; use the integers")
         return self.expected[:, place]
@@ -191,122 +189,6 @@ class Scores(RowArrays):
             "instructions; the order, that of the means on the same instructions, uses the additive model of "
             "instructions and systems; wins and differences use those that both systems of a pair answered"
         )
-
-
-class ScoreValues:
-    """The numbers of n rows in C score columns, and their expected values; NaN is unknown.
-
-    Args:
-        columns: the columns.
-    """
-
-    def __init__(self, columns: Sequence[ScoreColumn]) -> None:
-        self._columns = [column.name for column in columns]
-        self._numbers, self._expected = array("d"), array("d")
-
-    def add(self, row: RowOutcome) -> None:
-        for values, found in ((self._numbers, row.values), (self._expected, row.expected)):
-            values.extend(found.get(name, np.nan) for name in self._columns)
-
-    @property
-    def numbers(self) -> Integers:
-        """The number of each column; of a row without a value, any number, [n, C]."""
-        return np.nan_to_num(self._numbers).astype(np.int32).reshape(-1, len(self._columns))
-
-    @property
-    def expected(self) -> Floats:
-        """The expected value of each column, [n, C]."""
-        return np.asarray(self._expected).reshape(-1, len(self._columns))
-
-
-def read_scores(
-    folders: Sequence[Path], by_run: bool = True, report: Report = no_progress, by_criterion: bool = False
-) -> Scores:
-    """Return the scores of these runs in one `Scores`.
-
-    Args:
-        folders: run directories with the same aspects and scale.
-        by_run: name the systems of several runs by `SystemNames`; otherwise, a name is one system in all runs.
-        report: receives the number of rows that were read, and of all.
-        by_criterion: a row with criteria counts as one for each; otherwise runs of such rows are refused.
-
-    Raises:
-        UsageError: a folder is not a run, compares responses or has no judgement, or the runs' aspects or
-            scales differ.
-    """
-    manifests = [read_manifest(folder) for folder in folders]
-    if not by_criterion:
-        refuse_pairs(folders, manifests)
-    columns = common_rubric(folders, manifests).score_columns
-    values = ScoreValues(columns)
-    rows = read_rows(folders, manifests, values, report, by_criterion)
-    found = scores_of(columns, (values.numbers, values.expected), rows, rows.judged, by_run)
-    note = "each criterion counts as one row; within an instruction, its criteria are compared, too"
-    return replace(found, notes=(note,)) if by_criterion else found
-
-
-def scores_of(
-    columns: tuple[ScoreColumn, ...],
-    values: tuple[NDArray[Any], Floats],
-    rows: RunRows,
-    judged: NDArray[np.intp],
-    by_run: bool = True,
-) -> Scores:
-    """Return the scores of rows that were read.
-
-    Args:
-        columns: the C columns.
-        values: the values of all rows and their expected values, [n, C]; NaN where they are not known.
-        rows: the rows.
-        judged: the numbers of the rows that have scores.
-        by_run: as for `read_scores`.
-
-    Raises:
-        UsageError: no row has scores.
-    """
-    if not len(judged):
-        raise UsageError(f"{rows.where}: no row was judged")
-    named = rows.system_names([UNNAMED]) if by_run else [each.systems for each in rows.identities]
-    systems = [named[row][0] or UNNAMED for row in judged.tolist()]
-    order = sorted(set(systems), key=lambda name: (name == UNNAMED, name))
-    place = {name: number for number, name in enumerate(order)}
-    failed, unscored, rows = len(rows) - len(judged), rows.without_score(judged), rows.take(judged)
-    integer, expected = values[0][judged], values[1][judged]
-    measured = np.logical_and.reduce(np.isfinite(expected), axis=0)
-    return Scores(
-        columns=columns,
-        folders=rows.folders,
-        manifests=rows.manifests,
-        ids=rows.ids,
-        digests=[digest for digest, _ in rows.shown],
-        run=rows.run,
-        systems=tuple(order),
-        system=np.array([place[name] for name in systems], dtype=np.int32),
-        group=first_seen(rows.group),
-        integer=integer,
-        expected=np.where(measured, expected, integer) if measured.any() else None,
-        unmeasured=frozenset(
-            column.name for column, known in zip(columns, measured.tolist(), strict=True) if not known
-        ),
-        failed=failed,
-        unscored=unscored,
-        notices=(*rows.notices, *(rows.names.names()[1] if by_run else ())),
-        identities=rows.identities,
-        mass_note=rows.mass_note,
-        length=rows.lengths[:, 0],
-        overlap=rows.overlap if np.isfinite(rows.overlap).all() else None,
-    )
-
-
-def refuse_pairs(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> None:
-    """Check that all runs judge one response: the lines of a pair's two orders are not scores of a system.
-
-    Raises:
-        UsageError: a run compares two responses.
-    """
-    for folder, manifest in zip(folders, manifests, strict=True):
-        advice = "; jury and calibrate take runs that judge one (agree and rank take both)"
-        manifest.rubric.mode.require(["response"], f"{folder}:", advice)
 
 
 def check_one_judge(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> None:

@@ -18,7 +18,7 @@ from localjudge.rows.row import record_of
 from localjudge.runs.reader import numbered_row_outcomes
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
-from localjudge.runs.system_column import system_value
+from localjudge.runs.summary import system_value
 
 MOST = 50
 """Largest number of slices; a column with more values tells rows apart, and does not group them."""

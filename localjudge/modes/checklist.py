@@ -19,7 +19,17 @@ from typing import Any, Self
 
 from localjudge.modes.mode import Join, Mode, RowDetails
 from localjudge.modes.response import answer_numbers, listed_answers
-from localjudge.modes.row_outcome import ListedAnswer, Numbers, RowOutcome, Side
+from localjudge.modes.row_outcome import (
+    EXPECTED,
+    LOWEST,
+    MOST_TAGS,
+    TAG,
+    VALUE,
+    ListedAnswer,
+    Numbers,
+    RowOutcome,
+    Side,
+)
 from localjudge.modes.system_counts import ColumnMean, MeanTable, SystemCounts
 from localjudge.records import Criterion, Failure, Outcome
 from localjudge.records.outcome_columns import CRITERION_COLUMNS, MASS, AnswerColumns, arrow_kinds, to_line
@@ -32,8 +42,6 @@ SCORE = "score"
 """The name of a row's score."""
 SCORE_COLUMN = ScoreColumn(SCORE, SCORE, {"none": 0, "all": 1}, 1.0)
 """Its column, for the scale of a mean; the score of a row can be below 0."""
-MOST_TAGS = 15
-"""Largest number of tags in a table: the most frequent."""
 _MARKS = 16
 """Largest number of criteria that a list shows as marks."""
 
@@ -213,16 +221,22 @@ class ChecklistOutcome(RowOutcome):
         points = self.points
         return {} if points.expected is None or points.score is None else {SCORE: points.expected}
 
+    def numbers(self) -> Iterator[tuple[str, str, float]]:
+        """Yield the numbers of the score of the row, and of the criteria with each tag."""
+        tags = {TAG + tag: points for tag, points in self.by_tag.items()}
+        for name, points in {SCORE: self.points, **tags}.items():
+            yield LOWEST, name, points.lowest or 0.0
+            for kind, number in ((VALUE, points.score), (EXPECTED, points.expected)):
+                if number is not None and self.error is None:
+                    yield kind, name, number
+
     @property
     def sides(self) -> Sequence[Side]:
         """The score of the row, and of the criteria with each tag."""
-        if self.error is not None:
-            return [Side(self.first.system, {}, {})]
-        tags = {_column_of(tag): points for tag, points in self.by_tag.items()}
-        found = {SCORE: self.points, **tags}
-        values = {name: points.score for name, points in found.items()}
-        expected = {name: points.expected for name, points in found.items()}
-        return [Side(self.first.system, _known(values), _known(expected))]
+        found: dict[str, dict[str, float]] = {VALUE: {}, EXPECTED: {}, LOWEST: {}}
+        for kind, name, number in self.numbers():
+            found[kind][name] = number
+        return [Side(self.first.system, found[VALUE], found[EXPECTED])]
 
     def frequencies(self) -> Iterator[tuple[str | None, str, float]]:
         return answer_numbers(self, score_columns(self.aspects))
@@ -280,18 +294,6 @@ class ChecklistOutcome(RowOutcome):
         }
 
 
-def _known(numbers: Mapping[str, float | None]) -> Numbers:
-    return {name: number for name, number in numbers.items() if number is not None}
-
-
-_TAG = "tag: "
-
-
-def _column_of(tag: str) -> str:
-    """Return the name of the number of a tag, which is not the name of another column."""
-    return _TAG + tag
-
-
 class ChecklistDetails(RowDetails[ChecklistOutcome]):
     """The number of criteria that were judged."""
 
@@ -317,6 +319,7 @@ class ChecklistMode(Mode[ChecklistOutcome]):
     lists_criteria = True
     listed = ("row", "rows", "A criterion is")
     statistics = "points"
+    options_for = "is for runs of one score for each row; these check criteria"
 
     def reserves(self, name: str) -> bool:
         own = self.column_names(AnswerColumns({}))
@@ -340,11 +343,11 @@ class ChecklistMode(Mode[ChecklistOutcome]):
         own = [counts.columns[SCORE] for counts in systems.values()]
         rows = Counter[str]()
         for counts in systems.values():
-            rows.update({name: each.rows for name, each in counts.columns.items() if name.startswith(_TAG)})
+            rows.update({name: each.rows for name, each in counts.columns.items() if name.startswith(TAG)})
         tags = [name for name, _ in rows.most_common()]
         more = len(tags) - MOST_TAGS
         of_tags = {
-            name.removeprefix(_TAG): [_clipped(counts.columns[name].mean) for counts in systems.values()]
+            name.removeprefix(TAG): [_clipped(counts.columns[name].mean) for counts in systems.values()]
             for name in tags[:MOST_TAGS]
         }
         return MeanTable(
@@ -358,7 +361,7 @@ class ChecklistMode(Mode[ChecklistOutcome]):
 
     def means(self, counts: SystemCounts, columns: Sequence[ScoreColumn]) -> dict[str, Any]:
         own = counts.columns[SCORE]
-        tags = {name.removeprefix(_TAG): each for name, each in counts.columns.items() if name != SCORE}
+        tags = {name.removeprefix(TAG): each for name, each in counts.columns.items() if name != SCORE}
         return {
             "without_positive_points": counts.unscored(SCORE),
             "mean": own.mean,

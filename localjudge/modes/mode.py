@@ -123,6 +123,7 @@ class Mode(ABC, Generic[T]):
         listed: the words of a report's list: one and many of what it lists, and the filter by answers.
         statistics: the statistics that compare the systems.
         number_kind: the kind of the numbers of a row that have no expected values.
+        options_for: which runs take the options of statistics that those of this mode do not take, in words.
     """
 
     name: ClassVar[Literal["pointwise", "pairwise", "checklist"]]
@@ -139,6 +140,7 @@ class Mode(ABC, Generic[T]):
     listed: ClassVar[tuple[str, str, str]] = ("judgement", "judgements", "Score")
     statistics: ClassVar[Literal["scores", "points", "preferences"]] = "scores"
     number_kind: ClassVar[Literal["integer", "preference"]] = "integer"
+    options_for: ClassVar[str] = ""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -158,6 +160,19 @@ class Mode(ABC, Generic[T]):
         """
         if self.judged not in judged:
             raise UsageError(f"{where} {self.judges}{advice}")
+
+    def refuse_options(self, refused: Mapping[str, Mapping[str, object]]) -> None:
+        """Refuse options of a command.
+
+        Args:
+            refused: the values of the options that rows with these statistics do not take.
+
+        Raises:
+            UsageError: one of those is given that rows of this mode do not take.
+        """
+        for name, value in refused.get(self.statistics, {}).items():
+            if value:
+                raise UsageError(f"`{name}`: {self.options_for}")
 
     def require_whole_rows(self, where: str) -> None:
         """Refuse a rubric whose rows have a judgement for each of their criteria, and none of their own.

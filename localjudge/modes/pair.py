@@ -112,6 +112,12 @@ class PairOutcome(RowOutcome):
         """Nothing: a preference is a probability already."""
         return {}
 
+    def numbers(self) -> Iterator[tuple[str, str, float]]:
+        reverse = [order.swapped for order in self.of_prompts]
+        for name, known in self.preferences.items():
+            for kind, number in known.numbers(reverse, self.aspects[name].has_tie):
+                yield kind, name, number
+
     @property
     def sides(self) -> Sequence[Side]:
         """The preference for each system; nothing of two responses of one system."""
@@ -302,6 +308,7 @@ class PairMode(Mode[PairOutcome]):
     unnamed = ("first response", "second response")
     listed = ("pair", "pairs", "Winner")
     statistics = "preferences"
+    options_for = "is for runs that judge one response; these compare two"
 
     def reserves(self, name: str) -> bool:
         taken = {*PAIR_SYSTEMS, *PAIR_DIGESTS, *self.texts}

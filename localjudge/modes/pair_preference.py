@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -113,6 +113,25 @@ class Preference:
             odds=tuple(odds),
             mean=mean,
         )
+
+    def numbers(self, reverse: Sequence[bool], has_tie: bool) -> Iterator[tuple[str, float]]:
+        """Yield the kind and the number of each number that statistics compute with, see `PairVerdicts`.
+
+        Args:
+            reverse: for each order, whether it is the reverse of the input's.
+            has_tie: whether the aspect has a label for a tie.
+        """
+        averaged = RESULTS[self.mean.winner]
+        yield "preference", self.value
+        yield "result", averaged if self.winner is None or not has_tie else RESULTS[self.winner]
+        yield "averaged", averaged
+        if self.same_response is not None:
+            yield "same response", float(self.same_response)
+        orders = zip(reverse, self.odds, self.places, self.shown_first, strict=True)
+        for number, (is_reverse, odds, place, shown_first) in enumerate(orders, 1):
+            yield f"preference {number}", odds.preference
+            yield f"result {number}", (1 - place if is_reverse else 1 + place) / 2
+            yield "shown first in reverse" if is_reverse else "shown first", shown_first
 
     @property
     def agree(self) -> bool | None:

@@ -15,6 +15,13 @@ from localjudge.rubrics.answer import Value, shown
 
 Numbers = Mapping[str, float]
 """Numbers by the names of their columns; one that is not known is missing."""
+VALUE, EXPECTED, LOWEST = "value", "expected", "lowest"
+"""The kinds of numbers in a column: the number, its mean under the judge's probabilities, and the lowest number
+that the row could have, if rows differ in it."""
+TAG = "tag: "
+"""The beginning of the name of a column that is of the criteria with a tag."""
+MOST_TAGS = 15
+"""Largest number of tags in a table: the most frequent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +143,12 @@ class RowOutcome(ABC):
     @abstractmethod
     def expected(self) -> Numbers:
         """The mean of each number under the judge's probabilities, where it is another than the number."""
+
+    def numbers(self) -> Iterator[tuple[str, str, float]]:
+        """Yield the numbers of the row that statistics compute with: the kind, the column and the number."""
+        for kind, numbers in ((VALUE, self.values), (EXPECTED, self.expected)):
+            for name, number in numbers.items():
+                yield kind, name, number
 
     @property
     def sides(self) -> Sequence[Side]:

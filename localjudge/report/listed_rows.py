@@ -7,7 +7,7 @@ drawn, filtered or sorted. A row's lines and texts are read again when it is wri
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,11 +16,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from localjudge.arrays import Floats
 from localjudge.errors import UsageError
 from localjudge.matching.run_rows import FAILED, common_rubric, read_rows
-from localjudge.modes.row_outcome import RowOutcome
+from localjudge.modes.row_outcome import VALUE, RowOutcome
 from localjudge.records import Judgement, Outcome
-from localjudge.records.outcome_columns import from_bytes
+from localjudge.records.outcome_columns import OVERALL, from_bytes
 from localjudge.report.page import PageRow
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS
@@ -93,10 +94,11 @@ class _ListedAnswers:
         self._aspects = len(rubric.aspects)
         self.details = rubric.mode.details(rubric.aspects)
         self._place, self._size = array("h"), array("i")
-        self._numbers, self._overall = array("d"), array("d")
+        self._numbers = array("d")
         self._differ = array("B")
 
-    def add(self, row: RowOutcome) -> None:
+    def add(self, row: RowOutcome) -> Iterable[tuple[str, str, float]]:
+        """Add the answers of a row, and return the number that decides about it."""
         answers = row.listed()
         self.details.add(row)
         self._differ.append(ORDERS_DIFFER * any(each.agree == 0 for each in answers))
@@ -104,7 +106,7 @@ class _ListedAnswers:
         for each in answers:
             self._place.append(each.place)
             self._numbers.extend((each.expected, each.confidence, each.agree))
-        self._overall.append(row.overall)
+        return [(VALUE, OVERALL, row.overall)]
 
     def columns(self, order: NDArray[np.intp], by_criterion: bool) -> dict[str, Any]:
         """Return the columns of the answers.
@@ -125,7 +127,6 @@ class _ListedAnswers:
             "expected": expected,
             "confidence": confidence,
             "agree": agree,
-            "overall": np.asarray(self._overall)[order],
             "differ": np.asarray(self._differ)[order],
             "criteria": np.append(0, ends).astype(np.int32) if by_criterion else None,
         }
@@ -168,15 +169,11 @@ class ListedRows:
         self.manifests = [read_manifest(folder) for folder in folders]
         self.rubric = common_rubric(folders, self.manifests)
         self.kind = self.rubric.mode
-        for folder, manifest in zip(folders, self.manifests, strict=True):
-            if (other := manifest.rubric.mode) is not self.kind:
-                own = f"{folders[0]}: {self.kind.judges}, and {folder} {other.judges}"
-                raise UsageError(f"{own}; give runs of one kind")
         answers = _ListedAnswers(self.rubric)
         with ExitStack() as stack:
             files = [folder / JUDGEMENTS for folder in folders]
             self._lines = [stack.enter_context(LineStore.of_file(file)) for file in files]
-            rows = read_rows(folders, self.manifests, answers)
+            rows, numbers = read_rows(folders, self.manifests, answers.add)
             for file, lines in zip(files, self._lines, strict=True):
                 if not lines.is_in(file):
                     raise UsageError(f"{file}: was written again while it was read; repeat the command")
@@ -193,7 +190,7 @@ class ListedRows:
                 for problem in texts.problems
             ]
             self.lengths, self.snippets = self._measured()
-            self.series, self.columns = self._columns(answers, order)
+            self.series, self.columns = self._columns(answers, order, numbers.column(VALUE, OVERALL)[order])
             self.details = answers.details
             self._open = stack.pop_all()
 
@@ -223,7 +220,9 @@ class ListedRows:
         """Number of rows whose texts were found in the inputs."""
         return int((self.lengths[:, 0] >= 0).sum())
 
-    def _columns(self, answers: _ListedAnswers, order: NDArray[np.intp]) -> tuple[list[str], PageColumns]:
+    def _columns(
+        self, answers: _ListedAnswers, order: NDArray[np.intp], overall: Floats
+    ) -> tuple[list[str], PageColumns]:
         """Return the names of the systems, and the columns; the answers are in the order of the lines."""
         unnamed = self.kind.unnamed
         named = self.rows.system_names(unnamed)
@@ -235,6 +234,7 @@ class ListedRows:
             .reshape(-1, len(self.kind.responses))
             .T,
             group=self.rows.group.astype(np.int32),
+            overall=overall,
             length=self.lengths.T,
             flags=self.rows.flags + found.pop("differ"),
             **found,

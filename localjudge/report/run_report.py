@@ -5,17 +5,15 @@ runs → rows, texts → charts, head → page
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.matching.checklist_points import PointRows
-from localjudge.matching.judged_pairs import read_judged_pairs
+from localjudge.matching.judged_rows import read_judged_pairs, read_scores
 from localjudge.matching.labels import label_targets, parse_mapping, read_labels
 from localjudge.matching.run_rows import run_names
-from localjudge.matching.scores import read_scores
 from localjudge.matching.slices import read_slices
 from localjudge.report.listed_rows import ListedRows
 from localjudge.report.overview import by_series, head, score_notices, score_sections
@@ -37,7 +35,6 @@ from localjudge.studies.compare.matched_runs import match_runs
 from localjudge.studies.compare.sliced_changes import change_by_slice
 from localjudge.studies.rank import rank
 from localjudge.studies.rank.preference_ranking import rank_pairs
-from localjudge.studies.rank.run_preferences import read_preferences
 from localjudge.system.requirements import require
 from localjudge.system.steps import Step, no_steps
 
@@ -105,7 +102,8 @@ def write_report(
         listed = ListedRows(runs, options.inputs)
     with listed:
         with step("comparing the systems"):
-            sections, notices = _SECTIONS[mode.statistics](listed, options)
+            sections_of = _pair_sections if len(mode.responses) > 1 else _score_sections
+            sections, notices = sections_of(listed, options)
             sections["changes"] = _changes(runs, options)
             about = head(listed, options.title, notices, sections, options.audit)
         with step("writing the page", mode.listed[1]) as report:
@@ -119,13 +117,11 @@ def _score_sections(listed: ListedRows, options: ReportOptions) -> tuple[dict[st
     curves = Calibration.load(options.calibration) if options.calibration else None
     listed.intervals_of = read_intervals(options.intervals, runs) if options.intervals else None
     ours = parse_mapping(options.mapping, label_targets(rubric))
-    has_points = rubric.mode.lists_criteria
     rankings, agreements, sliced = [], [], []
     for of_one_judge in _by_judge(runs):
-        points = PointRows.read(of_one_judge) if has_points else None
-        scores = points.scores() if points else read_scores(of_one_judge)
+        scores = read_scores(of_one_judge, criteria="joined")
         known = None
-        if labels and points is None:
+        if labels and not rubric.mode.lists_criteria:
             known = read_labels(labels, scores, ours, options.inputs, False)
         named = by_series(curves.apply_to(scores, options.allow_no_gain, known) if curves else scores, listed)
         # The overall human mean requires labels of every aspect.
@@ -134,13 +130,13 @@ def _score_sections(listed: ListedRows, options: ReportOptions) -> tuple[dict[st
         parts = None
         if options.by_column:
             parts = named, read_slices(of_one_judge, scores.manifests, options.by_column, options.inputs)
-        elif points and all(map(is_complete, of_one_judge)):
-            parts = points.by_tag()
+        elif all(map(is_complete, of_one_judge)):
+            parts = scores.by_tag
         if parts:
             found = rank_by_slice(by_series(parts[0], listed), parts[1], None, None, *options.draws)
             sliced.append((", ".join(run_names(of_one_judge)), found))
     for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
-        scores = read_scores([run], by_criterion=has_points)
+        scores = read_scores([run], criteria="split")
         known = read_labels(labels, scores, ours, options.inputs, False)
         calibrated = curves.apply_to(scores, options.allow_no_gain, known) if curves else None
         agreements.append((name, agree(scores, known, calibrated, *options.draws)))
@@ -158,7 +154,7 @@ def _pair_sections(listed: ListedRows, options: ReportOptions) -> tuple[dict[str
     ranking = None
     if listed.compares_systems and all(map(is_complete, runs)):
         first = next(iter(listed.rubric.aspects))
-        ranking = rank_pairs(read_preferences(runs), first, *options.draws)
+        ranking = rank_pairs(read_judged_pairs(runs), first, *options.draws)
     ours, agreements = parse_mapping(options.mapping, label_targets(listed.rubric)), []
     for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
         judged = read_judged_pairs([run])
@@ -169,10 +165,6 @@ def _pair_sections(listed: ListedRows, options: ReportOptions) -> tuple[dict[str
     return sections, []
 
 
-_SECTIONS = {"scores": _score_sections, "points": _score_sections, "preferences": _pair_sections}
-"""The sections of a report by the statistics of its rows."""
-
-
 def _changes(runs: Sequence[Path], options: ReportOptions) -> dict[str, Any] | None:
     """Return what `localjudge compare` finds in two complete runs, or why they cannot be compared.
 
@@ -181,24 +173,15 @@ def _changes(runs: Sequence[Path], options: ReportOptions) -> dict[str, Any] | N
     if len(runs) != 2 or not all(map(is_complete, runs)):
         return None
     try:
-        rows = _COMPARED[read_manifest(runs[0]).rubric.mode.statistics](runs, options)
-        matched = match_runs(rows)
+        matched = match_runs(ComparedRows.read(runs))
         found = change_findings(compare_runs(matched, resamples=options.resamples, seed=options.seed))
     except UsageError as error:
         return {"leads": [f"The runs cannot be compared: {error}"], "tables": []}
     if options.by_column:
-        slices = read_slices(runs, rows.source.manifests, options.by_column, options.inputs)
+        slices = read_slices(runs, matched.rows.source.manifests, options.by_column, options.inputs)
         by_slice = slice_table(change_by_slice(matched, slices, *options.draws))
         found = replace(found, main=[*found.main, by_slice])
     return section(found)
-
-
-_COMPARED: Mapping[str, Any] = {
-    "scores": lambda runs, options: ComparedRows.from_scores(read_scores(runs, by_run=False)),
-    "points": lambda runs, options: ComparedRows.from_scores(PointRows.read(runs).scores(by_run=False)),
-    "preferences": lambda runs, options: ComparedRows.from_pairs(read_judged_pairs(runs)),
-}
-"""What reads the rows to compare, by their statistics."""
 
 
 def _by_judge(runs: Sequence[Path]) -> list[list[Path]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
@@ -13,10 +14,10 @@ from localjudge.errors import UsageError
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.modes.system_counts import SystemCounts
 from localjudge.records import Failure, Judgement, Outcome
+from localjudge.rows.columns import names_of, responses_of
 from localjudge.runs.notices import notices
 from localjudge.runs.reader import count_lines, own_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
-from localjudge.runs.system_column import system_value
 from localjudge.runs.warning_signs import WarningSigns
 from localjudge.system.steps import Report, no_progress, with_progress
 
@@ -194,3 +195,25 @@ def summaries_by_column(folder: Path, column: str) -> dict[str, Summary]:
         there = ", ".join(seen) or "none"
         raise UsageError(f"`by_column` {column}: no row of {folder} has this column; its columns are {there}")
     return dict(sorted(found.items()))
+
+
+def system_value(manifest: RunManifest, column: str) -> Callable[[Sequence[str | None]], str | None]:
+    """Return a function that gives a row's value in a column from its systems; None if they are not in it.
+
+    The column of both systems of a pair, "system", has the value "first vs second".
+
+    Args:
+        manifest: the manifest of the run.
+        column: the column.
+    """
+    used, columns = manifest.rubric.fields, manifest.last_start.columns
+    of_responses = [column in (field, *names_of(field, columns, used)) for field in responses_of(used).values()]
+    is_of_all = column in ("system", *names_of("system", columns, used))
+
+    def value(systems: Sequence[str | None]) -> str | None:
+        if True in of_responses:
+            return systems[of_responses.index(True)]
+        named = [name for name in systems if name is not None]
+        return " vs ".join(named) if is_of_all and len(named) == len(systems) else None
+
+    return value

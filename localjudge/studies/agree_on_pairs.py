@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.errors import UsageError
-from localjudge.matching.judged_pairs import JudgedPairs, PairVerdicts
+from localjudge.matching.judged_rows import JudgedPairs, PairVerdicts
 from localjudge.matching.labels import Labels
 from localjudge.modes.pair_preference import RESULTS
-from localjudge.runs.system_column import system_value
+from localjudge.runs.summary import system_value
 from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.statistics.agreement_statistics import nominal_alpha
 from localjudge.statistics.alternative_annotator import AnnotatorTest, replace_annotators

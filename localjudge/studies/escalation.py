@@ -8,7 +8,6 @@ what must agree and what is promised are rows.
 from __future__ import annotations
 
 import math
-from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -68,9 +67,18 @@ class Verdicts:
         if within and (aspects[aspect].numbers is None or aspects[aspect].preference is not None):
             kind = "labels without an order" if aspects[aspect].numbers is None else "a winner and no score"
             raise UsageError(f"`within` {within}: is for scores in an order; {aspect} has {kind}")
-        values = _VerdictValues(folder, aspect, within)
-        rows = read_rows([folder], [manifest], values)
-        return cls(rows, aspect, within, np.array(values.number), np.array(values.confidence))
+
+        def decision(outcome: RowOutcome) -> list[tuple[str, str, float]]:
+            if any(aspect not in each.probabilities for each in outcome.judged):
+                raise UsageError(
+                    f"{folder}: {outcome.first.source} has no probabilities of {aspect}, which are the "
+                    "judge's confidence; judge with an engine that gives them"
+                )
+            number, confidence = outcome.decision(aspect, within)
+            return [("number", aspect, number), ("confidence", aspect, confidence)]
+
+        rows, numbers = read_rows([folder], [manifest], decision)
+        return cls(rows, aspect, within, numbers.column("number", aspect), numbers.column("confidence", aspect))
 
     @property
     def folder(self) -> Path:
@@ -116,24 +124,6 @@ class Verdicts:
         majority = {row: two[0][0] for row, two in most.items() if len(two) < 2 or two[0][1] > two[1][1]}
         rows = np.array([*majority], dtype=np.int64)
         return rows, np.array([*majority.values()], dtype=np.float64), len(given) - len(majority)
-
-
-class _VerdictValues:
-    """Collects the number and the confidence of the verdict of each row."""
-
-    def __init__(self, folder: Path, name: str, within: int) -> None:
-        self._folder, self._name, self._within = folder, name, within
-        self.number, self.confidence = array("d"), array("d")
-
-    def add(self, outcome: RowOutcome) -> None:
-        if any(self._name not in each.probabilities for each in outcome.judged):
-            raise UsageError(
-                f"{self._folder}: {outcome.first.source} has no probabilities of {self._name}, which are the "
-                "judge's confidence; judge with an engine that gives them"
-            )
-        number, confidence = outcome.decision(self._name, self._within)
-        self.number.append(number)
-        self.confidence.append(confidence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from localjudge.arrays import Floats, Integers
 from localjudge.errors import UsageError
-from localjudge.matching.judged_pairs import read_judged_pairs
+from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Scores, check_one_judge
 from localjudge.statistics.power import Variances, labels_needed, paired_variances
@@ -40,53 +38,37 @@ class Pilot:
     notes: tuple[str, ...]
 
     @classmethod
-    def from_scores(cls, scores: Scores, by: str | None) -> Pilot:
-        """Return the variances of the differences of systems.
+    def from_judged(cls, judged: Scores | JudgedPairs, by: str | None) -> Pilot:
+        """Return the variances of the differences of systems, or of preferences.
+
+        A difference of preferences of 0.1 is a win rate of 0.6.
 
         Args:
-            scores: runs of one judge, of two systems or more.
-            by: the column; by default that which decides the order of systems in `rank`.
+            judged: runs of one judge, of two systems or more, or runs that compare two responses.
+            by: the column; by default that which decides the order of systems in `rank`, or the first aspect.
 
         Raises:
             UsageError: there is no such column, the runs have several judges, or no two systems have two common
                 instructions.
         """
-        check_one_judge(scores.folders, scores.manifests)
-        table = scores.table(scores.best)
-        column = _column(by, [*table], deciding_column(scores, [*table]))
-        return cls._from(scores.where, column, table[column][0], scores.group, scores.system)
-
-    @classmethod
-    def from_pairs(cls, folders: Sequence[Path], by: str | None) -> Pilot:
-        """Return the variances of preferences; a difference of 0.1 is a win rate of 0.6.
-
-        Args:
-            folders: runs of one judge that compare two responses.
-            by: the aspect; by default the first.
-
-        Raises:
-            UsageError: there is no such aspect, or the runs have several judges or a single instruction.
-        """
-        pairs = read_judged_pairs(folders)
-        check_one_judge(folders, pairs.manifests)
-        aspect = _column(by, [*pairs.aspects], next(iter(pairs.aspects)))
-        preference = pairs.aspects[aspect].preference[:, 0]
-        # The other side of the difference is one half, which no instruction changes.
-        values, system = (
-            np.append(preference, np.full(len(preference), 0.5)),
-            np.repeat([0, 1], len(preference)),
-        )
-        return cls._from(", ".join(map(str, folders)), aspect, values, np.tile(pairs.group, 2), system)
-
-    @classmethod
-    def _from(cls, where: str, column: str, values: Floats, group: Integers, system: Integers) -> Pilot:
         from scipy.stats import chi2
 
+        check_one_judge(judged.folders, judged.manifests)
+        if isinstance(judged, JudgedPairs):
+            column = _column(by, [*judged.aspects], next(iter(judged.aspects)))
+            values = judged.aspects[column].preference[:, 0]
+            # The other side of the difference is one half, which no instruction changes.
+            system = np.repeat([0, 1], len(values))
+            values, group = np.append(values, np.full(len(values), 0.5)), np.tile(judged.group, 2)
+        else:
+            table = judged.table(judged.best)
+            column = _column(by, [*table], deciding_column(judged, [*table]))
+            values, group, system = table[column][0], judged.group, judged.system
         found, instructions = paired_variances(values, group, system), int(group.max()) + 1
         if found is None:
             raise UsageError(
-                f"{where}: a difference needs two systems with two instructions in common; give a pilot of two "
-                "systems, or the runs of two"
+                f"{judged.where}: a difference needs two systems with two instructions in common; give a pilot "
+                "of two systems, or the runs of two"
             )
         notes = []
         if found.within is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.matching.identity import Identity
-from localjudge.matching.judged_pairs import JudgedPairs
+from localjudge.matching.judged_rows import JudgedPairs, read_judged
 from localjudge.matching.scores import ScoreKind, Scores
 from localjudge.matching.system_names import UNNAMED
 from localjudge.modes.pair_preference import RESULTS
@@ -58,25 +59,32 @@ class ComparedRows:
     problem: str = ""
 
     @classmethod
-    def from_scores(
-        cls, scores: Scores, of: ScoreKind | None = None, only: Collection[str] = ()
+    def read(
+        cls, folders: Sequence[Path], of: ScoreKind | None = None, only: Collection[str] = ()
     ) -> ComparedRows:
-        """Return the scores of two runs.
+        """Return the rows of two runs.
 
         Args:
-            scores: the scores of both, OLD first.
+            folders: the run directories, OLD first.
             of: the kind of scores; by default the expected scores if both runs have them.
-            only: the systems to compare; empty for all.
+            only: the systems to compare, or whose preference is compared; empty for all.
 
         Raises:
-            UsageError: there is no such system.
+            UsageError: there is no such system, or the runs cannot be compared.
         """
+        judged = read_judged(folders, by_run=False, criteria="joined")
+        if isinstance(judged, JudgedPairs):
+            return cls._from_pairs(judged, only)
+        return cls._from_scores(judged, of, only)
+
+    @classmethod
+    def _from_scores(cls, scores: Scores, of: ScoreKind | None, only: Collection[str]) -> ComparedRows:
         of = of or scores.best
         written, texts = {}, {}
         places = {column.aspect: place for place, column in enumerate(scores.columns)}
         # The score of a row with criteria is not a verdict of the judge.
         for aspect, place in places.items() if places.keys() <= scores.rubric.aspects.keys() else ():
-            written[aspect] = scores.integer[:, place].astype(np.float64)
+            written[aspect] = scores.integer[:, place]
             texts[aspect] = {
                 float(number): shown(value) for value, number in scores.columns[place].numbers.items()
             }
@@ -100,18 +108,11 @@ class ComparedRows:
         )
 
     @classmethod
-    def from_pairs(cls, pairs: JudgedPairs, only: Collection[str] = ()) -> ComparedRows:
+    def _from_pairs(cls, pairs: JudgedPairs, only: Collection[str]) -> ComparedRows:
         """Return the preferences of two runs of pairs: the probability that a response is better, 0 to 1.
 
         If the pairs name their systems, it is that of the system that `PairSubject` finds. Otherwise it is the
         preference for the first response of the pair in OLD, or in NEW if OLD lacks it.
-
-        Args:
-            pairs: the pairs of both, OLD first.
-            only: the systems whose preference is compared; empty for all.
-
-        Raises:
-            UsageError: there is no such system.
         """
         rows, count = _with_unscored(pairs), len(pairs.run)
         identities: list[Identity] = rows["identities"]

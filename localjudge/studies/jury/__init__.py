@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.errors import UsageError
+from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.labels import Labels
 from localjudge.matching.row_index import align_runs
 from localjudge.matching.run_rows import run_names
-from localjudge.matching.scores import Scores, read_scores
+from localjudge.matching.scores import Scores
 from localjudge.rubrics.answer import Value
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.statistics import why_undefined
@@ -161,7 +162,8 @@ def _rated(scores: Scores, places: NDArray[np.intp]) -> list[RatedAspect]:
         else:
             place = scores.aspects.index(aspect)
             values = {number: value for value, number in scores.columns[place].numbers.items()}
-            found.append(RatedAspect(aspect, "ordinal", scores.integer[places][:, :, place], values))
+            table = scores.integer[places][:, :, place].astype(np.int32)
+            found.append(RatedAspect(aspect, "ordinal", table, values))
     return found
 
 
@@ -192,14 +194,14 @@ def _errors(
 
 def _jurors(
     aspects: tuple[str, ...],
-    table: Integers,
+    table: Floats,
     without: Mapping[str, list[float | None]],
     folders: Sequence[Path],
     manifests: Sequence[RunManifest],
 ) -> tuple[Juror, ...]:
     jurors = []
     for number, name in enumerate(run_names(folders)):
-        own = table[:, number].astype(np.float64)
+        own = table[:, number]
         rest: Floats = np.delete(table, number, axis=1).mean(axis=1)
         jurors.append(
             Juror(

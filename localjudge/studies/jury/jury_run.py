@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from localjudge.errors import UsageError
+from localjudge.matching.judged_rows import refuse_pairs
 from localjudge.matching.row_index import align_runs, identities
 from localjudge.matching.run_rows import common_rubric, run_names
-from localjudge.matching.scores import refuse_pairs
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.answer import Value, shown
 from localjudge.rubrics.rubric import Rubric

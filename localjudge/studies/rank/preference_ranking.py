@@ -10,6 +10,7 @@ import numpy as np
 
 from localjudge.arrays import Flags, Integers
 from localjudge.errors import UsageError
+from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.records.html_table import html_table
 from localjudge.statistics import Estimate
 from localjudge.statistics.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
@@ -17,7 +18,7 @@ from localjudge.statistics.preferences import PositionEffect, Preferences, direc
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, SystemOrder
 from localjudge.studies.rank.preference_notes import notes_on_intervals, preference_notes
-from localjudge.studies.rank.run_preferences import RunPreferences
+from localjudge.studies.rank.run_preferences import preferences_of
 
 _STATISTICS = {
     "strength": "the strength",
@@ -125,36 +126,37 @@ class PreferenceOrder:
 
 
 def rank_pairs(
-    runs: RunPreferences, by: str | None = None, resamples: int = RESAMPLES, seed: int = 0
+    pairs: JudgedPairs, by: str | None = None, resamples: int = RESAMPLES, seed: int = 0
 ) -> PreferenceRanking:
     """Compare the systems of a judge's runs that compare responses.
 
     Args:
-        runs: the preferences of the runs.
+        pairs: the judged pairs of the runs; those that do not name both systems are left out.
         by: the aspect that decides the order of the systems; by default the first.
         resamples: number of draws for the adjusted p-values.
         seed: seed of the draws.
 
     Raises:
-        UsageError: there is no such aspect.
+        UsageError: there is no such aspect, the runs' judges differ, or no pair names two systems.
     """
-    if by is not None and by not in runs.aspects:
-        raise UsageError(f"`by` {by}: give one of {', '.join(runs.aspects)}")
-    decides = by or next(iter(runs.aspects))
-    orders = {name: rank_preferences(each, resamples, seed) for name, each in runs.aspects.items()}
+    preferences = preferences_of(pairs)
+    if by is not None and by not in preferences:
+        raise UsageError(f"`by` {by}: give one of {', '.join(preferences)}")
+    decides = by or next(iter(preferences))
+    orders = {name: rank_preferences(each, resamples, seed) for name, each in preferences.items()}
     notes = []
     if by is None and len(orders) > 1:
         notes.append(
             f"{decides}, the first aspect, decides the order of the systems; rank --by chooses another"
         )
-    if runs.failed:
-        notes.append(f"{runs.failed} failed pairs are excluded")
-    if runs.unnamed:
-        notes.append(f"{runs.unnamed} pairs that do not name both systems are excluded")
+    if pairs.failed:
+        notes.append(f"{pairs.failed} failed pairs are excluded")
+    if unnamed := len(pairs) - len(preferences[decides].first):
+        notes.append(f"{unnamed} pairs that do not name both systems are excluded")
     notes += orders[decides].notes
-    if runs.mass_note:
-        notes.append(runs.mass_note)
-    return PreferenceRanking(decides, orders, tuple(notes), runs.notices)
+    if pairs.mass_note:
+        notes.append(pairs.mass_note)
+    return PreferenceRanking(decides, orders, tuple(notes), (*pairs.notices, *pairs.names.names()[1]))
 
 
 def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed: int = 0) -> PreferenceOrder:

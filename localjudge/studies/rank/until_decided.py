@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from localjudge.errors import UsageError
-from localjudge.matching.scores import read_scores
+from localjudge.matching.judged_rows import read_scores
 from localjudge.runs.pipeline import Stopping
 from localjudge.runs.reader import JUDGEMENTS
 from localjudge.statistics.system_order import SIGNIFICANCE_LEVEL

@@ -1,0 +1,292 @@
+"""The judged rows of runs as columns of numbers: scores of responses, or the judge's verdicts on pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from math import floor
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from localjudge.arrays import Floats, RowArrays
+from localjudge.errors import UsageError
+from localjudge.matching.run_rows import RowNumbers, RunRows, common_rubric, first_seen, read_rows
+from localjudge.matching.scores import Scores
+from localjudge.matching.slices import Slices
+from localjudge.matching.system_names import UNNAMED
+from localjudge.modes.mode import Judged
+from localjudge.modes.row_outcome import EXPECTED, LOWEST, MOST_TAGS, TAG, VALUE, RowOutcome
+from localjudge.rubrics.score_column import ScoreColumn
+from localjudge.runs.reader import refuse_single
+from localjudge.runs.run_manifest import RunManifest, read_manifest
+from localjudge.system.quantities import counted
+from localjudge.system.steps import Report, no_progress
+
+Criteria = Literal["joined", "split"]
+"""How many rows a row with criteria is: one, with the score of its criteria, or one for each criterion."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairVerdicts(RowArrays):
+    """The judge's verdicts on n pairs in one aspect. All values of a pair that failed are NaN.
+
+    Attributes:
+        preference: the probability that the first response is better, a tie counting half: of both orders
+            averaged, and of each order, [n, 3]; NaN for an order that was not judged.
+        result: the verdict by the same columns, a number of `RESULTS`. That of both orders is the pair's, or
+            `averaged` if the aspect has no label for a tie.
+        averaged: the most probable result of both orders averaged, a number of `RESULTS`, [n].
+        shown_first: the probability that the response shown first is better, in the input's order and in the
+            reverse, [n, 2]; NaN for an order that was not judged.
+        same_response: 1 if both orders name the same response, 0 if they name different ones, [n]; NaN if an
+            order says a tie or was not judged.
+    """
+
+    preference: Floats
+    result: Floats
+    averaged: Floats
+    shown_first: Floats
+    same_response: Floats
+
+    @classmethod
+    def from_numbers(cls, numbers: RowNumbers, aspect: str) -> PairVerdicts:
+        """Return the verdicts on all pairs whose numbers were read."""
+        return cls(
+            preference=numbers.table(["preference", "preference 1", "preference 2"], [aspect]),
+            result=numbers.table(["result", "result 1", "result 2"], [aspect]),
+            averaged=numbers.column("averaged", aspect),
+            shown_first=numbers.table(["shown first", "shown first in reverse"], [aspect]),
+            same_response=numbers.column("same response", aspect),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPairs(RunRows):
+    """The n judged pairs of one or more runs. No value is NaN, unless it is said here.
+
+    Attributes:
+        columns: the other columns of the row of each pair.
+        aspects: the verdicts in each aspect.
+        failed: number of pairs that could not be judged, which are in `unscored`.
+    """
+
+    columns: Sequence[Mapping[str, Any]]
+    aspects: Mapping[str, PairVerdicts]
+    failed: int
+    unscored: RunRows
+
+    @property
+    def systems(self) -> list[tuple[str | None, ...]]:
+        """The systems of the first and the second response of each pair, as its run calls them."""
+        return [each.systems for each in self.identities]
+
+    @property
+    def manifest(self) -> RunManifest:
+        """The manifest of the first run."""
+        return self.manifests[0]
+
+    @property
+    def orders(self) -> int:
+        """The number of orders in which each pair was judged."""
+        return self.manifest.orders
+
+
+def read_judged(
+    folders: Sequence[Path],
+    by_run: bool = True,
+    report: Report = no_progress,
+    criteria: Criteria | None = None,
+    tag: str | None = None,
+) -> Scores | JudgedPairs:
+    """Return what statistics compute with: the verdicts of runs of pairs, or the scores of other runs.
+
+    The arguments are those of `read_scores`.
+    """
+    if len(read_manifest(folders[0]).rubric.mode.responses) > 1:
+        return read_judged_pairs(folders, report)
+    return read_scores(folders, by_run, report, criteria, tag)
+
+
+def read_judged_pairs(folders: Sequence[Path], report: Report = no_progress) -> JudgedPairs:
+    """Return the judged pairs of runs.
+
+    Args:
+        folders: run directories with the same aspects.
+        report: receives the number of rows that were read, and of all lines.
+
+    Raises:
+        UsageError: a run compares no responses, the aspects differ, or no pair was judged.
+    """
+    manifests = [read_manifest(folder) for folder in folders]
+    for folder, manifest in zip(folders, manifests, strict=True):
+        refuse_single(folder, manifest.rubric)
+    aspects, columns = common_rubric(folders, manifests).aspects, list[Mapping[str, Any]]()
+
+    def numbers_of(pair: RowOutcome) -> Iterable[tuple[str, str, float]]:
+        columns.append(pair.first.columns)
+        return pair.numbers()
+
+    rows, numbers = read_rows(folders, manifests, numbers_of, report)
+    judged = rows.judged
+    if not len(judged):
+        raise UsageError(f"{rows.where}: no pair was judged")
+    kept = rows.take(judged)
+    own = {each.name: getattr(kept, each.name) for each in fields(kept)} | {"group": first_seen(kept.group)}
+    return JudgedPairs(
+        **own,
+        columns=[columns[row] for row in judged.tolist()],
+        aspects={name: PairVerdicts.from_numbers(numbers, name).take(judged) for name in aspects},
+        failed=len(rows) - len(judged),
+        unscored=rows.without_score(judged),
+    )
+
+
+def read_scores(
+    folders: Sequence[Path],
+    by_run: bool = True,
+    report: Report = no_progress,
+    criteria: Criteria | None = None,
+    tag: str | None = None,
+) -> Scores:
+    """Return the scores of these runs in one `Scores`.
+
+    Args:
+        folders: run directories with the same aspects and scale.
+        by_run: name the systems of several runs by `SystemNames`; otherwise, a name is one system in all runs.
+        report: receives the number of rows that were read, and of all lines.
+        criteria: how many rows a row with criteria is; None to refuse runs of such rows.
+        tag: the tag of the criteria that the score of a row with criteria is of; None or "score" for all.
+
+    Raises:
+        UsageError: a folder is not a run, compares responses or has no judgement, the runs' aspects or scales
+            differ, or no criterion has the tag.
+    """
+    manifests = [read_manifest(folder) for folder in folders]
+    refuse_pairs(folders, manifests, ["response", "checklist"] if criteria else ["response"])
+    rubric = common_rubric(folders, manifests)
+    is_split = rubric.mode.lists_criteria and criteria == "split"
+    rows, numbers = read_rows(folders, manifests, report=report, by_criterion=is_split)
+    if rubric.mode.lists_criteria and not is_split:
+        return _scores_of_criteria(rubric.row_columns[0].name, rows, numbers, by_run, tag)
+    columns = rubric.score_columns
+    found = _scores(columns, [[column.name for column in columns]], rows, numbers, by_run)
+    note = "each criterion counts as one row; within an instruction, its criteria are compared, too"
+    return replace(found, notes=(note,)) if is_split else found
+
+
+def refuse_pairs(
+    folders: Sequence[Path], manifests: Sequence[RunManifest], taken: Sequence[Judged] = ("response",)
+) -> None:
+    """Check that all runs judge one response: the lines of a pair's two orders are not scores of a system.
+
+    Args:
+        folders: the run directories.
+        manifests: their manifests.
+        taken: what a row may be.
+
+    Raises:
+        UsageError: a row of a run is something else.
+    """
+    for folder, manifest in zip(folders, manifests, strict=True):
+        advice = "; jury and calibrate take runs that judge one (agree and rank take both)"
+        manifest.rubric.mode.require(taken, f"{folder}:", advice)
+
+
+def _scores_of_criteria(
+    whole: str, rows: RunRows, numbers: RowNumbers, by_run: bool, tag: str | None
+) -> Scores:
+    """Return the scores of rows in one column: of all their criteria, or of those with a tag.
+
+    Args:
+        whole: the name of the score of all criteria.
+        rows: the rows.
+        numbers: their numbers.
+        by_run: as for `read_scores`.
+        tag: as for `read_scores`.
+    """
+    counts = {
+        name.removeprefix(TAG): numbers.count(VALUE, name) for name in numbers.names(LOWEST) if name != whole
+    }
+    tags = sorted(counts, key=lambda name: -counts[name])
+    name = tag or whole
+    if name not in (whole, *tags):
+        raise UsageError(f"`by` {tag}: no criterion has this tag; give one of {', '.join([whole, *tags])}")
+
+    def scores_of(column: str, names: Sequence[str], by_run: bool) -> Scores:
+        """Return the scores of one column, from the rows' numbers with each of these names."""
+        lowest = floor(min(np.nanmin(numbers.column(LOWEST, each)) for each in names))
+        columns = (ScoreColumn(column, column, {"lowest": lowest, "highest": 1}, 1.0),)
+        return _scores(columns, [[each] for each in names], rows, numbers, by_run)
+
+    scores = scores_of(name, [whole if name == whole else TAG + name], by_run)
+    notes = []
+    if without := len(rows.judged) - len(scores.ids):
+        notes.append(f"{counted(without, 'row')} without positive points among these criteria have no score")
+    if (np.bincount(scores.system, scores.integer[:, 0]) < 0).any():
+        notes.append("means are not clipped here; show clips them to 0 to 1, as HealthBench does")
+    known = [each for each in tags if counts[each]]
+    most, more, by_tag = known[:MOST_TAGS], len(known) - MOST_TAGS, None
+    if most:
+        of_row = np.repeat(np.arange(len(most)), [counts[each] for each in most])
+        slices = Slices(f"tag ({more} more)" if more > 0 else "tag", tuple(most), of_row)
+        by_tag = scores_of(whole, [TAG + each for each in most], True), slices
+    return replace(scores, notes=tuple(notes), by_tag=by_tag)
+
+
+def _scores(
+    columns: tuple[ScoreColumn, ...],
+    blocks: Sequence[Sequence[str]],
+    rows: RunRows,
+    numbers: RowNumbers,
+    by_run: bool,
+) -> Scores:
+    """Return the scores of the rows that have all numbers of a block; those of each block follow each other.
+
+    Args:
+        columns: the C columns.
+        blocks: the names of the C numbers of each block.
+        rows: the rows.
+        numbers: their numbers.
+        by_run: as for `read_scores`.
+
+    Raises:
+        UsageError: no row has scores.
+    """
+    tables = [numbers.table([VALUE, EXPECTED], block) for block in blocks]
+    placed = [np.flatnonzero(np.isfinite(table[:, : len(columns)]).all(axis=1)) for table in tables]
+    scored = np.concatenate(placed)
+    if not len(scored):
+        raise UsageError(f"{rows.where}: no row was judged")
+    both = np.concatenate([table[place] for table, place in zip(tables, placed, strict=True)])
+    values, expected = np.split(both, 2, axis=1)
+    measured = np.isfinite(expected).all(axis=0)
+    named = rows.system_names([UNNAMED]) if by_run else [each.systems for each in rows.identities]
+    systems = [named[row][0] or UNNAMED for row in scored.tolist()]
+    order = sorted(set(systems), key=lambda name: (name == UNNAMED, name))
+    place_of = {name: number for number, name in enumerate(order)}
+    kept = rows.take(scored)
+    return Scores(
+        columns=columns,
+        folders=rows.folders,
+        manifests=rows.manifests,
+        ids=kept.ids,
+        digests=[digest for digest, _ in kept.shown],
+        run=kept.run,
+        systems=tuple(order),
+        system=np.array([place_of[name] for name in systems], dtype=np.int32),
+        group=first_seen(kept.group),
+        integer=values,
+        expected=np.where(measured, expected, values) if measured.any() else None,
+        unmeasured=frozenset(
+            column.name for column, known in zip(columns, measured.tolist(), strict=True) if not known
+        ),
+        failed=len(rows) - len(rows.judged),
+        unscored=rows.without_score(scored),
+        notices=(*rows.notices, *(rows.names.names()[1] if by_run else ())),
+        identities=kept.identities,
+        mass_note=rows.mass_note,
+        length=kept.lengths[:, 0],
+        overlap=kept.overlap if np.isfinite(kept.overlap).all() else None,
+    )
