@@ -14,7 +14,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from array import array
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,27 +33,20 @@ RATE = 0.9
 RESAMPLES = 1000
 
 
-class Signs:
-    """Collects the signs of each row, judged or failed; NaN where a row has none."""
+SIGNS = ("both orders agree", "samples", "mass")
 
-    def __init__(self, aspect: str) -> None:
-        self._aspect = aspect
-        self.columns = {name: array("d") for name in ("both orders agree", "samples", "mass")}
 
-    def add(self, outcome: RowOutcome) -> None:
-        judged, known = outcome.judged, outcome.preference(self._aspect)
-        agree = math.nan if known is None or known.agree is None else float(known.agree)
-        values = (
-            agree,
-            -self._mean([each.spread for each in judged]),
-            self._mean([each.mass for each in judged]),
-        )
-        for column, value in zip(self.columns.values(), values, strict=True):
-            column.append(value)
+def signs_of(aspect: str, outcome: RowOutcome) -> Iterator[tuple[str, str, float]]:
+    """Yield the signs of a row, judged or failed; NaN where it has none."""
 
-    def _mean(self, columns: list[dict[str, float]]) -> float:
-        values = [each[self._aspect] for each in columns if self._aspect in each]
+    def mean(columns: list[dict[str, float]]) -> float:
+        values = [each[aspect] for each in columns if aspect in each]
         return sum(values) / len(values) if values else math.nan
+
+    judged, known = outcome.judged, outcome.preference(aspect)
+    agree = math.nan if known is None or known.agree is None else float(known.agree)
+    values = agree, -mean([each.spread for each in judged]), mean([each.mass for each in judged])
+    yield from (("sign", name, value) for name, value in zip(SIGNS, values, strict=True))
 
 
 def area(sign: Floats, agreed: Flags) -> float:
@@ -80,14 +74,11 @@ def main() -> None:
         files, _, mapping = labels.partition(":")
         ours, _, theirs = mapping.partition("=")
         verdicts = Verdicts.read(Path(folder), options.by)
-        signs = Signs(options.by)
-        read_rows([verdicts.folder], [verdicts.manifest], signs)
+        _, signs = read_rows([verdicts.folder], [verdicts.manifest], partial(signs_of, options.by))
         judged = select(verdicts, verdicts.labels([files], {theirs: ours} if theirs else {}, ()), RATE)
         _, one_each = np.unique(verdicts.rows.group[judged.tested], return_index=True)
         rows, agreed = judged.tested[one_each], judged.agreed[one_each]
-        columns = {"probability": verdicts.confidence} | {
-            name: np.array(column) for name, column in signs.columns.items()
-        }
+        columns = {"probability": verdicts.confidence} | {name: signs.column("sign", name) for name in SIGNS}
         name = verdicts.folder.resolve().name
         found[name] = {"labels": len(rows), "agreement": round(float(agreed.mean()), 3)} | {
             sign: measured(values[rows], agreed)
