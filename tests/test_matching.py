@@ -115,6 +115,18 @@ def test_a_record_is_of_its_own_row_or_of_none(
     assert (BY_ID_ALONE in notes) == bool(by_id_alone and not has_systems)
 
 
+def test_an_id_that_is_there_twice_leaves_no_row_with_equal_texts_alone(manifest: RunManifest) -> None:
+    def rows(*ids: str) -> list[Identity]:
+        record = {"system": "north", "instruction": "Why?", "reference": None, "candidate": "no"}
+        return [identity({"id": name, **record}, manifest.rubric.fields) for name in ids]
+
+    def pairs(one: list[Identity], two: list[Identity]) -> list[tuple[int, ...]]:
+        return align_runs([one, two], [manifest, manifest])[0]
+
+    assert pairs(rows("q0", "q1"), rows("q0", "q0")) == [(0, 0), (1, 1)]
+    assert pairs(rows("q0", "q1"), rows("q0", "q0", "q1")) == [(0, 0), (1, 2)], "equal ids first"
+
+
 @settings(max_examples=200)
 @given(st.lists(response, min_size=1, max_size=6), st.lists(response, max_size=3), st.randoms())
 def test_the_rows_of_two_runs_are_matched_whatever_their_order(

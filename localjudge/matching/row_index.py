@@ -240,6 +240,7 @@ def align_runs(
     notes: list[str] = []
     for run in runs[1:]:
         first, taken = RowIndex(runs[0], used), dict[Place, Identity]()
+        repeated: list[tuple[Place, Identity, Identity]] = []
         for place, record in enumerate(run):
             rows = first.find(record).rows
             free = [row for row in rows if row not in taken]
@@ -251,6 +252,17 @@ def align_runs(
             for row in free[:1]:
                 taken[row] = record
                 members[row].append(place)
+            if rows and not free:
+                repeated.append((place, record, runs[0][rows[0]]))
+        # Where an id is there twice, equal texts of the same system are left under other ids.
+        equal: dict[tuple[object, ...], list[Place]] = defaultdict(list)
+        for row, identity in enumerate(runs[0]) if repeated else ():
+            if row not in taken and identity.has_texts:
+                equal[identity.systems, identity.content].append(row)
+        for place, record, like in repeated:
+            if places := equal[like.systems, like.content]:
+                taken[places[0]] = record
+                members[places.pop(0)].append(place)
         notes += first.notes("rows")
     common = [tuple(places) for places in members.values() if len(places) == len(runs)]
     return common, tuple(dict.fromkeys(notes))
