@@ -36,6 +36,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "scale": ("the judge's", "another"),
     "annotators": (1, 3),
     "drawn": ("random", "preferred"),
+    "sampled": ("a run", "files"),
     "shows": (("instruction", "candidate"), ("reference",), ("context",)),
 }
 """What can differ between two sets of rows and their labels."""
@@ -478,7 +479,9 @@ def page_mean(answers: Sequence[tuple[Record, float]]) -> float | None:
     return float(np.mean([np.mean(each) for each in of.values()])) if of else None
 
 
-@pytest.mark.parametrize("crossing", covering("shows", "responses", "systems", "annotators", "drawn"))
+@pytest.mark.parametrize(
+    "crossing", covering("shows", "responses", "systems", "annotators", "drawn", "sampled")
+)
 def test_a_label_of_the_page_is_of_the_row_whose_texts_were_shown(
     run_that_shows: Callable[..., Path],
     label: Callable[..., Any],
@@ -490,7 +493,8 @@ def test_a_label_of_the_page_is_of_the_row_whose_texts_were_shown(
     run, by_id = run_that_shows(rows, crossing["shows"]), {row["id"]: row for row in rows}
     # Equal texts of several systems are asked once.
     distinct = [*{texts_of(row): row for row in reversed(rows)}.values()]
-    is_preferred, sample = crossing["drawn"] == "preferred", len(distinct) // 2
+    of_files = crossing["sampled"] == "files"  # before they are judged, so only systems can be preferred
+    is_preferred, sample = crossing["drawn"] == "preferred" and not of_files, len(distinct) // 2
     chance = chances(distinct, lambda row: row["quality"] if is_preferred else 0, sample)
 
     def says(shown: Record) -> Record:
@@ -499,7 +503,8 @@ def test_a_label_of_the_page_is_of_the_row_whose_texts_were_shown(
         return {"help": str(row["truth"])}
 
     given = ("--sample", sample, *("--prefer", "score") * is_preferred)
-    lines, (status, said) = label(run, crossing["annotators"], says, *given)
+    source = (tmp_path / "rows.jsonl", "--rubric", tmp_path / "rubric.toml") if of_files else (run,)
+    lines, (status, said) = label(source[0], crossing["annotators"], says, *source[1:], *given)
     drawn = {texts_of(by_id[line["id"]]) for line in lines}
     whole = {asked(by_id[line["id"]]) for line in lines}
     assert drawn == {texts_of(row) for row in distinct if asked(row) in whole}

@@ -57,7 +57,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenSettings:
-    """The settings of an endpoint's address, each of which a flag gives as it is."""
+    """Where an endpoint listens; each setting has a flag of its name."""
 
     host: Annotated[str, Flag("The address to listen on.", "HOST")] = "127.0.0.1"
     port: Annotated[int, Flag("The port to listen on.", "PORT")] = 8700

@@ -79,7 +79,7 @@ class LabelColumn:
         return cls(name, target, _YES_OR_NO, (0.0, 1.0), "yes, no, true, false, or a number from 0 to 1")
 
     def with_codes(self, codes: Mapping[str, str]) -> Self:
-        """Return the column with codes, each of which stands for a label, instead of the labels.
+        """Return the column with these codes in place of the labels for which they stand.
 
         Raises:
             UsageError: a code stands for something else.

@@ -152,7 +152,7 @@ class Mode(ABC, Generic[T]):
 
         Args:
             judged: what its rows may be.
-            where: the beginning of the message, which goes on with what the rubric does.
+            where: the beginning of the message; what the rubric does follows.
             advice: its end.
 
         Raises:

@@ -152,7 +152,7 @@ class ResponseMode(Mode[ResponseOutcome]):
 
 
 def _title(columns: Sequence[str], measured: set[str]) -> str:
-    """Return the title of the table of means: of which scores they are."""
+    """Return the title of the table of means, which names their scores."""
     what = "Shares of labels" if all(map(is_share, columns)) else "Mean scores"
     integers = [name for name in columns if name not in measured]
     if not integers:
