@@ -324,7 +324,7 @@ class Judge:
         Raises:
             UsageError: the rubric does not compare responses, or as for `score`.
         """
-        self.rubric.mode.require(["pair"], f"the rubric {self.rubric.name}", "; compare with pairwise")
+        self.rubric.mode.require(["pairwise"], f"the rubric {self.rubric.name}", "; compare with pairwise")
         pairing = pairing or Pairing()
         read = pairing.rows(given_rows(rows, pairing.used(self.rubric.fields)))
         join = self.rubric.mode.join(self.rubric.aspects, pairing.orders)

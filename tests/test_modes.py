@@ -14,7 +14,7 @@ FILES = {"response", "pair", "checklist"}
 """The files of `modes/` that are one mode each."""
 NAMES = {"RESPONSE", "PAIRWISE", "CHECKLIST", "ResponseOutcome", "PairOutcome", "ChecklistOutcome"}
 """The modes, and the outcomes of their rows."""
-QUESTIONS = {"name", "judged", "statistics"}
+QUESTIONS = {"name", "statistics"}
 """What a mode says of itself: whoever compares it, or looks it up in a table, asks which mode it is."""
 LEFT = {
     "judge.py",  # the types of what `compare` and `check` yield
@@ -69,7 +69,7 @@ def test_a_question_is_found_however_it_is_asked() -> None:
         "from localjudge.modes.pair import anything",
         "isinstance(row, PairOutcome | Judgement)",
         "rubric.mode.name == 'pairwise'",
-        "{'pair': 1}[self.rubric.mode.judged]",
+        "{'pair': 1}[self.rubric.mode.name]",
         "match mode.statistics:\n    case 'points': pass",
     ):
         assert [*questions(ast.parse(source))], source

@@ -149,7 +149,7 @@ def _until_decided(
             "--until-decided: give --shuffle; rows that finish first are a random sample only with --shuffle"
         )
     config.rubric.mode.require(
-        ["response"], "--until-decided: the rubric", "; give one that judges one response"
+        ["pointwise"], "--until-decided: the rubric", "; give one that judges one response"
     )
     if len(options.adapter or ()) > 1:
         raise UsageError("--until-decided: is for one run; give one --adapter")

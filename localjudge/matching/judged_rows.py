@@ -16,7 +16,7 @@ from localjudge.matching.run_rows import RowNumbers, RunRows, common_rubric, fir
 from localjudge.matching.scores import Scores
 from localjudge.matching.slices import Slices
 from localjudge.matching.system_names import UNNAMED
-from localjudge.modes.mode import Judged
+from localjudge.modes.mode import ModeName
 from localjudge.modes.row_outcome import EXPECTED, LOWEST, MOST_TAGS, TAG, VALUE, RowOutcome
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import refuse_single
@@ -164,7 +164,7 @@ def read_scores(
             differ, or no criterion has the tag.
     """
     manifests = [read_manifest(folder) for folder in folders]
-    refuse_pairs(folders, manifests, ["response", "checklist"] if criteria else ["response"])
+    refuse_pairs(folders, manifests, ["pointwise", "checklist"] if criteria else ["pointwise"])
     rubric = common_rubric(folders, manifests)
     is_split = rubric.mode.lists_criteria and criteria == "split"
     rows, numbers = read_rows(folders, manifests, report=report, by_criterion=is_split)
@@ -177,17 +177,17 @@ def read_scores(
 
 
 def refuse_pairs(
-    folders: Sequence[Path], manifests: Sequence[RunManifest], taken: Sequence[Judged] = ("response",)
+    folders: Sequence[Path], manifests: Sequence[RunManifest], taken: Sequence[ModeName] = ("pointwise",)
 ) -> None:
     """Check that all runs judge one response: the lines of a pair's two orders are not scores of a system.
 
     Args:
         folders: the run directories.
         manifests: their manifests.
-        taken: what a row may be.
+        taken: the modes that the runs may have.
 
     Raises:
-        UsageError: a row of a run is something else.
+        UsageError: a run is of another mode.
     """
     for folder, manifest in zip(folders, manifests, strict=True):
         advice = "; jury and calibrate take runs that judge one (agree and rank take both)"

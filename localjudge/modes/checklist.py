@@ -310,7 +310,6 @@ class ChecklistDetails(RowDetails[ChecklistOutcome]):
 
 class ChecklistMode(Mode[ChecklistOutcome]):
     name = "checklist"
-    judged = "checklist"
     judges = "checks one response by criteria of the row"
     most_aspects = 1
     prompt_columns = CRITERION_COLUMNS

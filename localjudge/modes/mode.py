@@ -17,8 +17,7 @@ from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
 
 T = TypeVar("T", bound=RowOutcome)
-Judged = Literal["response", "pair", "checklist"]
-"""What a row of the input is, for those who need one of them."""
+ModeName = Literal["pointwise", "pairwise", "checklist"]
 
 _MOST_CLASSES = 10
 """Largest number of classes of a column; a scale with more values is divided into this many intervals."""
@@ -110,7 +109,6 @@ class Mode(ABC, Generic[T]):
 
     Attributes:
         name: the field's term for it.
-        judged: what a row is.
         item: what a row of the input is called.
         judges: what a rubric of this mode does, in words.
         most_aspects: the largest number of aspects of a rubric.
@@ -126,8 +124,7 @@ class Mode(ABC, Generic[T]):
         options_for: which runs take the options of statistics that those of this mode do not take, in words.
     """
 
-    name: ClassVar[Literal["pointwise", "pairwise", "checklist"]]
-    judged: ClassVar[Judged]
+    name: ClassVar[ModeName]
     item: ClassVar[str] = "row"
     judges: ClassVar[str]
     responses: ClassVar[tuple[str, ...]] = ("candidate",)
@@ -147,18 +144,18 @@ class Mode(ABC, Generic[T]):
         """The columns of the texts of a row in an export."""
         return ("instruction", "reference", *self.responses)
 
-    def require(self, judged: Sequence[Judged], where: str, advice: str) -> None:
+    def require(self, names: Sequence[ModeName], where: str, advice: str) -> None:
         """Refuse a rubric of another mode.
 
         Args:
-            judged: what its rows may be.
+            names: the modes that it may have.
             where: the beginning of the message; what the rubric does follows.
             advice: its end.
 
         Raises:
-            UsageError: a row of this mode is something else.
+            UsageError: this mode is another one.
         """
-        if self.judged not in judged:
+        if self.name not in names:
             raise UsageError(f"{where} {self.judges}{advice}")
 
     def refuse_options(self, refused: Mapping[str, Mapping[str, object]]) -> None:
@@ -184,7 +181,7 @@ class Mode(ABC, Generic[T]):
             UsageError: a row of this mode has no judgement of its own.
         """
         only = "; only score, show, rank, compare, agree, export and serve can use it"
-        self.require(["response", "pair"], f"{where}: its rubric", only)
+        self.require(["pointwise", "pairwise"], f"{where}: its rubric", only)
 
     def reserves(self, name: str) -> bool:
         """Return whether an aspect with this name would conflict with another column."""

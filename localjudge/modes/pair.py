@@ -298,7 +298,6 @@ class PairDetails(RowDetails[PairOutcome]):
 
 class PairMode(Mode[PairOutcome]):
     name = "pairwise"
-    judged = "pair"
     item = "pair"
     judges = "compares two responses"
     responses = PAIR

@@ -117,7 +117,6 @@ def listed_answers(row: RowOutcome, aspects: Mapping[str, Aspect]) -> list[Liste
 
 class ResponseMode(Mode[ResponseOutcome]):
     name = "pointwise"
-    judged = "response"
     judges = "judges one response"
 
     def join(self, aspects: Mapping[str, Aspect], prompts: int) -> Join[ResponseOutcome]:

@@ -97,7 +97,7 @@ def write_report(
     for name in ("calibration", "allow_no_gain", "intervals", "by_column"):
         if getattr(options, name):
             one = f"`{name}`: is for runs with one judgement for each response; this rubric"
-            mode.require(["response"], one, "")
+            mode.require(["pointwise"], one, "")
     with step(f"reading the {mode.listed[1]}"):
         listed = ListedRows(runs, options.inputs)
     with listed:

@@ -218,7 +218,7 @@ def numbered_row_outcomes(
 
 def refuse_single(folder: Path, rubric: Rubric) -> None:
     """Refuse the rubric of a run that does not compare responses."""
-    rubric.mode.require(["pair"], f"{folder}: its rubric {rubric.name}", ", so it has no pairs")
+    rubric.mode.require(["pairwise"], f"{folder}: its rubric {rubric.name}", ", so it has no pairs")
 
 
 def own_outcomes(folder: Path, manifest: RunManifest) -> Iterator[Outcome]:

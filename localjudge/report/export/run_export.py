@@ -157,7 +157,7 @@ def export(
         mode.require_whole_rows(f"`to` {to}")
     if to == "inspect":
         mode.require(
-            ["response"], f"`to` {to}: a sample of Inspect has one response, and this run", "; use jsonl"
+            ["pointwise"], f"`to` {to}: a sample of Inspect has one response, and this run", "; use jsonl"
         )
     inputs = {name for start in manifest.starts for name in start.inputs}
     if any(same_file(name, out) or Path(name) in out.resolve().parents for name in inputs):
