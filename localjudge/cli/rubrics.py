@@ -101,7 +101,7 @@ def check(
     """
     from localjudge.constraint.value_paths import ValuePaths
     from localjudge.judge import Judge
-    from localjudge.rubrics.aspect_text import answer_format
+    from localjudge.rubrics.aspect import answer_format
     from localjudge.rubrics.rubric import Rubric
 
     settle_environment()

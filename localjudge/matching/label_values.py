@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 from localjudge.errors import UsageError
-from localjudge.rows.paths import ABSENT, value_at
+from localjudge.rows.record import ABSENT, value_at
 from localjudge.rows.record_reader import Fields
 from localjudge.rubrics.aspect import Aspect
 

@@ -7,6 +7,7 @@ import io
 import re
 from array import array
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import BinaryIO, TextIO
 
@@ -16,11 +17,11 @@ from localjudge.rows.record import DAMAGED, Record, repeated_name, too_large, un
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
-def find_delimiter(name: str, head: bytes, is_whole: bool, usual: str) -> str:
-    """Return the delimiter that splits the header of a CSV file.
+def csv_reader(name: str, head: bytes, *, is_whole: bool, usual: str) -> partial[Iterator[tuple[int, Record]]]:
+    """Return the reader of a CSV file: its delimiter is the one that splits the header.
 
     If several do, it is the one that gives each record of the beginning as many fields as the header has. A tab
-    that splits the header of a `.tsv` file is its delimiter.
+    that splits the header of a `.tsv` file is its delimiter. In its first line, Excel may name the delimiter.
 
     Args:
         name: the name of the file, for the message.
@@ -32,18 +33,22 @@ def find_delimiter(name: str, head: bytes, is_whole: bool, usual: str) -> str:
         UsageError: several delimiters are possible.
     """
     text = head.decode("utf-8", "surrogateescape")
-    widths = {each: list(_widths(text, each, is_whole)) for each in DELIMITERS}
-    possible = [each for each, found in widths.items() if found and found[0] > 1]
-    if usual == "\t" and usual in possible:
-        return usual
-    if len(possible) > 1:
-        possible = [each for each in possible if len(set(widths[each])) == 1] or possible
-    if len(possible) > 1:
-        delimiters = " or ".join(DELIMITERS[each] for each in possible)
-        raise UsageError(
-            f"{name}: {delimiters} may separate its columns; put each name of its first line in double quotes"
-        )
-    return possible[0] if possible else usual
+    if named := _SEPARATOR.match(text):
+        delimiter, text = named[1], text[named.end() :]
+    else:
+        widths = {each: list(_widths(text, each, is_whole)) for each in DELIMITERS}
+        possible = [each for each, found in widths.items() if found and found[0] > 1]
+        if usual == "\t" and usual in possible:
+            possible = [usual]
+        if len(possible) > 1:
+            possible = [each for each in possible if len(set(widths[each])) == 1] or possible
+        if len(possible) > 1:
+            delimiters = " or ".join(DELIMITERS[each] for each in possible)
+            advice = "put each name of its first line in double quotes"
+            raise UsageError(f"{name}: {delimiters} may separate its columns; {advice}")
+        delimiter = possible[0] if possible else usual
+    quoted = delimiter != "\t" or _is_quoted(text if is_whole else text[: text.rfind("\n") + 1])
+    return partial(read_csv, delimiter=delimiter, quoted=quoted, skipped=bool(named))
 
 
 def _widths(text: str, delimiter: str, is_whole: bool) -> Iterator[int]:
@@ -59,15 +64,13 @@ def _widths(text: str, delimiter: str, is_whole: bool) -> Iterator[int]:
             yield 0
 
 
-def is_quoted(head: bytes, is_whole: bool) -> bool:
+def _is_quoted(text: str) -> bool:
     """Return whether quotes in a text with tabs mark the ends of its fields, and are not a part of them.
 
     They are a part of the fields if the tabs alone give each line of the beginning as many fields as the
     header has, unless a line shows that a program has quoted it: a quote inside a quoted field is doubled, or
     the header is quoted.
     """
-    text = head.decode("utf-8", "surrogateescape")
-    text = text if is_whole else text[: text.rfind("\n") + 1]
     width = 0
     for line in io.StringIO(text, newline="\n"):  # one after the other, for they may be many
         line = line.removesuffix("\n").removesuffix("\r")
@@ -81,6 +84,7 @@ def is_quoted(head: bytes, is_whole: bool) -> bool:
     return '"' not in text
 
 
+_SEPARATOR = re.compile(r"sep=(.)\r?\n")
 _QUOTED = re.compile(r'"[^"]*"')
 _DOUBLED = re.compile(r'""|"(?:[^"]|"")*""(?:[^"]|"")*"')
 

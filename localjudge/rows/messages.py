@@ -1,7 +1,7 @@
 """Read the messages of a conversation, in the forms that programs write.
 
 These are the forms of OpenAI (messages, and items of its Responses API), of Anthropic, of Hugging Face's chat
-templates, of ShareGPT (`from` and `value`) and of LangChain (`type` and `content`).
+templates, of ShareGPT (`from` and `value`), of LangChain (`type` and `content`), and the events of OpenHands.
 
 A message becomes blocks: texts, reasoning, calls of tools and their results. Calls are numbered from 1, and a
 result has the number of its call. That is the first call without a result that matches: by the id if both have
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -284,3 +284,33 @@ def _plain(value: Any) -> Any:
 def _identity(value: Any) -> str | None:
     """Return an id as text; None if it is missing, empty or the NaN of a table."""
     return str(value) if isinstance(value, str | int) and value != "" else None
+
+
+_SAID = ("message", "finish", "system")
+"""Actions that say something, and call no tool."""
+
+
+def event_messages(events: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the messages in a list of events; events that say nothing are left out."""
+    calls = set[str]()
+    # In older logs, an action and its observation are a list.
+    for event in (part for each in events for part in (each if isinstance(each, list) else [each])):
+        given, call, seen = event.get("args") or {}, event.get("tool_call"), event.get("observation")
+        action, role = event.get("action"), "assistant" if event.get("source") == "agent" else "user"
+        answered = str(event.get("tool_call_id") or event.get("cause"))
+        if isinstance(event.get("llm_message"), Mapping):
+            yield event["llm_message"]
+        elif isinstance(event.get("system_prompt"), Mapping):
+            yield {"role": "system", "content": event["system_prompt"].get("text")}
+        elif action in _SAID:
+            said = (given.get(key) for key in ("content", "final_thought", "thought"))
+            yield {"role": "system" if action == "system" else role, "content": next(filter(None, said), "")}
+        elif call or (isinstance(action, str) and role == "assistant" and given):
+            arguments = {key: value for key, value in given.items() if key != "thought"}
+            call = call or {"id": str(event.get("id")), "name": action, "arguments": arguments}
+            calls.add(str(call["id"]))
+            thought = event.get("thought") or given.get("thought") or ""
+            yield {"role": "assistant", "content": thought, "tool_calls": [call]}
+        elif seen is not None and answered in calls:
+            content = seen.get("content") if isinstance(seen, Mapping) else event.get("content")
+            yield {"role": "tool", "tool_call_id": answered, "content": content or ""}

@@ -14,7 +14,7 @@ from math import log
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Judgement, Outcome
 from localjudge.rubrics.answer import shown
-from localjudge.rubrics.aspect_text import answer_format
+from localjudge.rubrics.aspect import answer_format
 from localjudge.rubrics.rubric import Rubric
 from localjudge.system.quantities import counted
 

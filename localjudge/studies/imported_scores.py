@@ -28,7 +28,7 @@ from localjudge.rows.row import rows_of
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.rubric import Rubric
-from localjudge.rubrics.rubric_problems import problems_of
+from localjudge.rubrics.rubric_file import problems_of
 from localjudge.rubrics.template import Template
 from localjudge.runs.notices import IMPORTED, exported
 from localjudge.runs.reader import JUDGEMENTS, SUMMARY, row_lines
@@ -122,7 +122,7 @@ def _outcomes(
     digest = settings_digest(settings.as_dict())
     judged, reasons = 0, Counter[str]()
     reader = RecordReader(columns, rubric.fields)
-    for where, record in joined_records(names, columns, reader):
+    for where, record in joined_records(names, reader):
         for row in rows_of(record, where, reader):
             if isinstance(row, Failure) or not isinstance(record, Mapping):
                 assert isinstance(row, Failure)

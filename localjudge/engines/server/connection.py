@@ -13,7 +13,7 @@ import httpx2
 
 from localjudge.engines.engine_options import ConnectionOptions, ServerAddress
 from localjudge.errors import EngineError, SettingError
-from localjudge.rubrics.json_layout import RepeatedKeyError, without_duplicates
+from localjudge.rubrics.answer import RepeatedKeyError, without_duplicates
 
 KEY_VARIABLE = "LOCALJUDGE_SERVER_KEY"
 """The environment variable with the key of a server that asks for one."""

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from localjudge.records import Row
-from localjudge.rubrics.answer import ValueField
-from localjudge.rubrics.json_layout import JsonLayout
+from localjudge.rubrics.answer import JsonLayout, ValueField
 from localjudge.rubrics.rubric import Rubric
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
