@@ -12,7 +12,7 @@ from itertools import chain
 from typing import BinaryIO, TextIO
 
 from localjudge.errors import RowError, UsageError
-from localjudge.rows.record import DAMAGED, Record, repeated_name, too_large, unreadable_from_here
+from localjudge.rows.record import Record, repeated_name, too_large
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
@@ -119,17 +119,14 @@ def read_csv(
             try:
                 fields = next(reader)
             except StopIteration:
-                if lines.damage:
-                    yield number, unreadable_from_here(lines.damage)
                 return
             except (csv.Error, _TooLargeError) as error:
                 is_large = isinstance(error, _TooLargeError)
                 is_whole = is_large and lines.skip_record()
                 yield number, too_large(most_bytes) if is_large else RowError(f"not CSV: {error}")
-                if not is_whole:
-                    for inner in filter(number.__lt__, lines.of_record()):
-                        said = f"part of the record that begins at line {number}, which cannot be read"
-                        yield inner, RowError(said)
+                for inner in filter(number.__lt__, () if is_whole else lines.of_record()):
+                    said = f"part of the record that begins at line {number}, which cannot be read"
+                    yield inner, RowError(said)
                 header = header or []
                 continue
             if not fields:
@@ -153,7 +150,6 @@ class _CsvLines(Iterator[str]):
 
     Attributes:
         number: the number of the last line that was read, from 1.
-        damage: the error that stopped the reading before the end of the file.
     """
 
     def __init__(self, stream: TextIO, delimiter: str, most_bytes: int, quoted: bool = True) -> None:
@@ -161,7 +157,6 @@ class _CsvLines(Iterator[str]):
         self._tokens = re.compile(rf'["{delimiter}]|[\r\n]+|[^"{delimiter}\r\n]+')
         self._last = "\n"
         self.number = 0
-        self.damage: Exception | None = None
         self.begin_record()
 
     def begin_record(self) -> None:
@@ -214,12 +209,9 @@ class _CsvLines(Iterator[str]):
 
     def _read(self, most: int) -> str:
         """Return a line, or the next part of a line longer than `most` characters; empty at the end."""
-        try:
-            piece = "" if self.damage else self._stream.readline(most)
-            if piece == "\n" and self._last[-1:] == "\r":  # the limit split a \r\n
-                piece = self._stream.readline(most)
-        except DAMAGED as error:
-            piece, self.damage = "", error
+        piece = self._stream.readline(most)
+        if piece == "\n" and self._last[-1:] == "\r":  # the limit split a \r\n
+            piece = self._stream.readline(most)
         if piece and self._last[-1:] in "\r\n":
             self.number += 1
         self._last = piece

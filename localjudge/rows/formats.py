@@ -24,7 +24,7 @@ from localjudge.errors import RowError, UsageError
 from localjudge.rows.csv_records import csv_reader
 from localjudge.rows.inspect_records import is_inspect_log, read_inspect
 from localjudge.rows.json_records import parse_json, read_json_array, read_json_objects, read_jsonl
-from localjudge.rows.record import DAMAGED, Record
+from localjudge.rows.record import DAMAGED, Record, unreadable_from_here
 from localjudge.rows.table_records import STATE, dataset_files, read_arrow, read_parquet, read_saved_dataset
 from localjudge.system.requirements import require
 
@@ -124,9 +124,15 @@ def read_text(stream: BinaryIO, name: str, suffix: str, most_bytes: int) -> Reco
         suffix: the suffix that names the format.
         most_bytes: size limit of a record.
     """
+    number = 0
     with stream:
         text = Utf8Stream(stream, name)
-        yield from _text_reader(name, suffix, text.head)(io.BufferedReader(text, _PIECE), most_bytes)
+        read = _text_reader(name, suffix, text.head)
+        try:
+            for number, record in read(io.BufferedReader(text, _PIECE), most_bytes):
+                yield number, record
+        except DAMAGED as error:
+            yield number + 1, unreadable_from_here(error)
 
 
 def needs_pyarrow(name: str) -> bool:

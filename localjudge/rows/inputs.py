@@ -178,8 +178,9 @@ def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedI
                 reasons[lacks(missing, last, reader)] += 1
             rows += not missing
     at = f" at {reader.found_at}" if reader.found_at else ""
-    known = (f"{title or (at and 'a list')}{at}" for title in titles)
-    checked.read_as |= dict.fromkeys(filter(None, (instead, *known)))
+    checked.read_as |= dict.fromkeys(
+        filter(None, (instead, *(f"{each or (at and 'a list')}{at}" for each in titles)))
+    )
     if taken and absent:
         others = [] if rows or reader.first(last, "reference") is not None else ["reference"]
         raise UsageError(f"{name}: {lacks([*absent, *others], last, reader)}")
@@ -318,7 +319,7 @@ def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES, reader: RecordRe
         records = read_file(name, max_row_bytes)
     for number, record in records:
         if isinstance(record, Document):
-            path, rows = unwrapped(record, name, reader and reader.columns.get(ROWS_AT))
+            path, rows = unwrapped(record, name, reader.columns.get(ROWS_AT) if reader is not None else None)
             if reader is not None:
                 reader.found_at = path
             yield from enumerate(rows, 1)

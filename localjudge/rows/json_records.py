@@ -17,7 +17,7 @@ from localjudge.rows.columns import COLUMN_NAMES, folded
 from localjudge.rows.conversation import MESSAGES, as_chat
 from localjudge.rows.criteria import CRITERIA_COLUMNS
 from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES
-from localjudge.rows.record import DAMAGED, Record, too_large, unpacked, unreadable_from_here, value_at
+from localjudge.rows.record import Record, too_large, unpacked, value_at
 from localjudge.rows.shapes import recognized
 
 _PIECE = 1 << 16
@@ -39,17 +39,14 @@ _OF_ROWS = {
 def read_jsonl(stream: BinaryIO, most_bytes: int) -> Iterator[tuple[int, Record]]:
     """Yield the records of JSON lines with their line numbers; skip blank lines."""
     number = 0
-    try:
-        while line := stream.readline(most_bytes + len(b"\r\n")):
-            number += 1
-            if len(line) > most_bytes and len(line.rstrip(b"\r\n")) > most_bytes:
-                while line and not line.endswith(b"\n"):
-                    line = stream.readline(most_bytes)
-                yield number, too_large(most_bytes)
-            elif line.strip():
-                yield number, parse_json(line, "line")
-    except DAMAGED as error:
-        yield number + 1, unreadable_from_here(error)
+    while line := stream.readline(most_bytes + len(b"\r\n")):
+        number += 1
+        if len(line) > most_bytes and len(line.rstrip(b"\r\n")) > most_bytes:
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(most_bytes)
+            yield number, too_large(most_bytes)
+        elif line.strip():
+            yield number, parse_json(line, "line")
 
 
 def read_json_array(stream: BufferedIOBase, most_bytes: int) -> Iterator[tuple[int, Record]]:
@@ -57,10 +54,8 @@ def read_json_array(stream: BufferedIOBase, most_bytes: int) -> Iterator[tuple[i
 
     An element is the text up to the next comma between elements, so an invalid one is a failure of its own.
     """
-    elements = _elements(stream, most_bytes, is_array=True)
-    return enumerate(
-        (each if isinstance(each, RowError) else parse_json(each, "record") for each in elements), 1
-    )
+    texts = _elements(stream, most_bytes, is_array=True)
+    return enumerate((_limited(text, most_bytes) for text in texts), 1)
 
 
 class Document(dict[str, Any]):
@@ -69,62 +64,62 @@ class Document(dict[str, Any]):
 
 def read_json_objects(stream: BufferedIOBase, most_bytes: int) -> Iterator[tuple[int, Record]]:
     """Yield the objects that follow each other in a text, with their numbers; one alone as a `Document`."""
-    elements = _elements(stream, None, is_array=False)
-    first, second = next(elements, b""), next(elements, None)
+    texts = _elements(stream, None, is_array=False)
+    first, second = next(texts, b""), next(texts, None)
     if second is None:
-        record = first if isinstance(first, RowError) else parse_json(first, "record")
+        record = parse_json(first or b"", "record")
         yield 1, Document(record) if isinstance(record, dict) else record
-        return
-    for number, each in enumerate(chain((first, second), elements), 1):
-        if isinstance(each, RowError):
-            yield number, each
-        else:
-            yield number, parse_json(each, "record") if len(each) <= most_bytes else too_large(most_bytes)
+    else:
+        yield from enumerate((_limited(text, most_bytes) for text in chain((first, second), texts)), 1)
 
 
-def _elements(stream: BufferedIOBase, most_bytes: int | None, *, is_array: bool) -> Iterator[bytes | RowError]:
-    """Yield the text of each element, or the reason why it cannot be read.
+def _limited(text: bytes | None, most_bytes: int) -> Record:
+    is_large = text is None or len(text.rstrip()) > most_bytes
+    return too_large(most_bytes) if is_large else parse_json(text or b"", "record")
+
+
+def _elements(stream: BufferedIOBase, most_bytes: int | None, *, is_array: bool) -> Iterator[bytes | None]:
+    """Yield the text of each element; None for one that is above the limit.
 
     Args:
         stream: the text: an array, or objects that follow each other.
         most_bytes: size limit of an element; None if it has none.
         is_array: whether the elements are those of an array.
+
+    Raises:
+        EOFError: the text ends before its array, or after it.
     """
     element, depth, in_string = _Element(most_bytes), 0, False
-    try:
-        while data := stream.read1(_PIECE):
-            if (len(data) - len(data.rstrip(b"\\"))) % 2:  # no escaped character is in two pieces
-                data += stream.read1(1)
-            begin = at = 0
-            if in_string and (string := _STRING.match(data)):
-                at, in_string = string.end(), not string[1]
-            for found in _TOKEN.finditer(data, at):
-                token, at = found[0], found.end()
-                if token[:1] == b'"':
-                    in_string = not found[1]
-                elif is_array and depth == 1 and token in b",]":
-                    yield from element.end(data[begin : at - 1])
+    while data := stream.read1(_PIECE):
+        if (len(data) - len(data.rstrip(b"\\"))) % 2:  # no escaped character is in two pieces
+            data += stream.read1(1)
+        begin = at = 0
+        if in_string and (string := _STRING.match(data)):
+            at, in_string = string.end(), not string[1]
+        for found in _TOKEN.finditer(data, at):
+            token, at = found[0], found.end()
+            if token[:1] == b'"':
+                in_string = not found[1]
+            elif is_array and depth == 1 and token in b",]":
+                yield from element.end(data[begin : at - 1])
+                begin = at
+                if token == b"]":
+                    if any(map(bytes.strip, chain([data[at:]], iter(lambda: stream.read1(_PIECE), b"")))):
+                        raise EOFError("there is text after the end of the array")
+                    return
+            elif token in b"[{":
+                depth += 1
+                begin = at if depth == is_array else begin
+            elif token in b"]}" and depth > is_array:
+                depth -= 1
+                if depth == 0:
+                    yield from element.end(data[begin:at])
                     begin = at
-                    if token == b"]":
-                        if any(map(bytes.strip, chain([data[at:]], iter(lambda: stream.read1(_PIECE), b"")))):
-                            yield unreadable_from_here("there is text after the end of the array")
-                        return
-                elif token in b"[{":
-                    depth += 1
-                    begin = at if depth == is_array else begin
-                elif token in b"]}" and depth > is_array:
-                    depth -= 1
-                    if depth == 0:
-                        yield from element.end(data[begin:at])
-                        begin = at
-            element.add(data[begin:])
-    except DAMAGED as error:
-        yield unreadable_from_here(error)
-        return
+        element.add(data[begin:])
     if not is_array or (depth == 1 and not in_string):
         yield from element.end(b"")
     if is_array:
-        yield unreadable_from_here("the array does not end")
+        raise EOFError("the array does not end")
 
 
 class _Element:
@@ -141,15 +136,12 @@ class _Element:
         else:
             self._text.clear()
 
-    def end(self, piece: bytes) -> Iterator[bytes | RowError]:
+    def end(self, piece: bytes) -> Iterator[bytes | None]:
         """Yield the text with its last piece; nothing if it is only white space."""
         self.add(piece)
-        text, size = bytes(self._text), max(self._size - _INDENTATION, len(self._text.rstrip()))
+        if self._size:
+            yield bytes(self._text) or None
         self._text, self._size = bytearray(), 0
-        if self._most_bytes is not None and size > self._most_bytes:
-            yield too_large(self._most_bytes)
-        elif text:
-            yield text
 
 
 def parse_json(text: bytes, what: str) -> Record:

@@ -78,14 +78,16 @@ def rows_of(
     if not isinstance(record, Mapping | Row):
         yield unreadable(source, f"a {type(record).__name__}; a row is a dict or a Row")
         return
-    given = record if isinstance(record, Row) else None
-    if given is not None:
-        source, record = given.source or source, record_of(given, reader.judged)
+    given, shape = None, COLUMNS
+    if isinstance(record, Row):
+        given, source, record = record, record.source or source, record_of(record, reader.judged)
     elif _is_deeper(record, _DEEPEST):
         yield unreadable(source, f"its values are nested more than {_DEEPEST} deep")
         return
+    else:
+        shape = reader.shape_of(record)
     try:
-        for fields in reader.fields(record, COLUMNS if given is not None else reader.shape_of(record)):
+        for fields in reader.fields(record, shape):
             if note is not None:
                 note(record, fields)
             if isinstance(record, Document) and fields.number is not None:  # its rows are those of the file

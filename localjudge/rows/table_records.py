@@ -205,7 +205,7 @@ def table_records(table: object) -> Iterator[Record] | None:
     if polars and isinstance(table, polars.LazyFrame):
         raise UsageError("rows: a LazyFrame has no rows yet; write score(frame.collect())")
     if polars and isinstance(table, polars.DataFrame):
-        return iter(table.iter_rows(named=True))
+        return (record for record in table.iter_rows(named=True))
     if datasets and isinstance(table, datasets.DatasetDict | datasets.IterableDatasetDict):
         split = next(iter(table), "test")
         raise UsageError(f"rows: a {type(table).__name__} has several splits; write score(rows[{split!r}])")
