@@ -75,7 +75,7 @@ def lone_surrogate(text: str) -> str | None:
         # The CSV decoder turns a byte that is not UTF-8 into U+DC80 to U+DCFF.
         if 0xDC80 <= code <= 0xDCFF:
             return f"a byte that is not UTF-8 (0x{code - 0xDC00:02X}) {at}; save the file as UTF-8"
-        return f"a lone surrogate (U+{code:04X}) {at}"
+        return f"a lone surrogate (U+{code:04X}) {at}; remove it"
     return None
 
 

@@ -122,7 +122,7 @@ def _row(
         known = {"reference": reference, **names}
         for field, text in (texts | {name: text for name, text in known.items() if text is not None}).items():
             check_text(text, f"{taken.get(field)!r}, the {field},")
-        more = {f"response {number}": each.text for number, each in enumerate(others, 2)}
+        more = {f"text of response {number}": each.text for number, each in enumerate(others, 2)}
         for name, text in (fields | more).items():
             check_text(text, f"the {name}")
         if media := [name for name, each in found.others.items() if name in _MEDIA and _is_media(each)]:

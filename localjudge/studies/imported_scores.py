@@ -137,6 +137,11 @@ def _outcomes(
             yield outcome
     if not judged:
         ((reason, _),) = reasons.most_common(1) or [("no score", 0)]
+        if "two responses" in reason:
+            reason = (
+                "its records have two responses, and only scores of one response are imported; judge the pairs "
+                "with --rubric pairwise, and compare with these labels: localjudge agree RUN --labels FILE"
+            )
         if reason != "no score":
             raise UsageError(f"{', '.join(names)}: no record is a row with its texts: {reason}")
         raise UsageError(
