@@ -174,11 +174,10 @@ def _server(options: ServerOptions, name: str | None) -> list[Check]:
         found, _, fix = str(error).partition("; ")
         return [wrong("server", found, fix or "give --model one of its models")]
     answers = ok("server", f"{options.address}: answers; {served.product}; serves {served.name}")
-    requests: ServerRequests[None] = ServerRequests(options)
-    table = None
+    requests, table = ServerRequests(options), None
     with closing(requests), suppress(*REQUEST_ERRORS):
         if served.product.startswith("vllm"):
-            table = requests.run(table_of(requests.connection, served.name))
+            table = requests.run(table_of, requests.connection, served.name)
     if table is None:
         unverified = "unverified: it applies no token table; an answer that is not whole becomes a failure"
         return [answers, note("kind", unverified)]

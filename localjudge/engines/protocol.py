@@ -3,13 +3,12 @@
 An engine that applies the token table is a `TableEngine`, and its completions are token ids. A server that
 does not is a `TextEngine`, and its completions are text. The interface of both is one method: it takes an
 iterator of prompts and yields lists of completions that finish together. It takes prompts when it has room for
-them and has a bounded number in flight. Its other settings (`Decoding`, `TextDecoding`) are the same for every
-row of a run.
+them and has a bounded number in flight. Its other settings (`Decoding`) are the same for every row of a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp
 from typing import Any, Protocol, runtime_checkable
@@ -22,7 +21,6 @@ from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.value_paths import ValuePaths
 from localjudge.models.adapter import Adapter
 from localjudge.prompts.task import Prompt
-from localjudge.records import Turn
 
 LARGEST_LOGPROB = 0.001
 """The largest log-probability that is a rounded 0; a larger number from a server is not a log-probability."""
@@ -150,32 +148,6 @@ def completion(
     if not np.isfinite(required).all():
         return Completion(prompt.tag, error="the model's probabilities of a score are not finite numbers")
     return Completion(prompt.tag, tuple(tokens), probabilities[own], mass[own], likeliest[own])
-
-
-@dataclass(frozen=True, slots=True)
-class TextDecoding:
-    """The settings for answers that are text.
-
-    Attributes:
-        turns: the turns before the row's.
-        schema: JSON Schema of an answer, whose texts are bounded; None if it is not JSON.
-        pattern: regular expression of an answer.
-        max_tokens: limit of tokens in total, with thoughts.
-        thinks: whether a model with optional thinking thinks.
-        template_args: variables of the model's chat template.
-        is_whole: returns whether a completion is a whole answer.
-        temperature, top_p: as in `Decoding`.
-    """
-
-    turns: Sequence[Turn]
-    schema: Mapping[str, Any] | None
-    pattern: str
-    max_tokens: int
-    thinks: bool
-    template_args: Mapping[str, Any]
-    is_whole: Callable[[TextCompletion], bool]
-    temperature: float = 0.0
-    top_p: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

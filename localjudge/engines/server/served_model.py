@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Self, TypeGuard
 
@@ -63,10 +64,10 @@ class ServedModel(Model):
             SettingError: the server cannot be reached.
             ModelError: it does not serve such a model, or several and none is named.
         """
-        requests: ServerRequests[Any] = ServerRequests(options)
+        requests = ServerRequests(options)
         try:
-            look = partial(_look, requests.connection, needs_list=name is None)
-            listed, product = requests.run_when_ready(look) if waits else requests.run(look())
+            ask = requests.run_when_ready if waits else requests.run
+            listed, product = ask(_look, requests.connection, name is None)
         except REQUEST_ERRORS as error:
             advice = f"{_reason(error, options)}; start the server, or correct the URL"
             raise SettingError("server", options.address, advice) from None
@@ -96,8 +97,8 @@ class ServedModel(Model):
 
     @property
     def digest(self) -> str:
-        """The name of the model, and the digest that the server reports, if any; neither is verified."""
-        return f"unverified {self.name} {self.reported.get('digest', '')}".rstrip()
+        """The name of the model, which is not verified."""
+        return f"unverified {self.name}"
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -119,7 +120,7 @@ def _is_text(value: Any) -> TypeGuard[str]:
     return isinstance(value, str) and value.isprintable()
 
 
-async def _look(connection: Connection, *, needs_list: bool) -> tuple[list[Any], str]:
+async def _look(connection: Connection, needs_list: bool) -> tuple[list[Any], str]:
     """Return the models that a server lists, and its product and version.
 
     Args:
@@ -136,31 +137,12 @@ async def _look(connection: Connection, *, needs_list: bool) -> tuple[list[Any],
     listed = document.get("data") if isinstance(document, dict) else None
     product = "unknown"
     for path, (name, key) in _PRODUCTS.items():
-        found = await _asked(connection, path)
-        if isinstance(found, dict) and _is_text(found.get(key)):
-            product = f"{name} {found[key][:60]}"
-            break
-    models = listed if isinstance(listed, list) else []
-    if product.startswith("ollama"):  # it names a digest of each model
-        tags = await _asked(connection, "/api/tags")
-        tagged = tags.get("models") if isinstance(tags, dict) else None
-        known = [each for each in tagged if isinstance(each, dict)] if isinstance(tagged, list) else []
-        digests = {each["name"]: each.get("digest") for each in known if _is_text(each.get("name"))}
-        models = [
-            {**each, "digest": digests.get(each["id"])}
-            if isinstance(each, dict) and _is_text(each.get("id"))
-            else each
-            for each in models
-        ]
-    return models, product
-
-
-async def _asked(connection: Connection, path: str) -> Any:
-    """Return the document at a path of the server; None if it has none."""
-    try:
-        return await connection.get(connection.address.root + path)
-    except REQUEST_ERRORS:
-        return None
+        with suppress(*REQUEST_ERRORS):
+            found = await connection.get(connection.address.root + path)
+            if isinstance(found, dict) and _is_text(found.get(key)):
+                product = f"{name} {found[key][:60]}"
+                break
+    return listed if isinstance(listed, list) else [], product
 
 
 def _reason(error: Exception, options: ConnectionOptions) -> str:
@@ -184,7 +166,7 @@ class ServerEngine(ABC, Generic[Answered]):
         self._options, self._served, self._path = options, served, path
         self._prompt_tokens = 0
         self._left_out: dict[str, JsonValue] = {}
-        self._requests: ServerRequests[Answered] = ServerRequests(options, lambda: (path, self._trial()))
+        self._requests = ServerRequests(options, lambda: (path, self._trial()))
         try:
             self._check()
         except REQUEST_ERRORS as error:
@@ -209,8 +191,8 @@ class ServerEngine(ABC, Generic[Answered]):
 
     def _try(self, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Send a trial, or this request without text of a row, when the server is ready; return its reply."""
-        connection = self._requests.connection
-        return self._requests.run_when_ready(lambda: connection.post(self._path, body or self._trial()))
+        post = self._requests.connection.post
+        return self._requests.run_when_ready(post, self._path, body or self._trial())
 
     def _leave_out(self, what: str, reason: str) -> None:
         """Record and log why the server's numbers do not show the probabilities or the mass of the values."""
@@ -241,10 +223,8 @@ class ServerEngine(ABC, Generic[Answered]):
             versions={"httpx2": httpx2.__version__, "server": served.product},
             max_num_seqs=most,
             details=details,
-            headline=(
-                f"engine server ({meaning}) · {address} · {served.product} · {served.name} · "
-                f"up to {most} requests at once"
-            ),
+            headline=f"engine server ({meaning}) · {address} · {served.product} · {served.name} · "
+            f"up to {most} requests at once",
             **facts,
         )
 

@@ -27,8 +27,7 @@ from localjudge.engines.protocol import (
     EngineInfo,
     completion,
 )
-from localjudge.engines.server.connection import Connection, RequestRefusedError
-from localjudge.engines.server.reply_fields import OR_NONE, Logprob, Usage
+from localjudge.engines.server.connection import OR_NONE, Connection, Logprob, RequestRefusedError, Usage
 from localjudge.engines.server.served_model import ServedModel, ServerEngine
 from localjudge.engines.vllm.score_collector import KEY, STATE, TableSettings
 from localjudge.errors import SettingError
@@ -130,8 +129,7 @@ class TableServer(ServerEngine[Completion]):
         if isinstance(context, int) and (self._context is None or context < self._context):
             here = self._context or "without a limit"
             raise refusal(f"its context is {context}, and here it is {here}; give `max_model_len` {context}")
-        connection, name = self._requests.connection, self._served.name
-        there = self._requests.run_when_ready(lambda: table_of(connection, name))
+        there = self._requests.run_when_ready(table_of, self._requests.connection, self._served.name)
         if there is None:
             raise refusal(f"has no token table; {advice}")
         if there != self._digest:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from localjudge.config import JudgeConfig
 from localjudge.engines.answer_reader import ReadAnswer
 from localjudge.engines.protocol import (
     SMALLEST_LOGPROB,
     TextCompletion,
-    TextDecoding,
     TokenChoice,
     are_logprobs,
 )
 from localjudge.errors import SettingError
 from localjudge.prompts.thought_marks import open_thought, split_thought
 from localjudge.rubrics.answer import AnswerLayout, ValueField, check_characters
-from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.written_values import (
     CHARACTERS_PER_TOKEN,
     answer_pattern,
@@ -39,28 +38,23 @@ _SWITCH = (
 _UNLISTED = 0.001
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TextReader:
     """A reader of answers that are text; a server may enforce that they are complete.
 
     Attributes:
-        rubric: the rubric.
+        config: the settings of the judge.
         layout: the answer as the judge writes it.
-        text_characters: the largest number of characters of each text of an answer.
+
+    Raises:
+        SettingError: a setting needs the tokenizer or the token table, which a server keeps to itself.
     """
 
-    rubric: Rubric
+    config: JudgeConfig
     layout: AnswerLayout
-    text_characters: int
 
-    @classmethod
-    def from_config(cls, config: JudgeConfig, layout: AnswerLayout) -> Self:
-        """Return the reader of a judge's answers.
-
-        Raises:
-            SettingError: a setting needs the tokenizer or the token table, which a server keeps to itself.
-        """
-        counted = "only the server can count the tokens of a prompt"
+    def __post_init__(self) -> None:
+        config, counted = self.config, "only the server can count the tokens of a prompt"
         if config.on_overflow != "fail":
             raise SettingError("on_overflow", config.on_overflow, f"{counted}; give fail")
         if config.max_result_tokens is not None:
@@ -69,22 +63,26 @@ class TextReader:
             advice = "which needs the token table; judge by checklist, one criterion a prompt"
             name = config.rubric.name
             raise SettingError("rubric", name, f"asks for all criteria in one answer, {advice}")
-        return cls(config.rubric, layout, CHARACTERS_PER_TOKEN * config.max_rationale_tokens)
 
-    def decoding(self, config: JudgeConfig) -> TextDecoding:
-        """Return how a server is to decode the answers."""
-        budget = config.thinking_budget
-        return TextDecoding(
-            turns=self.rubric.turns(self.layout),
-            schema=bounded_schema(self.layout, self.text_characters),
-            pattern=answer_pattern(self.layout, self.text_characters),
-            max_tokens=longest_answer(self.layout, self.text_characters) + (budget or 0),
-            thinks=budget is not None,
-            template_args=config.template_args or {},
-            is_whole=self.is_whole,
-            temperature=config.temperature,
-            top_p=config.top_p,
-        )
+    @property
+    def text_characters(self) -> int:
+        """The largest number of characters of each text of an answer."""
+        return CHARACTERS_PER_TOKEN * self.config.max_rationale_tokens
+
+    @property
+    def max_tokens(self) -> int:
+        """The largest number of tokens in total, with thoughts."""
+        return longest_answer(self.layout, self.text_characters) + (self.config.thinking_budget or 0)
+
+    @cached_property
+    def schema(self) -> Mapping[str, Any] | None:
+        """JSON Schema of an answer, whose texts are bounded; None if it is not JSON."""
+        return bounded_schema(self.layout, self.text_characters)
+
+    @cached_property
+    def pattern(self) -> str:
+        """Regular expression of an answer."""
+        return answer_pattern(self.layout, self.text_characters)
 
     def read(self, completion: TextCompletion, criteria: int = 0) -> ReadAnswer:
         """Read a completion; a server is asked for one criterion at a time.
@@ -99,7 +97,7 @@ class TextReader:
         if after and not text:
             raise ValueError(f"it has no answer{after}")
         check_characters(completion.thoughts + completion.text, "it")
-        answer = self.rubric.parse(text)
+        answer = self.config.rubric.parse(text)
         cut = any(len(each) >= self.text_characters for each in answer.texts.values())
         found: dict[str, _Distribution] = {}
         if completion.choices:
