@@ -191,7 +191,7 @@ def _cluster(cluster: Cluster) -> list[Check]:
     import ray
 
     from localjudge.engines.engine_log import output_to
-    from localjudge.engines.ray.placement import connect
+    from localjudge.engines.ray.ray_engine import connect
 
     was_connected = ray.is_initialized()
     try:
