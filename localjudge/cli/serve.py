@@ -120,8 +120,7 @@ def _vllm_command(options: JudgeOptions, runner: str | None, table: Path | None)
     Raises:
         UsageError: an option cannot be used, or the table cannot be written.
     """
-    from localjudge.engines.vllm.score_collector import TableSettings
-    from localjudge.engines.vllm.served_table import Runner, serve_flags
+    from localjudge.engines.vllm.table_settings import Runner, TableSettings, serve_flags
     from localjudge.system.cache import cache_folder
     from localjudge.system.machine import Machine
 

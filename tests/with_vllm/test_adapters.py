@@ -42,9 +42,8 @@ from localjudge.constraint.compiler import token_table
 from localjudge.constraint.thinking import after_thinking
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import Vocabulary
-from localjudge.engines.vllm import v1_runner as vllm_v1
-from localjudge.engines.vllm import v2_runner as vllm_v2
-from localjudge.engines.vllm.score_collector import KEY, TableSettings
+from localjudge.engines.vllm.runners import V1Processor, V2Processor
+from localjudge.engines.vllm.table_settings import KEY, TableSettings
 
 CPU = torch.device("cpu")
 WORDS = [b"x", b"The", b" answer", b" is", b" right", b".", b" Not"]
@@ -206,8 +205,8 @@ class Config:
         self.speculative_config = SimpleNamespace(num_speculative_tokens=drafts) if drafts else None
 
 
-def v1_processor(table: TokenTable = TABLE) -> vllm_v1.TableProcessor:
-    return vllm_v1.TableProcessor(Config(table), CPU, is_pin_memory=False)
+def v1_processor(table: TokenTable = TABLE) -> V1Processor:
+    return V1Processor(Config(table), CPU, is_pin_memory=False)
 
 
 def some_requests(chance: Random, table: TokenTable, count: int) -> list[Request]:
@@ -390,7 +389,7 @@ class V2Runner:
             device=CPU,
         )
         self.drafts = drafts
-        self.processor = vllm_v2.TableProcessor(
+        self.processor = V2Processor(
             Config(table, drafts), LogitsProcRequestState.from_request_state(self.state)
         )
         self.computed: dict[Request, int] = {}
@@ -462,7 +461,7 @@ class V2Runner:
         self.computed[request] = end - 1
 
 
-def v1_masks(processor: vllm_v1.TableProcessor, rows: list[V2Row]) -> torch.Tensor:
+def v1_masks(processor: V1Processor, rows: list[V2Row]) -> torch.Tensor:
     """What the V1 adapter makes of the same histories."""
     added = [(n, row.request.params, row.request.prompt, row.outputs) for n, row in enumerate(rows)]
     processor.update_state(BatchUpdate(len(rows), removed=list(range(99)), added=added, moved=[]))
@@ -574,14 +573,6 @@ def test_v2_a_refused_draft_does_not_overwrite_the_score_before_it() -> None:
     np.testing.assert_allclose(runner.processor.scores.take([0])[0, : len(seen)], seen, rtol=1e-6)
 
 
-@pytest.mark.parametrize("adapter", [vllm_v1, vllm_v2])
-def test_an_answer_is_asked_for_alone(adapter: Any) -> None:
-    adapter.TableProcessor.validate_params(SamplingParams(n=2))
-    adapter.TableProcessor.validate_params(SamplingParams(extra_args={KEY: 3}))
-    with pytest.raises(ValueError, match="n requests"):
-        adapter.TableProcessor.validate_params(SamplingParams(n=2, temperature=1, extra_args={KEY: 3}))
-
-
 # Requests of strangers, as a server gets them
 
 
@@ -610,11 +601,11 @@ def test_each_runner_loads_the_class_of_its_servers_and_only_with_the_table_that
     served_settings = TableSettings(**found)
     digest = served_settings.digest(TABLE)
     for runner, load in (("V1", v1_loader), ("V2", v2_loader)):
-        (processor,) = load([f"localjudge.engines.vllm.served_table:{runner}_{digest}"])
+        (processor,) = load([f"localjudge.engines.vllm.runners:{runner}_{digest}"])
         assert processor.is_localjudge
         assert processor.load_table(served_settings).digest == TABLE.digest
         with pytest.raises(ValueError, match=f"holds the table {digest}, and not {'1' * 32}"):
-            load([f"localjudge.engines.vllm.served_table:{runner}_{'1' * 32}"])[0].load_table(served_settings)
+            load([f"localjudge.engines.vllm.runners:{runner}_{'1' * 32}"])[0].load_table(served_settings)
         processor.validate_params(SamplingParams(n=2))
         processor.validate_params(SamplingParams(extra_args={KEY: digest}))
         for refused in (
@@ -625,4 +616,4 @@ def test_each_runner_loads_the_class_of_its_servers_and_only_with_the_table_that
             with pytest.raises(ValueError, match="localjudge: "):
                 processor.validate_params(refused)
     with pytest.raises(AttributeError):
-        load(["localjudge.engines.vllm.served_table:V3_0"])
+        load(["localjudge.engines.vllm.runners:V3_0"])

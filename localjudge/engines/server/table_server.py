@@ -29,7 +29,7 @@ from localjudge.engines.protocol import (
 )
 from localjudge.engines.server.connection import OR_NONE, Connection, Logprob, RequestRefusedError, Usage
 from localjudge.engines.server.served_model import ServedModel, ServerEngine
-from localjudge.engines.vllm.score_collector import KEY, STATE, TableSettings
+from localjudge.engines.vllm.table_settings import KEY, STATE, TableSettings
 from localjudge.errors import SettingError
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
