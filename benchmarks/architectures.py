@@ -32,9 +32,8 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import logging
 
 from localjudge.engines.transformers import generation
-from localjudge.engines.transformers.grouped_attention import use_grouped_attention
+from localjudge.engines.transformers.fast_layers import pack, use_grouped_attention
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
-from localjudge.engines.transformers.packed_layers import pack
 from localjudge.errors import first_line
 from localjudge.prompts.task import Prompt
 

@@ -18,8 +18,8 @@ from value_oracle import fold_end
 
 from localjudge import Judge, Rubric
 from localjudge.engines.protocol import Completion
-from localjudge.engines.transformers import cached_rows, generation, grouped_attention
-from localjudge.engines.transformers.grouped_attention import use_grouped_attention
+from localjudge.engines.transformers import cached_rows, fast_layers, generation
+from localjudge.engines.transformers.fast_layers import use_grouped_attention
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
 
@@ -351,4 +351,4 @@ def test_attention_of_one_token_is_that_of_transformers(
     layer = torch.nn.Module()
     layer.num_key_value_groups, layer.is_causal = heads // shared, True
     values = [layer, *(each.to(dtype) for each in (query, key, value)), mask.to(dtype) if masked else None]
-    torch.testing.assert_close(grouped_attention._attention(*values), sdpa_attention_forward(*values))
+    torch.testing.assert_close(fast_layers._attention(*values), sdpa_attention_forward(*values))

@@ -38,8 +38,7 @@ from vllm.v1.worker.gpu.sample.logits_processor.loader import _load_v2_logitspro
 from vllm.v1.worker.gpu.states import RequestState
 
 from localjudge import Rubric
-from localjudge.constraint.compiler import token_table
-from localjudge.constraint.thinking import after_thinking
+from localjudge.constraint.compiler import after_thinking, token_table
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.engines.vllm.runners import V1Processor, V2Processor

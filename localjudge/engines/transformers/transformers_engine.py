@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +11,6 @@ from dataclasses import replace
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -21,21 +19,17 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, GenerationConfig
 
 from localjudge.constraint.masking import HostTable
-from localjudge.engines.batches import batches, rotates_by_batch
 from localjudge.engines.engine_options import TransformersOptions, batch_invariance
-from localjudge.engines.protocol import Completion, Decoding, EngineInfo, completion
-from localjudge.engines.transformers.answers import BatchAnswers
+from localjudge.engines.protocol import Completion, Decoding, EngineInfo, batches, completion, rotates_by_batch
 from localjudge.engines.transformers.batched_types import judged_alone, writes_otherwise
-from localjudge.engines.transformers.generation import can_write, generate
-from localjudge.engines.transformers.grouped_attention import use_grouped_attention
+from localjudge.engines.transformers.fast_layers import pack, use_grouped_attention
+from localjudge.engines.transformers.generation import BatchAnswers, can_write, generate
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
-from localjudge.engines.transformers.packed_layers import pack
 from localjudge.errors import EngineError, ModelError
 from localjudge.models.adapter import WEIGHTS, Adapter
 from localjudge.models.gguf import LINKED, alone
 from localjudge.models.model import Model
 from localjudge.models.tensor_check import check_adapter, check_tensors
-from localjudge.models.weights import INDEX
 from localjudge.prompts.task import Prompt
 from localjudge.system.machine import has_bfloat16
 
@@ -96,10 +90,10 @@ class TransformersEngine:
             if model.adapter:
                 self._adapters = LoadedAdapters(self._model, model.adapter)
             self._model = self._model.to(self._device).eval()
-        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-            raise ModelError(
-                f"model {model.name}: {str(error).strip().splitlines()[0]}; run localjudge models verify"
-            ) from None
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            reason = str(error).strip().splitlines()[0]
+            reason = f"its files have no {reason}" if isinstance(error, KeyError) else reason
+            raise ModelError(f"model {model.name}: {reason}; run localjudge models verify") from None
         kind = model.configuration.model_type
         if writes_otherwise(kind) or not can_write(self._model):
             raise ModelError(
@@ -195,31 +189,16 @@ def _device_name(device: torch.device) -> str:
 def _loadable(model: Model) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield a directory that transformers can load, and arguments of its own.
 
-    transformers requires `metadata` in an index, which may lack it. The weights of a GGUF file are unpacked: to
-    keep them packed, transformers downloads kernels of the hub, which are programs.
+    The weights of a GGUF file are unpacked: to keep them packed, transformers downloads kernels of the hub,
+    which are programs.
     """
-    if model.is_gguf:
-        from transformers import GgufConfig
+    if not model.is_gguf:
+        yield model.path, {}
+        return
+    from transformers import GgufConfig
 
-        how = {
-            "gguf_file": LINKED,
-            "quantization_config": GgufConfig(dequantize=True),
-        }
-        with alone(model.path) as link, redirect_stderr(StringIO()):  # a progress bar that has no switch
-            yield link, how
-        return
-    folder = model.path
-    index = folder / INDEX
-    content = json.loads(index.read_bytes()) if index.is_file() else {"metadata": {}}
-    if isinstance(content.get("metadata"), dict):
-        yield folder, {}
-        return
-    with TemporaryDirectory(prefix="localjudge-") as scratch:
-        for file in folder.iterdir():
-            Path(scratch, file.name).symlink_to(file)
-        Path(scratch, INDEX).unlink()
-        Path(scratch, INDEX).write_text(json.dumps(content | {"metadata": {}}), encoding="utf-8")
-        yield Path(scratch), {}
+    with alone(model.path) as link, redirect_stderr(StringIO()):  # a progress bar that has no switch
+        yield link, {"gguf_file": LINKED, "quantization_config": GgufConfig(dequantize=True)}
 
 
 class LoadedAdapters:

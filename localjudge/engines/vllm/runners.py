@@ -97,7 +97,7 @@ class V1Processor(TableHolder, LogitsProcessor):  # type: ignore[misc]
     """The table in the V1 model runner: states are tracked on the host.
 
     vLLM reports which row of the batch belongs to which request, and gives each request's output tokens as a
-    live list. A row that returns after a preemption brings its tokens, so its state is computed from them again.
+    live list. A row that returns after a preemption brings its tokens, and its state is computed again.
     """
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
