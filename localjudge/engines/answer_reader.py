@@ -24,7 +24,6 @@ from localjudge.records import Failure, Judgement, Outcome, Row
 from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.aspect import Aspect, scores_of, written_aspects
 from localjudge.rubrics.rubric import Rubric
-from localjudge.system.cache import cache_folder
 
 DEFAULT_BUDGET = 2048
 """The thinking budget of a model that cannot answer without thinking, if none is given."""
@@ -182,7 +181,6 @@ class TableReader:
                 prompts.spell,
                 decodes_opening=not opens,
                 shorter=shorter[::-1],
-                cache=cache_folder(),
             )
         except ModelError as error:
             raise ModelError(f"model {model.name}: {error}") from None

@@ -113,8 +113,8 @@ class ServerRequests:
         self.largest = 0
         self._options, self._trial = options, trial
         self._window = RequestWindow(options.max_num_seqs, options.request_timeout / 4)
-        self._in_flight = self._open = 0
-        self._answered_at = time.monotonic()  # or when a request is sent and no other waits for its answer
+        self._in_flight = 0
+        self._answered_at = time.monotonic()  # or when a request is sent and no other is in flight
         self._is_reported = False
         self._running_trial: asyncio.Task[bool] | None = None
         self._room = asyncio.Event()
@@ -182,6 +182,7 @@ class ServerRequests:
         try:
             while True:
                 while len(running) < self._window.size + _AHEAD and (prompt := next(waiting, None)):
+                    self._answered_at = self._answered_at if running else time.monotonic()
                     running.add(future := self._portal.start_task_soon(answer, prompt))
                     future.add_done_callback(finished.put)
                 if not running:
@@ -205,15 +206,6 @@ class ServerRequests:
             RequestRefusedError: this request gets no answer.
             EngineError: the server answers nothing any more.
         """
-        if not self._open:
-            self._answered_at = time.monotonic()
-        self._open += 1
-        try:
-            return await self._post_until_answered(path, body)
-        finally:
-            self._open -= 1
-
-    async def _post_until_answered(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         lost = tries = 0
         failing_since: float | None = None
         while True:
