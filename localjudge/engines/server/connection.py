@@ -14,7 +14,7 @@ import httpx2
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, WrapValidator
 
 from localjudge.engines.engine_options import ConnectionOptions, ServerAddress
-from localjudge.errors import EngineError, SettingError
+from localjudge.errors import EngineError
 from localjudge.rubrics.json_layout import RepeatedKeyError, without_duplicates
 
 KEY_VARIABLE = "LOCALJUDGE_SERVER_KEY"
@@ -103,18 +103,11 @@ class Connection:
 
     Args:
         options: the server.
-
-    Raises:
-        SettingError: its certificates cannot be read.
     """
 
     def __init__(self, options: ConnectionOptions) -> None:
         self.address, self._seconds = options.address, options.request_timeout
-        try:
-            trusted = ssl.create_default_context(cafile=options.ca_file)
-        except OSError as error:
-            advice = f"cannot be read: {error.strerror or error}"
-            raise SettingError("engine_args", f"ca_file={options.ca_file}", advice) from None
+        trusted = ssl.create_default_context()
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
         transport = httpx2.AsyncHTTPTransport(
             verify=trusted, trust_env=False, limits=limits, uds=self.address.socket

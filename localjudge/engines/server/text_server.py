@@ -97,8 +97,7 @@ class TextServer(ServerEngine[TextCompletion]):
     @property
     def _is_seeded(self) -> bool:
         """Whether requests have seeds. They can end a vLLM on a CPU, and it does not say what it runs on."""
-        seeded = self._options.seeded == "true" or not self._is_vllm
-        return self._config.temperature > 0 and seeded
+        return self._config.temperature > 0 and not self._is_vllm
 
     def _check(self) -> None:
         """Send a trial, and find out what the log-probabilities that the server lists can show."""
