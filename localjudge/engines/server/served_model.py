@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Self, TypeGuard
+from typing import Any, ClassVar, Generic, Self, TypeGuard
 
 import httpx2
 from pydantic import JsonValue
@@ -27,14 +27,14 @@ from localjudge.models.digests import Digests
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
 
+UNVERIFIED = "unverified"
+"""The kind of a server that applies no token table."""
 # Where servers say what they are, and the field of the version: vLLM, Ollama, llama.cpp.
 _PRODUCTS = {
     "/version": ("vllm", "version"),
     "/api/version": ("ollama", "version"),
     "/props": ("llama.cpp", "build_info"),
 }
-_LARGEST_FACT = 2.0**53
-"""The smallest number that not every reader of JSON holds exactly."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class ServedModel(Model):
 
     Attributes:
         product: the server's program, and its version: `vllm 0.32.0`; `unknown` if it does not say.
-        reported: what the server says about the model.
+        server_context: the most tokens of a prompt and its answer there; None if the server does not say.
     """
 
     product: str = "unknown"
-    reported: dict[str, JsonValue] = field(default_factory=dict, hash=False)
+    server_context: int | None = None
 
     @classmethod
     def ask(cls, options: ConnectionOptions, name: str | None, *, waits: bool = True) -> Self:
@@ -83,8 +83,9 @@ class ServedModel(Model):
         known = next((each for each in (name, f"{name}:latest") if each in found), None)
         if known is None and found:
             raise ModelError(f"model {name}: {where} does not serve it; it serves {names}")
-        reported = {key: value for key, value in found.get(known or "", {}).items() if _is_fact(key, value)}
-        return cls(known or name, Path(), product=product, reported=reported)
+        context = found.get(known or "", {}).get("max_model_len")
+        context = context if isinstance(context, int) else None
+        return cls(known or name, Path(), product=product, server_context=context)
 
     @property
     def is_served(self) -> bool:
@@ -107,12 +108,6 @@ class ServedModel(Model):
     @cached_property
     def configuration(self) -> Any:
         raise ModelError(f"model {self.name}: is on a server; its configuration is not here")
-
-
-def _is_fact(key: str, value: Any) -> bool:
-    """Return whether a field of a listed model is worth a record: short, and the same at the next question."""
-    is_known = _is_text(value) or (isinstance(value, int | float) and abs(value) < _LARGEST_FACT)
-    return key != "created" and _is_text(key) and is_known and len(str(value)) <= 200
 
 
 def _is_text(value: Any) -> TypeGuard[str]:
@@ -162,6 +157,10 @@ class ServerEngine(ABC, Generic[Answered]):
         SettingError: the server does not answer a trial.
     """
 
+    kind: ClassVar[str]
+    """The kind of the server, and its `meaning` for people."""
+    meaning: ClassVar[str]
+
     def __init__(self, options: ConnectionOptions, served: ServedModel, path: str) -> None:
         self._options, self._served, self._path = options, served, path
         self._prompt_tokens = 0
@@ -199,33 +198,22 @@ class ServerEngine(ABC, Generic[Answered]):
         self._left_out[what] = reason
         LOG.warning("server %s: no %s (null): %s", self._options.address, what, reason)
 
-    def _info(self, kind: str, meaning: str, **facts: Any) -> EngineInfo:
-        """Return the description of the engine.
-
-        Args:
-            kind: the kind of server.
-            meaning: the kind, explained.
-            facts: other fields of `EngineInfo`; `details` are added to those of every server.
-        """
+    def _info(self, context: int | None, **details: JsonValue) -> EngineInfo:
+        """Return the description of the engine; `details` are added to those of every server."""
         address, served, most = str(self._options.address), self._served, self._options.max_num_seqs
-        details = {
-            "kind": kind,
-            "server": address,
-            "model": {"name": served.name, "digests": "unknown", "reported": served.reported},
-            **facts.pop("details"),
-        }
-        if self._left_out:
-            details["left_out"] = self._left_out
+        model: JsonValue = {"name": served.name, "digests": "unknown"}
+        left_out = {"left_out": self._left_out} if self._left_out else {}
         return EngineInfo(
             name="server",
             dtype="unknown",
             device="unknown",
             versions={"httpx2": httpx2.__version__, "server": served.product},
             max_num_seqs=most,
-            details=details,
-            headline=f"engine server ({meaning}) · {address} · {served.product} · {served.name} · "
+            applies_table=self.kind != UNVERIFIED,
+            context=context,
+            details={"kind": self.kind, "server": address, "model": model, **details, **left_out},
+            headline=f"engine server ({self.meaning}) · {address} · {served.product} · {served.name} · "
             f"up to {most} requests at once",
-            **facts,
         )
 
     def statistics(self) -> Mapping[str, Any]:

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from operator import itemgetter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
 from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.protocol import EngineInfo, TextCompletion, TokenChoice, are_logprobs
 from localjudge.engines.server.connection import OR_NONE, RequestRefusedError, RetryableRequestError, Usage
-from localjudge.engines.server.served_model import ServedModel, ServerEngine
+from localjudge.engines.server.served_model import UNVERIFIED, ServedModel, ServerEngine
 from localjudge.engines.server.text_reader import TextReader
 from localjudge.errors import SettingError
 from localjudge.prompts.task import Prompt
 
-UNVERIFIED: Literal["unverified"] = "unverified"
-"""The kind of a server that applies no token table."""
 _TRIAL = "Answer in the form that is asked for."
 _NO_ANSWER = "the server's reply has no answer in it"
 _FORM_KEYS = {"response_format", "structured_outputs"}
@@ -69,6 +67,8 @@ class TextServer(ServerEngine[TextCompletion]):
         SettingError: the server does not answer a trial.
     """
 
+    kind, meaning = UNVERIFIED, f"{UNVERIFIED}: it applies no token table"
+
     def __init__(self, options: ServerOptions, model: ServedModel, reader: TextReader) -> None:
         self._reader, self._config = reader, reader.config
         self._top_logprobs = options.top_logprobs
@@ -80,12 +80,7 @@ class TextServer(ServerEngine[TextCompletion]):
     @property
     def info(self) -> EngineInfo:
         enforced = "json_schema" if self._reader.schema else "regex" if self._is_vllm else "nothing"
-        return self._info(
-            UNVERIFIED,
-            f"{UNVERIFIED}: it applies no token table",
-            applies_table=False,
-            details={"enforced": enforced, "top_logprobs": self._top_logprobs, "seeded": self._is_seeded},
-        )
+        return self._info(None, enforced=enforced, top_logprobs=self._top_logprobs, seeded=self._is_seeded)
 
     def statistics(self) -> Mapping[str, Any]:
         return {**super().statistics(), "retries": self._retries}
