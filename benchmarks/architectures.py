@@ -144,6 +144,8 @@ class Scripted:
         answers: for each row, its tokens, each with its kind: `t` of a text, `f` fixed, `v` a value.
     """
 
+    max_tokens = 64
+
     def __init__(self, answers: Sequence[tuple[list[int], str]]) -> None:
         self._answers = answers
         self._asked = False
@@ -319,7 +321,7 @@ def largest_difference(
         with _path_taken() as taken:
             batched = way == "in a batch"
             kept = KeptBeginnings()
-            generation.generate(network, asked[rows], scripted, 64, kept, batched=batched)  # type: ignore[arg-type]
+            generation.generate(network, asked[rows], scripted, kept, batched=batched)  # type: ignore[arg-type]
         path = taken[0]
         for row, answer, found in scripted.found:
             tokens = (*prompts[rows][row], *answer)

@@ -294,15 +294,11 @@ def test_a_model_that_thinks_answers_as_with_a_pass_for_each_token(
 
 def test_the_cache_is_known_by_each_name_that_transformers_has_given_it(llama: Path) -> None:
     network = AutoModelForCausalLM.from_pretrained(llama)
-    found = []
-
-    def look(input_ids: torch.Tensor, inputs: dict[str, Any]) -> None:
-        (now,) = {"past_key_values", "cache"} & inputs.keys()
-        cache = inputs.pop(now)
-        for name in ("past_key_values", "cache", "unknown"):
-            found.append(cached_rows.keeps_rows(network, inputs | {name: cache}))
-
-    generation._begin(network, [[3, 4]], 2, look)
+    _, inputs = generation.prepared(network, [[3, 4]], 2)
+    (now,) = {"past_key_values", "cache"} & inputs.keys()
+    cache = inputs.pop(now)
+    names = ("past_key_values", "cache", "unknown")
+    found = [cached_rows.keeps_rows(network, inputs | {name: cache}) for name in names]
     assert found == [True, True, False]
 
 

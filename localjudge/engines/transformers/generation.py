@@ -15,8 +15,7 @@ windows, recurrent layers …) go through the same loop with all rows in the bat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,14 +41,15 @@ class BatchAnswers:
 
     Attributes:
         tokens: the tokens of each row so far, thoughts included.
+        max_tokens: the most tokens of a row.
     """
 
     def __init__(self, table: HostTable, decoding: Decoding, prompts: Sequence[Prompt]) -> None:
-        self._table = table
-        self._decoding = decoding
+        self._table, self._decoding = table, decoding
+        self.max_tokens = decoding.max_tokens
         if decoding.temperature > 0:
             generators = [np.random.Generator(np.random.Philox(each.seed)) for each in prompts]
-            self._draws = np.stack([each.random(decoding.max_tokens) for each in generators])
+            self._draws = np.stack([each.random(self.max_tokens) for each in generators])
         self._fixed_token = table.fixed_token
         self._allowances = decoding.allowances
         self._writes = (table.table.text >= 0) | table.table.thinks
@@ -139,7 +139,6 @@ def generate(
     model: PreTrainedModel,
     prompts: Sequence[Prompt],
     answers: BatchAnswers,
-    max_tokens: int,
     kept: KeptBeginnings,
     *,
     batched: bool,
@@ -150,18 +149,14 @@ def generate(
         model: a causal model.
         prompts: the rows' prompts.
         answers: the answers of the rows.
-        max_tokens: the most tokens of an answer.
         kept: the beginnings of earlier prompts; not used for a model whose cache is not only keys and values.
         batched: whether the rows of this model may share a batch (`shares_batch`); otherwise there is one row.
     """
-
-    def go_on(input_ids: torch.Tensor, inputs: dict[str, Any]) -> None:
-        fits = batched and keeps_rows(model, inputs)
-        padded = partial(_PaddedRows, model, input_ids, tokens, inputs)
-        _complete(model, CachedRows(model, prompts, inputs, kept) if fits else padded(), answers)
-
     tokens = [prompt.tokens for prompt in prompts]
-    _begin(model, tokens, max_tokens, go_on)
+    begun = prepared(model, tokens, answers.max_tokens)
+    fits = batched and keeps_rows(model, begun[1])
+    rows = CachedRows(model, prompts, begun[1], kept) if fits else _PaddedRows(model, tokens, begun)
+    _complete(model, rows, answers)
 
 
 def can_write(model: PreTrainedModel) -> bool:
@@ -172,47 +167,40 @@ def can_write(model: PreTrainedModel) -> bool:
     the rounding differs, by a few hundredths of what the logits differ from each other.
     """
     *prompt, last, other = range(3, 8)
-    found: list[torch.Tensor] = []
-
-    def go_on(input_ids: torch.Tensor, inputs: dict[str, Any]) -> None:
-        rows = _PaddedRows(model, input_ids, [prompt], inputs)
-        rows.step([0], [[]])
-        found.append(rows.step([0], [[last]])[0])
-
     with torch.inference_mode():
-        _begin(model, [prompt], 2, go_on)
+        rows = _PaddedRows(model, [prompt], prepared(model, [prompt], 2))
+        rows.step([0], [[]])
+        (found,) = rows.step([0], [[last]])
         tokens = torch.tensor([[*prompt, last], [*prompt, other]], device=model.device)
         whole = model(input_ids=tokens, use_cache=False, return_dict=True).logits.float()
     seen = (whole[0, -2] - whole[1, -2]).std() > 0.01 * whole[0, -2].std()
-    incomplete = (found[0] - whole[0, -1]).std() > 0.2 * whole[0, -1].std()
+    incomplete = (found - whole[0, -1]).std() > 0.2 * whole[0, -1].std()
     # A comparison with a number that is not finite is false: a broken model fails row by row, with its reason.
     return not (seen or incomplete)
 
 
-def _begin(
-    model: PreTrainedModel,
-    prompts: Sequence[list[int]],
-    max_tokens: int,
-    go_on: Callable[[torch.Tensor, dict[str, Any]], None],
-) -> None:
-    """Go on with the tokens of these prompts, padded on the left, and the model's inputs for them."""
+def prepared(
+    model: PreTrainedModel, prompts: Sequence[list[int]], max_tokens: int
+) -> tuple[torch.Tensor, dict[str, Any]]:
+    """Return the tokens of these prompts, padded on the left, and the model's inputs for them with a cache."""
     length = max(map(len, prompts))
     padding = length - torch.tensor([[len(prompt)] for prompt in prompts])
     tokens = [[*[_PADDING] * (length - len(prompt)), *prompt] for prompt in prompts]
 
-    def loop(model: PreTrainedModel, input_ids: torch.Tensor, **inputs: Any) -> None:
+    def take(model: PreTrainedModel, input_ids: torch.Tensor, **inputs: Any) -> Any:
         # Arguments of `generate` that are not inputs of the model.
         for name in ("logits_processor", "stopping_criteria", "generation_config", "synced_gpus"):
             inputs.pop(name, None)
-        go_on(input_ids, inputs)
+        return input_ids, inputs
 
     # `generate` prepares the inputs and the cache that this model takes.
-    model.generate(
+    found: tuple[torch.Tensor, dict[str, Any]] = model.generate(
         torch.tensor(tokens, device=model.device),
         attention_mask=(torch.arange(length) >= padding).long().to(model.device),
         generation_config=GenerationConfig(max_new_tokens=max_tokens, do_sample=False, pad_token_id=_PADDING),
-        custom_generate=loop,
+        custom_generate=take,
     )
+    return found
 
 
 def _complete(model: PreTrainedModel, cached: CachedRows | _PaddedRows, answers: BatchAnswers) -> None:
@@ -242,14 +230,11 @@ class _PaddedRows:
     def __init__(
         self,
         model: PreTrainedModel,
-        input_ids: torch.Tensor,
         prompts: Sequence[list[int]],
-        inputs: dict[str, Any],
+        begun: tuple[torch.Tensor, dict[str, Any]],
     ) -> None:
-        self._model = model
-        self._input_ids = input_ids
-        self._prompts = prompts
-        self._inputs = inputs
+        self._model, self._prompts = model, prompts
+        self._input_ids, self._inputs = begun
         self._begun = False
 
     def step(self, rows: Sequence[int], answers: Sequence[list[int]]) -> torch.Tensor:
@@ -283,16 +268,5 @@ class _PaddedRows:
         for begin in range(0, len(branches), size):
             some = branches[begin : begin + size]
             prompts = [[*self._prompts[row], *answer] for row, answer in some]
-            found: list[torch.Tensor] = []
-            _begin(self._model, prompts, 1, partial(self._first_step, prompts, found))
-            yield [*range(begin, begin + len(some))], found[0]
-
-    def _first_step(
-        self,
-        prompts: Sequence[list[int]],
-        found: list[torch.Tensor],
-        input_ids: torch.Tensor,
-        inputs: dict[str, Any],
-    ) -> None:
-        rows = _PaddedRows(self._model, input_ids, prompts, inputs)
-        found.append(rows.step(range(len(prompts)), [[]] * len(prompts)))
+            rows = _PaddedRows(self._model, prompts, prepared(self._model, prompts, 1))
+            yield [*range(begin, begin + len(some))], rows.step(range(len(some)), [[]] * len(some))
