@@ -32,7 +32,7 @@ FOR_MODEL_SIGNING = {"pyopenssl"}
 # Imported, but installed by a declared package that requires a matching version.
 BROUGHT = {
     "annotated_types": "pydantic",
-    "anyio": "inspect_ai",
+    "anyio": "httpx2",
     "huggingface_hub": "transformers",
     "mistral_common": "vllm",
     "psutil": "vllm",

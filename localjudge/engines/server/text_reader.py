@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from localjudge.config import JudgeConfig
-from localjudge.engines.answer_reader import ReadAnswer
+from localjudge.engines.answer_reader import Distribution, ReadAnswer
 from localjudge.engines.protocol import (
     SMALLEST_LOGPROB,
     TextCompletion,
@@ -99,23 +99,14 @@ class TextReader:
         check_characters(completion.thoughts + completion.text, "it")
         answer = self.config.rubric.parse(text)
         cut = any(len(each) >= self.text_characters for each in answer.texts.values())
-        found: dict[str, _Distribution] = {}
+        known: dict[str, Distribution] = {}
         if completion.choices:
             places = value_places(self.layout, text)
             for field in self.layout.values:
                 rest = text[places[field.name][0] :] if field.name in places else ""
-                if rest and (shown := _distribution(completion.choices, rest, field)):
-                    found[field.name] = shown
-        known = {name: each for name, each in found.items() if not (each.masked or completion.masked)}
-        return ReadAnswer(
-            answer,
-            cut,
-            {name: each.probabilities for name, each in found.items()},
-            {name: each.mass for name, each in known.items()},
-            {name: each.likeliest for name, each in known.items()},
-            thoughts,
-            completion.output_tokens,
-        )
+                if rest and (found := _distribution(completion, rest, field)):
+                    known[field.name] = found
+        return ReadAnswer(answer, cut, known, thoughts, completion.output_tokens)
 
     def _split_thoughts(self, completion: TextCompletion) -> tuple[str, str]:
         """Return the thoughts, and the answer without white space and fences around it."""
@@ -134,16 +125,7 @@ class TextReader:
         return True
 
 
-class _Distribution(NamedTuple):
-    """The probabilities of values, and what is known of the other tokens unless they are masked."""
-
-    probabilities: list[float]
-    mass: float
-    likeliest: bool
-    masked: bool
-
-
-def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) -> _Distribution | None:
+def _distribution(completion: TextCompletion, rest: str, field: ValueField) -> Distribution | None:
     """Return the probability of each value, and their mass; None if the tokens do not show it.
 
     A text shows a value if it begins this value alone, or if it is this value and the beginning of what follows
@@ -151,14 +133,14 @@ def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) 
     has no probability: the text of its token is the beginning of both.
 
     Args:
-        choices: the tokens of the completion; a token that ends the turn may follow the answer's.
+        completion: the completion; a token that ends the turn may follow the answer's.
         rest: the answer from this value on.
         field: the values.
 
     Raises:
         ValueError: the numbers in the value's place are not log-probabilities.
     """
-    place = _place(choices, rest)
+    place = _place(completion.choices, rest)
     if place is None or any(
         one != other and other.startswith(one) for one in field.values for other in field.values
     ):
@@ -190,7 +172,10 @@ def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) 
         return None
     top = max(by_text, key=lambda text: by_text[text])
     masked = any(logprob is not None and logprob < SMALLEST_LOGPROB for _, logprob in choice.alternatives)
-    return _Distribution([share / total for share in shares.values()], min(total, 1.0), top in starts, masked)
+    normalized = [share / total for share in shares.values()]
+    if masked or completion.masked:
+        return Distribution(normalized)
+    return Distribution(normalized, min(total, 1.0), top in starts)
 
 
 def _chances(choice: TokenChoice, name: str) -> list[tuple[str, float]]:
@@ -213,7 +198,7 @@ def _place(choices: Sequence[TokenChoice], rest: str) -> tuple[TokenChoice, str]
     """Return the token with the beginning of a value, and what it holds before; None if the tokens lack it.
 
     Args:
-        choices: as in `_distribution`.
+        choices: the tokens of a completion.
         rest: the answer from this value on.
     """
     begin = "".join(choice.text for choice in choices).rfind(rest)

@@ -86,8 +86,8 @@ class TransformersEngine:
                 if self._device.type == "cpu":
                     pack(self._model)
             if self._device.type == "cpu":
-                # glibc keeps freed blocks, such as the outputs of a layer, up to the size of the largest one that
-                # was freed, at most 32 MiB. Each 4 KiB of what it gives back to the system costs a page fault.
+                # glibc keeps freed blocks, such as outputs of layers, up to the size of the largest one freed
+                # so far, at most 32 MiB. Each 4 KiB that it gives back to the system costs a page fault later.
                 torch.empty(31 << 20, dtype=torch.uint8)
             if model.adapter:
                 self._adapters = LoadedAdapters(self._model)
