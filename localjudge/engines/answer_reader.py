@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isnan, nan
 from operator import mul
 from typing import Any, NamedTuple, Self
 
@@ -35,13 +36,13 @@ class Distribution(NamedTuple):
     Attributes:
         shares: the probability of each value, in the rubric's order.
         mass: their sum in the model's own distribution, before the constraint; from a server that lists only
-            some tokens, a lower bound; None if it is not known.
-        likeliest: whether the model's likeliest token was one of the values'; None if it is not known.
+            some tokens, a lower bound; NaN if it is not known.
+        likeliest: whether the model's likeliest token was one of the values'; False if it is not known.
     """
 
     shares: Sequence[float]
-    mass: float | None = None
-    likeliest: bool | None = None
+    mass: float = nan
+    likeliest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,8 @@ class ReadAnswer:
                 joint = np.outer(first.shares, second.shares)
                 better, worse = np.tril(joint, -1).sum(), np.triu(joint, 1).sum()
                 shares = [float(better), float(joint.trace()), float(worse)]
-                both_known = first.mass is not None and second.mass is not None
-                more = (first.mass * second.mass, first.likeliest and second.likeliest) if both_known else ()
-                known[name] = Distribution(shares, *more)
+                likeliest = first.likeliest and second.likeliest
+                known[name] = Distribution(shares, first.mass * second.mass, likeliest)
         return replace(self, answer=Answer(texts, {name: scores[name] for name in aspects}), known=known)
 
     def expected(self, aspects: Mapping[str, Aspect]) -> dict[str, float]:
@@ -129,9 +129,8 @@ def averaged(
 def _mean(distributions: Sequence[Distribution]) -> Distribution:
     """Return the mean of distributions; `likeliest` as in most of them."""
     shares, masses, likeliest = zip(*distributions, strict=True)
-    mean = np.mean(shares, axis=0).tolist()
-    return (
-        Distribution(mean) if None in masses else Distribution(mean, np.mean(masses), np.mean(likeliest) > 0.5)
+    return Distribution(
+        np.mean(shares, axis=0).tolist(), float(np.mean(masses)), bool(np.mean(likeliest) > 0.5)
     )
 
 
@@ -293,10 +292,8 @@ def prompt_outcome(
         ],
         expected=whole.expected(aspects),
         probabilities=probabilities,
-        mass={name: round(known.mass, 6) for name, known in whole.known.items() if known.mass is not None},
-        likeliest={
-            name: bool(known.likeliest) for name, known in whole.known.items() if known.mass is not None
-        },
+        mass={name: round(known.mass, 6) for name, known in whole.known.items() if not isnan(known.mass)},
+        likeliest={name: known.likeliest for name, known in whole.known.items() if not isnan(known.mass)},
         spread=spread,
         rationale_cut=whole.rationale_cut,
         candidate_cut=task.candidate_cut,
