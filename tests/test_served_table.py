@@ -23,7 +23,7 @@ from scripted_server import (
 )
 
 from localjudge import Judge, UsageError
-from localjudge.engines.vllm.table_settings import TableSettings
+from localjudge.engines.vllm.table_settings import table_digest
 from localjudge.records import Failure, Judgement, Row
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.reader import read_notices
@@ -94,7 +94,7 @@ def rows_of(rows: list[dict[str, str]]) -> list[Row]:
 
 
 def digest_of(judge: Judge) -> str:
-    return TableSettings.from_decoding(judge.decoding, Path()).digest(judge.decoding.table)
+    return table_digest(judge.decoding)
 
 
 def test_doctor_says_whether_a_server_answers_what_it_serves_and_its_kind(cli: Cli) -> None:

@@ -41,8 +41,9 @@ from localjudge import Rubric
 from localjudge.constraint.compiler import after_thinking, token_table
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import Vocabulary
+from localjudge.engines.protocol import Decoding
 from localjudge.engines.vllm.runners import V1Processor, V2Processor
-from localjudge.engines.vllm.table_settings import KEY, TableSettings
+from localjudge.engines.vllm.table_settings import KEY, table_config, table_digest
 
 CPU = torch.device("cpu")
 WORDS = [b"x", b"The", b" answer", b" is", b" right", b".", b" Not"]
@@ -193,14 +194,9 @@ class Config:
 
     def __init__(self, table: TokenTable, drafts: int = 0) -> None:
         (name,) = (name for name, each in TABLES.items() if each is table)
-        self.additional_config = TableSettings(
-            str(self.folder / f"{name}.npz"),
-            closing_margin=STRETCH,
-            text_tokens=TEXT_TOKENS,
-            thinking_budget=BUDGET if table.thinking else None,
-            max_tokens=most_tokens(table),
-            slots=SLOTS,
-        ).as_config()
+        budget = BUDGET if table.thinking else None
+        self.decoding = Decoding(table, TEXT_TOKENS, STRETCH, thinking_budget=budget)
+        self.additional_config = table_config(self.decoding, self.folder / f"{name}.npz", SLOTS)
         self.speculative_config = SimpleNamespace(num_speculative_tokens=drafts) if drafts else None
 
 
@@ -596,15 +592,14 @@ def test_a_request_that_is_no_answer_may_be_longer_than_any_answer_when_it_retur
 
 
 def test_each_runner_loads_the_class_of_its_servers_and_only_with_the_table_that_it_names() -> None:
-    found = Config(TABLE).additional_config[KEY]
-    served_settings = TableSettings(**found)
-    digest = served_settings.digest(TABLE)
+    served = Config(TABLE)
+    digest = table_digest(served.decoding)
     for runner, load in (("V1", v1_loader), ("V2", v2_loader)):
         (processor,) = load([f"localjudge.engines.vllm.runners:{runner}_{digest}"])
         assert processor.is_localjudge
-        assert processor.load_table(served_settings).digest == TABLE.digest
+        assert processor.configured(served)[0].table.digest == TABLE.digest
         with pytest.raises(ValueError, match=f"holds the table {digest}, and not {'1' * 32}"):
-            load([f"localjudge.engines.vllm.runners:{runner}_{'1' * 32}"])[0].load_table(served_settings)
+            load([f"localjudge.engines.vllm.runners:{runner}_{'1' * 32}"])[0].configured(served)
         processor.validate_params(SamplingParams(n=2))
         processor.validate_params(SamplingParams(extra_args={KEY: digest}))
         for refused in (

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from localjudge.engines.protocol import (
 )
 from localjudge.engines.server.connection import OR_NONE, Connection, Logprob, RequestRefusedError, Usage
 from localjudge.engines.server.served_model import ServedModel, ServerEngine
-from localjudge.engines.vllm.table_settings import KEY, STATE, TableSettings
+from localjudge.engines.vllm.table_settings import KEY, STATE, table_digest
 from localjudge.errors import SettingError
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
@@ -93,7 +92,7 @@ class TableServer(ServerEngine[Completion]):
     def __init__(self, model: Model, decoding: Decoding, options: TableServerOptions) -> None:
         self._model, self._decoding = model, decoding
         self._paths = ValuePaths(decoding.table)
-        self._digest = TableSettings.from_decoding(decoding, Path()).digest(decoding.table)
+        self._digest = table_digest(decoding)
         known = decoding.table.score_token[decoding.table.first_token_decides]
         listed = np.unique(known[known >= 0]).tolist()
         self._listed = listed if len(listed) <= _MOST_LISTED else []

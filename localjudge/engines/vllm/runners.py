@@ -1,7 +1,7 @@
 """The token table in the sampler of vLLM's two model runners, and access to the scores that it keeps.
 
 vLLM creates logits processors itself, in its worker processes, from a class and its own configuration. So the
-table is passed as a file, named in `additional_config` (`TableSettings`); a request names the slot of its
+table is passed as a file, named in `additional_config` (`table_config`); a request names the slot of its
 scores in `extra_args`; and `ScoreCollector`, which vLLM mixes into its worker, returns the scores.
 
 A vLLM server has `--logits-processors localjudge.engines.vllm.runners:V1_…`. This name holds the digest of the
@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,8 @@ from vllm.v1.worker.gpu.sample import logits_processor as v2
 
 from localjudge.constraint.masking import DeviceTable, HostTable
 from localjudge.constraint.token_table import TokenTable
-from localjudge.engines.vllm.table_settings import KEY, STATE, TableSettings
+from localjudge.engines.protocol import Decoding
+from localjudge.engines.vllm.table_settings import KEY, STATE, read_config, table_digest
 
 _NAME = re.compile(r"(V[12])_([0-9a-f]{32})")
 # Parameters that can forbid the tokens that the table allows; the sampler has nothing to sample then.
@@ -62,8 +62,9 @@ class TableHolder:
     is_localjudge = True
 
     @classmethod
-    def load_table(cls, settings: TableSettings) -> TokenTable:
-        return TokenTable.load(Path(settings.table))
+    def configured(cls, vllm_config: Any) -> tuple[Decoding, int]:
+        """Return how answers are decoded, and the number of slots for scores."""
+        return read_config(vllm_config)
 
 
 class ScoreCollector:
@@ -101,13 +102,11 @@ class V1Processor(TableHolder, LogitsProcessor):  # type: ignore[misc]
     """
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
-        settings = TableSettings.from_vllm(vllm_config)
-        self._slot_count = settings.slots
-        self._table = self.load_table(settings)
-        self._allowances = self._table.allowances(settings.text_tokens, settings.thinking_budget)
+        decoding, self._slot_count = self.configured(vllm_config)
+        self._table, self._allowances = decoding.table, decoding.allowances
         kind = HostTable if device.type == "cpu" else DeviceTable
         self._tensors: HostTable | DeviceTable = kind(
-            self._table, settings.closing_margin, device, settings.slots
+            self._table, decoding.closing_margin, device, self._slot_count
         )
         self.scores = self._tensors.scores
         self._device = device
@@ -192,20 +191,18 @@ class V2Processor(TableHolder, v2.LogitsProcessor):  # type: ignore[misc]
     """
 
     def __init__(self, vllm_config: Any, req_states: v2.LogitsProcRequestState) -> None:
-        settings = TableSettings.from_vllm(vllm_config)
+        decoding, self._slot_count = self.configured(vllm_config)
         device = req_states.device
         self._states = req_states
-        self._slot_count = settings.slots
-        self._table = DeviceTable(self.load_table(settings), settings.closing_margin, device, settings.slots)
+        self._table = DeviceTable(decoding.table, decoding.closing_margin, device, self._slot_count)
         self.scores = self._table.scores
         speculative = vllm_config.speculative_config
         self._drafts = speculative.num_speculative_tokens if speculative else 0
         requests = req_states.max_num_reqs
         # The state before output token k is at [slot, k]; the last column takes values that no row keeps.
-        width = settings.max_tokens + self._drafts + 2
+        width = decoding.max_tokens + self._drafts + 2
         self._history = torch.full((requests, width), self._table.free, dtype=torch.int64, device=device)
-        allowances = self._table.table.allowances(settings.text_tokens, settings.thinking_budget)
-        self._allowances = self._to_device(np.append(allowances, 0))
+        self._allowances = self._to_device(np.append(decoding.allowances, 0))
         # The most tokens of each request.
         self._limit = torch.zeros(requests, dtype=torch.int64, device=device)
         # The number of tokens at which the answer must be complete, unless another text begins before, as known
@@ -213,7 +210,7 @@ class V2Processor(TableHolder, v2.LogitsProcessor):  # type: ignore[misc]
         self._deadline = torch.zeros_like(self._history)
         # The score slot of each request slot, and the slot for rows that are not answers.
         self._kept_at = torch.zeros(requests, dtype=torch.int64, device=device)
-        self._nowhere = settings.slots
+        self._nowhere = self._slot_count
         self._new: dict[int, tuple[int, int, int] | None] = {}
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
@@ -307,14 +304,12 @@ def _served_processor(runner: str, digest: str) -> type[Any]:
             refuse(sampling_params, digest)
 
         @classmethod
-        def load_table(cls, settings: TableSettings) -> TokenTable:
-            table: TokenTable = super().load_table(settings)
-            if (there := settings.digest(table)) != digest:
-                raise ValueError(
-                    f"localjudge: {settings.table} holds the table {there}, and not {digest}; print the flags "
-                    "again with localjudge serve --print-vllm-flags"
-                )
-            return table
+        def configured(cls, vllm_config: Any) -> tuple[Decoding, int]:
+            decoding, slots = read_config(vllm_config)
+            if (there := table_digest(decoding)) != digest:
+                advice = "print the flags again with localjudge serve --print-vllm-flags"
+                raise ValueError(f"localjudge: its file holds the table {there}, and not {digest}; {advice}")
+            return decoding, slots
 
     ServedTable.__name__ = ServedTable.__qualname__ = f"{runner}_{digest}"
     ServedTable.__module__ = __name__

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.value_paths import VALUE_RULE
@@ -21,43 +20,29 @@ Runner = Literal["V1", "V2"]
 """A model runner of vLLM."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableSettings:
-    """Settings that a worker receives.
+def table_digest(decoding: Decoding) -> str:
+    """Return the digest of a table, its rule of values and the limits of its answers, 32 hex digits."""
+    limits = decoding.closing_margin, decoding.text_tokens, decoding.thinking_budget
+    return hashlib.sha256(json.dumps([VALUE_RULE, decoding.table.digest, *limits]).encode()).hexdigest()[:32]
 
-    Attributes:
-        table: the file that holds the token table.
-        closing_margin: as in `Decoding`.
-        text_tokens, thinking_budget: as in `Decoding`.
-        max_tokens: the most tokens of any answer, including the thinking before it.
-        slots: the number of answers whose scores are kept at a time.
+
+def table_config(decoding: Decoding, table: Path, slots: int = 0) -> dict[str, Any]:
+    """Return vLLM's `additional_config` for a table.
+
+    Args:
+        decoding: the limits of the answers.
+        table: the file that holds the table.
+        slots: the number of answers whose scores are kept at a time; a server keeps none.
     """
+    limits = {name: getattr(decoding, name) for name in ("closing_margin", "text_tokens", "thinking_budget")}
+    return {KEY: {"table": str(table), "slots": slots, **limits}}
 
-    table: str
-    closing_margin: int
-    text_tokens: int
-    thinking_budget: int | None
-    max_tokens: int
-    slots: int
 
-    @classmethod
-    def from_decoding(cls, decoding: Decoding, table: Path, slots: int = 0) -> Self:
-        """Return the settings for this decoding and this file of the table; a server has 0 slots for scores."""
-        margin, budget = decoding.closing_margin, decoding.thinking_budget
-        return cls(str(table), margin, decoding.text_tokens, budget, decoding.max_tokens, slots)
-
-    def digest(self, table: TokenTable) -> str:
-        """Return the digest of a table, its rule of values and the limits of its answers, 32 hex digits."""
-        limits = self.closing_margin, self.text_tokens, self.thinking_budget, self.max_tokens
-        return hashlib.sha256(json.dumps([VALUE_RULE, table.digest, *limits]).encode()).hexdigest()[:32]
-
-    def as_config(self) -> dict[str, Any]:
-        """Return the settings as vLLM's `additional_config`."""
-        return {KEY: asdict(self)}
-
-    @classmethod
-    def from_vllm(cls, vllm_config: Any) -> TableSettings:
-        return cls(**vllm_config.additional_config[KEY])
+def read_config(vllm_config: Any) -> tuple[Decoding, int]:
+    """Return how answers are decoded, and the slots, of a configuration of vLLM that `table_config` made."""
+    settings = dict(vllm_config.additional_config[KEY])
+    table, slots = TokenTable.load(Path(settings.pop("table"))), settings.pop("slots")
+    return Decoding(table, **settings), slots
 
 
 def serve_flags(decoding: Decoding, table: Path, runner: Runner) -> list[str]:
@@ -71,10 +56,9 @@ def serve_flags(decoding: Decoding, table: Path, runner: Runner) -> list[str]:
     Raises:
         OSError: the file cannot be written.
     """
-    settings = TableSettings.from_decoding(decoding, table)
     with replacing(table) as scratch:
         decoding.table.save(scratch)
-    processor = f"localjudge.engines.vllm.runners:{runner}_{settings.digest(decoding.table)}"
-    config = json.dumps(settings.as_config(), separators=(",", ":"))
+    processor = f"localjudge.engines.vllm.runners:{runner}_{table_digest(decoding)}"
+    config = json.dumps(table_config(decoding, table), separators=(",", ":"))
     others = ["--generation-config", "vllm", "--logprobs-mode", "raw_logprobs"]
     return ["--logits-processors", processor, "--additional-config", config, *others]

@@ -41,7 +41,7 @@ from localjudge.engines.vllm.engine_session import (
     InFlightRequest,
     one_line,
 )
-from localjudge.engines.vllm.table_settings import KEY, STATE, TableSettings
+from localjudge.engines.vllm.table_settings import KEY, STATE, table_config
 from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.models.adapter import Adapter
 from localjudge.models.model import Model
@@ -206,10 +206,10 @@ class VllmEngine:
             raise ModelError(f"model {self._model.name}: vLLM says: {one_line(error)}") from None
         table = Path(self._folder.name) / "table.npz"
         self.slots = 2 * (most + max(8, most // 4)) + 2 * COLLECT
-        settings = TableSettings.from_decoding(self._decoding, table, self.slots)
         self._decoding.table.save(table)
+        ours = table_config(self._decoding, table, self.slots)
         arguments["logits_processors"] = [f"localjudge.engines.vllm.runners:{self._runner}Processor"]
-        arguments["additional_config"] = {**arguments.get("additional_config", {}), **settings.as_config()}
+        arguments["additional_config"] = {**arguments.get("additional_config", {}), **ours}
         try:
             llm = LLM(**arguments)
         except (ValueError, RuntimeError, OSError) as error:
