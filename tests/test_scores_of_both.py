@@ -53,7 +53,9 @@ def test_the_preference_is_that_of_two_independent_scores(
     for a in range(10):
         for b in range(10):
             expected["A" if a > b else "B" if b > a else "tie"] += first[a] * second[b]
-    assert read.known == {"quality": (pytest.approx([*expected.values()]), 0.125, False)}
+    (shares, mass, likeliest), *others = read.known.values()
+    assert (others, [*read.known], mass, likeliest) == ([], ["quality"], 0.125, False)
+    assert shares == pytest.approx([*expected.values()])
     assert read.answer.scores == {"quality": "A" if one > other else "B" if other > one else "tie"}
     assert read.answer.texts == {"rationale": "So.", "quality_scores": f"{one} and {other}"}
 

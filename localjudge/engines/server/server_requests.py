@@ -135,7 +135,8 @@ class ServerRequests:
         Raises:
             EngineError: the server is not ready within `patience` seconds.
         """
-        return self.run(self._when_ready, function, *arguments)
+        found: Found = self.run(self._when_ready, function, *arguments)
+        return found
 
     async def _when_ready(self, function: Callable[..., Awaitable[Found]], *arguments: Any) -> Found:
         tries = 0

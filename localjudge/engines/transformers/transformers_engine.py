@@ -120,7 +120,7 @@ class TransformersEngine:
             context=options.context(model),
             batch_size=self._batch_size,
             batch_invariant=batch_invariance(supported=False),
-            details=self._table.paths.described,
+            details={**self._table.paths.described},
             headline=f"engine transformers · {device} · {dtype}{why} · "
             + (self._remark or f"batches of {self._batch_size}"),
         )
