@@ -1,10 +1,9 @@
-"""The commands `models`: list the models that can judge, plan what one needs, sign and verify a model."""
+"""The commands `models`: list the models that can judge, plan what one needs, verify one."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -47,7 +46,7 @@ def list_models(as_json: AsJson = False) -> None:
 app = group_that_lists(
     "models",
     list_models,
-    "List the models that can judge, plan what one needs, sign and verify a model.",
+    "List the models that can judge, plan what one needs, verify one.",
     "localjudge models list",
 )
 
@@ -137,32 +136,6 @@ def plan(
         print(prompts.described(rate))
 
 
-@explained(app, "localjudge models sign bundled --key private.pem --out bundled.sig")
-def sign(
-    model: Annotated[str, typer.Argument(metavar="DIR", help="A model directory or a GGUF file.")],
-    key: Annotated[Path, Flag("A private key of an elliptic curve: P-256, P-384 or P-521.", "PEM")],
-    out: Annotated[Path | None, Flag("The signature to write.  [default: DIR.sig]", "FILE")] = None,
-) -> None:
-    """Sign the files of a model, so that `models verify --signature` can tell whether they are still the same.
-
-    The format is that of OpenSSF's model signing, and the key a file of yours: nothing uses the network.
-    """
-    settle_environment()
-    from localjudge.cli.progress import Progress
-    from localjudge.models.model import Model
-    from localjudge.models.model_signature import sign_model, signature_file
-
-    found = Model.locate(model)
-    try:
-        encrypted = b"ENCRYPTED" in key.read_bytes()
-    except OSError as error:
-        raise UsageError(f"--key {key}: {error.strerror}") from None
-    asked = typer.prompt(f"pass phrase of {key}", hide_input=True, err=True) if encrypted else None
-    signature = out or signature_file(found.path)
-    sign_model(found.path, key, signature, asked.encode() if asked else None)
-    Progress().say(f"signed: {signature}")
-
-
 @explained(app, "localjudge models verify bundled --no-manifest")
 def verify(
     model: Annotated[
@@ -174,27 +147,21 @@ def verify(
     ],
     no_manifest: Annotated[bool, Flag("Only check; write no manifest.")] = False,
     renew: Annotated[bool, Flag("Replace the existing manifest by a new one.")] = False,
-    signature: Annotated[Path | None, Flag("Check this signature of the model; needs --key.", "FILE")] = None,
-    key: Annotated[Path | None, Flag("The public key of the model's signer.", "PEM")] = None,
     adapter: AdapterName = None,
     as_json: AsJson = False,
 ) -> None:
     """Check that a model directory is complete and safe, and write a manifest of its files.
 
     The manifest, localjudge-manifest.json, has the size and SHA-256 of every file. Afterwards, `score` refuses
-    the model if a file has changed. With --signature and --key, check first that the files, all and no others,
-    are those that the owner of the key signed. Exits with 0 if nothing is wrong and with 2 otherwise.
+    the model if a file has changed. Exits with 0 if nothing is wrong and with 2 otherwise.
     """
-    if (signature is None) != (key is None):
-        raise UsageError("--signature and --key belong together: give both or none")
     settle_environment()
     from localjudge.cli.printed_tables import print_checks
     from localjudge.cli.progress import Progress
-    from localjudge.diagnostics.check_results import is_sound, ok
+    from localjudge.diagnostics.check_results import is_sound
     from localjudge.diagnostics.verification import verify as look_at
     from localjudge.models.adapter import Adapter
     from localjudge.models.model import Model
-    from localjudge.models.model_signature import check_model_signature
 
     if no_manifest and renew:
         raise UsageError("--renew writes a manifest and --no-manifest writes none; give only one of them")
@@ -203,13 +170,8 @@ def verify(
         found = replace(found, adapter=Adapter.find(adapter))
     progress = Progress()
     progress.say(f"{found.name} · {found.path}")
-    checks = []
-    if signature and key:
-        with progress.step("checking the signature"):
-            check_model_signature(found.path, signature, key)
-        checks.append(ok("signature", f"{signature} fits, by {key}"))
     with progress.step("verifying", "bytes") as report:
-        checks += look_at(found, write=not no_manifest, renew=renew, report=report)
+        checks = look_at(found, write=not no_manifest, renew=renew, report=report)
     print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(2)
