@@ -18,7 +18,7 @@ from preloaded import Preloaded
 
 from localjudge.cli import app
 from localjudge.config import JudgeConfig
-from localjudge.models.model_location import BUNDLED_NOTICE
+from localjudge.models.catalogue import BUNDLED_NOTICE
 
 ESCAPE = "\x1b[31m"
 OVERRIDE = "\u202e"

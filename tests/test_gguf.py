@@ -17,10 +17,10 @@ from localjudge import Judge, Judgement, ModelError, UsageError
 from localjudge.airgap.pack import _model_files
 from localjudge.engines.selection import choose_engine
 from localjudge.engines.transformers.grouped_attention import GROUPED
-from localjudge.models.capacity.capacity_plan import PlannedModel
+from localjudge.models.capacity import PlannedModel
+from localjudge.models.digests import ModelManifest
 from localjudge.models.gguf import _TYPES, read_gguf
 from localjudge.models.model import Model
-from localjudge.models.model_manifest import ModelManifest
 from localjudge.models.tensor_check import count_parameters
 from localjudge.records import Outcome
 
@@ -274,7 +274,8 @@ def test_a_plan_counts_the_unpacked_weights_and_says_so(cli: Cli, model: Path, t
     file = write_gguf(tmp_path / "packed.gguf", metadata, packed(tensors))
     found = PlannedModel.find(str(file))
     assert found.weights == 2 * (count_parameters(Model.find(model)) or 0)
-    assert found.packed == file.stat().st_size < found.weights
+    assert found.is_gguf
+    assert file.stat().st_size < found.weights
     end = cli("models", "plan", file)
     assert "unpacked to bfloat16 from the" in end.out
     assert "only the transformers engine reads a GGUF file" in end.out

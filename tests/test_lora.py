@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM
 from localjudge import Judge, Judgement, ModelError, UsageError
 from localjudge.airgap.pack import _adapter_files
 from localjudge.models.adapter import Adapter
-from localjudge.models.capacity.capacity_plan import PlannedModel
+from localjudge.models.capacity import PlannedModel
 from localjudge.models.model import Model
 from localjudge.records import Outcome
 from localjudge.runs.run_manifest import read_manifest

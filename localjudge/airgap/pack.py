@@ -16,9 +16,9 @@ from localjudge.airgap.pack_files import PackManifest, check_signer, sign_pack, 
 from localjudge.airgap.wheels import Say, Target, choose_extras, gather_wheels, locked, own_wheel
 from localjudge.errors import UsageError
 from localjudge.models.adapter import Adapter
+from localjudge.models.catalogue import model_path
+from localjudge.models.digests import manifest_file
 from localjudge.models.model import Model
-from localjudge.models.model_location import model_path
-from localjudge.models.model_manifest import manifest_file
 from localjudge.system.durable import settle
 from localjudge.system.quantities import file_size
 from localjudge.system.requirements import SELF

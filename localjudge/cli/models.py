@@ -11,7 +11,6 @@ import typer
 from localjudge.cli.help import explained, group_that_lists
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
-    SETTING,
     AdapterName,
     AsJson,
     ColumnNames,
@@ -22,7 +21,7 @@ from localjudge.cli.options import (
     settle_environment,
 )
 from localjudge.errors import UsageError
-from localjudge.settings import Flag, JudgeSettings
+from localjudge.settings import Flag
 from localjudge.system.quantities import GIB
 
 
@@ -30,15 +29,16 @@ def list_models(as_json: AsJson = False) -> None:
     """List the models that can judge, and what each needs on GPUs of 80 GB; `models` alone does the same."""
     settle_environment()
     from localjudge.cli.printed_tables import printed_table
-    from localjudge.models.capacity.profiles import catalogue
+    from localjudge.models.capacity import gpus_of_80
+    from localjudge.models.catalogue import profiles
     from localjudge.report.tables.capacity_tables import catalogue_table
 
-    entries = catalogue()
+    known = profiles()
     if as_json:
-        print_json([each.as_dict() for each in entries])
+        print_json([profile.model_dump() | {"gpus_of_80": gpus_of_80(profile)} for profile in known])
     else:
-        print_table(printed_table(catalogue_table(entries)))
-        for profile in (each.profile for each in entries if each.profile.traps):
+        print_table(printed_table(catalogue_table(known)))
+        for profile in (profile for profile in known if profile.traps):
             print(f"{profile.name}: {profile.traps[0]}")  # the most serious known problem
         Messages.here().say("GPUs of 80 GB each; for details: localjudge models plan MODEL")
 
@@ -66,29 +66,20 @@ def plan(
     ] = None,
     gpu_memory: Annotated[float, Flag("The memory of each GPU.", "GIB")] = 80,
     gpus: Annotated[int, Flag("The largest number of GPUs to use.", "N", least=1, most=1024)] = 8,
-    gpu_memory_utilization: Annotated[
-        float, Flag("The share of a GPU's memory that vLLM may use.", "SHARE")
-    ] = 0.9,
     prompt_tokens: Annotated[
         int | None,
         Flag("The number of tokens of a typical prompt.  [default: 1500, or the mean of --rows]", "N", least=1),
     ] = None,
-    max_rationale_tokens: Annotated[int, SETTING] = JudgeSettings.max_rationale_tokens,
-    thinking_budget: Annotated[int, Flag("The largest number of thinking tokens before it.", "N", least=0)] = 0,
     rubric: RubricName = "just-eval",
     columns: ColumnNames = None,
     adapter: AdapterName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute what a model needs (weights, KV cache, rows in flight, GPUs) and whether it fits this machine.
+    """Compute whether a model fits, and on how many GPUs: its weights, the cache of a row, the rows in flight.
 
     With --rows, a typical prompt is as long as theirs in the mean. How long a run takes is measured, not
     predicted: `score --limit 100` ends with the rows/s of this machine.
     """
-    if not 0 < gpu_memory_utilization <= 1:
-        raise UsageError(f"--gpu-memory-utilization {gpu_memory_utilization}: give a share above 0, at most 1")
-    if max_rationale_tokens < 1:
-        raise UsageError(f"--max-rationale-tokens {max_rationale_tokens}: the smallest that works is 1")
     if not 0 < gpu_memory < 1e6:
         raise UsageError(f"--gpu-memory {gpu_memory:g}: give the GiB of one GPU, such as 80")
     if rate is not None and not (rows and 0 < rate < math.inf):
@@ -96,8 +87,7 @@ def plan(
     settle_environment()
     from localjudge.cli.printed_tables import printed_table
     from localjudge.models.adapter import Adapter
-    from localjudge.models.capacity.capacity_plan import CapacityPlan, PlannedModel
-    from localjudge.models.capacity.memory import PROMPT_TOKENS, PlannedUse
+    from localjudge.models.capacity import PROMPT_TOKENS, CapacityPlan, PlannedModel
     from localjudge.report.tables.capacity_tables import plan_table, plan_text
     from localjudge.system.machine import Machine
 
@@ -114,22 +104,23 @@ def plan(
         taken = parse_columns(columns or ())
         prompts = PlannedPrompts.of(subject.name, rows, taken, rubric, Progress().step)
         prompt_tokens = prompt_tokens or prompts.mean
-    use = PlannedUse(
-        prompt_tokens or PROMPT_TOKENS,
-        max_rationale_tokens,
-        thinking_budget,
-        gpu_memory_utilization,
+    made = CapacityPlan.make(
+        subject,
+        Machine.here(),
+        gpu_memory=int(gpu_memory * GIB),
+        gpus=gpus,
+        prompt_tokens=prompt_tokens or PROMPT_TOKENS,
     )
-    memory = int(gpu_memory * GIB)
-    made = CapacityPlan.make(subject, use, Machine.here(), gpu_memory=memory, gpus=gpus)
     if as_json:
         print_json(made.as_dict() | ({"rows": prompts.as_dict(rate)} if prompts else {}))
         return
     print(plan_text(made))
     print_table(printed_table(plan_table(made)))
-    if made.flags:
-        print(f"localjudge score … --model {subject.name} {' '.join(made.flags)}")
-    print(f"this machine: {made.fits_here[1]}")
+    if made.needs.chosen and made.fits_context and not subject.is_gguf:
+        with_adapter = f" --adapter {adapter}" if adapter else ""
+        gpus = made.needs.chosen.gpus
+        print(f"localjudge score … --model {subject.name}{with_adapter} --tensor-parallel-size {gpus}")
+    print(f"this machine: {made.how}")
     for note in made.notes:
         print(f"note: {note}")
     if prompts:
@@ -152,7 +143,7 @@ def verify(
 ) -> None:
     """Check that a model directory is complete and safe, and write a manifest of its files.
 
-    The manifest, localjudge-manifest.json, has the size and SHA-256 of every file. Afterwards, `score` refuses
+    The manifest, localjudge-manifest.json, has the SHA-256 of every file. Afterwards, `score` refuses
     the model if a file has changed. Exits with 0 if nothing is wrong and with 2 otherwise.
     """
     settle_environment()

@@ -122,7 +122,7 @@ def _vllm_command(options: JudgeOptions, runner: str | None, table: Path | None)
     """
     from localjudge.engines.vllm.score_collector import TableSettings
     from localjudge.engines.vllm.served_table import Runner, serve_flags
-    from localjudge.system.cache import cache_folder
+    from localjudge.system.durable import cache_folder
     from localjudge.system.machine import Machine
 
     config, _ = replace(options, engine="dry-run").prepare("serve", ())

@@ -21,7 +21,6 @@ from localjudge.engines.engine_options import AUTO, LOCAL, Cluster, ServerOption
 from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.errors import UsageError
 from localjudge.integrations.listener import LOOPBACK, Listener
-from localjudge.system.quantities import GIB
 from localjudge.system.requirements import install_command
 
 _NamedCheck = tuple[str, Callable[[], Check | list[Check]]]
@@ -117,7 +116,7 @@ def _model(intent: Intent, engine: str) -> list[Check]:
         return [note("model", f"{model.name}: found; not checked, because transformers is not installed")]
     from localjudge.diagnostics.verification import check_model
     from localjudge.engines.transformers.batched_types import judged_alone
-    from localjudge.models.model_manifest import changes_since_verified
+    from localjudge.models.digests import changes_since_verified
 
     checks = check_model(model)
     problems = [
@@ -143,22 +142,20 @@ def _model(intent: Intent, engine: str) -> list[Check]:
 def _fit(name: str | None) -> list[Check]:
     """Check that the model and at least one row fit this machine's memory."""
     from localjudge.errors import ModelError
-    from localjudge.models.capacity.capacity_plan import CapacityPlan, PlannedModel
-    from localjudge.models.capacity.memory import PlannedUse
-    from localjudge.models.model_location import BUNDLED
+    from localjudge.models.capacity import CapacityPlan, PlannedModel
+    from localjudge.models.catalogue import BUNDLED
     from localjudge.system.machine import Machine
 
     name, machine = name or BUNDLED, Machine.here()
     try:
-        plan = CapacityPlan.make(PlannedModel.find(name), PlannedUse(), machine, gpu_memory=80 * GIB)
+        plan = CapacityPlan.make(PlannedModel.find(name), machine)
     except ModelError:
         return []  # the model check reports it, or the shape of the model is not known
-    fits, how = plan.fits_here
-    if fits:
-        return [ok("fit", how)]
+    if plan.fits_here:
+        return [ok("fit", plan.how)]
     if machine.memory is None and not machine.gpus:
-        return [note("fit", how)]
-    return [wrong("fit", how, f"use a smaller model or more GPUs: localjudge models plan {quote(name)}")]
+        return [note("fit", plan.how)]
+    return [wrong("fit", plan.how, f"use a smaller model or more GPUs: localjudge models plan {quote(name)}")]
 
 
 def _server(options: ServerOptions, name: str | None) -> list[Check]:

@@ -16,10 +16,16 @@ from localjudge.diagnostics.check_results import Check, is_sound, note, ok, wron
 from localjudge.errors import LocalJudgeError, ModelError
 from localjudge.judge import Judge
 from localjudge.models.configuration import read_document, remote_code
-from localjudge.models.digests import model_files, paths_in, read_digests
+from localjudge.models.digests import (
+    ModelManifest,
+    in_words,
+    manifest_file,
+    model_files,
+    paths_in,
+    read_digests,
+)
 from localjudge.models.gguf import unknown_split
 from localjudge.models.model import Model
-from localjudge.models.model_manifest import ModelManifest, in_words, manifest_file
 from localjudge.models.tensor_check import check_adapter, check_tensors
 from localjudge.models.tokenizer import TOKENIZER_FILE
 from localjudge.models.weights import INDEX, PICKLED, WHOLE, is_lfs_pointer, read_index
@@ -275,7 +281,7 @@ class ModelChecks:
 def _manifest(model: Model, write: bool, renew: bool, report: Report) -> Iterator[Check]:
     """Check the files against the manifest, or write a new one."""
     found = read_digests(model.path, ignore_cache=True, report=report).sha256
-    now = ModelManifest.from_digests(model.path, found)
+    now = ModelManifest.from_digests(found)
     about = f"{len(now.files)} files, digest {now.digest[:16]}"
     was = None if renew else ModelManifest.read(model.path)
     if was is not None:

@@ -13,18 +13,17 @@ from packaging.version import Version
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
 from localjudge.errors import ModelError, UsageError, first_line
 from localjudge.models.adapter import Adapter
-from localjudge.models.capacity.profiles import profiles
+from localjudge.models.catalogue import BUNDLED, bundled_folder, cached_folder, model_path
 from localjudge.models.configuration import read_document, remote_kernels
 from localjudge.models.digests import Digests, decisive_digest, read_digests
 from localjudge.models.gguf import GGUF, GgufHeader, gguf_file, read_configuration, read_gguf, read_tokenizer
-from localjudge.models.model_location import BUNDLED, bundled_folder, cached_folder, model_path
 from localjudge.models.tokenizer import TOKENIZER_FILE, encoded_otherwise, load_tokenizer
 from localjudge.models.weights import PICKLED, Tensor, read_tensors
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
 from localjudge.prompts.thought_marks import KNOWN_MARKS, ThoughtMarks, marks_of
 from localjudge.records import Turn
-from localjudge.system.offline import go_offline
+from localjudge.system.machine import go_offline
 from localjudge.system.requirements import install_command, installed, require
 from localjudge.system.steps import Report, no_progress
 
@@ -83,7 +82,7 @@ class Model:
             return cls(BUNDLED, bundled_folder())
         path = model_path(name)
         if not path.is_dir() and gguf_file(path) is None:
-            path = cached_folder(str(name), allow_download, (each.id for each in profiles()))
+            path = cached_folder(str(name), allow_download)
         return cls(str(name), gguf_file(path) or path.resolve())
 
     def _checked(self) -> Model:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import ModelError, first_line
+from localjudge.models.digests import in_words
 from localjudge.models.gguf import ignored_scaling
 from localjudge.models.model import Model
-from localjudge.models.model_manifest import in_words
 from localjudge.models.weights import Tensor
 
 _DIRECTORY = "use a directory with this model's safetensors files"
