@@ -41,8 +41,8 @@ def doctor(
     """
     from localjudge.cli.printed_tables import print_checks
     from localjudge.cli.progress import Progress
-    from localjudge.diagnostics.check_results import is_sound
     from localjudge.diagnostics.doctor import Intent, examine
+    from localjudge.diagnostics.verification import is_sound
     from localjudge.engines.engine_options import Cluster, ServerOptions
     from localjudge.engines.selection import check_combination
 

@@ -149,7 +149,7 @@ def verify(
     settle_environment()
     from localjudge.cli.printed_tables import print_checks
     from localjudge.cli.progress import Progress
-    from localjudge.diagnostics.check_results import is_sound
+    from localjudge.diagnostics.verification import is_sound
     from localjudge.diagnostics.verification import verify as look_at
     from localjudge.models.adapter import Adapter
     from localjudge.models.model import Model

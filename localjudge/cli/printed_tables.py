@@ -13,7 +13,7 @@ from rich.text import Text
 from localjudge.cli.console import Console
 from localjudge.cli.messages import in_flags
 from localjudge.cli.options import print_json
-from localjudge.diagnostics.check_results import Check, State
+from localjudge.diagnostics.verification import Check, State
 from localjudge.report.tables import Cell, Findings, Table
 from localjudge.rubrics.score_column import heading
 from localjudge.runs.notices import kinds

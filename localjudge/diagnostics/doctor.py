@@ -8,23 +8,35 @@ the given Ray cluster or server.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import subprocess
+import tempfile
+from collections.abc import Callable, Collection
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 
-from localjudge.diagnostics import machine_checks
-from localjudge.diagnostics.check_results import Check, is_sound, note, ok, wrong
+from localjudge.diagnostics.verification import Check, check_model, is_sound, note, ok, wrong
+from localjudge.engines.engine_log import output_to
 from localjudge.engines.engine_options import AUTO, LOCAL, Cluster, ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
-from localjudge.errors import UsageError
+from localjudge.errors import ModelError, UsageError, first_line
 from localjudge.integrations.listener import LOOPBACK, Listener
+from localjudge.models.adapter import Adapter
+from localjudge.models.digests import changes_since_verified
+from localjudge.models.model import Model
+from localjudge.system import requirements
+from localjudge.system.durable import free_space, unwritable
+from localjudge.system.machine import Machine
+from localjudge.system.quantities import memory_size
 from localjudge.system.requirements import install_command
 
-_NamedCheck = tuple[str, Callable[[], Check | list[Check]]]
-"""The name of a check, and the function that makes it."""
+LEAST_DISK = 200 * 10**6
+"""Free bytes that a run should have when it starts."""
+
+_Look = Callable[[], Check | list[Check]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,7 @@ class Intent:
 
 
 def examine(intent: Intent) -> list[Check]:
-    """Run every check and return the results. A check that raises is reported as wrong."""
+    """Run every check and return the results. A check that raises is reported as wrong, with its fix."""
     engine, why = choose_engine(intent.engine, intent.model)
     out, cluster, listen, server = intent.out, intent.cluster, intent.listen, intent.server
     extras = [
@@ -59,64 +71,123 @@ def examine(intent: Intent) -> list[Check]:
         *(["ray"] if cluster else []),
         *(["serve"] if listen else []),
     ]
-    here: list[_NamedCheck] = [
-        ("engine", lambda: machine_checks.engine_library(engine, why)),
-        ("gpus", lambda: machine_checks.gpus(engine)),
-        ("model", lambda: _model(intent, engine)),
-        *([] if cluster and cluster.address != LOCAL else [("fit", lambda: _fit(intent.model))]),
+    libraries = f"{install_command('cpu')}, or with a GPU {install_command('vllm')}"
+    given = "give --model a directory, or an id in the local cache"
+    here: list[tuple[str, _Look, str]] = [
+        ("engine", lambda: _engine(engine, why), libraries),
+        ("gpus", gpus, libraries),
+        ("model", lambda: _model(intent, engine), given),
+        *([] if cluster and cluster.address != LOCAL else [("fit", lambda: _fit(intent.model), libraries)]),
     ]
-    looks: list[_NamedCheck] = [
-        ("packages", lambda: machine_checks.required_packages(extras)),
-        ("temporary", machine_checks.temporary_folder),
-        *([("out", lambda: machine_checks.run_folder(out))] if out else []),
-        *(here if server is None else [("server", lambda: _server(server, intent.model))]),
-        *([("cluster", lambda: _cluster(cluster))] if cluster else []),
-        *([("endpoint", lambda: _endpoint(listen))] if listen else []),
+    looks: list[tuple[str, _Look, str]] = [
+        ("packages", lambda: required_packages(extras), libraries),
+        ("temporary", lambda: writable("temporary", Path(tempfile.gettempdir())), "set TMPDIR"),
+        *([("out", lambda: writable("out", out), "")] if out else []),
+        *(here if server is None else [("server", lambda: _server(server, intent.model), given)]),
+        *([("cluster", lambda: _cluster(cluster), "ray start --head starts one")] if cluster else []),
+        *([("endpoint", lambda: _endpoint(listen), "")] if listen else []),
     ]
-    return [check for name, look in looks for check in _settled(name, look)]
+    return [check for name, look, fix in looks for check in _settled(name, look, fix)]
 
 
-def _settled(name: str, look: Callable[[], Check | list[Check]]) -> list[Check]:
+def _settled(name: str, look: _Look, fix: str) -> list[Check]:
     try:
         found = look()
     except ModuleNotFoundError as error:
-        return [wrong(name, f"cannot be checked: {error.name} is not installed", _libraries())]
+        return [wrong(name, f"cannot be checked: {error.name} is not installed", "see packages")]
     except KeyboardInterrupt:
         raise
+    except UsageError as error:
+        problem, _, advice = str(error).removeprefix("model ").partition("; ")
+        return [wrong(name, problem, advice or fix)]
     except BaseException as error:  # the other checks still run; some libraries panic or exit on import
-        said = (str(error).strip().splitlines() or ["no reason given"])[0]
-        return [
-            wrong(
-                name,
-                f"{type(error).__name__}: {said}",
-                f"repair or reinstall the package: {_libraries()}",
-            )
-        ]
+        return [wrong(name, f"{type(error).__name__}: {first_line(error)}", fix)]
     return found if isinstance(found, list) else [found]
 
 
-def _libraries() -> str:
-    return f"{install_command('cpu')}, or with a GPU {install_command('vllm')}"
+def required_packages(extras: Collection[str]) -> list[Check]:
+    """Check the packages that localjudge and these extras of it require."""
+    found: dict[str, str] = {}
+    faults = []
+    for requirement in requirements.required(["", *extras], requirements.SELF):
+        fix = f"pip install {requirements.quoted(requirement)}"
+        version = requirements.installed(requirement.name)
+        if version is None:
+            faults.append(wrong("packages", f"{requirement.name} is not installed", fix))
+        elif not requirement.specifier.contains(version, prereleases=True):
+            problem = f"{requirement.name} {version}, but localjudge needs {requirement.specifier}"
+            faults.append(wrong("packages", problem, fix))
+        else:
+            found[requirement.name] = version
+    with suppress(metadata.PackageNotFoundError):  # the files of such a package may have replaced ours
+        other = f"localjudge {metadata.version('localjudge')}"
+        problem = f"{other} is installed, another project's package with the module of {requirements.SELF}"
+        faults.append(
+            wrong("packages", problem, f"pip uninstall localjudge; install {requirements.SELF} again")
+        )
+    named = ", ".join(f"{name} {version}" for name, version in found.items())
+    return [*([ok("packages", named)] if found else []), *faults]
+
+
+def writable(name: str, folder: Path, least: int = LEAST_DISK) -> Check:
+    """Check that a folder can be written: the run directory, or that of vLLM's, Ray's and torch's files."""
+    if fault := unwritable(folder, least):
+        fix = "set TMPDIR to another folder" if name == "temporary" else "give another --out"
+        return wrong(name, f"{folder}: {fault}", f"free space or change the permissions, or {fix}")
+    return ok(name, f"{folder}: {free_space(folder)}")
+
+
+def _engine(engine: str, why: str) -> Check:
+    """Check that vLLM, if it is the engine, can be imported and finds a device."""
+    if engine != "vllm":
+        return ok("engine", f"{engine}, {why}")
+    if find_spec("vllm") is None:
+        fix = f"{install_command('vllm')}, or give --engine transformers"
+        return wrong("engine", "vLLM is not installed", fix)
+    with output_to(Path(os.devnull)):
+        import vllm
+        from vllm import LLM  # noqa: F401 (what a run imports)
+        from vllm.platforms import current_platform
+
+        device = current_platform.device_type
+    if not device:
+        problem = f"vLLM {vllm.__version__} finds no device of the kind that it was built for"
+        return wrong("engine", problem, "repair the driver, or give --engine transformers")
+    return ok("engine", f"vllm {vllm.__version__} on {device}, {why}")
+
+
+def gpus() -> Check:
+    """Name the GPUs that torch can use, and those that it cannot use although the machine has them."""
+    import torch
+
+    if count := torch.cuda.device_count():
+        cards = [(torch.cuda.get_device_name(rank), *torch.cuda.mem_get_info(rank)) for rank in range(count)]
+        sizes = [f"{name} {memory_size(free)} of {memory_size(total)} free" for name, free, total in cards]
+        return ok("gpus", ", ".join(sizes))
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    named = ""
+    with suppress(OSError, subprocess.SubprocessError):  # no such program, or no driver
+        named = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
+    if not named:
+        return ok("gpus", "none; the model runs on the CPU")
+    named = "; ".join(named.splitlines())
+    built_for, hidden = torch.version.cuda, os.environ.get("CUDA_VISIBLE_DEVICES")
+    if hidden is not None:
+        return note("gpus", f"{named}, hidden by CUDA_VISIBLE_DEVICES={hidden!r}", "unset CUDA_VISIBLE_DEVICES")
+    if built_for is None:
+        return note("gpus", f"{named}, but this torch is built for CPUs", install_command("vllm"))
+    fix = f"nvidia-smi says which CUDA the driver runs; it must be {built_for} or later"
+    return note("gpus", f"{named}, but torch, built for CUDA {built_for}, cannot use it", fix)
 
 
 def _model(intent: Intent, engine: str) -> list[Check]:
     """Check that the model exists, is complete, matches its manifest and can judge."""
-    from localjudge.errors import ModelError
-    from localjudge.models.adapter import Adapter
-    from localjudge.models.model import Model
-
-    try:
-        model = Model.locate(intent.model)
-        if intent.adapter:
-            model = replace(model, adapter=Adapter.find(intent.adapter))
-    except ModelError as error:
-        found, _, fix = str(error).removeprefix("model ").partition("; ")
-        return [wrong("model", found, fix or "give --model a directory, or an id in the local cache")]
+    model = Model.locate(intent.model)
+    if intent.adapter:
+        model = replace(model, adapter=Adapter.find(intent.adapter))
     if find_spec("transformers") is None:
         return [note("model", f"{model.name}: found; not checked, because transformers is not installed")]
-    from localjudge.diagnostics.verification import check_model
     from localjudge.engines.transformers.batched_types import judged_alone
-    from localjudge.models.digests import changes_since_verified
 
     checks = check_model(model)
     problems = [
@@ -128,11 +199,7 @@ def _model(intent: Intent, engine: str) -> list[Check]:
         return problems
     if engine == "transformers" and (remark := judged_alone(model.configuration.model_type)):
         problems.append(note("model", f"{model.name}: {remark}"))
-    try:
-        verified = "no manifest" if changes_since_verified(model) is None else "as verified"
-    except ModelError as error:
-        found, _, fix = str(error).removeprefix("model ").partition("; ")
-        return [*problems, wrong("model", found, fix)]
+    verified = "no manifest" if changes_since_verified(model) is None else "as verified"
     about = {check.name: check.found for check in checks}
     context = about["context"].partition(":")[0]
     thinks = "; it always thinks first" * model.always_thinks
@@ -141,10 +208,7 @@ def _model(intent: Intent, engine: str) -> list[Check]:
 
 def _fit(name: str | None) -> list[Check]:
     """Check that the model and at least one row fit this machine's memory."""
-    from localjudge.errors import ModelError
-    from localjudge.models.capacity import CapacityPlan, PlannedModel
-    from localjudge.models.catalogue import BUNDLED
-    from localjudge.system.machine import Machine
+    from localjudge.models.capacity import BUNDLED, CapacityPlan, PlannedModel
 
     name, machine = name or BUNDLED, Machine.here()
     try:
@@ -165,11 +229,7 @@ def _server(options: ServerOptions, name: str | None) -> list[Check]:
     from localjudge.engines.server.server_requests import ServerRequests
     from localjudge.engines.server.table_server import table_of
 
-    try:
-        served = ServedModel.ask(options, name, waits=False)
-    except UsageError as error:
-        found, _, fix = str(error).partition("; ")
-        return [wrong("server", found, fix or "give --model one of its models")]
+    served = ServedModel.ask(options, name, waits=False)
     answers = ok("server", f"{options.address}: answers; {served.product}; serves {served.name}")
     requests: ServerRequests[None] = ServerRequests(options)
     table = None
@@ -182,13 +242,10 @@ def _server(options: ServerOptions, name: str | None) -> list[Check]:
     return [answers, ok("kind", f"by construction, with --server-kind table: it has the token table {table}")]
 
 
-def _cluster(cluster: Cluster) -> list[Check]:
+def _cluster(cluster: Cluster) -> Check:
     """Join the given cluster, and leave it as it was. Only the address `local` starts one."""
-    if find_spec("ray") is None:
-        return [wrong("cluster", "Ray is not installed", install_command("ray"))]
     import ray
 
-    from localjudge.engines.engine_log import output_to
     from localjudge.engines.ray.placement import connect
 
     was_connected = ray.is_initialized()
@@ -198,9 +255,8 @@ def _cluster(cluster: Cluster) -> list[Check]:
     except UsageError as error:
         is_missing = isinstance(error.__context__, ConnectionError) and "RAY_ADDRESS" not in os.environ
         if cluster.address == AUTO and is_missing:
-            return [ok("cluster", "none is running; a run starts one on this machine")]
-        said = str(error).removeprefix("--ray ")
-        return [wrong("cluster", said, "run ray status on a node of it; ray start --head starts one")]
+            return ok("cluster", "none is running; a run starts one on this machine")
+        raise
     try:
         nodes, has = sum(node["Alive"] for node in ray.nodes()), ray.cluster_resources()
     finally:
@@ -208,18 +264,14 @@ def _cluster(cluster: Cluster) -> list[Check]:
             ray.shutdown()
     room = f"{address}: {nodes} node(s), {has.get('CPU', 0):g} CPUs, {has.get('GPU', 0):g} GPUs"
     if not has.get("CPU"):
-        return [wrong("cluster", f"{room}; no worker has room", "add a node: ray start --address")]
-    return [ok("cluster", room)]
+        return wrong("cluster", f"{room}; no worker has room", "add a node: ray start --address")
+    return ok("cluster", room)
 
 
 def _endpoint(listen: Callable[[], Listener]) -> list[Check]:
     """Check where an endpoint is to listen: bind the address and release it; nobody can connect meanwhile."""
-    try:
-        listener = listen()
-        listener.bind().close()
-    except UsageError as error:
-        found, _, fix = str(error).partition("; ")
-        return [wrong("endpoint", found, fix)]
+    listener = listen()
+    listener.bind().close()
     scheme = "http" if listener.certfile is None else "https"
     who = "this machine" if listener.token is None else "those who have the token"
     checks = [ok("endpoint", f"{scheme}://{listener.host}:{listener.port} is free; would answer {who}")]

@@ -44,14 +44,6 @@ class Tensor:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class WeightIndex:
-    """The index of weights in several files: the file of each tensor, and the total bytes, if given."""
-
-    shards: Mapping[str, str]
-    total_size: int | None
-
-
 def is_lfs_pointer(file: Path) -> bool:
     """Return whether the file is a Git LFS pointer instead of its content."""
     if file.stat().st_size > 1024:
@@ -136,8 +128,8 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def read_index(folder: Path) -> WeightIndex | None:
-    """Return the index of a directory's weights; None if it has none.
+def read_index(folder: Path) -> dict[str, str] | None:
+    """Return the file of each tensor by a directory's index of weights; None if it has none.
 
     Raises:
         ModelError: it cannot be read.
@@ -146,20 +138,17 @@ def read_index(folder: Path) -> WeightIndex | None:
     if not file.is_file():
         return None
     try:
-        content = json.loads(file.read_bytes())
-        shards, metadata = content["weight_map"], content.get("metadata") or {}
-        total = metadata.get("total_size")
-        total = int(total) if isinstance(total, int | float) else None
-        whole = bool(shards) and all(isinstance(shard, str) for shard in shards.values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        shards: dict[str, str] = json.loads(file.read_bytes())["weight_map"]
+        whole = bool(shards) and all(Path(shard).name == shard for shard in shards.values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{INDEX}: cannot be read: {type(error).__name__}: {error}") from None
-    if not whole or any(Path(shard).name != shard for shard in shards.values()):
+    if not whole:
         raise ModelError(f"{INDEX}: its weight_map must name a file of this directory for each tensor")
     # Hidden files and other suffixes have no part in the model's digest, and others may be pickles.
     odd = [name for name in shards.values() if name.startswith(".") or not name.endswith(".safetensors")]
     if odd:
         raise ModelError(f"{INDEX}: names {odd[0]}; weights must be safetensors files that are not hidden")
-    return WeightIndex(shards, total)
+    return shards
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
@@ -170,7 +159,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
             index says.
     """
     index = read_index(folder)
-    named = sorted(set(index.shards.values())) if index else [WHOLE]
+    named = sorted(set(index.values())) if index else [WHOLE]
     if missing := [shard for shard in named if not (folder / shard).is_file()]:
         raise ModelError(f"{INDEX if index else folder} needs {missing[0]}: missing")
     if WHOLE not in named and (folder / WHOLE).is_file():
@@ -181,7 +170,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
             held[shard] = read_header(folder / shard)
         except ModelError as error:
             raise ModelError(f"{shard}: {error}") from None
-    if index and (faults := _misplaced(index.shards, held)):
+    if index and (faults := _misplaced(index, held)):
         raise ModelError(faults[0])
     return {name: tensor for tensors in held.values() for name, tensor in tensors.items()}
 
@@ -195,7 +184,7 @@ def weights_in(folder: Path) -> int | None:
         ModelError: the index cannot be read, or names a file that is missing.
     """
     if index := read_index(folder):
-        names = sorted(set(index.shards.values()))
+        names = sorted(set(index.values()))
         missing = [name for name in names if not (folder / name).is_file()]
         if missing:
             raise ModelError(

@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("ray")
 
-from localjudge.diagnostics.check_results import Check
 from localjudge.diagnostics.doctor import Intent, examine
+from localjudge.diagnostics.verification import Check
 from localjudge.engines.engine_options import Cluster
 
 pytestmark = pytest.mark.slow
