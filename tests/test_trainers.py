@@ -213,7 +213,7 @@ def test_a_row_without_a_reward_is_null_if_so_chosen(
 
 
 def test_the_fields_of_the_rubric_are_told_only_with_the_token(judge: Judge) -> None:
-    with serving(judge, AccessRules("secret", hosts=None)) as endpoint:
+    with serving(judge, AccessRules("secret")) as endpoint:
         assert endpoint.ask("/v1/rubric")[0] == 401
         fields = RewardEndpoint(endpoint.url, token="secret").fields()
     assert list(fields) == ["id", "instruction", "reference", "candidate"]
