@@ -278,7 +278,7 @@ def test_a_model_that_is_not_there_damaged_or_changed_is_red(cli: Cli, tmp_path:
     )
     with (folder / "model.safetensors").open("r+b") as stream:
         stream.truncate(1000)
-    assert f"model {folder}: weights: model.safetensors: cut short" in said(folder)
+    assert f"model {folder}: weights: model.safetensors: damaged or cut short" in said(folder)
 
 
 def test_a_model_larger_than_the_memory_here_is_red(cli: Cli, tmp_path: Path, model: Path) -> None:

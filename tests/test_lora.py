@@ -194,7 +194,7 @@ def whole_weights(folder: Path) -> None:
         (no_configuration, "has no adapter_config.json"),
         (broken_configuration, "adapter_config.json: not JSON"),
         (pickled, "only pickled weights"),
-        (cut_short, "adapter_model.safetensors: cut short"),
+        (cut_short, "adapter_model.safetensors: damaged or cut short"),
         (one_matrix, "not of rank 4"),
         (whole_weights, "base_model.model.lm_head.weight, which is not supported"),
     ],

@@ -212,7 +212,7 @@ class ModelChecks:
             )
         if not there:
             return wrong("weights", "there are no weights", _FETCH)
-        size, index = sum(tensor.size for tensor in self.model.tensors.values()), read_index(folder)
+        index = read_index(folder)
         left = sorted(there - (set(index.values()) if index else {WHOLE}))
         if unread := [name for name in left if not name.startswith("consolidated")]:
             return wrong(
@@ -220,7 +220,7 @@ class ModelChecks:
                 f"{in_words(unread)}: not part of the model, but an engine might load it",
                 "remove it from the directory",
             )
-        about = f"{len(there) - len(left)} files, {self._held}, {size:,} bytes"
+        about = f"{len(there) - len(left)} files, {self._held}"
         if left or pickled:  # some publishers include a second copy of the weights in a format of their own
             return note("weights", f"{about}; not read: {in_words([*left, *pickled])}")
         return ok("weights", about)

@@ -55,13 +55,11 @@ class GgufHeader:
         version: of the format, 2 or 3.
         metadata: values by key, such as `llama.block_count`: numbers, texts and lists.
         tensors: the tensors by name; shapes are in the order of PyTorch, the innermost dimension last.
-        offsets: the first byte of each tensor in the file.
     """
 
     version: int
     metadata: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
-    offsets: Mapping[str, int]
 
     @property
     def architecture(self) -> str:
@@ -113,12 +111,14 @@ class _HeaderReader:
             if key in metadata:
                 raise ModelError(f"its header is broken: {key[:80]} occurs twice")
             metadata[key] = self._value(self._number("I"))
-        found: dict[str, tuple[Tensor, int]] = {}
+        tensors: dict[str, Tensor] = {}
+        places: list[tuple[int, int, str]] = []
         for _ in range(count):
             name = self._text()
-            if name in found:
+            if name in tensors:
                 raise ModelError(f"its header is broken: the tensor {name[:80]} occurs twice")
-            found[name] = self._tensor(name)
+            tensors[name], offset, size = self._tensor(name)
+            places.append((offset, size, name))
         if not isinstance(metadata.get("general.architecture"), str):
             raise ModelError("its header is broken: it names no general.architecture")
         alignment = metadata.get("general.alignment", 32)
@@ -126,7 +126,7 @@ class _HeaderReader:
             raise ModelError(f"its header is broken: general.alignment is {str(alignment)[:40]}")
         begin = math.ceil(self._place / alignment) * alignment
         reached = begin
-        for offset, size, name in sorted((at, each.size, name) for name, (each, at) in found.items()):
+        for offset, size, name in sorted(places):
             if begin + offset < reached:
                 raise ModelError(f"its header is broken: {name} begins within another tensor")
             reached = begin + offset + size
@@ -134,15 +134,10 @@ class _HeaderReader:
             raise ModelError(
                 f"cut short: its tensors end at byte {reached:,}, the file has {len(self._content):,}"
             )
-        return GgufHeader(
-            version,
-            metadata,
-            {name: tensor for name, (tensor, _) in found.items()},
-            {name: begin + offset for name, (_, offset) in found.items()},
-        )
+        return GgufHeader(version, metadata, tensors)
 
-    def _tensor(self, name: str) -> tuple[Tensor, int]:
-        """Return a tensor, and its first byte after the header."""
+    def _tensor(self, name: str) -> tuple[Tensor, int, int]:
+        """Return a tensor, its first byte after the header, and its size in bytes."""
         dimensions = self._number("I")
         if dimensions > _MOST_DIMENSIONS:
             raise ModelError(f"its header is broken: {name[:80]} has {dimensions:,} dimensions")
@@ -153,7 +148,7 @@ class _HeaderReader:
         dtype, numbers, size = _TYPES[kind]
         if (shape or (1,))[-1] % numbers:
             raise ModelError(f"its header is broken: {name[:80]} has rows that are not whole blocks of {dtype}")
-        return Tensor(dtype, shape, math.prod(shape) // numbers * size), offset
+        return Tensor(dtype, shape), offset, math.prod(shape) // numbers * size
 
     def _value(self, kind: int) -> Any:
         if kind == _STRING:
