@@ -113,10 +113,10 @@ def test_every_damaged_missing_short_long_and_foreign_part_is_named(tmp_path: Pa
     (pack / "foreign\x1b[31m").write_bytes(b"?")
     done = unpacker(pack / "unpack.py", "--no-install", "--to", "out")
     assert refused(done, tmp_path) == [
-        f"pack/{damaged.name}: is damaged: its digest is wrong",
+        f"pack/{damaged.name}: is damaged",
         f"{missing.name}: is missing",
-        f"pack/{short.name}: is too short: 4095 bytes instead of 4096",
-        f"pack/{long.name}: is too long: 4097 bytes instead of 4096",
+        f"pack/{short.name}: is damaged",
+        f"pack/{long.name}: is damaged",
         "pack/foreign\\u001b[31m: is not part of this pack, or is damaged",
         f"4 of {len(whole) + 4} parts cannot be used: copy them again; nothing was unpacked",
     ]

@@ -17,7 +17,7 @@ from localjudge.airgap.wheels import Say, Target, choose_extras, gather_wheels, 
 from localjudge.errors import UsageError
 from localjudge.models.adapter import Adapter
 from localjudge.models.catalogue import model_path
-from localjudge.models.digests import manifest_file
+from localjudge.models.digests import manifest_file, model_files
 from localjudge.models.model import Model
 from localjudge.system.durable import settle
 from localjudge.system.quantities import file_size
@@ -116,21 +116,14 @@ def _model_files(names: Iterable[str]) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for name in names:
         model = Model.find(name)
-        if model.is_gguf:
-            for file in (model.path, manifest_file(model.path)):
-                packed = _checked(f"models/{file.name}", file)
-                if packed in files:
-                    raise UsageError(f"--model {name}: a second model of this name; rename its file")
-                files |= {packed: file} if file.is_file() else {}
-            continue
-        is_folder = model_path(name).is_dir()
-        folder = f"models/{model.path.name if is_folder else name.rpartition('/')[2]}"
-        if any(file.startswith(f"{folder}/") for file in files):
-            raise UsageError(f"--model {name}: a second model of this name; rename its directory")
-        for file in sorted(model.path.rglob("*")):
-            inside = file.relative_to(model.path)
-            if file.is_file() and not any(part.startswith(".") for part in inside.parts):
-                files[_checked(f"{folder}/{inside.as_posix()}", file)] = file
+        folder = f"models/{model.path.name if model_path(name).is_dir() else name.rpartition('/')[2]}/"
+        folder = "models/" if model.is_gguf else folder
+        manifest = manifest_file(model.path)
+        inside = model_files(model.path) | ({manifest.name: manifest} if manifest.is_file() else {})
+        packed = {_checked(f"{folder}{place}", file): file for place, file in inside.items()}
+        if packed.keys() & files or (folder != "models/" and any(file.startswith(folder) for file in files)):
+            raise UsageError(f"--model {name}: a second model of this name; rename it")
+        files |= packed
     return files
 
 

@@ -1,8 +1,7 @@
 """Check whether a run can start on this machine: everything that it needs, item by item.
 
 No check needs the library of another check, so a machine without some of the libraries can be checked, too.
-Each library is imported by its own check only. Nothing is sent anywhere, except to
-the given Ray cluster or server.
+Each library is imported by its own check only. Nothing is sent anywhere, except to the given server.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from shlex import quote
 
 from localjudge.diagnostics.verification import Check, check_model, is_sound, note, ok, wrong
 from localjudge.engines.engine_log import output_to
-from localjudge.engines.engine_options import AUTO, LOCAL, Cluster, ServerOptions
+from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.errors import ModelError, UsageError, first_line
 from localjudge.integrations.listener import LOOPBACK, Listener
@@ -47,7 +46,6 @@ class Intent:
         model: a model directory, the id of one in the local hub cache, or None for the bundled model.
         engine: `auto`, `vllm`, `transformers` or `server`.
         server: the server, for the engine `server`.
-        cluster: the Ray cluster to judge on, if any.
         out: the run directory; None to check none.
         adapter: the directory of a LoRA adapter for the model, if any.
         listen: returns where an endpoint is to listen, or raises UsageError; None for a run.
@@ -56,7 +54,6 @@ class Intent:
     model: str | None = None
     engine: str = "auto"
     server: ServerOptions | None = None
-    cluster: Cluster | None = None
     out: Path | None = None
     adapter: str | None = None
     listen: Callable[[], Listener] | None = None
@@ -65,10 +62,9 @@ class Intent:
 def examine(intent: Intent) -> list[Check]:
     """Run every check and return the results. A check that raises is reported as wrong, with its fix."""
     engine, why = choose_engine(intent.engine, intent.model)
-    out, cluster, listen, server = intent.out, intent.cluster, intent.listen, intent.server
+    out, listen, server = intent.out, intent.listen, intent.server
     extras = [
         *engine_extras(engine, model=intent.model, adapts=intent.adapter is not None),
-        *(["ray"] if cluster else []),
         *(["serve"] if listen else []),
     ]
     libraries = f"{install_command('cpu')}, or with a GPU {install_command('vllm')}"
@@ -77,14 +73,13 @@ def examine(intent: Intent) -> list[Check]:
         ("engine", lambda: _engine(engine, why), libraries),
         ("gpus", gpus, libraries),
         ("model", lambda: _model(intent, engine), given),
-        *([] if cluster and cluster.address != LOCAL else [("fit", lambda: _fit(intent.model), libraries)]),
+        ("fit", lambda: _fit(intent.model), libraries),
     ]
     looks: list[tuple[str, _Look, str]] = [
         ("packages", lambda: required_packages(extras), libraries),
         ("temporary", lambda: writable("temporary", Path(tempfile.gettempdir())), "set TMPDIR"),
         *([("out", lambda: writable("out", out), "")] if out else []),
         *(here if server is None else [("server", lambda: _server(server, intent.model), given)]),
-        *([("cluster", lambda: _cluster(cluster), "ray start --head starts one")] if cluster else []),
         *([("endpoint", lambda: _endpoint(listen), "")] if listen else []),
     ]
     return [check for name, look, fix in looks for check in _settled(name, look, fix)]
@@ -130,7 +125,7 @@ def required_packages(extras: Collection[str]) -> list[Check]:
 
 
 def writable(name: str, folder: Path, least: int = LEAST_DISK) -> Check:
-    """Check that a folder can be written: the run directory, or that of vLLM's, Ray's and torch's files."""
+    """Check that a folder can be written: the run directory, or that of the libraries' files."""
     if fault := unwritable(folder, least):
         fix = "set TMPDIR to another folder" if name == "temporary" else "give another --out"
         return wrong(name, f"{folder}: {fault}", f"free space or change the permissions, or {fix}")
@@ -240,32 +235,6 @@ def _server(options: ServerOptions, name: str | None) -> list[Check]:
         unverified = "unverified: it applies no token table; an answer that is not whole becomes a failure"
         return [answers, note("kind", unverified)]
     return [answers, ok("kind", f"by construction, with --server-kind table: it has the token table {table}")]
-
-
-def _cluster(cluster: Cluster) -> Check:
-    """Join the given cluster, and leave it as it was. Only the address `local` starts one."""
-    import ray
-
-    from localjudge.engines.ray.placement import connect
-
-    was_connected = ray.is_initialized()
-    try:
-        with output_to(Path(os.devnull)):
-            address = connect(cluster.address, start=cluster.address == LOCAL)
-    except UsageError as error:
-        is_missing = isinstance(error.__context__, ConnectionError) and "RAY_ADDRESS" not in os.environ
-        if cluster.address == AUTO and is_missing:
-            return ok("cluster", "none is running; a run starts one on this machine")
-        raise
-    try:
-        nodes, has = sum(node["Alive"] for node in ray.nodes()), ray.cluster_resources()
-    finally:
-        if not was_connected:
-            ray.shutdown()
-    room = f"{address}: {nodes} node(s), {has.get('CPU', 0):g} CPUs, {has.get('GPU', 0):g} GPUs"
-    if not has.get("CPU"):
-        return wrong("cluster", f"{room}; no worker has room", "add a node: ray start --address")
-    return ok("cluster", room)
 
 
 def _endpoint(listen: Callable[[], Listener]) -> list[Check]:
