@@ -160,7 +160,7 @@ def test_a_row_that_cannot_be_judged_is_an_outcome_with_its_reason(judge: Judge)
 def test_a_pair_is_judged_in_both_orders(model: Path) -> None:
     pair = {"instruction": "Q?", "candidate_a": "a", "candidate_b": "b"}
     with Judge(model, rubric="pairwise", max_rationale_tokens=TOKENS) as judge, serving(judge) as endpoint:
-        status, answer = endpoint.ask("/v1/judge", {"rows": [pair, pair]})
+        status, answer = endpoint.ask("/v1/judge", [pair, pair])
         kind = "application/x-ndjson"
         body = json.dumps(pair).encode()
         _, streamed = endpoint.ask_bytes("/v1/judge", body, Content_Type=kind, Accept=kind)

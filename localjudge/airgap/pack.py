@@ -5,15 +5,16 @@ The same files and part size give the same bytes, except the signature, which ha
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from pydantic import ByteSize, TypeAdapter, ValidationError
+
 from localjudge.airgap import unpack
 from localjudge.airgap.bill_of_materials import bill_of_materials
 from localjudge.airgap.pack_files import PackManifest, check_signer, sign_pack, write_beside, write_parts
-from localjudge.airgap.wheels import Say, Target, choose_extras, gather_wheels, locked, own_wheel
+from localjudge.airgap.wheels import Say, Target, check_extras, gather_wheels, locked, own_wheel
 from localjudge.errors import UsageError
 from localjudge.models.adapter import Adapter
 from localjudge.models.catalogue import model_path
@@ -24,27 +25,26 @@ from localjudge.system.quantities import file_size
 from localjudge.system.requirements import SELF
 from localjudge.system.steps import Report, no_progress
 
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 _SMALLEST = 1024
 _MOST_PARTS = 9999
 
 
 def parse_size(text: str) -> int:
     """Return a size in bytes. K, M and G are powers of 1000; KiB, MiB and GiB are powers of 1024."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]I?|)B?", text.strip().upper())
-    if not match:
-        raise UsageError(f"--part-size {text}: write it like 60M, 1.5G or 512MiB")
-    size = int(float(match[1]) * _UNITS[match[2]])
+    try:
+        size = TypeAdapter(ByteSize).validate_python(text)
+    except ValidationError:
+        raise UsageError(f"--part-size {text}: write it like 60M, 1.5G or 512MiB") from None
     if size < _SMALLEST:
         raise UsageError(f"--part-size {text}: give at least {_SMALLEST} bytes")
-    return size
+    return int(size)
 
 
 def make_pack(
     out: Path,
     part_size: int,
     target: Target,
-    extras: Sequence[str] | None = None,
+    extras: Iterable[str] = (),
     models: Iterable[str] = (),
     rows: Iterable[Path] = (),
     pip_args: Sequence[str] = (),
@@ -77,7 +77,8 @@ def make_pack(
         (scratch / "own").mkdir()
         own = own_wheel(scratch / "own", pip_args, say)
         version = own.name.split("-")[1]
-        chosen = choose_extras(own, extras)
+        chosen = sorted(set(extras))
+        check_extras(own, chosen)
         brackets = f"[{','.join(chosen)}]" if chosen else ""  # pip reads no empty ones behind a file's name
         say(f"collecting {SELF}{brackets} {version} for Python {target.python} on {target.platforms[0]}")
         gather_wheels(f"{own}{brackets}", target, scratch / "wheels", pip_args, say)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Check, unpack and install a pack of `localjudge pack`, on a machine with only Python and no network.
 
-    python3 unpack.py [FOLDER ...] [--key PEM] [--to DIR] [--venv DIR | --no-install] [--extra NAME ...]
+    python3 unpack.py [FOLDER ...] [--key PEM] [--to DIR] [--venv DIR | --no-install]
 
 With --key, the public key of the pack's signer, nothing is unpacked unless the signature is right; the program
 openssl checks it.
@@ -303,7 +303,6 @@ def run(arguments: list[str] | None = None) -> None:
     parser.add_argument("--to", type=Path, metavar="DIR", help="where to unpack (default: NAME-VERSION)")
     parser.add_argument("--venv", type=Path, metavar="DIR", help="where to install (default: venv in --to)")
     parser.add_argument("--no-install", action="store_true", help="only check and unpack")
-    parser.add_argument("--extra", action="append", metavar="NAME", help="install only these extras")
     options = parser.parse_args(arguments)
     folders = options.folders or [Path(__file__).resolve().parent]
     if absent := [folder for folder in folders if not folder.is_dir()]:
@@ -311,9 +310,6 @@ def run(arguments: list[str] | None = None) -> None:
     check_signature(folders, options.key)
     manifest = read_pack_manifest(folders)
     say(f"manifest {manifest['sha256']} (compare it with what `pack` printed)")
-    extras = options.extra or manifest["extras"]
-    if unknown := sorted(set(extras) - set(manifest["extras"])):
-        raise PackError(f"--extra {unknown[0]}: the pack has {', '.join(manifest['extras']) or 'none'}")
     here, python = "{}.{}".format(*sys.version_info[:2]), manifest["python"]
     if here != python and not options.no_install:
         raise PackError(f"this is Python {here}, the pack is for {python}: run it with python{python}")
@@ -325,7 +321,7 @@ def run(arguments: list[str] | None = None) -> None:
     environment = options.venv or to / "venv"
     # Its digest is in the manifest. It is no import, so that it is never another file of this name.
     install = runpy.run_path(str(to / INSTALLER))["install"]
-    say(install(manifest, to, environment, extras, say, _need, PackError), sys.stdout)
+    say(install(manifest, to, environment, say, _need, PackError), sys.stdout)
 
 
 def main() -> int:

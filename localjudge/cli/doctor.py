@@ -40,10 +40,10 @@ def doctor(
     """
     from localjudge.cli.printed_tables import print_checks
     from localjudge.cli.progress import Progress
-    from localjudge.diagnostics.doctor import Intent, examine
-    from localjudge.diagnostics.verification import is_sound
+    from localjudge.doctor import examine
     from localjudge.engines.engine_options import ServerOptions
     from localjudge.engines.selection import check_combination
+    from localjudge.verification import is_sound
 
     if engine not in get_args(EngineName):
         raise UsageError(f"--engine {engine}: give one of {', '.join(get_args(EngineName))}")
@@ -57,7 +57,7 @@ def doctor(
         served = ServerOptions.parse({"server": server or "", "allow_host": ",".join(allow_host or ())})
     settle_environment()
     with Progress().step("examining this machine"):
-        checks = examine(Intent(model, engine, served, out, adapter, listen.listener if serve else None))
+        checks = examine(model, engine, served, out, adapter, listen.listener if serve else None)
     print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(1)

@@ -149,10 +149,10 @@ def verify(
     settle_environment()
     from localjudge.cli.printed_tables import print_checks
     from localjudge.cli.progress import Progress
-    from localjudge.diagnostics.verification import is_sound
-    from localjudge.diagnostics.verification import verify as look_at
     from localjudge.models.adapter import Adapter
     from localjudge.models.model import Model
+    from localjudge.verification import is_sound
+    from localjudge.verification import verify as look_at
 
     if no_manifest and renew:
         raise UsageError("--renew writes a manifest and --no-manifest writes none; give only one of them")

@@ -8,7 +8,7 @@
     GET  /health                whether the judge is ready
     GET  /metrics               counts, as Prometheus reads them
 
-Rows are a JSON list, an object with the list under `rows`, or JSON lines (application/x-ndjson).
+Rows are a JSON list, or JSON lines (application/x-ndjson).
 """
 
 from __future__ import annotations
@@ -157,46 +157,40 @@ class JudgeApp:
         return row.line(self._rubric.columns) | {"row": number}
 
     async def _rewards(self, request: Request) -> Response:
-        rewards, errors = await self._rewarded(request, _rows, self._failed_reward)
+        rewards, errors = await self._rewarded(request, _rows, nullable=True)
         return JSONResponse({"rewards": rewards, **({"errors": errors} if any(errors) else {})})
 
     async def _openrlhf(self, request: Request) -> Response:
-        rewards, _ = await self._rewarded(request, lambda body, _: openrlhf_records(_json(body)), self._number)
+        rewards, _ = await self._rewarded(request, lambda body, _: openrlhf_records(_json(body)))
         return JSONResponse({"rewards": rewards, "scores": rewards, "extra_logs": {}})
 
     async def _slime(self, request: Request) -> Response:
-        rewards, _ = await self._rewarded(request, lambda body, _: [slime_record(_json(body))], self._number)
+        rewards, _ = await self._rewarded(request, lambda body, _: [slime_record(_json(body))])
         return JSONResponse(rewards[0])
 
-    @property
-    def _number(self) -> float | None:
-        """The reward of a row that could not be judged, for trainers that take only numbers."""
-        return None if self._failed_reward == "null" else self._failed_reward
-
     async def _rewarded(
-        self, request: Request, read: Callable[[bytearray, Request], list[Any]], failed_reward: FailedReward
-    ) -> tuple[list[Any], list[str | None]]:
-        """Return the reward of each row, and why it could not be judged, or None."""
+        self, request: Request, read: Callable[[bytearray, Request], list[Any]], nullable: bool = False
+    ) -> tuple[list[float | None], list[str | None]]:
+        """Return the reward of each row, null only if it may be, and why it could not be judged, or None."""
         if self._formula is None:
             raise HTTPException(404, "rewards are not served; start localjudge serve with a reward formula")
         try:
             futures = self._submitted(read(await self._body(request), request))
         except ValueError as error:
             raise HTTPException(400, str(error)) from None
-        failed = None if failed_reward == "null" else failed_reward
-        rewards: list[float | None] = []
-        errors: list[str | None] = []
+        failed = None if self._failed_reward == "null" else self._failed_reward
+        rewards, errors = list[float | None](), list[str | None]()
         for outcome in await self._outcomes(request, futures):
-            reward, error = failed, outcome.error
-            if error is None:
+            reward, problem = failed, outcome.error
+            if problem is None:
                 try:
                     reward = self._formula.reward(outcome)
                 except ValueError as undefined:
-                    error = str(undefined)
+                    problem = str(undefined)
             rewards.append(reward)
-            errors.append(error)
+            errors.append(problem)
         reason = next(filter(None, errors), None)
-        if reason is not None and failed_reward is None:
+        if reason is not None and failed is None and not (nullable and self._failed_reward):
             takes = "a number, because this trainer does not take null" if self._failed_reward else "a reward"
             raise HTTPException(422, f"{reason}; `failed_reward` of localjudge serve gives such rows {takes}")
         return rewards, errors
@@ -271,7 +265,10 @@ class JudgeApp:
             raise _client_gone() from None
         except asyncio.CancelledError:
             raise _stopping() from None
-        if not holds:  # the rest was read, because a client that still sends would not see the answer
+        if holds:
+            request.scope["held"].append(received - length)
+            self._held_bytes += received - length
+        else:  # the rest was read, because a client that still sends would not see the answer
             raise self._busy(f"the bodies of all requests have more than {together:,} bytes; send this later")
         return body
 
@@ -314,10 +311,8 @@ def _rows(body: bytearray, request: Request) -> list[Any]:
     if request.headers.get("content-type", "").startswith(_LINES):
         return [_json(line) for line in body.splitlines() if line.strip()]
     found = _json(body)
-    if isinstance(found, Mapping) and set(found) == {"rows"}:
-        found = found["rows"]
     if not isinstance(found, list):
-        raise HTTPException(400, 'give a list of rows, or {"rows": […]}')
+        raise HTTPException(400, "give a list of rows")
     return found
 
 

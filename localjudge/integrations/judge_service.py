@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, Self
 
@@ -24,7 +23,7 @@ from localjudge.errors import EngineError, ServiceBusyError, SettingError
 from localjudge.integrations.reward import RewardEndpoint
 from localjudge.judge import Judge
 from localjudge.prompts.task import StopSubmitting, Task
-from localjudge.records import Failure, Judgement, Outcome, Row
+from localjudge.records import Failure, Judgement, Outcome, Row, numbered
 from localjudge.records.outcome_columns import from_line
 from localjudge.rows.inputs import given_rows
 from localjudge.rubrics.rubric import Rubric
@@ -64,7 +63,7 @@ class JudgeService(AbstractContextManager["JudgeService"]):
         self.on_error: Callable[[], None] = lambda: None
         self._judge, self._most_waiting, self._keep, self._patience = judge, most_waiting, keep, patience
         self._next = 1
-        self._waiting: deque[Row | Failure] = deque()
+        self._waiting: deque[tuple[int, Row | Failure]] = deque()
         self._futures: dict[int, Future[Outcome]] = {}
         self._in_flight: set[int] = set()
         self._stopped = self._abandoned = False
@@ -123,19 +122,13 @@ class JudgeService(AbstractContextManager["JudgeService"]):
                     f"{len(self._futures)} rows are waiting, and {len(rows)} more would be above the limit of "
                     f"{self._most_waiting}; send them later"
                 )
-            futures: list[Future[Outcome]] = []
-            for row in rows:
-                number, self._next = self._next, self._next + 1
-                self._waiting.append(
-                    replace(row, number=number)
-                    if isinstance(row, Row)
-                    else row.model_copy(update={"row": number})
-                )
-                future: Future[Outcome] = Future()
-                self._futures[number] = future
-                futures.append(future)
+            numbers = range(self._next, self._next + len(rows))
+            self._next += len(rows)
+            self._waiting.extend(zip(numbers, numbered(rows, numbers.start), strict=True))
+            futures: dict[int, Future[Outcome]] = {number: Future() for number in numbers}
+            self._futures |= futures
             self._changed.notify()
-        return futures
+        return [*futures.values()]
 
     def _run(self) -> None:
         try:
@@ -170,14 +163,13 @@ class JudgeService(AbstractContextManager["JudgeService"]):
                 if self._abandoned or (self._stopped and not self._waiting):
                     raise StopSubmitting
                 taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), _ROWS_AT_ONCE))]
-                rows = [row for row in taken if self._begins(row)]
+                rows = [row for number, row in taken if self._begins(number)]
             if not rows:
                 yield None
             yield from self._judge.task_builder.tasks(rows)
 
-    def _begins(self, row: Row | Failure) -> bool:
+    def _begins(self, number: int) -> bool:
         """Return whether a row is to be judged; a client that went away has cancelled its future."""
-        number = _number(row)
         if not self._futures[number].set_running_or_notify_cancel():
             del self._futures[number]
             return False
@@ -198,12 +190,6 @@ class JudgeService(AbstractContextManager["JudgeService"]):
             self.failed += outcome.status == "failed"
             if future is not None:  # otherwise the row was abandoned after its outcome was kept
                 future.set_result(outcome)
-
-
-def _number(row: Row | Failure) -> int:
-    number = row.number if isinstance(row, Row) else row.row
-    assert number is not None  # `submit` numbers all rows
-    return number
 
 
 class SharedJudge:

@@ -83,10 +83,7 @@ class Adapter:
             raise ModelError(f"adapter {name}: no such directory; give the directory of a LoRA adapter")
         if not (path / CONFIG).is_file():
             raise ModelError(f"adapter {name}: {path} has no {CONFIG}; give the directory of a LoRA adapter")
-        try:
-            config = read_document(path / CONFIG, str(name))
-        except ModelError as error:
-            raise ModelError(f"adapter {str(error).removeprefix('model ')}") from None
+        config = read_document(path / CONFIG, f"adapter {name}")
         if problem := _problem(config):
             raise ModelError(f"adapter {name}: {CONFIG}: {problem}")
         if not (path / WEIGHTS).is_file():

@@ -128,12 +128,12 @@ class Shape:
         return sum(layer.state for layer in self.layers)
 
 
-def read_document(file: Path, name: str) -> dict[str, Any]:
+def read_document(file: Path, owner: str) -> dict[str, Any]:
     """Read one of the JSON files of a model.
 
     Args:
         file: the file, such as `config.json`.
-        name: the model's name, for the message.
+        owner: what it belongs to, for the message: `model NAME`.
 
     Raises:
         ModelError: the file is missing, or is not a JSON object.
@@ -141,13 +141,13 @@ def read_document(file: Path, name: str) -> dict[str, Any]:
     try:
         document = json.loads(file.read_bytes())
     except FileNotFoundError:
-        raise ModelError(f"model {name}: {file.parent} has no {file.name}; give a model directory") from None
+        raise ModelError(f"{owner}: {file.parent} has no {file.name}; give a model directory") from None
     except OSError as error:
-        raise ModelError(f"model {name}: {file.name}: cannot be read: {error.strerror}") from None
+        raise ModelError(f"{owner}: {file.name}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"model {name}: {file.name}: not JSON: {error}") from None
+        raise ModelError(f"{owner}: {file.name}: not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise ModelError(f"model {name}: {file.name}: not a JSON object")
+        raise ModelError(f"{owner}: {file.name}: not a JSON object")
     return document
 
 
@@ -182,7 +182,7 @@ def read_shape(folder: Path, name: str) -> Shape:
     Raises:
         ModelError: there is no configuration, or the size of the model cannot be computed from it.
     """
-    return shape_of(read_document(folder / "config.json", name), name)
+    return shape_of(read_document(folder / "config.json", f"model {name}"), name)
 
 
 def shape_of(config: Mapping[str, Any], name: str) -> Shape:

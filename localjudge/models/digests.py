@@ -255,23 +255,21 @@ def changes_since_verified(
     Raises:
         ModelError: the files differ, or the manifest cannot be read.
     """
+    renew = f"localjudge models verify {quote(model.name)} --renew"
     try:
         manifest = ModelManifest.read(model.path)
-        if manifest:
-            model.read_files(report)
-        differences = manifest.differences(model.files) if manifest else []
     except ModelError as error:
         if allow_changed:
             return [f"{MANIFEST} cannot be read"]
-        raise ModelError(
-            f"model {model.name}: {error}; if its files are right, run "
-            f"localjudge models verify {quote(model.name)} --renew"
-        ) from None
-    if manifest and differences and not allow_changed:
+        raise ModelError(f"model {model.name}: {error}; if its files are right, run {renew}") from None
+    if manifest is None:
+        return None
+    model.read_files(report)
+    differences = manifest.differences(model.files)
+    if differences and not allow_changed:
         raise ModelError(
             f"model {model.name}: changed since it was verified on {manifest.created[:10]}: "
-            f"{in_words(differences)}; copy the model again, or accept the change: "
-            f"localjudge models verify {quote(model.name)} --renew, "
+            f"{in_words(differences)}; copy the model again, or accept the change: {renew}, "
             "or --allow-changed-model for this run"
         )
-    return differences if manifest else None
+    return differences

@@ -182,7 +182,7 @@ class ModelChecks:
             )
         folder = self.model.path
         names = ["config.json", *(name for name in _CONFIGURATIONS if (folder / name).is_file())]
-        documents = [read_document(folder / name, self.model.name) for name in names]
+        documents = [read_document(folder / name, f"model {self.model.name}") for name in names]
         remote = sorted({each for document in documents for each in remote_code(document)})
         kind = documents[0].get("model_type")
         try:

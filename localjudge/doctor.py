@@ -11,19 +11,19 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Collection
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 
-from localjudge.diagnostics.verification import Check, check_model, is_sound, note, ok, wrong
 from localjudge.engines.engine_log import output_to
 from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.errors import ModelError, UsageError, first_line
 from localjudge.integrations.listener import LOOPBACK, Listener
 from localjudge.models.adapter import Adapter
+from localjudge.models.catalogue import BUNDLED
 from localjudge.models.digests import changes_since_verified
 from localjudge.models.model import Model
 from localjudge.system import requirements
@@ -31,6 +31,7 @@ from localjudge.system.durable import free_space, unwritable
 from localjudge.system.machine import Machine
 from localjudge.system.quantities import memory_size
 from localjudge.system.requirements import install_command
+from localjudge.verification import Check, check_model, is_sound, note, ok, wrong
 
 LEAST_DISK = 200 * 10**6
 """Free bytes that a run should have when it starts."""
@@ -38,11 +39,17 @@ LEAST_DISK = 200 * 10**6
 _Look = Callable[[], Check | list[Check]]
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
-    """The run that a user intends to start.
+def examine(
+    model: str | None = None,
+    engine: str = "auto",
+    server: ServerOptions | None = None,
+    out: Path | None = None,
+    adapter: str | None = None,
+    listen: Callable[[], Listener] | None = None,
+) -> list[Check]:
+    """Run every check of an intended run and return the results. A check that raises is wrong, with its fix.
 
-    Attributes:
+    Args:
         model: a model directory, the id of one in the local hub cache, or None for the bundled model.
         engine: `auto`, `vllm`, `transformers` or `server`.
         server: the server, for the engine `server`.
@@ -50,21 +57,9 @@ class Intent:
         adapter: the directory of a LoRA adapter for the model, if any.
         listen: returns where an endpoint is to listen, or raises UsageError; None for a run.
     """
-
-    model: str | None = None
-    engine: str = "auto"
-    server: ServerOptions | None = None
-    out: Path | None = None
-    adapter: str | None = None
-    listen: Callable[[], Listener] | None = None
-
-
-def examine(intent: Intent) -> list[Check]:
-    """Run every check and return the results. A check that raises is reported as wrong, with its fix."""
-    engine, why = choose_engine(intent.engine, intent.model)
-    out, listen, server = intent.out, intent.listen, intent.server
+    engine, why = choose_engine(engine, model)
     extras = [
-        *engine_extras(engine, model=intent.model, adapts=intent.adapter is not None),
+        *engine_extras(engine, model=model, adapts=adapter is not None),
         *(["serve"] if listen else []),
     ]
     libraries = f"{install_command('cpu')}, or with a GPU {install_command('vllm')}"
@@ -72,14 +67,14 @@ def examine(intent: Intent) -> list[Check]:
     here: list[tuple[str, _Look, str]] = [
         ("engine", lambda: _engine(engine, why), libraries),
         ("gpus", gpus, libraries),
-        ("model", lambda: _model(intent, engine), given),
-        ("fit", lambda: _fit(intent.model), libraries),
+        ("model", lambda: _model(model, adapter, engine), given),
+        ("fit", lambda: _fit(model), libraries),
     ]
     looks: list[tuple[str, _Look, str]] = [
         ("packages", lambda: required_packages(extras), libraries),
         ("temporary", lambda: writable("temporary", Path(tempfile.gettempdir())), "set TMPDIR"),
         *([("out", lambda: writable("out", out), "")] if out else []),
-        *(here if server is None else [("server", lambda: _server(server, intent.model), given)]),
+        *(here if server is None else [("server", lambda: _server(server, model), given)]),
         *([("endpoint", lambda: _endpoint(listen), "")] if listen else []),
     ]
     return [check for name, look, fix in looks for check in _settled(name, look, fix)]
@@ -89,7 +84,8 @@ def _settled(name: str, look: _Look, fix: str) -> list[Check]:
     try:
         found = look()
     except ModuleNotFoundError as error:
-        return [wrong(name, f"cannot be checked: {error.name} is not installed", "see packages")]
+        advice = fix if name == "packages" else "see packages"
+        return [wrong(name, f"cannot be checked: {error.name} is not installed", advice)]
     except KeyboardInterrupt:
         raise
     except UsageError as error:
@@ -175,11 +171,11 @@ def gpus() -> Check:
     return note("gpus", f"{named}, but torch, built for CUDA {built_for}, cannot use it", fix)
 
 
-def _model(intent: Intent, engine: str) -> list[Check]:
+def _model(name: str | None, adapter: str | None, engine: str) -> list[Check]:
     """Check that the model exists, is complete, matches its manifest and can judge."""
-    model = Model.locate(intent.model)
-    if intent.adapter:
-        model = replace(model, adapter=Adapter.find(intent.adapter))
+    model = Model.locate(name)
+    if adapter:
+        model = replace(model, adapter=Adapter.find(adapter))
     if find_spec("transformers") is None:
         return [note("model", f"{model.name}: found; not checked, because transformers is not installed")]
     from localjudge.engines.transformers.batched_types import judged_alone
@@ -203,7 +199,7 @@ def _model(intent: Intent, engine: str) -> list[Check]:
 
 def _fit(name: str | None) -> list[Check]:
     """Check that the model and at least one row fit this machine's memory."""
-    from localjudge.models.capacity import BUNDLED, CapacityPlan, PlannedModel
+    from localjudge.models.capacity import CapacityPlan, PlannedModel
 
     name, machine = name or BUNDLED, Machine.here()
     try:
