@@ -27,7 +27,7 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS
 from localjudge.runs.reread_texts import RowTexts, RowTextStore
 from localjudge.runs.run_manifest import read_manifest
-from localjudge.studies.score_interval import IntervalsOf
+from localjudge.studies.calibrate import IntervalsOf
 from localjudge.system.durable import LineStore
 
 _TYPED = {
