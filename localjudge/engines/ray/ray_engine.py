@@ -35,8 +35,8 @@ from localjudge.engines.protocol import Completion, Decoding, EngineInfo, batche
 from localjudge.engines.ray.worker import RayWorkerSettings, Worker, digests_of
 from localjudge.engines.ray.worker_pool import PooledWorker, WorkerPlacement, WorkerPool
 from localjudge.errors import EngineError, LocalJudgeError, SettingError
+from localjudge.models.catalogue import model_path
 from localjudge.models.model import Model
-from localjudge.models.model_location import model_path
 from localjudge.prompts.task import Prompt
 
 CHUNKS, BATCHES = 16, 3
@@ -116,7 +116,7 @@ class RayEngine:
         atexit.register(self.close)
         try:
             with output_to(log or Path(os.devnull)):
-                self._address = connect(cluster.address)
+                self._address = _connect(cluster.address)
             nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
             self._place = WorkerPlacement(cluster, options, self._address, nodes)
             self._actor = ray.remote(
@@ -287,12 +287,11 @@ class RayEngine:
         self._witness.communicate(b".")
 
 
-def connect(address: str, start: bool = True) -> str:
+def _connect(address: str) -> str:
     """Join a cluster, or start one on this machine. Return `local` or its address.
 
     Args:
         address: the `address` of a `Cluster`.
-        start: whether `auto` may start a cluster if none is running.
 
     Raises:
         SettingError: there is no cluster at the address.
@@ -307,7 +306,7 @@ def connect(address: str, start: bool = True) -> str:
         if address == LOCAL:
             ray.init(LOCAL, **_QUIET, **_OWN)
             return LOCAL
-        if address == AUTO and start:
+        if address == AUTO:
             with suppress(ValueError):  # a cluster is running already; it accepts no start options
                 ray.init(**_QUIET, **_OWN)
                 return LOCAL
