@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from localjudge.records import Failure, Row
-from localjudge.system.line_store import LineStore
+from localjudge.system.durable import LineStore
 
 _STORED: TypeAdapter[Row | Failure] = TypeAdapter(Row | Failure)
 

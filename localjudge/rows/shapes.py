@@ -4,7 +4,7 @@ A shape is a table in a file of the folder `shapes`. Its keys:
 
     title   what it is, for people
     writer  the program and its version whose files the tests read; the other shapes are from documentation
-    has     the paths that a record has (`rows.paths`), or lists of paths; then it has all paths of one list
+    has     the paths that a record has (`rows.record`), or lists of paths; then it has all paths of one list
     lacks   paths that it must not have
     usual   true if the fields that the shape does not name are in columns with the usual names
     joins   the column by which a record is joined with that of another file, without which it is not a row
