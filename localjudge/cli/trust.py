@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from localjudge.cli.options import RunFolder, check_out_file
 from localjudge.cli.statistics_options import (
@@ -21,10 +21,6 @@ from localjudge.cli.statistics_options import (
 from localjudge.errors import UsageError
 from localjudge.settings import Flag
 
-if TYPE_CHECKING:
-    from localjudge.matching.labels import Labels
-    from localjudge.matching.scores import Scores
-
 _READING = "reading runs, labels and texts"
 
 
@@ -41,16 +37,13 @@ def agree(
     *,
     people: LabelOptions,
     by_column: ByColumn = None,
-    calibration: CalibrationFile = None,
-    allow_no_gain: AllowNoGain = None,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
     """Compare a run with labels: agreement, also within instructions, single annotators, and baselines."""
     people.require("agree")
     statistics.check([run])
-    options = {"calibration": calibration, "allow_no_gain": allow_no_gain}
-    mode = common_mode([run], preferences=options, points={"by_column": by_column})
+    mode = common_mode([run], points={"by_column": by_column})
     if len(mode.responses) == 1 and not labels:
         raise UsageError("--labels is missing: name the files with the labels of the rows")
     from localjudge.cli.progress import Progress
@@ -64,14 +57,12 @@ def agree(
     with progress.step(_READING) as report:
         judged = read_judged([run], report=report, criteria="split")
         known = people.labels_of(judged, equal_chances=False)
-        if not isinstance(judged, JudgedPairs):
-            applied = _calibrated(judged, calibration, allow_no_gain, known)
     with progress.step(statistics.computing):
         if isinstance(judged, JudgedPairs):
             pairs = agree_on_pairs(judged, known, by_column, *draws)
             statistics.print(pairs, pair_agreement_findings(pairs), all_tables)
             return
-        found = compare(judged, known, applied, *draws)
+        found = compare(judged, known, *draws)
         sliced = agree_by_slice(judged, known, people.slices(judged, by_column)) if by_column else None
     statistics.print(found, agreement_findings(found), all_tables, sliced)
 
@@ -114,6 +105,7 @@ def rank(
     from localjudge.report.tables.ranking_tables import preference_findings, ranking_findings
     from localjudge.runs.reader import is_complete
     from localjudge.studies.by_slice import rank_by_slice
+    from localjudge.studies.calibrate import Calibration
     from localjudge.studies.rank import rank as compare
     from localjudge.studies.rank.preference_ranking import rank_pairs
 
@@ -131,7 +123,8 @@ def rank(
         judged = read_judged(runs, report=report, criteria="joined", tag=by)
         if not isinstance(judged, JudgedPairs):
             known = people.labels_of(judged, equal_chances=False) if labels else None
-            judged = _calibrated(judged, calibration, allow_no_gain, known) or judged
+            if calibration:
+                judged = Calibration.load(calibration).apply_to(judged, allow_no_gain or (), known)
     with progress.step(statistics.computing):
         if isinstance(judged, JudgedPairs):
             order = rank_pairs(judged, by, *draws)
@@ -211,13 +204,3 @@ def calibrate(
     found.save(out)
     document = {**found.model_dump(mode="json"), "notes": known.notes}
     statistics.print(document, calibration_findings(found, known.notes), all_tables=True)
-
-
-def _calibrated(
-    scores: Scores, file: Path | None, without_gain: list[str] | None, labels: Labels | None
-) -> Scores | None:
-    if file is None:
-        return None
-    from localjudge.studies.calibrate import Calibration
-
-    return Calibration.load(file).apply_to(scores, without_gain or (), labels)

@@ -136,8 +136,7 @@ def _score_sections(listed: ListedRows, options: ReportOptions) -> tuple[dict[st
     for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
         scores = read_scores([run], criteria="split")
         known = read_labels(labels, scores, ours, options.inputs, False)
-        calibrated = curves.apply_to(scores, options.allow_no_gain, known) if curves else None
-        agreements.append((name, agree(scores, known, calibrated, *options.draws)))
+        agreements.append((name, agree(scores, known, *options.draws)))
         if options.by_column:
             slices = read_slices([run], scores.manifests, options.by_column, options.inputs)
             sliced.append((name, agree_by_slice(scores, known, slices)))
