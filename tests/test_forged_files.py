@@ -12,15 +12,10 @@ from typing import Any
 
 import pytest
 from conftest import Cli, write_rows
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
-from safetensors import safe_open
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from localjudge import Judge, Row
-from localjudge.constraint.compiler import token_table
-from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import read_vocabulary
 from localjudge.errors import ModelError, UsageError
 from localjudge.models.digests import decisive_digest, read_digests
@@ -28,7 +23,6 @@ from localjudge.models.model import Model
 from localjudge.models.weights import INDEX, read_header, read_index
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.rows.inputs import find_inputs, read_rows
-from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import read_notices
 from localjudge.runs.row_source import RowSource
 from localjudge.studies.calibrate import Calibration
@@ -260,30 +254,6 @@ def test_a_number_that_python_cannot_write_fails_its_own_row(model: Path, short_
     assert {outcome.id: outcome.status for outcome in found} == {"row 1": "failed", "whole": "judged"}
 
 
-def test_a_table_that_others_can_write_decides_no_score(
-    model: Path, short_rubric: Path, tmp_path: Path
-) -> None:
-    layout, vocabulary = Rubric.load(short_rubric).answer_layout, Model.find(model).vocabulary
-    own = token_table(layout, vocabulary, cache=tmp_path)
-    (file,) = (tmp_path / "tables").iterdir()
-    forged = TokenTable.load(file, _key_in(file))
-    forged.value_token[:, 0] = forged.value_token[:, 2]
-    key = _key_in(file)
-    forged.save(file, key)
-    assert (token_table(layout, vocabulary, cache=tmp_path).score_token != own.score_token).any(), (
-        "one's own is read"
-    )
-    file.chmod(0o666)
-    assert (token_table(layout, vocabulary, cache=tmp_path).score_token == own.score_token).all()
-
-
-def _key_in(file: Path) -> str:
-    import numpy as np
-
-    with np.load(file) as stored:
-        return str(stored["key"])
-
-
 @pytest.mark.parametrize("content", ["[" * 100_000, "{STAMP: 5}", "[]", "nothing"])
 def test_a_damaged_memory_of_digests_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
@@ -314,60 +284,13 @@ def test_an_index_names_no_file_outside_of_the_models_digest(tmp_path: Path, sha
         read_index(tmp_path)
 
 
-@pytest.mark.parametrize("shape", [[10**4000] * 2000, [1] * 100_000])
-def test_a_header_with_a_shape_beyond_all_bounds_is_refused_at_once(tmp_path: Path, shape: list[int]) -> None:
+@pytest.mark.parametrize("shape", [[10**4000] * 2000, [2**63], [-1], [0.5]])
+def test_a_header_with_an_impossible_shape_is_refused(tmp_path: Path, shape: list[float]) -> None:
     header = json.dumps({"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4]}}).encode()
     file = tmp_path / "model.safetensors"
     file.write_bytes(len(header).to_bytes(8, "little") + header + b"0000")
-    with pytest.raises(ModelError, match="the shape or offsets of a are not a list of whole numbers"):
+    with pytest.raises(ModelError, match="damaged or cut short"):
         read_header(file)
-
-
-ENTRY = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
-HEADERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
-    {},
-    optional={
-        "a": st.fixed_dictionaries(
-            {
-                "dtype": st.sampled_from(["F32", "F4", "BF16", "X", None]),
-                "shape": st.lists(st.sampled_from([0, 1, 2, 4, 8, -1, 2**63, 1.0, True, None]), max_size=3),
-                "data_offsets": st.sampled_from([[0, 4], [0, 0], [4, 0], [0, 4.0], [0], [-4, 0], [0, 2**64]]),
-            },
-            optional={"more": st.none()},
-        )
-        | st.none(),
-        "b": st.sampled_from([ENTRY, {**ENTRY, "data_offsets": [4, 8]}, {**ENTRY, "data_offsets": [8, 12]}]),
-        "__metadata__": st.none()
-        | st.dictionaries(st.sampled_from(["x", "\ud800"]), st.sampled_from(["1", 1, None, [], "\ud800"])),
-        "\ud800": st.just({**ENTRY, "shape": [0], "data_offsets": [0, 0]}),
-    },
-)
-
-
-@given(
-    HEADERS,
-    st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32-le", "latin-1"]),
-    st.sampled_from([b"", b" ", b"\n", b"\0", b"x"]),
-    st.integers(0, 12),
-)
-@example({"ä": ENTRY}, "latin-1", b"", 4)
-@example({"a": ENTRY, "__metadata__": {"x": 1}}, "utf-8", b"", 4)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_header_that_is_read_is_one_that_safetensors_reads_alike(
-    tmp_path: Path, header: dict[str, Any], encoding: str, padding: bytes, held: int
-) -> None:
-    content = json.dumps(header, ensure_ascii=encoding != "latin-1").encode(encoding, "replace") + padding
-    file = tmp_path / "model.safetensors"
-    file.write_bytes(len(content).to_bytes(8, "little") + content + b"0" * held)
-    try:
-        found = read_header(file)
-    except ModelError:
-        return
-    with safe_open(file, framework="numpy") as opened:
-        read = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (it is no dict)
-        assert {name: (tensor.dtype, list(tensor.shape)) for name, tensor in found.items()} == {
-            name: (tensor.get_dtype(), tensor.get_shape()) for name, tensor in read.items()
-        }
 
 
 def test_a_model_that_one_engine_reads_otherwise_than_another_is_refused(model: Path, tmp_path: Path) -> None:
