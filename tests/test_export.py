@@ -19,8 +19,8 @@ from localjudge import UsageError
 from localjudge.modes import EACH_PROMPT
 from localjudge.records import Judgement
 from localjudge.records.outcome_columns import AnswerColumns, to_bytes, to_line
-from localjudge.report.export.inspect_log import _file_names
-from localjudge.report.export.run_export import write_csv, write_jsonl, write_parquet
+from localjudge.report.inspect_log import _file_names
+from localjudge.report.run_export import write_csv, write_jsonl, write_parquet
 from localjudge.runs.reader import read_notices
 
 

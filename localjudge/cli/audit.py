@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from localjudge.cli.console import print_json, print_table, printed, printed_findings
 from localjudge.cli.judge_options import JudgeOptions, PairOptions
 from localjudge.cli.options import (
     ANSWERS,
+    BELOW_THRESHOLD,
     ROWS,
     RUN,
     AsJson,
     Inputs,
     check_out,
-    print_json,
-    print_table,
     settle_environment,
     typed_command,
 )
+from localjudge.cli.progress import Progress
 from localjudge.cli.statistics_options import AllTables
 from localjudge.errors import UsageError
+from localjudge.judge import Judge
+from localjudge.report.judge_tables import audit_findings
+from localjudge.report.run_tables import repetition_table
+from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.repeat import repeat
+from localjudge.runs.run_control import StopSignal
 from localjudge.settings import Flag
+from localjudge.studies.audit import read_audit
+from localjudge.studies.audit.audit_run import run_audit, sample_rows
+from localjudge.studies.audit.perturbations import perturbations_of
 from localjudge.system.quantities import as_number
-
-if TYPE_CHECKING:
-    from localjudge.judge import Judge
-    from localjudge.rubrics.rubric import Rubric
-
-BELOW_THRESHOLD = 3
-"""Exit code of an audit with a check below its threshold."""
 
 
 def audit(
@@ -72,13 +75,6 @@ def audit(
         return
     if out is None:
         raise UsageError("audit: give --out, the folder for the audit's runs")
-    from localjudge.cli.printed_tables import printed_findings
-    from localjudge.cli.progress import Progress
-    from localjudge.report.tables.audit_tables import audit_findings
-    from localjudge.runs.run_control import StopSignal
-    from localjudge.studies.audit import read_audit
-    from localjudge.studies.audit.audit_run import run_audit, sample_rows
-    from localjudge.studies.audit.perturbations import perturbations_of
 
     config, cluster = judge.prepare("audit", inputs, "trust")
     if len(judge.adapter or ()) > 1:
@@ -123,10 +119,6 @@ def audit(
 def _repeat(run: Path, sample: int, seed: int, as_json: bool) -> None:
     """Judge a sample of a run again, and print how many scores changed."""
     settle_environment()
-    from localjudge.cli.printed_tables import printed
-    from localjudge.cli.progress import Progress
-    from localjudge.report.tables.run_tables import repetition_table
-    from localjudge.runs.repeat import repeat
 
     progress = Progress()
     repetition = repeat(run, sample, seed, progress.step)

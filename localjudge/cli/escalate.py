@@ -5,24 +5,32 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
 
 from localjudge.cli.options import RunFolder, check_out
-from localjudge.cli.statistics_options import LabelFiles, LabelOptions
+from localjudge.cli.progress import Progress
 from localjudge.errors import UsageError
+from localjudge.matching.labels import label_targets, parse_mapping
+from localjudge.report.study_options import LabelOptions
+from localjudge.rows.columns import responses_of
+from localjudge.rows.row import record_of
+from localjudge.runs.notices import refuse_dry_run
+from localjudge.runs.pipeline import score_run
+from localjudge.runs.reread_texts import rows_found
+from localjudge.runs.row_source import RowSource
+from localjudge.runs.run_manifest import MANIFEST, read_manifest
 from localjudge.settings import Flag
+from localjudge.studies.escalated_run import write_escalated
+from localjudge.studies.escalation import Selection, Verdicts, select
+from localjudge.system.durable import replacing
 from localjudge.system.quantities import counted
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from localjudge.studies.escalation import Selection, Verdicts
 
 
 def escalate(
     run: RunFolder,
-    labels: LabelFiles,
     *,
     agreement: Annotated[
         float,
@@ -45,7 +53,7 @@ def escalate(
     people: LabelOptions,
 ) -> None:
     """Keep a small judge's verdicts where they agree with people at a rate; give the rest to a large judge."""
-    people.require("escalate")
+    people.require("escalate", with_labels=True)
     if (to is None) != (out is None):
         raise UsageError("--to and --out: give both, or none of them to see the plan")
     if out is not None:
@@ -54,18 +62,6 @@ def escalate(
             raise UsageError(f"--out {out}: is not empty; choose another folder")
     if rest is not None:
         _check_rest(rest)
-    from localjudge.cli.progress import Progress
-    from localjudge.matching.labels import label_targets, parse_mapping
-    from localjudge.rows.columns import responses_of
-    from localjudge.rows.row import record_of
-    from localjudge.runs.notices import refuse_dry_run
-    from localjudge.runs.pipeline import score_run
-    from localjudge.runs.reread_texts import rows_found
-    from localjudge.runs.row_source import RowSource
-    from localjudge.runs.run_manifest import MANIFEST, read_manifest
-    from localjudge.studies.escalated_run import write_escalated
-    from localjudge.studies.escalation import Verdicts, select
-    from localjudge.system.durable import replacing
 
     progress, manifest = Progress(), read_manifest(run)
     refuse_dry_run(manifest, run)
@@ -78,7 +74,7 @@ def escalate(
     )
 
     def selected(judged: Verdicts, among: NDArray[np.bool_] | None = None) -> Selection:
-        known = judged.labels(labels, ours, people.moved)
+        known = judged.labels(people.labels or (), ours, people.moved)
         found = select(judged, known, agreement, among)
         progress.say(found.in_words(agreement), always=True)
         return found

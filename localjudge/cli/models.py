@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.help import explained, group_that_lists
+from localjudge.cli.commands import explained, group_that_lists
+from localjudge.cli.console import print_checks, print_json, print_table, printed_table
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
     SETTING,
@@ -18,21 +19,30 @@ from localjudge.cli.options import (
     ColumnNames,
     RubricName,
     input_extras,
-    print_json,
-    print_table,
     settle_environment,
 )
+from localjudge.cli.progress import Progress
+from localjudge.diagnostics.check_results import is_sound, ok
+from localjudge.diagnostics.verification import verify as look_at
 from localjudge.errors import UsageError
+from localjudge.models.adapter import Adapter
+from localjudge.models.capacity.capacity_plan import CapacityPlan, PlannedModel
+from localjudge.models.capacity.memory import PROMPT_TOKENS, PlannedUse
+from localjudge.models.capacity.profiles import catalogue
+from localjudge.models.model import Model
+from localjudge.models.model_signature import check_model_signature, sign_model, signature_file
+from localjudge.report.run_tables import catalogue_table, plan_table, plan_text
+from localjudge.rows.columns import parse_columns
+from localjudge.runs.planned_prompts import PlannedPrompts
 from localjudge.settings import Flag, JudgeSettings
+from localjudge.system.machine import Machine
 from localjudge.system.quantities import GIB
+from localjudge.system.requirements import require
 
 
 def list_models(as_json: AsJson = False) -> None:
     """List the models that can judge, and what each needs on GPUs of 80 GB; `models` alone does the same."""
     settle_environment()
-    from localjudge.cli.printed_tables import printed_table
-    from localjudge.models.capacity.profiles import catalogue
-    from localjudge.report.tables.capacity_tables import catalogue_table
 
     entries = catalogue()
     if as_json:
@@ -41,7 +51,7 @@ def list_models(as_json: AsJson = False) -> None:
         print_table(printed_table(catalogue_table(entries)))
         for profile in (each.profile for each in entries if each.profile.traps):
             print(f"{profile.name}: {profile.traps[0]}")  # the most serious known problem
-        Messages.here().say("GPUs of 80 GB each; for details: localjudge models plan MODEL")
+        Messages().say("GPUs of 80 GB each; for details: localjudge models plan MODEL")
 
 
 app = group_that_lists(
@@ -95,22 +105,11 @@ def plan(
     if rate is not None and not (rows and 0 < rate < math.inf):
         raise UsageError(f"--rate {rate:g}: give rows/s above 0, with the rows in --rows")
     settle_environment()
-    from localjudge.cli.printed_tables import printed_table
-    from localjudge.models.adapter import Adapter
-    from localjudge.models.capacity.capacity_plan import CapacityPlan, PlannedModel
-    from localjudge.models.capacity.memory import PROMPT_TOKENS, PlannedUse
-    from localjudge.report.tables.capacity_tables import plan_table, plan_text
-    from localjudge.system.machine import Machine
 
     subject, prompts = PlannedModel.find(model), None
     if adapter:
         subject = subject.with_adapter(Adapter.find(adapter))
     if rows:
-        from localjudge.cli.progress import Progress
-        from localjudge.rows.columns import parse_columns
-        from localjudge.runs.planned_prompts import PlannedPrompts
-        from localjudge.system.requirements import require
-
         require("models plan", *input_extras(rows))
         taken = parse_columns(columns or ())
         prompts = PlannedPrompts.of(subject.name, rows, taken, rubric, Progress().step)
@@ -148,9 +147,6 @@ def sign(
     The format is that of OpenSSF's model signing, and the key a file of yours: nothing uses the network.
     """
     settle_environment()
-    from localjudge.cli.progress import Progress
-    from localjudge.models.model import Model
-    from localjudge.models.model_signature import sign_model, signature_file
 
     found = Model.locate(model)
     try:
@@ -188,13 +184,6 @@ def verify(
     if (signature is None) != (key is None):
         raise UsageError("--signature and --key belong together: give both or none")
     settle_environment()
-    from localjudge.cli.printed_tables import print_checks
-    from localjudge.cli.progress import Progress
-    from localjudge.diagnostics.check_results import is_sound, ok
-    from localjudge.diagnostics.verification import verify as look_at
-    from localjudge.models.adapter import Adapter
-    from localjudge.models.model import Model
-    from localjudge.models.model_signature import check_model_signature
 
     if no_manifest and renew:
         raise UsageError("--renew writes a manifest and --no-manifest writes none; give only one of them")

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from localjudge.errors import SettingError, UsageError
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records.outcome_columns import INTERVAL, MODEL, NOTICE, place_of, to_json, without_objects
-from localjudge.report.export import alpaca_eval
-from localjudge.report.export import inspect_log as inspect
+from localjudge.report import alpaca_eval
+from localjudge.report import inspect_log as inspect
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_outcomes, read_row_outcomes
 from localjudge.runs.reread_texts import RowTexts, recorded_texts, text_columns
