@@ -195,7 +195,7 @@ def length_against_score(listed: ListedRows) -> Spec:
         tips = {"pair": "pair", "preference": ("y", ".2f"), "characters of a": "a", "characters of b": "b"}
         encoding = {"color": {"value": series_colour(0)}, "opacity": {"value": 0.55}, "tooltip": _tooltip(tips)}
         x = {"title": "characters of a / characters of b", "axis": {"grid": False}}
-        y = {"title": "preference for a", "scale": {"domain": [0, 1]}, "axis": {}}
+        y: Spec = {"title": "preference for a", "scale": {"domain": [0, 1]}, "axis": {}}
         spec = _length_chart((first + 1) / (second + 1), values, of_pair, x, y, encoding)
         return spec | {"description": "Preference for the first response against the ratio of the lengths"}
 
@@ -210,7 +210,7 @@ def length_against_score(listed: ListedRows) -> Spec:
     encoding = {"color": _series_colours(listed), "opacity": _opacity(0.55), "tooltip": _tooltip(tips)}
     x = {"title": "characters of the candidate", "axis": {"format": "~s"}}
     scale = {"domain": (lowest, decider.highest), "nice": False}
-    y: Spec = {"title": decides(listed.rubric), "scale": scale, "axis": form}
+    y = {"title": decides(listed.rubric), "scale": scale, "axis": form}
     spec = _length_chart(np.maximum(lengths[0], 1), values, of_row, x, y, encoding)
     return spec | {"description": "Overall score against the candidate's length", "params": _ACTIVE}
 
