@@ -31,7 +31,6 @@ from typing import IO, NoReturn
 MAIN = os.path.join(os.path.dirname(os.path.dirname(__file__)), "localjudge", "__main__.py")
 LIBRARIES = (
     "localjudge.studies.by_slice", "localjudge.report.run_tables",
-    "localjudge.report.run_tables",
     "localjudge.engines.transformers.transformers_engine", "localjudge.report.run_report",
     "localjudge.runs.pipeline", "scipy.stats", "sklearn.metrics",
     "transformers.models.llama.modeling_llama", "transformers.processing_utils",

@@ -26,12 +26,11 @@ from localjudge.report.change_tables import change_findings
 from localjudge.report.study_options import ByColumn, LabelOptions
 from localjudge.report.tables import Cells, Table
 from localjudge.settings import Flag
-from localjudge.statistics.power import instructions_needed
-from localjudge.studies.compare import change_lines, compare_runs
+from localjudge.statistics.paired_test import instructions_needed
+from localjudge.studies.compare import change_by_slice, change_lines, compare_runs
 from localjudge.studies.compare.compared_rows import ComparedRows
 from localjudge.studies.compare.gate import as_junit, check_gate
 from localjudge.studies.compare.matched_runs import match_runs
-from localjudge.studies.compare.sliced_changes import change_by_slice
 from localjudge.studies.sample_size import Pilot, labels_in_words
 from localjudge.system.durable import write_text
 from localjudge.system.quantities import as_number, counted

@@ -20,13 +20,13 @@ from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from localjudge.cli.commands import in_flags
-from localjudge.diagnostics.check_results import Check, State
 from localjudge.report.tables import Cell, Findings, Table, slice_table
 from localjudge.rubrics.score_column import heading
 from localjudge.runs.notices import kinds
 from localjudge.statistics import Estimate, two_decimals
 from localjudge.studies.by_slice import Sliced
 from localjudge.system.terminal import open_null, printable, unfiltered
+from localjudge.verification import Check, State
 
 _WHOLE_NAME = 40
 """Largest width of a name that is not folded beside words."""

@@ -23,8 +23,8 @@ from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_manifest import MANIFEST, read_manifest
 from localjudge.settings import Flag
-from localjudge.studies.escalated_run import write_escalated
 from localjudge.studies.escalation import Selection, Verdicts, select
+from localjudge.studies.joined_runs import write_escalated
 from localjudge.system.durable import replacing
 from localjudge.system.quantities import counted
 

@@ -19,7 +19,7 @@ from localjudge.errors import UsageError
 from localjudge.rows.formats import needs_pyarrow
 from localjudge.settings import Flag, JudgeSettings, choices, flag_of
 from localjudge.system.durable import unwritable
-from localjudge.system.offline import SWITCHES
+from localjudge.system.machine import SWITCHES
 
 FAILED_ROWS = BELOW_THRESHOLD = 3
 """Exit code of a run that finished with failures, and of a check or condition that does not hold."""

@@ -1,4 +1,4 @@
-"""The commands `rubrics`: list the included rubrics, show one, write a template for a new one."""
+"""List the included rubrics, show the content of one, start a new rubric."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _Rubric = Annotated[
 app = group_that_lists(
     "rubrics",
     list_rubrics,
-    "List the included rubrics, show the content of one, start a new rubric.",
+    __doc__,
     "localjudge rubrics init my-rubric.toml",
 )
 

@@ -23,9 +23,8 @@ from localjudge.engines.vllm.score_collector import TableSettings
 from localjudge.engines.vllm.served_table import Runner, serve_flags
 from localjudge.errors import UsageError
 from localjudge.integrations.judge_service import JudgeService
-from localjudge.integrations.kept_judgements import KeptJudgements
 from localjudge.integrations.listener import LOOPBACK, Listener, ListenSettings
-from localjudge.integrations.reward_formula import RewardFormula
+from localjudge.integrations.served_rewards import RewardFormula
 from localjudge.labelling.candidates import candidates_of_rows, candidates_of_run
 from localjudge.labelling.label_file import LabelFile
 from localjudge.labelling.session import LabelSession
@@ -36,7 +35,7 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_manifest import MANIFEST, read_manifest
 from localjudge.settings import Flag
-from localjudge.system.cache import cache_folder
+from localjudge.system.durable import cache_folder
 from localjudge.system.machine import Machine
 from localjudge.system.quantities import counted
 from localjudge.system.requirements import require
@@ -92,7 +91,7 @@ def serve(
 
     require("serve", "serve")
     from localjudge.integrations.http_app import AccessRules, JudgeApp
-    from localjudge.integrations.http_server import CLOSING_SECONDS, EndInBatch, JudgeServer
+    from localjudge.integrations.http_server import CLOSING_SECONDS, EndInBatch, JudgeServer, KeptJudgements
 
     if len(judge.adapter or ()) > 1:
         raise UsageError("serve: takes one --adapter; start one server for each adapter")
@@ -118,8 +117,7 @@ def serve(
         keep = stack.enter_context(KeptJudgements(out, made)).add if out is not None else lambda outcomes: None
         service = stack.enter_context(JudgeService(made, max_waiting, keep, patience=CLOSING_SECONDS))
         ended.service = service
-        hosts = None if listener.token is not None else LOOPBACK
-        app = JudgeApp(made, service, AccessRules(listener.token, max_body_bytes, hosts), formula, failed)
+        app = JudgeApp(made, service, AccessRules(listener.token, max_body_bytes), formula, failed)
         server = JudgeServer(app.asgi(), service, listener)
         who = "requests with the token" if listener.token is not None else "requests of this machine"
         progress.say(f"listening on {_listen(listener, listening)} for {who}; Ctrl-C stops")

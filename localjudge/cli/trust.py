@@ -18,11 +18,11 @@ from localjudge.report.study_options import ByColumn, CalibrationOptions, LabelO
 from localjudge.runs.reader import is_complete
 from localjudge.settings import Flag
 from localjudge.studies.agree import agree as agree_with_labels
-from localjudge.studies.agree_on_pairs import agree_on_pairs
+from localjudge.studies.agree import agree_on_pairs
 from localjudge.studies.by_slice import agree_by_slice, rank_by_slice
 from localjudge.studies.calibrate import fit
+from localjudge.studies.joined_runs import write_jury
 from localjudge.studies.jury import compare_judges
-from localjudge.studies.jury.jury_run import write_jury
 from localjudge.studies.rank import rank as rank_systems
 from localjudge.studies.rank.preference_ranking import rank_pairs
 
@@ -164,5 +164,5 @@ def calibrate(
     with progress.step(statistics.computing):
         found = fit(scores, known, *statistics.draws, interval)
     found.save(out)
-    document = {**found.as_dict(), "notes": known.notes}
+    document = {**found.model_dump(mode="json"), "notes": known.notes}
     statistics.print(document, calibration_findings(found, known.notes), all_tables=True)

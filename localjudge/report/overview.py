@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from localjudge import __version__
 from localjudge.matching.run_rows import FAILED, run_names
 from localjudge.report import charts
 from localjudge.report.listed_rows import ListedRows
@@ -18,7 +19,6 @@ from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.statistics import Estimate
 from localjudge.system.quantities import counted
-from localjudge.system.version import __version__
 
 Means = Mapping[str, Mapping[str, Estimate]]
 """The mean of each system in each column."""

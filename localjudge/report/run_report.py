@@ -30,15 +30,13 @@ from localjudge.runs.run_manifest import read_manifest
 from localjudge.settings import Flag
 from localjudge.statistics import Estimate
 from localjudge.statistics.resampling import RESAMPLES
-from localjudge.studies.agree import agree
-from localjudge.studies.agree_on_pairs import agree_on_pairs
+from localjudge.studies.agree import agree, agree_on_pairs
 from localjudge.studies.audit.audit_findings import Audit
 from localjudge.studies.by_slice import Sliced, agree_by_slice, rank_by_slice
 from localjudge.studies.calibrate import read_intervals
-from localjudge.studies.compare import compare_runs
+from localjudge.studies.compare import change_by_slice, compare_runs
 from localjudge.studies.compare.compared_rows import ComparedRows
 from localjudge.studies.compare.matched_runs import match_runs
-from localjudge.studies.compare.sliced_changes import change_by_slice
 from localjudge.studies.rank import rank
 from localjudge.studies.rank.preference_ranking import rank_pairs
 from localjudge.system.requirements import require

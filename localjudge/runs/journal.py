@@ -18,13 +18,12 @@ from typing import IO
 
 import numpy as np
 
+from localjudge import __version__
 from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.records import Outcome
 from localjudge.records.outcome_columns import AnswerColumns, UnknownColumnsError, from_bytes
 from localjudge.runs.run_manifest import other_writer
-from localjudge.system.durable import replacing
-from localjudge.system.line_store import LineStore
-from localjudge.system.version import __version__
+from localjudge.system.durable import LineStore, replacing
 
 SYNC_EVERY = 5.0
 """Largest number of seconds before an appended line is flushed to the disk and survives a power failure."""

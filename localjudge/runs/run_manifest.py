@@ -27,6 +27,7 @@ from pydantic import (
     model_validator,
 )
 
+from localjudge import __version__
 from localjudge.config import SHARED, JudgeConfig
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
@@ -35,7 +36,6 @@ from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
 from localjudge.settings import SharedSettings
-from localjudge.system.version import __version__
 
 MANIFEST = "run.json"
 FORMAT: Literal[6] = 6
