@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +21,10 @@ from localjudge.runs.reread_texts import RowTexts
 from localjudge.runs.run_manifest import RunManifest
 
 Rows = Iterable[tuple[RowOutcome, RowTexts | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Comparison:
-    """Two answers to an instruction, each a system and its text, and the preference between them."""
-
-    instruction: str | None
-    first: tuple[str | None, str | None]
-    second: tuple[str | None, str | None]
-    preference: float
+Answer = tuple[str | None, str | None]
+"""A system, and its answer."""
+Comparison = tuple[RowTexts | None, Answer, Answer, float]
+"""The texts of a row, two answers to its instruction, and the preference between them."""
 
 
 def write_annotations(
@@ -61,22 +54,22 @@ def write_annotations(
     found = _judged_pairs(read(), baseline) if is_compared else _matched_responses(read, rubric, baseline)
     annotations = [
         {
-            "instruction": each.instruction,
-            "output_1": each.first[1],
-            "generator_1": each.first[0],
-            "output_2": each.second[1],
-            "generator_2": each.second[0],
+            "instruction": text.instruction if text else None,
+            "output_1": first[1],
+            "generator_1": first[0],
+            "output_2": second[1],
+            "generator_2": second[0],
             "annotator": f"localjudge {manifest.model.name} {rubric.name}",
-            "preference": each.preference,
+            "preference": preference,
             **origin,
         }
-        for each in found
+        for text, first, second, preference in found
     ]
     file.write_text(json.dumps(annotations, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return len(annotations)
 
 
-def _matched_responses(read: Callable[[], Rows], rubric: Rubric, baseline: str | None) -> Iterator[_Comparison]:
+def _matched_responses(read: Callable[[], Rows], rubric: Rubric, baseline: str | None) -> Iterator[Comparison]:
     """Yield each response with that of the baseline to the same instruction."""
     of_baseline: dict[str | None, tuple[RowOutcome, RowTexts | None]] = {}
     for row, text in read():
@@ -98,15 +91,12 @@ def _matched_responses(read: Callable[[], Rows], rubric: Rubric, baseline: str |
         if row.first.system == baseline or other is None or row.error or other.error:
             continue
         ours, theirs = row.overall, other.overall
-        yield _Comparison(
-            text.instruction if text else None,
-            (baseline, other_text.candidate if other_text else None),
-            (row.first.system, text.candidate if text else None),
-            1.5 if ours == theirs else 2.0 if ours > theirs else 1.0,
-        )
+        first = baseline, other_text.candidate if other_text else None
+        second = row.first.system, text.candidate if text else None
+        yield text, first, second, 1.5 if ours == theirs else 2.0 if ours > theirs else 1.0
 
 
-def _judged_pairs(pairs: Rows, baseline: str | None) -> Iterator[_Comparison]:
+def _judged_pairs(pairs: Rows, baseline: str | None) -> Iterator[Comparison]:
     """Yield each judged pair; the preference is the weighted mean over the aspects."""
     systems: set[str] = set()
     for pair, text in pairs:
@@ -118,6 +108,6 @@ def _judged_pairs(pairs: Rows, baseline: str | None) -> Iterator[_Comparison]:
         preference = pair.overall
         if baseline is not None and first[0] != baseline:
             first, second, preference = second, first, 1 - preference
-        yield _Comparison(text.instruction if text else None, first, second, round(2 - preference, 6))
+        yield text, first, second, round(2 - preference, 6)
     if baseline is not None and baseline not in systems:
         raise SettingError("baseline", baseline, f"give one of the systems {', '.join(sorted(systems))}")
