@@ -19,8 +19,7 @@ from localjudge.cli.judge_options import JudgeOptions, PairOptions
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import RUN, SERVER, ColumnNames, RubricName, check_out_file, input_extras
 from localjudge.cli.progress import Progress
-from localjudge.engines.vllm.score_collector import TableSettings
-from localjudge.engines.vllm.served_table import Runner, serve_flags
+from localjudge.engines.vllm.table_settings import Runner, serve_flags, table_digest
 from localjudge.errors import UsageError
 from localjudge.integrations.judge_service import JudgeService
 from localjudge.integrations.listener import LOOPBACK, Listener, ListenSettings
@@ -147,8 +146,7 @@ def _vllm_command(options: JudgeOptions, runner: str | None, table: Path | None)
         raise UsageError(f"--runner {runner}: give V1 or V2")
     judge = options.open_judge(config)
     if table is None:
-        digest = TableSettings.from_decoding(judge.decoding, Path()).digest(judge.decoding.table)
-        table = cache_folder() / "served" / f"{digest}.npz"
+        table = cache_folder() / "served" / f"{table_digest(judge.decoding)}.npz"
         table.parent.mkdir(parents=True, exist_ok=True)
     check_out_file(table)
     try:
