@@ -19,7 +19,7 @@ from localjudge import UsageError
 from localjudge.modes import EACH_PROMPT
 from localjudge.records import Judgement
 from localjudge.records.outcome_columns import AnswerColumns, to_bytes, to_line
-from localjudge.report.inspect_log import _file_names
+from localjudge.report.harness_formats import _file_names
 from localjudge.report.run_export import write_csv, write_jsonl, write_parquet
 from localjudge.runs.reader import read_notices
 

@@ -33,7 +33,7 @@ TOPICS: dict[str, dict[str, str]] = {
         "trust.agree": "agree runs/first --labels labels.csv",
         "compare.sample_size": "sample-size --difference 0.2 --pilot runs/first",
         "trust.calibrate": "calibrate runs/first --labels labels.csv --out calibration.json",
-        "escalate.escalate": "escalate runs/first --labels labels.csv --by helpfulness",
+        "audit.escalate": "escalate runs/first --labels labels.csv --by helpfulness",
         "trust.jury": "jury runs/first runs/second --out runs/jury",
     },
     "Judge otherwise": {

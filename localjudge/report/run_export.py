@@ -20,8 +20,7 @@ from typing import Any
 from localjudge.errors import SettingError
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records.outcome_columns import INTERVAL, MODEL, NOTICE, to_json, without_objects
-from localjudge.report import alpaca_eval
-from localjudge.report import inspect_log as inspect
+from localjudge.report.harness_formats import write_annotations, write_logs
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_outcomes, read_row_outcomes
 from localjudge.runs.reread_texts import RowTexts, recorded_texts, text_columns
@@ -152,12 +151,12 @@ def export(
                 )
             elif to == "alpaca-eval":
                 rows = partial(outcomes_with_texts, folder)
-                written = alpaca_eval.write_annotations(rows, manifest, scratch, baseline, origin)
+                written = write_annotations(rows, manifest, scratch, baseline, origin)
             else:
                 completed = datetime.fromtimestamp((folder / JUDGEMENTS).stat().st_mtime, UTC)
                 outcomes = ((row.first, text) for row, text in outcomes_with_texts(folder))
                 samples = with_progress(outcomes, told, total)
-                inspect.write_logs(samples, manifest, scratch, notices, completed)
+                write_logs(samples, manifest, scratch, notices, completed)
     except OSError as error:
         raise SettingError("out", out, error.strerror or str(error)) from None
     return written
