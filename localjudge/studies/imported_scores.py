@@ -123,8 +123,8 @@ def import_scores(
                 what = f"no record is a row with its texts: {reason}"
             if "two responses" in reason:
                 what = (
-                    "scores of two responses are not imported; judge the pairs with --rubric pairwise, and compare "
-                    "with these labels: localjudge agree RUN --labels FILE"
+                    "scores of two responses are not imported; judge the pairs with --rubric pairwise, and "
+                    "compare with these labels: localjudge agree RUN --labels FILE"
                 )
             raise UsageError(f"{', '.join(names)}: {what}")
 
