@@ -20,7 +20,7 @@ from localjudge.engines.engine_log import output_to
 from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.errors import ModelError, UsageError, first_line
-from localjudge.integrations.listener import Listener
+from localjudge.integrations.listener import ListenSettings
 from localjudge.models.adapter import Adapter
 from localjudge.models.catalogue import BUNDLED
 from localjudge.models.digests import changes_since_verified
@@ -43,7 +43,7 @@ def examine(
     server: ServerOptions | None = None,
     out: Path | None = None,
     adapter: str | None = None,
-    listen: Callable[[], Listener] | None = None,
+    listen: ListenSettings | None = None,
 ) -> list[Check]:
     """Run every check of an intended run and return the results. A check that raises is wrong, with its fix.
 
@@ -53,7 +53,7 @@ def examine(
         server: the server, for the engine `server`.
         out: the run directory; None to check none.
         adapter: the directory of a LoRA adapter for the model, if any.
-        listen: returns where an endpoint is to listen, or raises UsageError; None for a run.
+        listen: where an endpoint is to listen; None for a run.
     """
     engine, why = choose_engine(engine, model)
     extras = [
@@ -206,10 +206,9 @@ def _server(options: ServerOptions, name: str | None) -> list[Check]:
     return [answers, ok("kind", f"by construction, with --server-kind table: it has the token table {table}")]
 
 
-def _endpoint(listen: Callable[[], Listener]) -> Check:
+def _endpoint(listen: ListenSettings) -> Check:
     """Check where an endpoint is to listen: bind the address and release it; nobody can connect meanwhile."""
-    listener = listen()
-    listener.bind().close()
-    scheme = "http" if listener.certfile is None else "https"
-    who = "this machine" if listener.token is None else "those who have the token"
-    return ok("endpoint", f"{scheme}://{listener.host}:{listener.port} is free; would answer {who}")
+    token = listen.checked_token()
+    listen.bind().close()
+    who = "this machine" if token is None else "those who have the token"
+    return ok("endpoint", f"{listen.scheme}://{listen.host}:{listen.port} is free; would answer {who}")

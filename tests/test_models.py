@@ -255,7 +255,7 @@ def test_the_shape_of_a_model_of_several_media_is_that_of_its_text_part() -> Non
     ],
 )
 def test_the_cache_of_a_token_is_that_of_known_models(config: dict[str, Any], bytes_a_token: int) -> None:
-    assert shape_of(config, "known").token_values * 2 == bytes_a_token
+    assert shape_of(config, "known").cached_values(1) * 2 == bytes_a_token
 
 
 def test_the_quantised_weights_of_a_profile_are_those_of_its_files() -> None:
@@ -395,7 +395,7 @@ def test_the_cache_planned_for_an_h200_is_the_one_that_vllm_found_there() -> Non
     plan = gpu_requirements(judge.shape, judge.weight_bytes, gpu_memory=memory, gpus=1)
     assert plan.chosen
     cache = plan.chosen.cache + 12 * (1024 - 256) * judge.shape.vocabulary
-    assert cache / (2 * judge.shape.token_values) == pytest.approx(found, rel=0.01)
+    assert cache / (2 * judge.shape.cached_values(1)) == pytest.approx(found, rel=0.01)
 
 
 # Splitting.

@@ -112,7 +112,7 @@ def make_pack(
 def _sources(models: Iterable[str], adapters: Iterable[str], rows: Iterable[Path]) -> dict[str, Path]:
     """Return all files of models, those of adapters that decide their answers, and rows, by name in the pack.
 
-    A model's directory is `models/NAME/…`, without hidden files; a GGUF file and its manifest are `models/FILE`.
+    A model's directory is `models/NAME/…`, without hidden files; a GGUF file, and its manifest, `models/FILE`.
     """
     files: dict[str, Path] = {}
 

@@ -76,7 +76,7 @@ def label(
     is_run = len(rows) == 1 and (run / MANIFEST).is_file()
     if show_judge and not is_run:
         raise UsageError("--show-judge: needs the judgements of a run; give a run directory")
-    listener = listen.listener()
+    given = listen.checked_token()
     with ExitStack() as stack:
         store = stack.enter_context(RowStore())
         if is_run:
@@ -99,16 +99,15 @@ def label(
         session = LabelSession(found, candidates, file, overlap, seed, adjudicate)
         what = "whose annotators differ" if adjudicate else f"to label of {len(store):,}"
         progress.say(f"{counted(len(session), 'row')} {what} · {out}: {len(file.lines):,} answered")
-        token = listener.token or secrets.token_urlsafe(16)
-        app = LabelApp(session, token, f"Labels: {found.name}", annotator, listener.host in LOOPBACK)
-        listening = stack.enter_context(listener.bind())
+        token = given or secrets.token_urlsafe(16)
+        app = LabelApp(session, token, f"Labels: {found.name}", annotator, listen.host in LOOPBACK)
+        listening = stack.enter_context(listen.bind())
         listening.listen()
         port = listening.getsockname()[1]
-        scheme = "http" if listener.certfile is None else "https"
-        progress.say(f"open {scheme}://{listener.host}:{port}/?token={token}", always=True)
+        progress.say(f"open {listen.scheme}://{listen.host}:{port}/?token={token}", always=True)
         progress.say("Ctrl-C ends; every label is in the file as soon as the next row is shown")
         with suppress(KeyboardInterrupt):  # the usual end
-            uvicorn.Server(server_config(app.asgi(), listener)).run(sockets=[listening])
+            uvicorn.Server(server_config(app.asgi(), listen)).run(sockets=[listening])
         file.refresh()
         if file.lost:
             progress.warn(f"{out}: another program has removed {counted(file.lost, 'answer')} from it")

@@ -82,12 +82,12 @@ def serve(
     if failed_reward is not None and formula is None:
         raise UsageError(f"--failed-reward {failed_reward}: belongs to --reward; give both")
     failed = _failed_reward(failed_reward)
-    listener = listen.listener()
+    token = listen.checked_token()
     progress = Progress()
     signal.signal(signal.SIGTERM, _end)
     with ExitStack() as stack:
         ended = stack.enter_context(EndInBatch())
-        listening = stack.enter_context(listener.bind())
+        listening = stack.enter_context(listen.bind())
         with progress.step("preparing the model", "bytes") as report:
             made = stack.enter_context(judge.open_judge(config, cluster, report))
             made.model.read_files(report)
@@ -99,13 +99,12 @@ def serve(
         keep = stack.enter_context(KeptJudgements(out, made)).add if out is not None else lambda outcomes: None
         service = stack.enter_context(JudgeService(made, max_waiting, keep, patience=CLOSING_SECONDS))
         ended.service = service
-        app = JudgeApp(made, service, AccessRules(listener.token, max_body_bytes), formula, failed)
-        server = JudgeServer(app.asgi(), service, listener)
-        scheme = "http" if listener.certfile is None else "https"
-        who = "requests with the token" if listener.token is not None else "requests of this machine"
+        app = JudgeApp(made, service, AccessRules(token, max_body_bytes), formula, failed)
+        server = JudgeServer(app.asgi(), service, listen)
+        who = "requests with the token" if token is not None else "requests of this machine"
         listening.listen()
         port = listening.getsockname()[1]
-        progress.say(f"listening on {scheme}://{listener.host}:{port} for {who}; Ctrl-C stops")
+        progress.say(f"listening on {listen.scheme}://{listen.host}:{port} for {who}; Ctrl-C stops")
         server.run(sockets=[listening])
         if service.error is not None:
             raise service.error

@@ -118,11 +118,6 @@ class Shape:
         return numbers
 
     @property
-    def token_values(self) -> int:
-        """Numbers that all layers cache for a token."""
-        return sum(layer.values for layer in self.layers)
-
-    @property
     def state_bytes(self) -> int:
         """Bytes that a row needs independent of its length."""
         return sum(layer.state for layer in self.layers)
