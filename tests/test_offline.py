@@ -63,7 +63,7 @@ def test_a_whole_run_goes_nowhere(tmp_path: Path, model: Path) -> None:
 @pytest.mark.slow
 def test_a_model_is_verified_without_a_connection(tmp_path: Path, model: Path, preloaded: Preloaded) -> None:
     (tmp_path / "watched.py").write_text(WATCHED)
-    command = [*preloaded.script(tmp_path / "watched.py"), "models", "verify", model, "--no-manifest"]
+    command = [*preloaded.script(tmp_path / "watched.py"), "models", "verify", str(model), "--no-manifest"]
     end = subprocess.run(command, capture_output=True, text=True)
     assert end.returncode == 0, end.stderr
 
