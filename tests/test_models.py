@@ -321,7 +321,7 @@ def test_a_directory_without_weights_is_counted_by_its_modelling_code_or_refused
         ({"torch_dtype": "float128"}, "has the unknown dtype float128"),
         ({"quantization_config": {"bits": 4}}, "has no quant_method"),
         ({"quantization_config": [4]}, "has no quant_method"),
-        ({"sliding_window": "wide"}, "is inconsistent"),
+        ({"sliding_window": "wide"}, "cannot be used: invalid literal"),
     ],
 )
 def test_a_configuration_that_makes_no_sense_is_one_clear_line(change: dict[str, Any], said: str) -> None:
