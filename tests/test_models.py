@@ -523,7 +523,7 @@ def test_plan_says_what_fits_this_machine() -> None:
     assert (fits, "on the CPU: " in how) == (True, True)
     fits, how = said(Machine((), 20 * GIB))
     assert (fits, "--engine-arg batch_size=" in how) == (True, True)
-    assert said(Machine((), 8 * GIB)) == (False, "no: no GPU; on the CPU it needs 16.8 GiB of 8.0 GiB")
+    assert said(Machine((), 8 * GIB)) == (False, "no: no GPU, and on the CPU it needs 16.8 GiB of 8.0 GiB")
     assert not said(Machine((), None))[0]
 
 
