@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Cli, read_lines, write_rows
-from report_page import head
+from report_page import section
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
@@ -526,7 +526,7 @@ def test_a_difference_that_is_the_same_everywhere_is_not_tested_and_nothing_else
     assert found.groups["wit"] == (("b",), ("a",))
     assert found.untested["wit"] == (("a", "b", "it is the same on all instructions"),)
     assert cli("report", run, "--out", tmp_path / "report.html").code == 0
-    notes = " ".join(head(tmp_path / "report.html")["table"]["notes"])
+    notes = " ".join(section(tmp_path / "report.html", "systems")["leads"])
     for said in (" ".join(cli("rank", run).out.split()), notes):
         assert "No significant difference" not in said
         reason = "because it is the same on all instructions; b is higher on 20 and lower on 0"
@@ -825,9 +825,7 @@ def test_a_calibration_changes_reports_and_no_stored_score(
     labels = ("--labels", file, "--map", "wit=human")
     before = (run / "judgements.jsonl").read_bytes()
     assert cli("calibrate", run, *labels, "--out", tmp_path / "map.json").code == 0
-    ended = cli("agree", run, *labels, "--calibration", tmp_path / "map.json", "--json")
-    found = json.loads(ended.out)["aspects"]["wit"]["comparisons"]
-    assert abs(found["calibrated"]["bias"]["value"]) < abs(found["integer"]["bias"]["value"])
+    ended = cli("rank", run, *labels, "--calibration", tmp_path / "map.json", "--json")
     assert "fitted on labels of 80 of these 80 labelled rows" in ended.out
     plain, mapped = (
         json.loads(cli("rank", run, "--json", *more).out)["systems"][0]["means"]["wit"]["value"]
@@ -891,15 +889,12 @@ def test_a_map_without_a_shown_gain_is_applied_where_its_aspect_is_named(
     found = json.loads(cli("rank", run, *flags, "--allow-no-gain", "depth").out)
     assert found["columns"] == ["wit", "tact", "depth", "overall"]
     assert found["notices"][0].startswith("calibrated: wit, tact, depth; no gain is shown for depth; left out:")
-    compared = json.loads(cli("agree", run, "--labels", labels, *flags).out)
+    ranked = json.loads(cli("rank", run, "--labels", labels, *flags).out)
     fitted = "; fitted on labels of 120 of these 120 labelled rows"
-    assert compared["notices"][0].partition(fitted)[::2] == (
+    assert ranked["notices"][0].partition(fitted)[::2] == (
         json.loads(cli("rank", run, *flags).out)["notices"][0],
         ", so its agreement with them is too high; the calibration file has its gain on unseen instructions",
     )
-    assert {name: "calibrated" in each["comparisons"] for name, each in compared["aspects"].items()} == {
-        "wit": True, "tact": True, "depth": False,
-    }  # fmt: skip
     ended = cli("rank", run, *flags, "--allow-no-gain", "charm")
     assert (ended.code, "--allow-no-gain charm: the calibration has maps of wit, tact, depth" in ended.err) == (
         2, True,
@@ -923,8 +918,14 @@ def test_a_report_of_calibrated_scores_covers_the_calibrated_aspects_and_says_so
     packed = re.search(r'id="data-head">([^<]*)<', page.read_text())
     assert packed
     head = json.loads(gzip.decompress(base64.b64decode(packed[1])))
-    assert "Means of the calibrated scores" in head["leads"]["systems"]
-    assert [column["name"] for column in head["table"]["columns"]][:4] == ["system", "overall", "wit", "tact"]
+    main, aspects, *_ = head["sections"]["systems"]["tables"]
+    assert "Mean calibrated scores" in main["caption"]
+    names = [column["name"] for table in (main, aspects) for column in table["columns"]]
+    assert [name for name in names if name in ("overall", "wit", "tact", "clarity", "depth")] == [
+        "overall",
+        "wit",
+        "tact",
+    ]
 
 
 def test_a_calibration_keeps_the_notices_of_the_run_that_it_was_fitted_on(

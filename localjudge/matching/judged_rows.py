@@ -122,21 +122,35 @@ def read_judged_pairs(folders: Sequence[Path], report: Report = no_progress) -> 
     manifests = [read_manifest(folder) for folder in folders]
     for folder, manifest in zip(folders, manifests, strict=True):
         refuse_single(folder, manifest.rubric)
-    aspects, columns = common_rubric(folders, manifests).aspects, list[Mapping[str, Any]]()
+    common_rubric(folders, manifests)
+    columns: list[Mapping[str, Any]] = []
 
-    def numbers_of(pair: RowOutcome) -> Iterable[tuple[str, str, float]]:
+    def numbers_of(run: int, pair: RowOutcome) -> Iterable[tuple[str, str, float]]:
         columns.append(pair.first.columns)
         return pair.numbers()
 
-    rows, numbers = read_rows(folders, manifests, numbers_of, report)
-    judged = rows.judged
+    return pairs_of(*read_rows(folders, manifests, numbers_of, report), columns)
+
+
+def pairs_of(rows: RunRows, numbers: RowNumbers, columns: Sequence[Mapping[str, Any]] = ()) -> JudgedPairs:
+    """Return the judged pairs among rows that were read.
+
+    Args:
+        rows: the pairs.
+        numbers: their numbers.
+        columns: the other columns of each; empty if they are not needed.
+
+    Raises:
+        UsageError: no pair was judged.
+    """
+    judged, aspects = rows.judged, rows.manifests[0].rubric.aspects
     if not len(judged):
         raise UsageError(f"{rows.where}: no pair was judged")
     kept = rows.take(judged)
     own = {each.name: getattr(kept, each.name) for each in fields(kept)} | {"group": first_seen(kept.group)}
     return JudgedPairs(
         **own,
-        columns=[columns[row] for row in judged.tolist()],
+        columns=[columns[row] for row in judged.tolist()] if columns else [],
         aspects={name: PairVerdicts.from_numbers(numbers, name).take(judged) for name in aspects},
         failed=len(rows) - len(judged),
         unscored=rows.without_score(judged),
@@ -165,9 +179,27 @@ def read_scores(
     """
     manifests = [read_manifest(folder) for folder in folders]
     refuse_pairs(folders, manifests, ["pointwise", "checklist"] if criteria else ["pointwise"])
-    rubric = common_rubric(folders, manifests)
-    is_split = rubric.mode.lists_criteria and criteria == "split"
+    is_split = common_rubric(folders, manifests).mode.lists_criteria and criteria == "split"
     rows, numbers = read_rows(folders, manifests, report=report, by_criterion=is_split)
+    return scores_of(rows, numbers, by_run, is_split, tag)
+
+
+def scores_of(
+    rows: RunRows, numbers: RowNumbers, by_run: bool = True, is_split: bool = False, tag: str | None = None
+) -> Scores:
+    """Return the scores of rows that were read.
+
+    Args:
+        rows: the rows.
+        numbers: their numbers.
+        by_run: as for `read_scores`.
+        is_split: whether a row with criteria was read as one for each.
+        tag: as for `read_scores`.
+
+    Raises:
+        UsageError: no row has scores, or no criterion has the tag.
+    """
+    rubric = rows.manifests[0].rubric
     if rubric.mode.lists_criteria and not is_split:
         return _scores_of_criteria(rubric.row_columns[0].name, rows, numbers, by_run, tag)
     columns = rubric.score_columns

@@ -1,15 +1,71 @@
-"""Tables of what a model needs, what a run will cost, and the known models."""
+"""Tables of a run, of what it costs, and of the models that can judge it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import fill
 
 from localjudge.models.capacity import ANSWER_TOKENS, MOST_GPUS, CapacityPlan, gpus_of_80
 from localjudge.models.catalogue import Profile
+from localjudge.modes.system_counts import SystemCounts
 from localjudge.report.tables import Cells, Table
 from localjudge.runs.cost_estimate import CostEstimate
-from localjudge.system.quantities import file_size, hours, memory_size
+from localjudge.runs.repeat import Repetition
+from localjudge.runs.summary import Summary
+from localjudge.system.quantities import bars, file_size, hours, memory_size
+
+
+def summary_tables(summary: Summary) -> Iterator[Table | str]:
+    """Yield the numbers of the systems, one system in each row, and what only rows of their mode have."""
+    systems, rubric = _named(summary.by_system()), summary.rubric
+    found = rubric.mode.mean_table(systems, rubric.row_columns)
+    counts = {found.rows: [each.judged for each in systems.values()]}
+    if any(each.failed for each in systems.values()):
+        counts["failed"] = [each.failed for each in systems.values()]
+    if found.unscored and any(each.unscored(found.unscored) for each in systems.values()):
+        counts["without score"] = [each.unscored(found.unscored) for each in systems.values()]
+    columns: dict[str, Sequence[float | None]] = {**found.columns, **counts}
+    if systems:
+        rows: list[Cells] = [*zip(systems, *columns.values(), strict=True)]
+        yield Table(found.title, (found.systems, *columns), rows)
+    if found.tags and found.tags[1]:
+        heading, tags = found.tags
+        of_tags = [(tag, *means) for tag, means in tags.items()]
+        yield Table("The same, of the criteria with each tag", (heading, *systems), of_tags)
+    if lines := [*summary.signs.details.lines()]:
+        yield "\n".join(lines)
+
+
+def frequency_table(summary: Summary) -> Table:
+    """Return the frequencies of the answers, lowest first, one system in each row."""
+    systems, rubric = _named(summary.by_system() or summary.signs.details.without_systems), summary.rubric
+    first, columns = rubric.mode.classes(rubric.score_columns)
+    rows: list[Cells] = [
+        (
+            name,
+            *(
+                bars(counts.shares(column, classes)) if counts.judged else None
+                for column, classes in columns.items()
+            ),
+        )
+        for name, counts in systems.items()
+    ]
+    return Table("", (first, *columns), rows)
+
+
+def _named(systems: Mapping[str | None, SystemCounts]) -> dict[str, SystemCounts]:
+    return {name or "(none)": counts for name, counts in systems.items()}
+
+
+def repetition_table(repetition: Repetition) -> Table:
+    """Return how many scores of each aspect changed."""
+    totals = {"any score": repetition.changed_rows, "rationale": repetition.changed_rationales}
+    rows = [
+        (name, count, f"{count / repetition.rows:.1%}")
+        for name, count in {**repetition.changed, **totals}.items()
+    ]
+    return Table("", ("aspect", "changed", f"of {repetition.rows}"), rows)
+
 
 _MEASURE = (
     "judge some rows with the engine (--limit 100): it ends with its rows/s; then --engine-arg rate=ROWS/S"
