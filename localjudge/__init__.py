@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from localjudge.records import Failure, Judgement, Response, Row
     from localjudge.rows.inputs import read_rows
     from localjudge.rubrics.rubric import Rubric
+    from localjudge.runs import RunObserver
     from localjudge.runs.pipeline import RunResult, score_run
     from localjudge.runs.reader import RecordedRun, load_run
     from localjudge.runs.row_source import RowSource
-    from localjudge.runs.run_control import RunObserver
 
 __all__ = [
     "EngineError",

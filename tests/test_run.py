@@ -24,9 +24,9 @@ from localjudge import Failure, Judge, Judgement, Response, Row, Rubric, UsageEr
 from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError
 from localjudge.records import Outcome
 from localjudge.records.outcome_columns import from_line
+from localjudge.runs import StoppedBySignal, StopSignal
 from localjudge.runs.repeat import repeat
 from localjudge.runs.row_source import RowSource
-from localjudge.runs.run_control import StoppedBySignal, StopSignal
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from localjudge import UsageError, load_run
 from localjudge.errors import RunMismatchError
 from localjudge.runs.merge import merge
-from localjudge.runs.shard import WHOLE, Shard
+from localjudge.runs.row_source import WHOLE, Shard
 
 ARRAY = {
     f"SLURM_ARRAY_TASK_{name}": value for name, value in zip(("ID", "COUNT", "MIN", "MAX"), "3403", strict=True)

@@ -75,7 +75,7 @@ def audit(
     from localjudge.cli.printed_tables import printed_findings
     from localjudge.cli.progress import Progress
     from localjudge.report.tables.audit_tables import audit_findings
-    from localjudge.runs.run_control import StopSignal
+    from localjudge.runs import StopSignal
     from localjudge.studies.audit import read_audit
     from localjudge.studies.audit.audit_run import run_audit, sample_rows
     from localjudge.studies.audit.perturbations import perturbations_of

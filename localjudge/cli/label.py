@@ -62,9 +62,9 @@ def label(
     from localjudge.cli.progress import Progress
     from localjudge.integrations.http_server import server_config
     from localjudge.integrations.listener import LOOPBACK
-    from localjudge.labelling.candidates import candidates_of_rows, candidates_of_run
     from localjudge.labelling.label_app import LabelApp
     from localjudge.labelling.label_file import LabelFile
+    from localjudge.labelling.sample import candidates_of_rows, candidates_of_run
     from localjudge.labelling.session import LabelSession
     from localjudge.rows.columns import parse_columns
     from localjudge.rows.row_store import RowStore

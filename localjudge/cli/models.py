@@ -108,7 +108,7 @@ def plan(
     if rows:
         from localjudge.cli.progress import Progress
         from localjudge.rows.columns import parse_columns
-        from localjudge.runs.planned_prompts import PlannedPrompts
+        from localjudge.runs.cost_estimate import PlannedPrompts
         from localjudge.system.requirements import require
 
         require("models plan", *input_extras(rows))

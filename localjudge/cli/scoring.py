@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from localjudge.config import JudgeConfig
     from localjudge.engines.engine_options import Cluster
     from localjudge.judge import Judge
-    from localjudge.runs.run_control import StopSignal
+    from localjudge.runs import StopSignal
     from localjudge.studies.rank.until_decided import UntilDecided
 
 Orders = Annotated[str, Flag("Judge each pair in its own order only, or in both orders.", "one|both", PAIRS)]
@@ -73,9 +73,9 @@ def score(
     from localjudge.cli.progress import Progress
     from localjudge.report.tables.capacity_tables import cost_text
     from localjudge.report.tables.run_tables import summary_tables
+    from localjudge.runs import StopSignal
     from localjudge.runs.pipeline import score_run
-    from localjudge.runs.run_control import StopSignal
-    from localjudge.runs.shard import Shard
+    from localjudge.runs.row_source import Shard
 
     config, cluster = judge.prepare("score", inputs)
     pairing = pairs.pairing(config.rubric.fields, orders, judge.seed)

@@ -15,8 +15,7 @@ from localjudge.settings import Flag
 if TYPE_CHECKING:
     from localjudge.matching.judged_rows import JudgedPairs
     from localjudge.matching.labels import Labels
-    from localjudge.matching.scores import Scores
-    from localjudge.matching.slices import Slices
+    from localjudge.matching.scores import Scores, Slices
     from localjudge.modes.mode import Mode
     from localjudge.report.tables import Findings
     from localjudge.studies.by_slice import Sliced
@@ -91,7 +90,7 @@ class LabelOptions:
 
     def slices(self, judged: Scores | JudgedPairs, column: str) -> Slices:
         """Return the slices of the judged rows by the values of a column."""
-        from localjudge.matching.slices import read_slices
+        from localjudge.matching.scores import read_slices
 
         return read_slices(judged.folders, judged.manifests, column, self.moved)
 

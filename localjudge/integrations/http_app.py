@@ -37,8 +37,7 @@ from localjudge.integrations.listener import LOOPBACK
 from localjudge.integrations.reward_formula import RewardFormula
 from localjudge.integrations.trainer_payloads import openrlhf_answer, openrlhf_records, slime_record
 from localjudge.judge import Judge
-from localjudge.modes.mode import Join
-from localjudge.modes.row_outcome import RowOutcome
+from localjudge.modes.row_outcome import Join, RowOutcome
 from localjudge.records import Outcome
 from localjudge.rows.columns import names_of
 from localjudge.rows.inputs import given_rows

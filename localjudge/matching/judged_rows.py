@@ -12,10 +12,9 @@ import numpy as np
 
 from localjudge.arrays import Floats, RowArrays
 from localjudge.errors import UsageError
+from localjudge.matching import UNNAMED
 from localjudge.matching.run_rows import RowNumbers, RunRows, common_rubric, first_seen, read_rows
-from localjudge.matching.scores import Scores
-from localjudge.matching.slices import Slices
-from localjudge.matching.system_names import UNNAMED
+from localjudge.matching.scores import Scores, Slices
 from localjudge.modes.mode import ModeName
 from localjudge.modes.row_outcome import EXPECTED, LOWEST, MOST_TAGS, TAG, VALUE, RowOutcome
 from localjudge.rubrics.score_column import ScoreColumn

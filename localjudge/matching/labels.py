@@ -6,7 +6,7 @@ row's own criteria by its text, in `criterion`. The labels are in columns named 
 level or inside an object `scores`. Columns with other names are mapped; such a name can be a path
 (`ratings.overall`, `scores.0`). A list of numbers has one label for each annotator. The column `annotator` (or
 `rater`, `labeller`, `labeler`, `judge`) names the annotator, who has one label for each row and aspect.
-`localjudge.matching.label_values` has the values, and `localjudge.matching.pair_labels` those of pairs.
+`localjudge.matching.label_values` has the values, and `localjudge.matching.label_values` those of pairs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,17 @@ import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.errors import UsageError
-from localjudge.matching.identity import identities_of
+from localjudge.matching import identities_of
 from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.matching.label_records import LabelRecords
-from localjudge.matching.label_values import GivenLabels, LabelColumn, LabelReader, ScoreLabels, without_codes
-from localjudge.matching.pair_labels import PairLabels
+from localjudge.matching.label_values import (
+    GivenLabels,
+    LabelColumn,
+    LabelReader,
+    PairLabels,
+    ScoreLabels,
+    without_codes,
+)
 from localjudge.matching.row_index import Match, RowIndex
 from localjudge.matching.run_rows import IdentifiedRows, rows_again
 from localjudge.records.outcome_columns import PAIR_DIGESTS

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from localjudge.arrays import Floats, Integers, RowArrays
 from localjudge.errors import UsageError
-from localjudge.matching.identity import Identity
-from localjudge.matching.system_names import SystemNames
+from localjudge.matching import Identity, SystemNames
 from localjudge.modes import EACH_PROMPT
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Row
@@ -26,7 +25,7 @@ from localjudge.runs.notices import together
 from localjudge.runs.reader import count_lines, numbered_row_outcomes, read_notices
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
-from localjudge.runs.warning_signs import ValueMass
+from localjudge.runs.summary import ValueMass
 from localjudge.system.steps import Report, no_progress, with_progress
 
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4

@@ -17,7 +17,7 @@ from math import nan
 from operator import mul
 from typing import Any, Self
 
-from localjudge.modes.mode import Join, Mode, RowDetails
+from localjudge.modes.mode import ColumnMean, MeanTable, Mode, RowDetails, SystemCounts
 from localjudge.modes.response import answer_numbers, listed_answers
 from localjudge.modes.row_outcome import (
     EXPECTED,
@@ -25,12 +25,12 @@ from localjudge.modes.row_outcome import (
     MOST_TAGS,
     TAG,
     VALUE,
+    Join,
     ListedAnswer,
     Numbers,
     RowOutcome,
     Side,
 )
-from localjudge.modes.system_counts import ColumnMean, MeanTable, SystemCounts
 from localjudge.records import Criterion, Failure, Outcome
 from localjudge.records.outcome_columns import CRITERION_COLUMNS, MASS, AnswerColumns, arrow_kinds, to_line
 from localjudge.rubrics.answer import Value

@@ -3,62 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal
 
 from localjudge.errors import UsageError
-from localjudge.modes.row_outcome import RowOutcome
-from localjudge.modes.system_counts import Classes, MeanTable, SystemCounts
-from localjudge.records import Failure, Outcome
+from localjudge.modes.row_outcome import Join, RowOutcome, Side, T
+from localjudge.records import Failure
 from localjudge.records.outcome_columns import AnswerColumns, is_reserved
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
 
-T = TypeVar("T", bound=RowOutcome)
 ModeName = Literal["pointwise", "pairwise", "checklist"]
 
 _MOST_CLASSES = 10
 """Largest number of classes of a column; a scale with more values is divided into this many intervals."""
-
-
-@dataclass(slots=True)
-class Join(Generic[T]):
-    """Joins the outcomes of each row's prompts, which arrive one by one, in any order.
-
-    The prompts of a run are numbered from 1, row by row.
-
-    Attributes:
-        joined: returns the outcome of a row from those of its prompts.
-        prompts: the number of prompts of each row; None if each criterion of the row can have one.
-    """
-
-    joined: Callable[[Sequence[Outcome]], T]
-    prompts: int | None
-    _waiting: dict[int, list[Outcome]] = field(default_factory=dict)
-
-    def add(self, outcome: Outcome) -> T | None:
-        """Return the outcome of the row that this prompt completes; None if another prompt is missing."""
-        first, prompts = self.row_of(outcome)
-        if prompts == 1:
-            return self.joined([outcome])
-        parts = self._waiting.setdefault(first, [])
-        parts.append(outcome)
-        return self.joined(self._waiting.pop(first)) if len(parts) == prompts else None
-
-    def row_of(self, outcome: Outcome) -> tuple[int, int]:
-        """Return the number of the first prompt of this prompt's row, and the number of the row's prompts."""
-        number, asked, prompts = outcome.row or 0, outcome.criterion, self.prompts or 1
-        if self.prompts is None and asked is not None:
-            return number - asked.part + 1, asked.parts
-        return number - (number - 1) % prompts, prompts
-
-    def all(self, outcomes: Iterable[Outcome]) -> Iterator[T]:
-        """Yield the outcome of each row as soon as those of all its prompts are there."""
-        for outcome in outcomes:
-            if (row := self.add(outcome)) is not None:
-                yield row
 
 
 class RowDetails(Generic[T]):
@@ -259,3 +220,100 @@ class Mode(ABC, Generic[T]):
 
 
 _NOTHING = Failure(id="", key="", error="")
+
+
+Classes = Mapping[str, Sequence[Sequence[float]]]
+"""The numbers in each class of each column, for a table of frequencies."""
+
+
+@dataclass(slots=True)
+class ColumnMean:
+    """The mean of a number, and of its expected values, over the rows that have one."""
+
+    rows: int = 0
+    total: float = 0.0
+    expected_rows: int = 0
+    expected_total: float = 0.0
+
+    @property
+    def mean(self) -> float | None:
+        """The mean; None if no row has the number."""
+        return round(self.total / self.rows, 4) if self.rows else None
+
+    @property
+    def expected(self) -> float | None:
+        """The mean of the expected values; None if no row has one."""
+        return round(self.expected_total / self.expected_rows, 4) if self.expected_rows else None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether every row with the number has its expected value."""
+        return self.rows == self.expected_rows
+
+
+@dataclass(slots=True)
+class SystemCounts:
+    """The rows of one system.
+
+    Attributes:
+        judged: number of rows without a failure.
+        failed: number of the others.
+        cut: number of rationales that were cut at their limit.
+        truncated: number of prompts whose response was cut to fit the model's context.
+        columns: the mean of each number.
+        answers: number of answers by their column and number.
+    """
+
+    judged: int = 0
+    failed: int = 0
+    cut: int = 0
+    truncated: int = 0
+    columns: defaultdict[str, ColumnMean] = field(default_factory=lambda: defaultdict(ColumnMean))
+    answers: Counter[tuple[str, float]] = field(default_factory=Counter)
+
+    def add(self, row: RowOutcome, side: Side) -> None:
+        """Count a row, and its numbers for this system."""
+        for prompt in row.judged:
+            self.cut += prompt.rationale_cut
+            self.truncated += prompt.candidate_cut > 0
+        if row.error is not None:
+            self.failed += 1
+            return
+        self.judged += 1
+        for name, value in side.values.items():
+            column = self.columns[name]
+            column.rows += 1
+            column.total += value
+            if (expected := side.expected.get(name)) is not None:
+                column.expected_rows += 1
+                column.expected_total += expected
+
+    def unscored(self, column: str) -> int:
+        """Return the number of judged rows without this number."""
+        return self.judged - self.columns[column].rows
+
+    def shares(self, column: str, classes: Sequence[Sequence[float]]) -> list[float]:
+        """Return the share of the answers in each class of a column, by the numbers of the classes."""
+        counts = [sum(self.answers[column, number] for number in numbers) for numbers in classes]
+        return [count / max(1, sum(counts)) for count in counts]
+
+
+@dataclass(frozen=True, slots=True)
+class MeanTable:
+    """The numbers of systems as a table.
+
+    Attributes:
+        title: what is above it.
+        systems: the heading of the systems.
+        rows: the heading of the numbers of rows.
+        columns: the number of each system, by the heading of the column.
+        unscored: the column whose missing numbers are counted; None to count none.
+        tags: a second table, of the same systems: its heading and the numbers of each system in each row.
+    """
+
+    title: str
+    systems: str
+    rows: str
+    columns: Mapping[str, Sequence[float | None]]
+    unscored: str | None = None
+    tags: tuple[str, Mapping[str, Sequence[float | None]]] | None = None

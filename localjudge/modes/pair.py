@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from math import nan
 from typing import Any, Self
 
-from localjudge.modes.mode import Join, Mode, RowDetails
-from localjudge.modes.order_effect import OrderEffect, pairs_in_words
-from localjudge.modes.pair_preference import RESULTS, WINNERS, Preference
-from localjudge.modes.row_outcome import ListedAnswer, Numbers, RowOutcome, Side
-from localjudge.modes.system_counts import Classes, MeanTable, SystemCounts
+from localjudge.modes.mode import Classes, MeanTable, Mode, RowDetails, SystemCounts
+from localjudge.modes.pair_preference import RESULTS, WINNERS, OrderEffect, Preference, pairs_in_words
+from localjudge.modes.row_outcome import Join, ListedAnswer, Numbers, RowOutcome, Side
 from localjudge.records import Judgement, Outcome
 from localjudge.records.outcome_columns import (
     AGREE,

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from math import nan
 from typing import Any
 
-from localjudge.modes.mode import Join, Mode
-from localjudge.modes.row_outcome import ListedAnswer, Numbers, RowOutcome
-from localjudge.modes.system_counts import MeanTable, SystemCounts
+from localjudge.modes.mode import MeanTable, Mode, SystemCounts
+from localjudge.modes.row_outcome import Join, ListedAnswer, Numbers, RowOutcome
 from localjudge.records import Criterion, Judgement
 from localjudge.records.outcome_columns import AnswerColumns, arrow_types, to_line
 from localjudge.rubrics.answer import Value, shown

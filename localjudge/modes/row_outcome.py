@@ -1,12 +1,12 @@
-"""The outcome of a row of the input: those of its prompts, joined."""
+"""The outcome of a row of the input, and the join of the outcomes of its prompts."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import nan
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from localjudge.modes.pair_preference import Preference
 from localjudge.records import Criterion, Failure, Judgement, Outcome
@@ -187,3 +187,44 @@ class RowOutcome(ABC):
         Args:
             columns: the columns of its rubric.
         """
+
+
+T = TypeVar("T", bound=RowOutcome)
+
+
+@dataclass(slots=True)
+class Join(Generic[T]):
+    """Joins the outcomes of each row's prompts, which arrive one by one, in any order.
+
+    The prompts of a run are numbered from 1, row by row.
+
+    Attributes:
+        joined: returns the outcome of a row from those of its prompts.
+        prompts: the number of prompts of each row; None if each criterion of the row can have one.
+    """
+
+    joined: Callable[[Sequence[Outcome]], T]
+    prompts: int | None
+    _waiting: dict[int, list[Outcome]] = field(default_factory=dict)
+
+    def add(self, outcome: Outcome) -> T | None:
+        """Return the outcome of the row that this prompt completes; None if another prompt is missing."""
+        first, prompts = self.row_of(outcome)
+        if prompts == 1:
+            return self.joined([outcome])
+        parts = self._waiting.setdefault(first, [])
+        parts.append(outcome)
+        return self.joined(self._waiting.pop(first)) if len(parts) == prompts else None
+
+    def row_of(self, outcome: Outcome) -> tuple[int, int]:
+        """Return the number of the first prompt of this prompt's row, and the number of the row's prompts."""
+        number, asked, prompts = outcome.row or 0, outcome.criterion, self.prompts or 1
+        if self.prompts is None and asked is not None:
+            return number - asked.part + 1, asked.parts
+        return number - (number - 1) % prompts, prompts
+
+    def all(self, outcomes: Iterable[Outcome]) -> Iterator[T]:
+        """Yield the outcome of each row as soon as those of all its prompts are there."""
+        for outcome in outcomes:
+            if (row := self.add(outcome)) is not None:
+                yield row

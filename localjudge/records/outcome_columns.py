@@ -13,7 +13,7 @@ from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.records import Criterion, Failure, Judgement, Outcome
-from localjudge.records.text_measures import RESPONSE_LENGTHS
+from localjudge.records.keys import RESPONSE_LENGTHS
 
 MODEL, NOTICE = "model", "notice"
 """Columns that an export adds to each line: the judge, and the notices of the run or null."""

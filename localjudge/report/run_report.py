@@ -14,7 +14,7 @@ from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import read_judged_pairs, read_scores
 from localjudge.matching.labels import label_targets, parse_mapping, read_labels
 from localjudge.matching.run_rows import run_names
-from localjudge.matching.slices import read_slices
+from localjudge.matching.scores import read_slices
 from localjudge.report.listed_rows import ListedRows
 from localjudge.report.overview import by_series, head, score_notices, score_sections
 from localjudge.report.page import write_page

@@ -12,8 +12,10 @@ from pathlib import Path
 
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.records import Outcome
+from localjudge.runs.earlier_starts import changes
 from localjudge.runs.journal import read_journal
 from localjudge.runs.reader import JUDGEMENTS, SUMMARY, rows_if_complete
+from localjudge.runs.row_source import Shard
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_manifest import (
     MANIFEST,
@@ -23,8 +25,6 @@ from localjudge.runs.run_manifest import (
     as_json,
     read_manifest,
 )
-from localjudge.runs.run_start import changes
-from localjudge.runs.shard import Shard
 from localjudge.runs.summary import Summary
 from localjudge.system.steps import Report, no_progress, with_progress
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.modes import EACH_PROMPT
-from localjudge.modes.mode import Join, Mode
-from localjudge.modes.row_outcome import RowOutcome
-from localjudge.records import Judgement, Outcome
-from localjudge.records.html_table import html_table
+from localjudge.modes.mode import Mode
+from localjudge.modes.row_outcome import Join, RowOutcome
+from localjudge.records import Judgement, Outcome, html_table
 from localjudge.records.keys import row_key, settings_digest
 from localjudge.records.outcome_columns import EXPECTED, PAIR_SYSTEMS, PREFERENCE, to_json, without_objects
 from localjudge.rubrics.rubric import Rubric
@@ -315,3 +315,37 @@ def read_notices(folder: Path) -> tuple[str, ...]:
             rows += 1
             truncated += isinstance(outcome, Judgement) and outcome.candidate_cut > 0
     return notices(manifest, complete, rows, truncated)
+
+
+ORDER = "order.txt"
+"""The file of an incomplete run: the digest of each instruction, and the number of its different rows, in the
+order of judging."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedInstructions:
+    """The instructions before the first one with a row that is not done.
+
+    Attributes:
+        places: the place of each row's instruction in the order of judging, by the digest of the row's texts.
+        planned: number of instructions of the run.
+    """
+
+    places: Mapping[str, int]
+    planned: int
+
+
+def finished_instructions(folder: Path) -> FinishedInstructions | None:
+    """Return the first finished instructions of an incomplete run; None if it was not shuffled."""
+    try:
+        lines = (folder / ORDER).read_text(encoding="ascii").splitlines()
+    except FileNotFoundError:
+        return None
+    planned = [(group, int(rows)) for group, rows in map(str.split, lines)]
+    done: dict[str | None, set[str]] = defaultdict(set)
+    for outcome in read_outcomes(folder):
+        if outcome.digest:
+            done[outcome.group].add(outcome.digest)
+    finished = takewhile(lambda each: len(done[each[0]]) == each[1], planned)
+    places = {digest: place for place, (group, _) in enumerate(finished) for digest in done[group]}
+    return FinishedInstructions(places, len(planned))

@@ -27,20 +27,17 @@ from localjudge.prompts.task import StopSubmitting, Task
 from localjudge.records import Outcome
 from localjudge.records.keys import settings_digest
 from localjudge.records.outcome_columns import from_bytes, to_bytes
-from localjudge.runs.earlier_starts import LinesOfEarlierStarts
+from localjudge.runs.earlier_starts import LinesOfEarlierStarts, changed_weights, manifest_of, recorded_run
 from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
-from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY, row_lines
-from localjudge.runs.row_source import RowSource
+from localjudge.runs.reader import JUDGEMENTS, ORDER, SET_ASIDE, SUMMARY, row_lines
+from localjudge.runs.row_source import WHOLE, RowSource, Shard
 from localjudge.runs.run_manifest import (
     MANIFEST,
     RunManifest,
     as_json,
 )
-from localjudge.runs.run_plan import RunPlan
-from localjudge.runs.run_start import changed_weights, manifest_of, recorded_run
-from localjudge.runs.shard import WHOLE, Shard
-from localjudge.runs.shuffled_order import ORDER, order_lines
+from localjudge.runs.run_plan import RunPlan, order_lines
 from localjudge.runs.summary import Summary
 from localjudge.system.steps import Report, Step, no_steps, with_progress
 

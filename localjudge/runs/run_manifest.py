@@ -30,7 +30,7 @@ from pydantic import (
 from localjudge.config import SHARED, JudgeConfig
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
-from localjudge.modes.mode import Join
+from localjudge.modes.row_outcome import Join
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric

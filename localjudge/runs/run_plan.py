@@ -24,8 +24,7 @@ from localjudge.prompts.task_stream import TaskStream
 from localjudge.records import Failure, Row, numbered
 from localjudge.records.keys import row_key
 from localjudge.rows.row_store import RowStore
-from localjudge.runs.shard import WHOLE, Shard
-from localjudge.runs.shuffled_order import random_place
+from localjudge.runs.row_source import WHOLE, Shard
 from localjudge.system.steps import Report, no_progress
 
 # The largest rows are encoded to find the longest prompt: as many as have this many bytes together.
@@ -235,3 +234,19 @@ def _identity(row: Row | Failure) -> list[str | bool | None]:
 def _group(row: Row | Failure) -> int:
     """Return a digest of a row's instruction and reference, 64 bits."""
     return int.from_bytes(_digest(row)[:8]) if isinstance(row, Failure) else int(row.group, 16)
+
+
+def random_place(group: int, seed: int) -> int:
+    """Return where an instruction stands in a random order, 64 bits; other instructions do not change it.
+
+    Args:
+        group: the digest of the instruction, 64 bits.
+        seed: the seed of the order.
+    """
+    text = f"{seed} {group}".encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:8])
+
+
+def order_lines(instructions: Iterable[tuple[str, int]]) -> Iterable[bytes]:
+    """Yield the lines of the file."""
+    return (f"{group} {rows}\n".encode() for group, rows in instructions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from localjudge.modes.system_counts import SystemCounts
+from localjudge.modes.mode import SystemCounts
 from localjudge.report.tables import Cells, Table
 from localjudge.runs.repeat import Repetition
 from localjudge.runs.summary import Summary

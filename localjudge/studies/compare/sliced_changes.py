@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from localjudge.arrays import Floats, Integers
-from localjudge.matching.slices import Slices
+from localjudge.matching.scores import Slices
 from localjudge.statistics import sign_test
 from localjudge.statistics.resampling import cell_means, studentise
 from localjudge.statistics.system_means import column_means

@@ -10,7 +10,7 @@ import numpy as np
 from localjudge.errors import UsageError
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import ScoreKind, Scores, check_one_judge
-from localjudge.records.html_table import html_table
+from localjudge.records import html_table
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.score_column import averaged, deciding
 from localjudge.statistics import UNDEFINED_SIGN, Estimate, sign_test

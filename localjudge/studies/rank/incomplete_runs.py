@@ -9,8 +9,7 @@ import numpy as np
 
 from localjudge.matching.run_rows import first_seen
 from localjudge.matching.scores import Scores
-from localjudge.runs.reader import is_complete
-from localjudge.runs.shuffled_order import finished_instructions
+from localjudge.runs.reader import finished_instructions, is_complete
 
 
 def random_sample(scores: Scores) -> Scores:
