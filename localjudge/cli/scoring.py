@@ -71,7 +71,6 @@ def score(
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
     from localjudge.cli.printed_tables import printed
     from localjudge.cli.progress import Progress
-    from localjudge.report.tables.capacity_tables import cost_text
     from localjudge.report.tables.run_tables import summary_tables
     from localjudge.runs import StopSignal
     from localjudge.runs.pipeline import score_run
@@ -113,7 +112,7 @@ def score(
             raise typer.Exit(stop.exit_code)
         summary, cost, counted = result.summary, result.cost, result.statistics
         if result.planned:  # an empty shard has said so
-            parts = [cost_text(cost)] if cost else summary_tables(summary)
+            parts = [str(cost)] if cost else summary_tables(summary)
             print_table(printed(parts, result.notices))
         progress.notices(result.notices, in_table=True)
         progress.say(f"{summary.counted} · {folder}")

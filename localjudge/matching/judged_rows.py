@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import floor
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,7 @@ import numpy as np
 from localjudge.arrays import Floats, RowArrays
 from localjudge.errors import UsageError
 from localjudge.matching import UNNAMED
-from localjudge.matching.run_rows import RowNumbers, RunRows, common_rubric, first_seen, read_rows
+from localjudge.matching.run_rows import RowNumbers, RunRows, common_rubric, read_rows
 from localjudge.matching.scores import Scores, Slices
 from localjudge.modes.mode import ModeName
 from localjudge.modes.row_outcome import EXPECTED, LOWEST, MOST_TAGS, TAG, VALUE, RowOutcome
@@ -131,14 +131,10 @@ def read_judged_pairs(folders: Sequence[Path], report: Report = no_progress) -> 
     judged = rows.judged
     if not len(judged):
         raise UsageError(f"{rows.where}: no pair was judged")
-    kept = rows.take(judged)
-    own = {each.name: getattr(kept, each.name) for each in fields(kept)} | {"group": first_seen(kept.group)}
     return JudgedPairs(
-        **own,
+        **rows.with_scores(judged),
         columns=[columns[row] for row in judged.tolist()],
         aspects={name: PairVerdicts.from_numbers(numbers, name).take(judged) for name in aspects},
-        failed=len(rows) - len(judged),
-        unscored=rows.without_score(judged),
     )
 
 
@@ -265,27 +261,15 @@ def _scores(
     systems = [named[row][0] or UNNAMED for row in scored.tolist()]
     order = sorted(set(systems), key=lambda name: (name == UNNAMED, name))
     place_of = {name: number for number, name in enumerate(order)}
-    kept = rows.take(scored)
     return Scores(
+        **rows.with_scores(scored),
         columns=columns,
-        folders=rows.folders,
-        manifests=rows.manifests,
-        ids=kept.ids,
-        digests=[digest for digest, _ in kept.shown],
-        run=kept.run,
         systems=tuple(order),
         system=np.array([place_of[name] for name in systems], dtype=np.int32),
-        group=first_seen(kept.group),
         integer=values,
         expected=np.where(measured, expected, values) if measured.any() else None,
         unmeasured=frozenset(
             column.name for column, known in zip(columns, measured.tolist(), strict=True) if not known
         ),
-        failed=len(rows) - len(rows.judged),
-        unscored=rows.without_score(scored),
         notices=(*rows.notices, *(rows.names.names()[1] if by_run else ())),
-        identities=kept.identities,
-        mass_note=rows.mass_note,
-        length=kept.lengths[:, 0],
-        overlap=kept.overlap if np.isfinite(kept.overlap).all() else None,
     )

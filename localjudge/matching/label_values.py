@@ -9,10 +9,11 @@ judgement of MT-Bench, whose program writes it if it cannot read the judge's ans
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from localjudge.errors import UsageError
 from localjudge.modes.pair_preference import RESULTS
@@ -151,15 +152,16 @@ class GivenLabels:
     annotators: Sequence[str] = ()
 
 
-class LabelReader(Protocol):
+class LabelReader(ABC):
     """Reads the labels of records, in one of the modes.
 
     Attributes:
         names: the columns that do not identify a row, because they hold labels.
     """
 
-    names: Collection[str]
+    names: Collection[str] = ()
 
+    @abstractmethod
     def given(self, record: Mapping[str, Any], fields: Fields, where: str) -> Iterator[GivenLabels]:
         """Yield the labels of a record.
 
@@ -171,7 +173,6 @@ class LabelReader(Protocol):
         Raises:
             UsageError: a value is not a label.
         """
-        ...
 
     def number(self, value: Any, column: str, systems: Sequence[str | None], where: str) -> float | None:
         """Return the number of a label, for the order of the responses in its record; None for no label.
@@ -185,7 +186,8 @@ class LabelReader(Protocol):
         Raises:
             UsageError: it is not a label.
         """
-        ...
+        number: float | None = value
+        return number
 
     def how_read(self) -> Sequence[str]:
         """Return how the values of each column were read, for people, where it is not plain.
@@ -193,15 +195,15 @@ class LabelReader(Protocol):
         Raises:
             UsageError: they can be read in two ways.
         """
-        ...
+        return ()
 
 
-class ScoreLabels:
-    """Reads the labels of responses from their columns, see `LabelReader`."""
+class ScoreLabels(LabelReader):
+    """Reads the labels of responses from their columns."""
 
     def __init__(self, columns: Sequence[LabelColumn]) -> None:
         self._columns = columns
-        self.names: Collection[str] = frozenset(column.name for column in columns)
+        self.names = frozenset(column.name for column in columns)
 
     def given(self, record: Mapping[str, Any], fields: Fields, where: str) -> Iterator[GivenLabels]:
         for column in self._columns:
@@ -213,60 +215,36 @@ class ScoreLabels:
             ]
             yield GivenLabels(column.target, column.name, values, [*map(str, users)])
 
-    def number(self, value: Any, column: str, systems: Sequence[str | None], where: str) -> float | None:
-        number: float | None = value
-        return number
-
-    def how_read(self) -> Sequence[str]:
-        return ()
-
 
 LABEL_COLUMNS = ("annotators", "label", "labels", "winner", "preference", "human_preference", "verdict")
 """Columns that can have the labels of a rubric with one aspect; the first that has any counts."""
 
 _PLACES = tuple(
-    frozenset(
-        {
-            *first,
-            *(name.casefold() for field in (text, system) for name in PAIR_COLUMN_NAMES[field]),
-        }
-    )
+    {*first, *(name.casefold() for field in (text, system) for name in PAIR_COLUMN_NAMES[field])}
     for first, text, system in zip((("a", "1", "first"), ("b", "2", "second")), PAIR, SYSTEMS, strict=True)
 )
 """The words for the first and for the second response."""
-_TIES = frozenset(
-    [
-        "tie",
-        "tied",
-        "draw",
-        "equal",
-        "same",
-        "both",
-        "neither",
-        "tie (bothbad)",
-        "both_bad",
-        "bothbad",
-        "c",
-        "0",
-    ]
-)
+_TIES = frozenset({
+    "tie", "tied", "draw", "equal", "same", "both", "neither", "tie (bothbad)", "both_bad", "bothbad", "c", "0",
+})  # fmt: skip
 _COMPARED = re.compile(r"\[*\s*([ab])\s*(>+|<+|=+|~=?)\s*([ab])\s*\]*", re.IGNORECASE)
 _FROM_1_TO_2 = re.compile(r"1\.\d+")
 """A number between the first and the second response, as in AlpacaEval."""
-_NAMES = {value: name for name, value in RESULTS.items()}
 _MOST_VALUES = 12
 _KNOWN = "a, b, tie, 1, 2, A>B, A=B, or the name of a system"
 
 
-class PairLabels:
-    """Reads the labels of pairs as the numbers of `RESULTS`, see `LabelReader`."""
+class PairLabels(LabelReader):
+    """Reads the labels of pairs as the numbers of `RESULTS`.
 
-    names: Collection[str] = ()
+    A label is in a column with the name of an aspect. For a rubric with one aspect, it can also be in one of
+    `LABEL_COLUMNS`; without any of these, the `chosen` response of a record with `chosen` and `rejected` is
+    better. Columns with other names are mapped. A list has one label for each annotator.
+    """
 
     def __init__(self, aspects: Iterable[str], mapping: Mapping[str, str]) -> None:
         self._aspects, self._mapping = [*aspects], mapping
         self._unmapped = [name for name in self._aspects if name not in mapping.values()]
-        self._numbers: dict[str, set[str]] = defaultdict(set)
         self._read: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
         self._codes = {name: codes for name, codes in map(without_codes, mapping) if codes}
         for name, codes in self._codes.items():
@@ -305,38 +283,34 @@ class PairLabels:
                     yield GivenLabels(aspect, "chosen", ["a"])
 
     def number(self, value: Any, column: str, systems: Sequence[str | None], where: str) -> float | None:
-        text = _folded(value)
+        text, codes = _folded(value), self._codes.get(column)
         if text in NO_LABEL:
             return None
-        if (codes := self._codes.get(column)) is not None and text not in codes:
+        result = _result_of(text) if codes is None else codes.get(text)
+        if result is None and codes is not None:
             raise UsageError(
                 f"{where}: {column!r} holds {text!r}, which is none of its codes: {', '.join(codes)}"
             )
-        if codes is not None:
-            self._read[column][text, codes[text]] += 1
-            return RESULTS.get(codes[text])
-        if text in ("0", "1", "2"):
-            self._numbers[column].add(text)
-        if (result := _result_of(text)) is not None:
-            self._read[column][text, _NAMES[result]] += 1
-            return result
-        named = [_folded(system) for system in systems]
-        if text in named and named[0] != named[1]:
-            return RESULTS["ab"[named.index(text)]]
-        raise UsageError(
-            f"{where}: {column!r} holds {str(value)[:40]!r}, which is not a label; labels are {_KNOWN}"
-        )
+        if result is None:
+            named = [_folded(system) for system in systems]
+            if text in named and named[0] != named[1]:
+                return RESULTS["ab"[named.index(text)]]
+            raise UsageError(
+                f"{where}: {column!r} holds {str(value)[:40]!r}, which is not a label; labels are {_KNOWN}"
+            )
+        self._read[column][text, result] += 1
+        return RESULTS.get(result)
 
     def how_read(self) -> Sequence[str]:
-        for column, numbers in self._numbers.items():
-            if "0" in numbers:
-                say = f"`mapping` {self._aspects[0]}={column}:"
-                raise UsageError(
-                    f"`labels`: {column!r} has the numbers {', '.join(sorted(numbers))}, and 0 can be a tie "
-                    f"or the first response; say what they are: {say}0=tie,1=a,2=b or {say}0=a,1=b,2=tie"
-                )
         notes = []
         for column, counts in self._read.items():
+            numbers = sorted({text for text, _ in counts} & {"0", "1", "2"})
+            if "0" in numbers and column not in self._codes:
+                say = f"`mapping` {self._aspects[0]}={column}:"
+                raise UsageError(
+                    f"`labels`: {column!r} has the numbers {', '.join(numbers)}, and 0 can be a tie or the "
+                    f"first response; say what they are: {say}0=tie,1=a,2=b or {say}0=a,1=b,2=tie"
+                )
             is_plain = all(text == result for text, result in counts)
             if len(counts) <= _MOST_VALUES and not is_plain:
                 read = (f"{text} → {result} {count:,}" for (text, result), count in sorted(counts.items()))
@@ -356,18 +330,16 @@ def _is_result(value: Any) -> bool:
     return text in NO_LABEL or _result_of(text) is not None
 
 
-def _result_of(text: str) -> float | None:
+def _result_of(text: str) -> str | None:
     """Return the result that a text names by itself; None if it names none."""
     if text in _TIES:
-        return RESULTS["tie"]
+        return "tie"
     for result, words in zip("ab", _PLACES, strict=True):
         if text in words:
-            return RESULTS[result]
+            return result
     if _FROM_1_TO_2.fullmatch(text):
-        return RESULTS["tie"] if float(text) == 1.5 else RESULTS["a" if float(text) < 1.5 else "b"]
+        return "tie" if float(text) == 1.5 else "a" if float(text) < 1.5 else "b"
     compared = _COMPARED.fullmatch(text)
     if compared is None or compared[1] == compared[3]:
         return None
-    if compared[2][0] in "=~":
-        return RESULTS["tie"]
-    return RESULTS[compared[1] if compared[2][0] == ">" else compared[3]]
+    return "tie" if compared[2][0] in "=~" else compared[1] if compared[2][0] == ">" else compared[3]

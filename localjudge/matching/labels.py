@@ -31,7 +31,7 @@ from localjudge.matching.label_values import (
     without_codes,
 )
 from localjudge.matching.row_index import Match, RowIndex
-from localjudge.matching.run_rows import IdentifiedRows, rows_again
+from localjudge.matching.run_rows import RunRows, rows_again
 from localjudge.records.outcome_columns import PAIR_DIGESTS
 from localjudge.rows.conversation import TURN, judges_conversation
 from localjudge.rows.criteria import CRITERION
@@ -106,7 +106,7 @@ def label_targets(rubric: Rubric) -> list[str]:
 
 def read_labels(
     files: Sequence[str],
-    judged: IdentifiedRows,
+    judged: RunRows,
     mapping: Mapping[str, str] | None = None,
     inputs: Sequence[str] = (),
     equal_chances: bool = True,
@@ -182,7 +182,7 @@ def refuse_unequal_chances(chance: Mapping[int, float], what: str) -> None:
 class _LabelMatching:
     """Matches the records of label files to judged rows."""
 
-    def __init__(self, judged: IdentifiedRows, mapping: Mapping[str, str], inputs: Sequence[str]) -> None:
+    def __init__(self, judged: RunRows, mapping: Mapping[str, str], inputs: Sequence[str]) -> None:
         rubric = judged.manifests[0].rubric
         self._judged, self._rubric, self._fields = judged, rubric, rubric.fields
         self._columns = dict(pair for run in judged.manifests for pair in run.last_start.columns.items())

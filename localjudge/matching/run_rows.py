@@ -5,10 +5,10 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from operator import methodcaller
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,24 +72,7 @@ class RowNumbers:
         return np.column_stack([self.column(kind, name) for kind in kinds for name in names])
 
 
-class IdentifiedRows(Protocol):
-    """Judged rows of runs, to be found by records from elsewhere; the attributes are those of `RunRows`."""
-
-    @property
-    def folders(self) -> tuple[Path, ...]: ...
-    @property
-    def manifests(self) -> tuple[RunManifest, ...]: ...
-    @property
-    def where(self) -> str: ...
-    @property
-    def run(self) -> Integers: ...
-    @property
-    def identities(self) -> list[Identity]: ...
-    @property
-    def shown(self) -> list[tuple[str | None, bool]]: ...
-
-
-def rows_again(judged: IdentifiedRows, inputs: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
+def rows_again(judged: RunRows, inputs: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
     """Yield the number of each judged row whose texts are found, and the row with its responses in its order.
 
     Args:
@@ -171,6 +154,19 @@ class RunRows(RowArrays):
         numbers = dict(zip(kept.tolist(), first_seen(kept).tolist(), strict=True))
         group = np.array([numbers.get(number, -1) for number in others.group.tolist()], dtype=np.int32)
         return replace(others, group=group, errors=[error or "no score" for error in others.errors])
+
+    def with_scores(self, scored: NDArray[np.intp]) -> dict[str, Any]:
+        """Return the fields of a record of the rows that have a score: their own, and the others as `unscored`.
+
+        Their instructions are numbered without gaps.
+        """
+        kept = self.take(scored)
+        return {
+            **{each.name: getattr(kept, each.name) for each in fields(kept)},
+            "group": first_seen(kept.group),
+            "failed": len(self) - len(self.judged),
+            "unscored": self.without_score(scored),
+        }
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from localjudge.arrays import Floats, Integers, RowArrays
+from localjudge.arrays import Floats, Integers
 from localjudge.errors import UsageError
-from localjudge.matching import Identity
 from localjudge.matching.run_rows import RunRows
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rows.columns import names_of, responses_of
@@ -31,14 +30,12 @@ ScoreKind = Literal["integer", "expected"]
 
 
 @dataclass(frozen=True, slots=True)
-class Scores(RowArrays):
-    """The scores of n judged rows of one or more runs, for A aspects. No value is NaN.
+class Scores(RunRows):
+    """The scores of the n judged rows of one or more runs, for A aspects. No score is NaN.
 
-    `group` is the number of the row's instruction, from 0; equal instructions (with equal references) share a
-    number across systems and runs. Intervals resample these groups. `expected` is None unless all rows have an
-    expected score in some column; columns where a row has none are in `unmeasured`, and have integers instead.
-    `unscored` has the rows without scores, and `failed` is the number of those that failed. `notices` has those
-    of the runs.
+    Intervals resample the instructions, whose numbers in `group` are without gaps. `expected` is None unless
+    all rows have an expected score in some column; columns where a row has none are in `unmeasured`, and have
+    integers instead. `unscored` has the rows without scores, and `failed` is the number of those that failed.
     `calibrated` is True if `expected` has calibrated scores. `untested` is the reason why the scores have no
     intervals; empty if they have. `planned` is the number of instructions of an incomplete run, of which these
     are the first that are finished, in random order; None for other scores. `by_tag` has the scores of the
@@ -46,34 +43,19 @@ class Scores(RowArrays):
     """
 
     columns: tuple[ScoreColumn, ...]
-    folders: tuple[Path, ...]
-    manifests: tuple[RunManifest, ...]
-    ids: list[str]
-    digests: list[str | None]  # digests of the rows' texts
-    run: Integers  # [n]: the index of its run in `folders`
     systems: tuple[str, ...]
     system: Integers  # [n]: the index of its system in `systems`
-    group: Integers  # [n]
     integer: Floats  # [n, A]
     expected: Floats | None  # [n, A]
     failed: int
     unscored: RunRows | None = None
     unmeasured: frozenset[str] = frozenset()
-    notices: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()  # those of the runs, and of their systems' names
     calibrated: bool = False
-    identities: list[Identity] = field(default_factory=list)  # of the rows, as their runs have them
-    mass_note: str = ""  # the mean mass of the values, in words
     untested: str = ""
     planned: int | None = None
     notes: tuple[str, ...] = ()  # remarks on rows without a score
-    length: Floats | None = None  # [n]: characters of the response; None if not known
-    overlap: Floats | None = None  # [n]: overlap of its words with the reference; None if a row has none
     by_tag: tuple[Scores, Slices] | None = None
-
-    @property
-    def shown(self) -> list[tuple[str | None, bool]]:
-        """The digest of the texts of each row, which has a single response."""
-        return [(digest, False) for digest in self.digests]
 
     @property
     def aspects(self) -> tuple[str, ...]:
@@ -95,14 +77,19 @@ class Scores(RowArrays):
         """The first row with the same texts as each row, [n]."""
         first_row: dict[str, int] = {}
         return np.array(
-            [first_row.setdefault(digest or f"row {row}", row) for row, digest in enumerate(self.digests)]
+            [first_row.setdefault(digest or f"row {row}", row) for row, (digest, _) in enumerate(self.shown)]
         )
 
     @property
     def baselines(self) -> dict[str, Floats]:
         """What trivial judges know of each row, as far as it is known: the length, the overlap, [n]."""
-        known = {"length": self.length, "overlap": self.overlap}
+        known = {"length": self.length, "overlap": self.overlap if np.isfinite(self.overlap).all() else None}
         return {name: values for name, values in known.items() if values is not None}
+
+    @property
+    def length(self) -> Floats | None:
+        """The characters of each response, [n]; None if no length is known."""
+        return None if np.isnan(self.lengths).all() else self.lengths[:, 0]
 
     def verdicts(self, aspect: str) -> Floats:
         """Return the number of each row's label in an aspect without an order, [n]."""
@@ -174,11 +161,6 @@ class Scores(RowArrays):
         weights = np.array([column.weight for column in self.columns])
         mean: Floats = table @ weights / weights.sum()
         return mean
-
-    @property
-    def where(self) -> str:
-        """Paths of the runs, for a message."""
-        return ", ".join(map(str, self.folders))
 
     @property
     def uneven(self) -> str | None:

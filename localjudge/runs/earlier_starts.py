@@ -18,7 +18,6 @@ from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE
 from localjudge.runs.run_manifest import (
     FORMAT,
     MANIFEST,
-    AdapterRecord,
     ModelFilesRead,
     RunManifest,
     StartRecord,
@@ -166,30 +165,27 @@ def changes(manifest: RunManifest, described: Mapping[str, Any]) -> list[str]:
         manifest: the manifest of the run.
         described: the same fields of a judge, by name; its settings may be incomplete.
     """
-    found = []
-    names = {"rubric": manifest.rubric.name, "model": manifest.model.name}
-    recorded, one = manifest.settings.as_dict(), described.get("model", {}).get("adapter")
-    settings = dict(described["settings"])
+    found, adapter = [], described.get("model", {}).get("adapter") or {}
+    named = {
+        "rubric": (manifest.rubric.name, described["rubric"]["name"]),
+        "model": (manifest.model.name, described.get("model", {}).get("name")),
+        "adapter": (manifest.model.adapter and manifest.model.adapter.name, adapter.get("name")),
+    }
+    recorded, settings = manifest.settings.as_dict(), dict(described["settings"])
     if "model" in settings:  # settings that are known without the model do not say whether there is an adapter
         settings.setdefault("adapter", None)
     for name, now in settings.items():
-        was = recorded.get(name)
-        if was != now:
-            if name == "adapter":
-                was = _adapter_name(manifest.model.adapter, was)
-                now = _adapter_name(AdapterRecord.model_validate(one) if one else None, now)
-            elif name in names:
-                was = f"{names[name]} ({str(was)[:8]})"
-                now = f"{described[name]['name']} ({str(now)[:8]})"
+        if (was := recorded.get(name)) != now:
+            if name in named:
+                was, now = (
+                    f"{of} ({digest[:8]})" if digest else "none"
+                    for of, digest in zip(named[name], (was, now), strict=True)
+                )
             found.append(f"{name}: {was} there, {now} now")
     was, now = manifest.shard, described.get("shard")
     if was != now:
         found.append(f"shard: {was or 'the whole input'} there, {now or 'the whole input'} now")
     return found
-
-
-def _adapter_name(adapter: AdapterRecord | None, digest: str | None) -> str:
-    return f"{adapter.name} ({str(digest)[:8]})" if adapter else "none"
 
 
 def changed_weights(rubric: Rubric, before: Rubric) -> str:

@@ -20,7 +20,7 @@ from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect_text import answer_format
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import notices
-from localjudge.runs.reader import count_lines, own_outcomes
+from localjudge.runs.reader import count_lines, read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.system.quantities import counted
 from localjudge.system.steps import Report, no_progress, with_progress
@@ -168,7 +168,7 @@ def read_summary(folder: Path, report: Report = no_progress) -> Summary:
     """
     manifest = read_manifest(folder)
     summary = Summary(manifest)
-    for outcome in with_progress(own_outcomes(folder, manifest), report, count_lines(folder)):
+    for outcome in with_progress(read_outcomes(folder, manifest), report, count_lines(folder)):
         summary.add(outcome)
     return summary
 
@@ -186,7 +186,7 @@ def summaries_by_column(folder: Path, column: str) -> dict[str, Summary]:
     manifest, seen = read_manifest(folder), dict[str, None]()
     of_systems, responses = system_value(manifest, column), len(manifest.rubric.mode.responses)
     found: dict[str, Summary] = {}
-    for outcome in own_outcomes(folder, manifest):
+    for outcome in read_outcomes(folder, manifest):
         value = outcome.columns.get(column)
         seen |= dict.fromkeys(outcome.columns)
         if value is None:

@@ -23,8 +23,8 @@ from localjudge.records.outcome_columns import INTERVAL, MODEL, NOTICE, place_of
 from localjudge.report.export import alpaca_eval
 from localjudge.report.export import inspect_log as inspect
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_outcomes, read_row_outcomes
-from localjudge.runs.reread_texts import RowTexts, recorded_texts, text_columns
+from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_row_outcomes
+from localjudge.runs.reread_texts import RowTexts, rows_with_texts, text_columns
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.system.durable import replacing
 from localjudge.system.requirements import require
@@ -226,17 +226,8 @@ def _is_log(file: Path) -> bool:
 
 
 def outcomes_with_texts(folder: Path) -> Iterator[tuple[RowOutcome, RowTexts | None]]:
-    """Yield the outcome of each row or pair of a run, with the texts that its first prompt shows.
-
-    The texts of a row that could not be read are None.
-
-    Raises:
-        UsageError: the inputs are missing, or a row has changed.
-    """
-    digests = (each.digest for each in read_outcomes(folder))
-    with recorded_texts(folder, read_manifest(folder), digests) as text_of:
-        for outcome in read_row_outcomes(folder):
-            yield outcome, text_of(outcome.first)
+    """Return the outcome of each row or pair of a run, with the texts that its first prompt shows."""
+    return rows_with_texts(folder, read_manifest(folder), lambda: read_row_outcomes(folder))
 
 
 def _table(

@@ -1,4 +1,4 @@
-"""Tables of what a model needs, what a run will cost, and the known models."""
+"""Tables of what a model needs, and of the known models."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ from localjudge.models.capacity.memory import MOST_GPUS
 from localjudge.models.capacity.profiles import CatalogueEntry
 from localjudge.models.shape import Shape
 from localjudge.report.tables import Cells, Table
-from localjudge.runs.cost_estimate import CostEstimate
-from localjudge.system.quantities import file_size, hours, memory_size
-
-_MEASURE = (
-    "judge some rows with the engine (--limit 100): it ends with its rows/s; then --engine-arg rate=ROWS/S"
-)
+from localjudge.system.quantities import memory_size
 
 
 def plan_text(plan: CapacityPlan) -> str:
@@ -43,26 +38,6 @@ def plan_table(plan: CapacityPlan) -> Table:
         sizes = map(memory_size, (each.weights, each.overhead, max(0, each.cache)))
         rows.append((each.gpus, *sizes, None if said else each.rows, "← this" if chosen else said))
     return Table("", ("GPUs", "weights", "overhead", "cache", "rows in flight", ""), rows, words=[""])
-
-
-def cost_text(cost: CostEstimate) -> str:
-    """Return the estimate, one quantity in each line."""
-    context = f"the context of {cost.context:,} tokens" if cost.context else "the context"
-    mean = cost.prompt_tokens / max(1, cost.rows)
-    answers = cost.answer_tokens * cost.different
-    found = {
-        "rows": f"{cost.rows:,}, of which {cost.different:,} differ; {cost.groups:,} prefixes",
-        "cannot be judged": f"{cost.failing:,}; {cost.too_long:,} rows exceed {context}",
-        "prompts": f"{cost.prompt_tokens:,} tokens, {mean:,.0f} in the mean, {cost.longest:,} the longest",
-        "computed": f"{cost.computed:,} of them with a prefix cache",
-        "each prompt": "{:,.0f} tokens of all rows, {:,.0f} of its instruction's rows, {:,.0f} of its own, "
-        "{:,.0f} of the rubric after it".format(*cost.parts),
-        "answers": f"at most {answers:,} tokens, {cost.answer_tokens:,} each",
-        "disk": f"{file_size(cost.disk)} while it runs; {file_size(cost.free)} are free",
-        "time": f"{hours(cost.seconds)} at this rate" if cost.seconds else _MEASURE,
-    }
-    found |= {"slow": cost.hint} if cost.hint else {}
-    return "\n".join(f"{subject:<17} {said}" for subject, said in found.items())
 
 
 def catalogue_table(entries: Iterable[CatalogueEntry]) -> Table:

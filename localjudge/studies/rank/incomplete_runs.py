@@ -30,7 +30,7 @@ def random_sample(scores: Scores) -> Scores:
             "judges in random order"
         )
     else:
-        place = np.array([finished.places.get(digest or "", -1) for digest in scores.digests], dtype=np.int64)
+        place = np.array([finished.places.get(digest or "", -1) for digest, _ in scores.shown], dtype=np.int64)
         rows = np.argsort(place, kind="stable")[int((place < 0).sum()) :]
         if len(rows):
             return replace(scores.take(rows), group=first_seen(place[rows]), planned=finished.planned)
