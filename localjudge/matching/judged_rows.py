@@ -53,7 +53,7 @@ class PairVerdicts(RowArrays):
     def from_numbers(cls, numbers: RowNumbers, aspect: str) -> PairVerdicts:
         """Return the verdicts on all pairs whose numbers were read."""
         return cls(
-            preference=numbers.table(["preference", "preference 1", "preference 2"], [aspect]),
+            preference=numbers.table([VALUE, "preference 1", "preference 2"], [aspect]),
             result=numbers.table(["result", "result 1", "result 2"], [aspect]),
             averaged=numbers.column("averaged", aspect),
             shown_first=numbers.table(["shown first", "shown first in reverse"], [aspect]),

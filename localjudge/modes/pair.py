@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from localjudge.modes.mode import Classes, MeanTable, Mode, RowDetails, SystemCounts
 from localjudge.modes.pair_preference import RESULTS, WINNERS, OrderEffect, Preference, pairs_in_words
-from localjudge.modes.row_outcome import Join, ListedAnswer, Numbers, RowOutcome, Side
+from localjudge.modes.row_outcome import VALUE, Join, ListedAnswer, Numbers, RowOutcome, Side
 from localjudge.records import Judgement, Outcome
 from localjudge.records.outcome_columns import (
     AGREE,
@@ -44,11 +44,9 @@ class PairOutcome(RowOutcome):
     The prompts are the orders: the input's own, and the reverse if it was judged.
 
     Attributes:
-        aspects: the aspects of the rubric.
         preferences: the preference in each aspect; empty if an order failed.
     """
 
-    aspects: Mapping[str, Aspect]
     preferences: Mapping[str, Preference]
 
     @classmethod
@@ -61,13 +59,9 @@ class PairOutcome(RowOutcome):
         """
         orders = tuple(sorted(orders, key=lambda each: each.swapped))
         judged = [each for each in orders if isinstance(each, Judgement)]
-        if len(judged) < len(orders):
-            return cls(orders, aspects, {})
-        return cls(
-            orders,
-            aspects,
-            {name: Preference.from_orders(judged, name, each) for name, each in aspects.items()},
-        )
+        known = aspects if len(judged) == len(orders) else {}
+        of_aspects = {name: Preference.from_orders(judged, name, each) for name, each in known.items()}
+        return cls(orders, aspects, (), of_aspects)
 
     @property
     def systems(self) -> tuple[str | None, ...]:
@@ -100,21 +94,16 @@ class PairOutcome(RowOutcome):
     def preference(self, aspect: str) -> Preference | None:
         return self.preferences.get(aspect)
 
-    @property
-    def values(self) -> Numbers:
-        """The preferences."""
-        return {name: known.value for name, known in self.preferences.items()}
-
-    @property
-    def expected(self) -> Numbers:
-        """Nothing: a preference is a probability already."""
-        return {}
-
     def numbers(self) -> Iterator[tuple[str, str, float]]:
         reverse = [order.swapped for order in self.of_prompts]
         for name, known in self.preferences.items():
+            yield VALUE, name, known.value
             for kind, number in known.numbers(reverse, self.aspects[name].has_tie):
                 yield kind, name, number
+
+    @property
+    def values(self) -> Numbers:
+        return {name: known.value for name, known in self.preferences.items()}
 
     @property
     def sides(self) -> Sequence[Side]:

@@ -117,14 +117,13 @@ class Preference:
         )
 
     def numbers(self, reverse: Sequence[bool], has_tie: bool) -> Iterator[tuple[str, float]]:
-        """Yield the kind and the number of each number that statistics compute with, see `PairVerdicts`.
+        """Yield the kind and the number of what statistics compute with beside the value, see `PairVerdicts`.
 
         Args:
             reverse: for each order, whether it is the reverse of the input's.
             has_tie: whether the aspect has a label for a tie.
         """
         averaged = RESULTS[self.mean.winner]
-        yield "preference", self.value
         yield "result", averaged if self.winner is None or not has_tie else RESULTS[self.winner]
         yield "averaged", averaged
         if self.same_response is not None:

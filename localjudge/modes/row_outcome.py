@@ -12,6 +12,8 @@ from localjudge.modes.pair_preference import Preference
 from localjudge.records import Criterion, Failure, Judgement, Outcome
 from localjudge.records.outcome_columns import AnswerColumns
 from localjudge.rubrics.answer import Value, shown
+from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.score_column import ScoreColumn
 
 Numbers = Mapping[str, float]
 """Numbers by the names of their columns; one that is not known is missing."""
@@ -62,9 +64,13 @@ class RowOutcome(ABC):
 
     Attributes:
         of_prompts: the outcome of each prompt, in their order; of each criterion, if one prompt asks for all.
+        aspects: the aspects of the rubric.
+        columns: the numbers of an answer; empty for two responses.
     """
 
     of_prompts: tuple[Outcome, ...]
+    aspects: Mapping[str, Aspect]
+    columns: tuple[ScoreColumn, ...]
 
     @property
     def first(self) -> Outcome:
@@ -134,30 +140,33 @@ class RowOutcome(ABC):
         """Return the preference between two responses in an aspect; None without two, or if they failed."""
         return None
 
-    @property
     @abstractmethod
-    def values(self) -> Numbers:
-        """The number of the row in each column; empty if it failed."""
-
-    @property
-    @abstractmethod
-    def expected(self) -> Numbers:
-        """The mean of each number under the judge's probabilities, where it is another than the number."""
-
     def numbers(self) -> Iterator[tuple[str, str, float]]:
         """Yield the numbers of the row that statistics compute with: the kind, the column and the number."""
-        for kind, numbers in ((VALUE, self.values), (EXPECTED, self.expected)):
-            for name, number in numbers.items():
-                yield kind, name, number
+
+    @property
+    def values(self) -> Numbers:
+        """The number of the row in each column; empty if it failed."""
+        return {name: number for kind, name, number in self.numbers() if kind == VALUE}
+
+    @property
+    def expected(self) -> Numbers:
+        """The mean of each number under the judge's probabilities, where it is another than the number."""
+        return {name: number for kind, name, number in self.numbers() if kind == EXPECTED}
 
     @property
     def sides(self) -> Sequence[Side]:
         """What the row says of each system, for means of systems."""
-        return [Side(self.first.system, self.values, self.expected)]
+        found: dict[str, dict[str, float]] = {VALUE: {}, EXPECTED: {}, LOWEST: {}}
+        for kind, name, number in self.numbers():
+            found[kind][name] = number
+        return [Side(self.first.system, found[VALUE], found[EXPECTED])]
 
-    @abstractmethod
     def frequencies(self) -> Iterator[tuple[str | None, str, float]]:
         """Yield the system, the column and the number of each answer, whose frequencies a summary has."""
+        for judgement in self.judged:
+            for column in self.columns:
+                yield judgement.system, column.name, column.number(judgement)
 
     @abstractmethod
     def cells(self) -> Mapping[str, str]:
@@ -171,9 +180,19 @@ class RowOutcome(ABC):
         """Yield what was made of the answers of all prompts, a line each."""
         yield from ()
 
-    @abstractmethod
     def listed(self) -> Sequence[ListedAnswer]:
         """Return the answers as the list of a report has them: by prompt, if it lists each, and aspect."""
+        found: list[ListedAnswer] = []
+        for prompt in self.of_prompts:
+            for name, aspect in self.aspects.items():
+                if not isinstance(prompt, Judgement):
+                    found.append(ListedAnswer())
+                    continue
+                place = [*aspect.values.values()].index(prompt.scores[name])
+                shares = prompt.probabilities.get(name)
+                expected = nan if aspect.numbers is None else prompt.expected.get(name, nan)
+                found.append(ListedAnswer(place, expected, nan if shares is None else shares[place]))
+        return found
 
     @property
     def overall(self) -> float:

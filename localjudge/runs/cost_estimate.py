@@ -43,13 +43,7 @@ class CostEstimate:
 
     @classmethod
     def from_run(
-        cls,
-        judge: Judge,
-        plan: RunPlan,
-        tasks: TaskStream,
-        summary: Summary,
-        folder: Path,
-        rate: float | None,
+        cls, judge: Judge, plan: RunPlan, tasks: TaskStream, summary: Summary, folder: Path, rate: float | None
     ) -> CostEstimate:
         """Return the estimate from a complete dry run. Duplicate rows are judged once.
 

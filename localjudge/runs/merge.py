@@ -17,14 +17,7 @@ from localjudge.runs.journal import read_journal
 from localjudge.runs.reader import JUDGEMENTS, SUMMARY, is_complete
 from localjudge.runs.row_source import Shard
 from localjudge.runs.run_directory import RunDirectory
-from localjudge.runs.run_manifest import (
-    MANIFEST,
-    ModelRecord,
-    RunManifest,
-    StartRecord,
-    as_json,
-    read_manifest,
-)
+from localjudge.runs.run_manifest import MANIFEST, ModelRecord, RunManifest, StartRecord, as_json, read_manifest
 from localjudge.runs.summary import Summary
 from localjudge.system.steps import Report, no_progress, with_progress
 

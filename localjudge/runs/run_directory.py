@@ -32,11 +32,7 @@ from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
 from localjudge.runs.reader import JUDGEMENTS, ORDER, SET_ASIDE, SUMMARY, row_lines
 from localjudge.runs.row_source import WHOLE, RowSource, Shard
-from localjudge.runs.run_manifest import (
-    MANIFEST,
-    RunManifest,
-    as_json,
-)
+from localjudge.runs.run_manifest import MANIFEST, RunManifest, as_json
 from localjudge.runs.run_plan import RunPlan, order_lines
 from localjudge.runs.summary import Summary
 from localjudge.system.steps import Report, Step, no_steps, with_progress
@@ -111,11 +107,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         recorded_run(self.folder, {**described, "shard": shard.recorded})
 
     def begin(
-        self,
-        judge: Judge,
-        plan: RunPlan,
-        source: RowSource = _UNNAMED,
-        retry_failed: bool = False,
+        self, judge: Judge, plan: RunPlan, source: RowSource = _UNNAMED, retry_failed: bool = False
     ) -> int:
         """Write the manifest, and find the outcomes of earlier starts.
 

@@ -17,14 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PositiveInt,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
 from localjudge.config import SHARED, JudgeConfig
 from localjudge.engines.protocol import EngineInfo
