@@ -246,22 +246,22 @@ class ValueMass:
     """
 
     def __init__(self) -> None:
-        self._sums: defaultdict[str, float] = defaultdict(float)
-        self._counts: Counter[str] = Counter()
-        self._likeliest: Counter[str] = Counter()
+        # The sum of the masses in each aspect, their number, and that of likeliest tokens that begin a value.
+        self._of: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0, 0])
 
     def add(self, outcome: Outcome) -> None:
         """Add the outcome of a prompt."""
         if isinstance(outcome, Judgement):
             for aspect, mass in outcome.mass.items():
-                self._sums[aspect] += mass
-                self._counts[aspect] += 1
-                self._likeliest[aspect] += outcome.likeliest[aspect]
+                known = self._of[aspect]
+                known[0] += mass
+                known[1] += 1
+                known[2] += outcome.likeliest[aspect]
 
     @property
     def means(self) -> dict[str, float]:
         """The mean mass in each aspect whose mass is known, from 0 to 1."""
-        return {aspect: round(self._sums[aspect] / count, 4) for aspect, count in self._counts.items()}
+        return {aspect: round(total / count, 4) for aspect, (total, count, _) in self._of.items()}
 
     def in_words(self, is_lower_bound: bool) -> str:
         """Return the means in one line; empty if none is known.
@@ -281,13 +281,13 @@ class ValueMass:
         Args:
             least: the least number of judgements for a sign.
         """
-        for aspect, count in self._counts.items():
-            if count >= least and self._likeliest[aspect] < count / 2:
+        for aspect, (total, count, likeliest) in self._of.items():
+            if count >= least and likeliest < count / 2:
                 yield (
-                    f"low mass: in {aspect}, the model's likeliest token begins a value in "
-                    f"{self._likeliest[aspect]} of {count} judgements (mean mass {self.means[aspect]:.2f}), so "
-                    "the scores stand on a small part of its probability; change how the prompt shows the "
-                    "answer, ask for the rationale first, or use another model"
+                    f"low mass: in {aspect}, the model's likeliest token begins a value in {likeliest} of {count} "
+                    f"judgements (mean mass {total / count:.2f}), so the scores stand on a small part of its "
+                    "probability; change how the prompt shows the answer, ask for the rationale first, or use "
+                    "another model"
                 )
 
 
@@ -314,15 +314,12 @@ class WarningSigns:
         """Add the outcome of a row."""
         self.details.add(row)
         for prompt in row.judged:
-            self._count(prompt)
-
-    def _count(self, outcome: Judgement) -> None:
-        self._judged += 1
-        self.mass.add(outcome)
-        self._cut += outcome.rationale_cut
-        self._copied += any(map(self._is_copied, outcome.texts.values()))
-        for aspect, score in outcome.scores.items():
-            self._scores[aspect][score] += 1
+            self._judged += 1
+            self.mass.add(prompt)
+            self._cut += prompt.rationale_cut
+            self._copied += any(map(self._is_copied, prompt.texts.values()))
+            for aspect, score in prompt.scores.items():
+                self._scores[aspect][score] += 1
 
     def _is_copied(self, text: str) -> bool:
         said = text.casefold()
@@ -331,9 +328,8 @@ class WarningSigns:
     @property
     def lines(self) -> tuple[str, ...]:
         """The signs, one line each; none below `LEAST` judged rows or pairs."""
-        return tuple(self._of_rows()) if self._judged >= LEAST else ()
-
-    def _of_rows(self) -> list[str]:
+        if self._judged < LEAST:
+            return ()
         rows = f"of {counted(self._judged, 'judged row')}"
         found = []
         if self._copied >= max(2, COPIED * self._judged):
@@ -356,4 +352,4 @@ class WarningSigns:
         if equal and not self.details.tells_values_apart:
             them = "this aspect does" if len(equal) == 1 else "these aspects do"
             found.append(f"equal scores: {', '.join(equal)} in all {rows[3:]}; {them} not tell responses apart")
-        return [*found, *self.details.signs(LEAST)]
+        return (*found, *self.details.signs(LEAST))
