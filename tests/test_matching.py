@@ -414,7 +414,7 @@ def test_a_name_is_one_system_unless_its_runs_differ_on_an_instruction(
     names = SystemNames("abc"[: len(runs)], [{"model": 0 if same_judge else run} for run in range(len(runs))])
     for run, answers in enumerate(runs):
         for system, group, text in answers:
-            names.add(run, system, group, text)
+            names.add(run, Identity("", None, (system,), (text,), group))
     found, _ = names.names()
     for system in ("north", "east"):
         own = [run for run, answers in enumerate(runs) if any(name == system for name, _, _ in answers)]

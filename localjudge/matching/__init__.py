@@ -196,18 +196,13 @@ class SystemNames:
         self._runs, self._judges = runs, judges
         self._responses: dict[str | None, dict[int, dict[str, set[str | None]]]] = {}
 
-    def add(self, run: int, system: str | None, group: str | None, digest: str | None) -> None:
-        """Add a response: the number of its run, its system, its instruction and the digest of its text."""
-        of_run = self._responses.setdefault(system, {}).setdefault(run, {})
-        if len(self._runs) > 1 and group is not None:
-            of_run.setdefault(group, set()).add(digest)
-
-    def add_outcome(self, run: int, outcome: RowOutcome) -> None:
-        """Add the responses of a row: the number of its run, and its outcome."""
-        first = outcome.first
-        for system, digest in zip(outcome.systems, outcome.response_digests, strict=True):
-            if system is not None or len(outcome.systems) == 1:
-                self.add(run, system, first.group, digest)
+    def add(self, run: int, row: Identity) -> None:
+        """Add the responses of a row of a run, given by its number."""
+        for system, digest in zip(row.systems, row.digests, strict=True):
+            if system is not None or len(row.systems) == 1:
+                of_run = self._responses.setdefault(system, {}).setdefault(run, {})
+                if len(self._runs) > 1 and row.group is not None:
+                    of_run.setdefault(row.group, set()).add(digest)
 
     def names(self) -> tuple[dict[tuple[int, str | None], str], tuple[str, ...]]:
         """Return the name of each system by the number of its run and its name there, and remarks."""

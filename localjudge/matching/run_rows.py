@@ -239,12 +239,12 @@ def read_rows(
     )
     for run, places, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
         first = outcome.first
-        names.add_outcome(run, outcome)
         values.add(numbers_of(outcome))
         runs.append(run)
         lines.append(places)
         ids.append(outcome.id)
-        identities.append(Identity.from_outcome(outcome))
+        identities.append(identity := Identity.from_outcome(outcome))
+        names.add(run, identity)
         groups.append(numbers.setdefault(first.group or f"{run}\0{first.source}", len(numbers)))
         shown.append((first.digest, first.swapped))
         read_first = (first.characters, first.opponent_characters)[: len(outcome.systems)]

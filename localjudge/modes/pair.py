@@ -205,11 +205,9 @@ class PairDetails(RowDetails[PairOutcome]):
         self.first = SystemCounts()
         self.names_systems = False
         self._winners: Counter[tuple[str, str | None]] = Counter()
-        self._reasons: Counter[str] = Counter()
 
     def add(self, row: PairOutcome) -> None:
         self.names_systems |= bool(row.sides)
-        self._reasons.update(row.reasons)
         self.first.add(row, Side(None, row.values, {}))
         for name, known in row.preferences.items():
             self.aspects[name].add(known.places, known.shown_first)
@@ -241,18 +239,8 @@ class PairDetails(RowDetails[PairOutcome]):
             }
             for name, effect in self.aspects.items()
         }
-        first = self.first
-        return {
-            "pairs": {
-                "orders": orders,
-                "judged": first.judged,
-                "failed": first.failed,
-                "failures": dict(self._reasons.most_common()),
-                "rationales_cut": first.cut,
-                "candidates_cut": first.truncated,
-                "aspects": aspects,
-            }
-        }
+        counts = {"orders": orders, "judged": self.first.judged, "failed": self.first.failed}
+        return {"pairs": counts | {"aspects": aspects}}
 
     def lines(self) -> Iterator[str]:
         """Yield the verdicts in each aspect and the effect of the responses' order on them."""

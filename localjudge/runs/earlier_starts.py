@@ -1,4 +1,4 @@
-"""The lines of earlier starts of a run: those that stay, and those that belong to no row of the input."""
+"""Earlier starts of a run: whether the folder holds the same run, and which of its lines stay."""
 
 from __future__ import annotations
 
@@ -15,14 +15,7 @@ from localjudge.rows.inputs import EXAMPLES, STDIN
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import KeyIndex, key_digest, read_journal
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE
-from localjudge.runs.run_manifest import (
-    FORMAT,
-    MANIFEST,
-    ModelFilesRead,
-    RunManifest,
-    StartRecord,
-    read_manifest,
-)
+from localjudge.runs.run_manifest import FORMAT, MANIFEST, RunManifest, StartRecord, read_manifest
 
 
 class LinesOfEarlierStarts:
@@ -140,15 +133,11 @@ def manifest_of(
         columns: the column of each field whose column has a custom name.
         others: further fields of a `StartRecord`.
     """
-    remembered = judge.model.digests.remembered
     now = StartRecord.now(
         [name if name in (STDIN, EXAMPLES) else str(Path(name).resolve()) for name in inputs],
         columns or {},
         engine=judge.engine.info,
         config=judge.config.per_start_settings,
-        model_files=ModelFilesRead(
-            read=sorted(judge.model.files.keys() - remembered), remembered=sorted(remembered)
-        ),
         **others,
     )
     if before is None:

@@ -114,7 +114,7 @@ def score_run(
         observer.warn(f"{name}: holds no rows")
     with RunDirectory(folder, observer.say) as run, ExitStack() as stack:
         if isinstance(judge, JudgeConfig):
-            run.refuse_other_settings(judge, shard)
+            run.refuse_another(judge, shard)
         with observer.step("preparing the model", "bytes") as read:
             if isinstance(judge, JudgeConfig):
                 made = Judge(

@@ -89,21 +89,20 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
     ) -> None:
         self._open.close()
 
-    def refuse_another(self, judge: Judge, shard: Shard = WHOLE) -> None:
-        """Check that the folder is empty or holds the same run, by the settings known before the engine opens.
+    def refuse_another(self, judge: Judge | JudgeConfig, shard: Shard = WHOLE) -> None:
+        """Check that the folder is empty or holds the same run, by what is known before the engine opens.
+
+        Args:
+            judge: the judge, or its settings before it is made.
+            shard: the part of the input.
 
         Raises:
             RunMismatchError: the folder holds another run, or something else.
         """
-        recorded_run(self.folder, judge.describe(judge.known_settings) | {"shard": shard.recorded})
-
-    def refuse_other_settings(self, config: JudgeConfig, shard: Shard = WHOLE) -> None:
-        """Check that the folder is empty or holds a run with these settings, before a judge is made.
-
-        Raises:
-            RunMismatchError: the folder holds another run, or something else.
-        """
-        described = {"settings": config.run_identity, "rubric": {"name": config.rubric.name}}
+        if isinstance(judge, Judge):
+            described = judge.describe(judge.known_settings)
+        else:
+            described = {"settings": judge.run_identity, "rubric": {"name": judge.rubric.name}}
         recorded_run(self.folder, {**described, "shard": shard.recorded})
 
     def begin(

@@ -89,13 +89,6 @@ class ModelRecord(_ManifestPart):
         return f"{self.name} with {self.adapter.name}" if self.adapter else self.name
 
 
-class ModelFilesRead(_ManifestPart):
-    """The model's files whose digests this start computed, and the unchanged files with a cached digest."""
-
-    read: list[str]
-    remembered: list[str]
-
-
 class StartRecord(_ManifestPart):
     """A start of a run: the time, the machine, the versions, the rows and the engine.
 
@@ -133,7 +126,6 @@ class StartRecord(_ManifestPart):
     encoded_otherwise: str | None = None
     engine: EngineInfo | None = None
     config: dict[str, Any] | None = None
-    model_files: ModelFilesRead | None = None
 
     @field_validator("started")
     @classmethod

@@ -284,10 +284,10 @@ class ValueMass:
         for aspect, (total, count, likeliest) in self._of.items():
             if count >= least and likeliest < count / 2:
                 yield (
-                    f"low mass: in {aspect}, the model's likeliest token begins a value in {likeliest} of {count} "
-                    f"judgements (mean mass {total / count:.2f}), so the scores stand on a small part of its "
-                    "probability; change how the prompt shows the answer, ask for the rationale first, or use "
-                    "another model"
+                    f"low mass: in {aspect}, the model's likeliest token begins a value in {likeliest} of "
+                    f"{count} judgements (mean mass {total / count:.2f}), so the scores stand on a small part "
+                    "of its probability; change how the prompt shows the answer, ask for the rationale first, "
+                    "or use another model"
                 )
 
 
