@@ -147,9 +147,7 @@ def _until_decided(
         raise UsageError(
             "--until-decided: give --shuffle; rows that finish first are a random sample only with --shuffle"
         )
-    config.rubric.mode.require(
-        ["pointwise"], "--until-decided: the rubric", "; give one that judges one response"
-    )
+    config.rubric.mode.require("aspects", "--until-decided: the rubric", "; give one that judges one response")
     if len(options.adapter or ()) > 1:
         raise UsageError("--until-decided: is for one run; give one --adapter")
     known = [each.name for each in config.rubric.score_columns]

@@ -15,7 +15,7 @@ from localjudge.errors import UsageError
 from localjudge.matching import UNNAMED
 from localjudge.matching.run_rows import RowNumbers, RunRows, common_rubric, read_rows
 from localjudge.matching.scores import Scores, Slices
-from localjudge.modes.mode import ModeName
+from localjudge.modes.mode import Gives
 from localjudge.modes.row_outcome import EXPECTED, LOWEST, MOST_TAGS, TAG, VALUE, RowOutcome
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import refuse_single
@@ -159,11 +159,12 @@ def read_scores(
             differ, or no criterion has the tag.
     """
     manifests = [read_manifest(folder) for folder in folders]
-    refuse_pairs(folders, manifests, ["pointwise", "checklist"] if criteria else ["pointwise"])
+    refuse_pairs(folders, manifests, "score" if criteria else "aspects")
     rubric = common_rubric(folders, manifests)
-    is_split = rubric.mode.lists_criteria and criteria == "split"
+    has_criteria = "criteria" in rubric.mode.gives
+    is_split = has_criteria and criteria == "split"
     rows, numbers = read_rows(folders, manifests, report=report, by_criterion=is_split)
-    if rubric.mode.lists_criteria and not is_split:
+    if has_criteria and not is_split:
         return _scores_of_criteria(rubric.row_columns[0].name, rows, numbers, by_run, tag)
     columns = rubric.score_columns
     found = _scores(columns, [[column.name for column in columns]], rows, numbers, by_run)
@@ -171,22 +172,20 @@ def read_scores(
     return replace(found, notes=(note,)) if is_split else found
 
 
-def refuse_pairs(
-    folders: Sequence[Path], manifests: Sequence[RunManifest], taken: Sequence[ModeName] = ("pointwise",)
-) -> None:
+def refuse_pairs(folders: Sequence[Path], manifests: Sequence[RunManifest], needed: Gives = "aspects") -> None:
     """Check that all runs judge one response: the lines of a pair's two orders are not scores of a system.
 
     Args:
         folders: the run directories.
         manifests: their manifests.
-        taken: the modes that the runs may have.
+        needed: what their rows must have.
 
     Raises:
-        UsageError: a run is of another mode.
+        UsageError: the rows of a run do not have it.
     """
     for folder, manifest in zip(folders, manifests, strict=True):
         advice = "; jury and calibrate take runs that judge one (agree and rank take both)"
-        manifest.rubric.mode.require(taken, f"{folder}:", advice)
+        manifest.rubric.mode.require(needed, f"{folder}:", advice)
 
 
 def _scores_of_criteria(

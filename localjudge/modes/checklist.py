@@ -285,11 +285,11 @@ class ChecklistDetails(RowDetails[ChecklistOutcome]):
 class ChecklistMode(Mode[ChecklistOutcome]):
     name = "checklist"
     judges = "checks one response by criteria of the row"
+    gives = frozenset({"score", "criteria"})
     most_aspects = 1
     prompt_columns = CRITERION_COLUMNS
     row_file = "checklists.jsonl"
     list_columns = (SCORE, "criteria")
-    lists_criteria = True
     listed = ("row", "rows", "A criterion is")
     statistics = "points"
     options_for = "is for runs of one score for each row; these check criteria"

@@ -17,6 +17,9 @@ from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
 
 ModeName = Literal["pointwise", "pairwise", "checklist"]
+Gives = Literal["aspects", "score", "verdict", "pairs", "criteria"]
+"""What a row has for those who read it: a value of one response in each aspect; a score; an answer of its own
+in each aspect; a preference between two responses; an answer to each of its criteria."""
 
 _MOST_CLASSES = 10
 """Largest number of classes of a column; a scale with more values is divided into this many intervals."""
@@ -77,7 +80,7 @@ class Mode(ABC, Generic[T]):
         prompt_columns: the columns of a line that tell the prompts of a row apart.
         row_file: the file of a run with the outcomes of the rows, if they are not the lines of their prompts.
         list_columns: the columns of a list of rows, if they are not the aspects.
-        lists_criteria: whether a report lists an answer to each criterion of a row.
+        gives: what a row has for those who read it.
         unnamed: the names of the responses of systems that are not known.
         listed: the words of a report's list: one and many of what it lists, and the filter by answers.
         statistics: the statistics that compare the systems.
@@ -93,7 +96,7 @@ class Mode(ABC, Generic[T]):
     prompt_columns: ClassVar[frozenset[str]] = frozenset()
     row_file: ClassVar[str | None] = None
     list_columns: ClassVar[tuple[str, ...]] = ()
-    lists_criteria: ClassVar[bool] = False
+    gives: ClassVar[frozenset[Gives]]
     unnamed: ClassVar[tuple[str, ...]] = ("(none)",)
     listed: ClassVar[tuple[str, str, str]] = ("judgement", "judgements", "Score")
     statistics: ClassVar[Literal["scores", "points", "preferences"]] = "scores"
@@ -105,18 +108,18 @@ class Mode(ABC, Generic[T]):
         """The columns of the texts of a row in an export."""
         return ("instruction", "reference", *self.responses)
 
-    def require(self, names: Sequence[ModeName], where: str, advice: str) -> None:
-        """Refuse a rubric of another mode.
+    def require(self, needed: Gives, where: str, advice: str) -> None:
+        """Refuse a rubric whose rows do not have what is needed.
 
         Args:
-            names: the modes that it may have.
+            needed: what a row must have.
             where: the beginning of the message; what the rubric does follows.
             advice: its end.
 
         Raises:
-            UsageError: this mode is another one.
+            UsageError: a row of this mode does not have it.
         """
-        if self.name not in names:
+        if needed not in self.gives:
             raise UsageError(f"{where} {self.judges}{advice}")
 
     def refuse_options(self, refused: Mapping[str, Mapping[str, object]]) -> None:
@@ -142,7 +145,7 @@ class Mode(ABC, Generic[T]):
             UsageError: a row of this mode has no judgement of its own.
         """
         only = "; only score, show, rank, compare, agree, export and serve can use it"
-        self.require(["pointwise", "pairwise"], f"{where}: its rubric", only)
+        self.require("verdict", f"{where}: its rubric", only)
 
     def reserves(self, name: str) -> bool:
         """Return whether an aspect with this name would conflict with another column."""

@@ -275,6 +275,7 @@ class PairMode(Mode[PairOutcome]):
     name = "pairwise"
     item = "pair"
     judges = "compares two responses"
+    gives = frozenset({"pairs", "verdict"})
     responses = PAIR
     prompt_columns = ORDER_COLUMNS
     row_file = "pairs.jsonl"

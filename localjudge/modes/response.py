@@ -76,6 +76,7 @@ class ResponseOutcome(RowOutcome):
 class ResponseMode(Mode[ResponseOutcome]):
     name = "pointwise"
     judges = "judges one response"
+    gives = frozenset({"aspects", "score", "verdict"})
 
     def join(self, aspects: Mapping[str, Aspect], prompts: int) -> Join[ResponseOutcome]:
         columns = score_columns(aspects)

@@ -228,7 +228,7 @@ class ListedRows:
         named = self.rows.system_names(unnamed)
         series = sorted({name for names in named for name in names}, key=lambda name: (name in unnamed, name))
         rank = {name: place for place, name in enumerate(series)}
-        found = answers.columns(order, self.kind.lists_criteria)
+        found = answers.columns(order, "criteria" in self.kind.gives)
         return series, PageColumns(
             series=np.array([[rank[name] for name in names] for names in named], np.int16)
             .reshape(-1, len(self.kind.responses))

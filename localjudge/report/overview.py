@@ -197,7 +197,7 @@ def _systems_lead(rubric: Rubric, rankings: Sequence[Ranking]) -> str:
 
 
 def _profile_lead(rubric: Rubric) -> str:
-    if rubric.mode.lists_criteria:
+    if "criteria" in rubric.mode.gives:
         return (
             "Means of the scores of rows with 95 % intervals (the axis shows only a part of the scale), and "
             "below them the distribution of the answers to criteria, also of rows with another criterion that "

@@ -97,7 +97,7 @@ def write_report(
     for name in ("calibration", "allow_no_gain", "intervals", "by_column"):
         if getattr(options, name):
             one = f"`{name}`: is for runs with one judgement for each response; this rubric"
-            mode.require(["pointwise"], one, "")
+            mode.require("aspects", one, "")
     with step(f"reading the {mode.listed[1]}"):
         listed = ListedRows(runs, options.inputs)
     with listed:
@@ -121,7 +121,7 @@ def _score_sections(listed: ListedRows, options: ReportOptions) -> tuple[dict[st
     for of_one_judge in _by_judge(runs):
         scores = read_scores(of_one_judge, criteria="joined")
         known = None
-        if labels and not rubric.mode.lists_criteria:
+        if labels and "criteria" not in rubric.mode.gives:
             known = read_labels(labels, scores, ours, options.inputs, False)
         named = by_series(curves.apply_to(scores, options.allow_no_gain, known) if curves else scores, listed)
         # The overall human mean requires labels of every aspect.

@@ -156,9 +156,7 @@ def export(
     if to not in TABLES:
         mode.require_whole_rows(f"`to` {to}")
     if to == "inspect":
-        mode.require(
-            ["pointwise"], f"`to` {to}: a sample of Inspect has one response, and this run", "; use jsonl"
-        )
+        mode.require("aspects", f"`to` {to}: a sample of Inspect has one response, and this run", "; use jsonl")
     inputs = {name for start in manifest.starts for name in start.inputs}
     if any(same_file(name, out) or Path(name) in out.resolve().parents for name in inputs):
         raise SettingError("out", out, "is an input of this run; choose another name")
