@@ -65,7 +65,7 @@ _MODULES = {
     "runs.reader": ("RecordedRun", "load_run"),
     "runs.pipeline": ("RunResult", "score_run"),
     "runs.row_source": ("RowSource",),
-    "runs.run_control": ("RunObserver",),
+    "runs": ("RunObserver",),
     "integrations.reward": ("RewardEndpoint",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

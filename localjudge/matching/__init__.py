@@ -1,4 +1,4 @@
-"""Bring judged rows, labels and texts together: which label belongs to which row, and which rows are equal."""
+"""One join of judged rows, labels and texts: what identifies a row or a record, and the systems of runs."""
 
 from __future__ import annotations
 

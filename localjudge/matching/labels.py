@@ -6,7 +6,7 @@ row's own criteria by its text, in `criterion`. The labels are in columns named 
 level or inside an object `scores`. Columns with other names are mapped; such a name can be a path
 (`ratings.overall`, `scores.0`). A list of numbers has one label for each annotator. The column `annotator` (or
 `rater`, `labeller`, `labeler`, `judge`) names the annotator, who has one label for each row and aspect.
-`localjudge.matching.label_values` has the values, and `localjudge.matching.label_values` those of pairs.
+`localjudge.matching.label_values` has the values.
 """
 
 from __future__ import annotations

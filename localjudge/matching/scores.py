@@ -1,4 +1,4 @@
-"""Scores of runs as columns: the system, the instruction and the score of each aspect for each judged row."""
+"""Scores of runs as columns, and slices: the rows with the same value in a column of the input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all modes have: the columns of their lines, the join of a row's prompts, and what a summary counts."""
+"""What all modes have: the columns of their lines, the join of a row's prompts, and the counts of a summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The judge's preference between two responses in one aspect, from the answers to both orders."""
+"""The judge's preference between two responses in one aspect, from the answers to both orders, and how much the
+labels of many pairs depend on the order: counts, exact tests, and warning signs."""
 
 from __future__ import annotations
 

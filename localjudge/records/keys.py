@@ -1,4 +1,4 @@
-"""Keys of judgements, and the digests of texts and settings that they are made of."""
+"""What is computed from texts and settings: digests, the keys of judgements, the overlap of words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs: the pipeline from rows to a run directory, and the reading of run directories."""
+"""A run, from rows to a run directory, and its reader; here, who stops it by a signal, and who watches it."""
 
 from __future__ import annotations
 

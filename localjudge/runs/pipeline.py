@@ -39,7 +39,7 @@ _OVERFLOWS = {
 
 
 class Stopping(Protocol):
-    """A context that can request a stop, such as `localjudge.runs.run_control.StopSignal`."""
+    """A context that can request a stop, such as `localjudge.runs.StopSignal`."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: Any) -> None: ...

@@ -1,4 +1,8 @@
-"""The rows of a run, from files or from a Python program, and their origin."""
+"""The rows of a run, from files or from a Python program, and the shard that one of several runs judges.
+
+The instruction and the reference of a row determine its shard. So rows with the same prompt prefix are in the
+same shard, and a shard that is started again has the same rows as before.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@ Rows with the same instruction and reference share a prompt prefix, which an eng
 gets these rows together. Therefore the rows are written to a scratch file and read group by group, in the
 order of each group's first row; duplicate rows follow each other. Memory grows by a few numbers for each row.
 A thread encodes them ahead of the engine (`TaskStream`), while it loads and while it judges.
+
+The random order of a shuffled run makes the first finished instructions of an incomplete run a random sample of
+all. Rows that finish first are none otherwise: the input can be sorted, and short prompts are faster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The summary of a run: counts of rows and failures, and the means or win rates of each system."""
+"""The summary of a run: counts of rows and failures, the numbers of each system, and warning signs.
+
+A notice says what a run is; a warning sign is found in its answers, and may have a harmless reason: answers
+that a working judge gives only for few rows. Each is one line of the form "kind: counts; what to do".
+"""
 
 from __future__ import annotations
 
