@@ -61,7 +61,7 @@ def show(
     """
     from localjudge.cli.printed_tables import headed, printed
     from localjudge.cli.progress import Progress
-    from localjudge.report.tables.run_tables import frequency_table, summary_tables
+    from localjudge.report.tables.run_tables import summary_tables
     from localjudge.runs.reader import read_notices
     from localjudge.runs.run_manifest import read_manifest
     from localjudge.runs.summary import read_summary, summaries_by_column
@@ -106,7 +106,7 @@ def show(
     if not summary.rows:
         print_table(headed(notices, "no rows"))
         return
-    print_table(printed([*summary_tables(summary), frequency_table(summary)], notices))
+    print_table(printed(summary_tables(summary), notices))
     if mass := summary.signs.mass.in_words(manifest.mass_is_lower_bound):
         print(mass)
     for spread in summary.spread.lines:

@@ -32,7 +32,7 @@ from localjudge.records import Criterion, Failure, Outcome
 from localjudge.records.outcome_columns import CRITERION_COLUMNS, MASS, AnswerColumns, arrow_kinds, to_line
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.score_column import ScoreColumn, score_columns
+from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.system.quantities import counted
 
 SCORE = "score"
@@ -183,7 +183,7 @@ class ChecklistOutcome(RowOutcome):
             for each, aspect in product(ordered, aspects.items())
             if each.criterion
         )
-        return cls(tuple(ordered), aspects, score_columns(aspects), tuple(results))
+        return cls(tuple(ordered), aspects, tuple(results))
 
     @property
     def reasons(self) -> Sequence[str]:

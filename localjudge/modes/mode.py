@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -20,9 +20,6 @@ ModeName = Literal["pointwise", "pairwise", "checklist"]
 Gives = Literal["aspects", "score", "verdict", "pairs", "criteria"]
 """What a row has for those who read it: a value of one response in each aspect; a score; an answer of its own
 in each aspect; a preference between two responses; an answer to each of its criteria."""
-
-_MOST_CLASSES = 10
-"""Largest number of classes of a column; a scale with more values is divided into this many intervals."""
 
 
 class RowDetails(Generic[T]):
@@ -61,11 +58,6 @@ class RowDetails(Generic[T]):
             least: the least number of rows for a sign.
         """
         yield from ()
-
-    @property
-    def without_systems(self) -> Mapping[str | None, SystemCounts]:
-        """The counts that stand for those of systems if no row names one."""
-        return {}
 
 
 class Mode(ABC, Generic[T]):
@@ -185,22 +177,6 @@ class Mode(ABC, Generic[T]):
     def means(self, counts: SystemCounts, columns: Sequence[ScoreColumn]) -> dict[str, Any]:
         """Return the means of a system for `summary.json`; the mean of nothing is None."""
 
-    def classes(self, columns: Sequence[ScoreColumn]) -> tuple[str, Classes]:
-        """Return the heading of the table of frequencies, and the numbers in each class of its columns.
-
-        Args:
-            columns: the numbers of a prompt's answer.
-        """
-        ends = {f"{column.lowest} to {column.highest}" for column in columns}
-        found: dict[str, list[list[float]]] = {}
-        for column in columns:
-            numbers = sorted(set(column.numbers.values()))
-            most = min(len(numbers), _MOST_CLASSES)
-            found[column.name] = [[] for _ in range(most)]
-            for rank, number in enumerate(numbers):
-                found[column.name][rank * most // len(numbers)].append(number)
-        return ends.pop() if len(ends) == 1 else "low to high", found
-
     def column_names(self, columns: AnswerColumns) -> list[str]:
         """Return the columns of a row's line, in their order."""
         return list(self.join({}, 1).joined([_NOTHING]).line(columns))
@@ -223,10 +199,6 @@ class Mode(ABC, Generic[T]):
 
 
 _NOTHING = Failure(id="", key="", error="")
-
-
-Classes = Mapping[str, Sequence[Sequence[float]]]
-"""The numbers in each class of each column, for a table of frequencies."""
 
 
 @dataclass(slots=True)
@@ -264,7 +236,6 @@ class SystemCounts:
         cut: number of rationales that were cut at their limit.
         truncated: number of prompts whose response was cut to fit the model's context.
         columns: the mean of each number.
-        answers: number of answers by their column and number.
     """
 
     judged: int = 0
@@ -272,7 +243,6 @@ class SystemCounts:
     cut: int = 0
     truncated: int = 0
     columns: defaultdict[str, ColumnMean] = field(default_factory=lambda: defaultdict(ColumnMean))
-    answers: Counter[tuple[str, float]] = field(default_factory=Counter)
 
     def add(self, row: RowOutcome, side: Side) -> None:
         """Count a row, and its numbers for this system."""
@@ -294,11 +264,6 @@ class SystemCounts:
     def unscored(self, column: str) -> int:
         """Return the number of judged rows without this number."""
         return self.judged - self.columns[column].rows
-
-    def shares(self, column: str, classes: Sequence[Sequence[float]]) -> list[float]:
-        """Return the share of the answers in each class of a column, by the numbers of the classes."""
-        counts = [sum(self.answers[column, number] for number in numbers) for numbers in classes]
-        return [count / max(1, sum(counts)) for count in counts]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import nan
 from typing import Any, Self
 
-from localjudge.modes.mode import Classes, MeanTable, Mode, RowDetails, SystemCounts
+from localjudge.modes.mode import MeanTable, Mode, RowDetails, SystemCounts
 from localjudge.modes.pair_preference import RESULTS, WINNERS, OrderEffect, Preference, pairs_in_words
 from localjudge.modes.row_outcome import VALUE, Join, ListedAnswer, Numbers, RowOutcome, Side
 from localjudge.records import Judgement, Outcome
@@ -32,9 +32,6 @@ from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.system.quantities import counted
-
-_CLASSES = 10
-"""Number of intervals of the preferences that are counted, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,7 @@ class PairOutcome(RowOutcome):
         judged = [each for each in orders if isinstance(each, Judgement)]
         known = aspects if len(judged) == len(orders) else {}
         of_aspects = {name: Preference.from_orders(judged, name, each) for name, each in known.items()}
-        return cls(orders, aspects, (), of_aspects)
+        return cls(orders, aspects, of_aspects)
 
     @property
     def systems(self) -> tuple[str | None, ...]:
@@ -113,11 +110,6 @@ class PairOutcome(RowOutcome):
             return []
         sides = Side(a, first, {}), Side(b, {name: 1 - value for name, value in first.items()}, {})
         return [side for side in sides if side.system]
-
-    def frequencies(self) -> Iterator[tuple[str | None, str, float]]:
-        for side in self.sides:
-            for name, preference in side.values.items():
-                yield side.system, name, min(_CLASSES - 1, int(preference * _CLASSES))
 
     def cells(self) -> Mapping[str, str]:
         """Return the verdict, the preference for the first response, and whether both orders say the same."""
@@ -212,7 +204,6 @@ class PairDetails(RowDetails[PairOutcome]):
         for name, known in row.preferences.items():
             self.aspects[name].add(known.places, known.shown_first)
             self._winners[name, known.winner] += 1
-            self.first.answers[name, min(_CLASSES - 1, int(known.value * _CLASSES))] += 1
 
     @property
     def tells_values_apart(self) -> bool:
@@ -266,10 +257,6 @@ class PairDetails(RowDetails[PairOutcome]):
             if effect.in_both_orders >= least:
                 yield from effect.signs(name)
 
-    @property
-    def without_systems(self) -> Mapping[str | None, SystemCounts]:
-        return {PairMode.unnamed[0]: self.first}
-
 
 class PairMode(Mode[PairOutcome]):
     name = "pairwise"
@@ -313,11 +300,6 @@ class PairMode(Mode[PairOutcome]):
 
     def means(self, counts: SystemCounts, columns: Sequence[ScoreColumn]) -> dict[str, Any]:
         return {"win_rate": {column.name: counts.columns[column.name].mean for column in columns}}
-
-    def classes(self, columns: Sequence[ScoreColumn]) -> tuple[str, Classes]:
-        return "preference 0 to 1", {
-            column.name: [[number] for number in range(_CLASSES)] for column in columns
-        }
 
     def types(self, columns: AnswerColumns) -> dict[str, Any]:
         import pyarrow

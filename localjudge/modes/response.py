@@ -18,7 +18,13 @@ from localjudge.rubrics.score_column import ScoreColumn, deciding, is_share, ove
 
 @dataclass(frozen=True, slots=True)
 class ResponseOutcome(RowOutcome):
-    """A response that was judged, or could not be."""
+    """A response that was judged, or could not be.
+
+    Attributes:
+        columns: the numbers of its answer.
+    """
+
+    columns: tuple[ScoreColumn, ...]
 
     def by_criterion(self) -> Iterator[ResponseOutcome]:
         """Yield the answer to each criterion of the prompt as a row of its own; itself without criteria."""

@@ -13,7 +13,6 @@ from localjudge.records import Criterion, Failure, Judgement, Outcome
 from localjudge.records.outcome_columns import AnswerColumns
 from localjudge.rubrics.answer import Value, shown
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.score_column import ScoreColumn
 
 Numbers = Mapping[str, float]
 """Numbers by the names of their columns; one that is not known is missing."""
@@ -65,12 +64,10 @@ class RowOutcome(ABC):
     Attributes:
         of_prompts: the outcome of each prompt, in their order; of each criterion, if one prompt asks for all.
         aspects: the aspects of the rubric.
-        columns: the numbers of an answer; empty for two responses.
     """
 
     of_prompts: tuple[Outcome, ...]
     aspects: Mapping[str, Aspect]
-    columns: tuple[ScoreColumn, ...]
 
     @property
     def first(self) -> Outcome:
@@ -161,12 +158,6 @@ class RowOutcome(ABC):
         for kind, name, number in self.numbers():
             found[kind][name] = number
         return [Side(self.first.system, found[VALUE], found[EXPECTED])]
-
-    def frequencies(self) -> Iterator[tuple[str | None, str, float]]:
-        """Yield the system, the column and the number of each answer, whose frequencies a summary has."""
-        for judgement in self.judged:
-            for column in self.columns:
-                yield judgement.system, column.name, column.number(judgement)
 
     @abstractmethod
     def cells(self) -> Mapping[str, str]:

@@ -111,8 +111,6 @@ class Summary:
             self.reasons.update(row.reasons)
         for side in row.sides:
             self._systems[side.system].add(row, side)
-        for system, column, number in row.frequencies():
-            self._systems[system].answers[column, number] += 1
 
     @property
     def rows(self) -> int:

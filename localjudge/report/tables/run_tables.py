@@ -1,20 +1,18 @@
-"""Tables of a run: the means or win rates, how often each score occurs, and a repetition."""
+"""Tables of a run: the means or win rates, and a repetition."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from localjudge.modes.mode import SystemCounts
 from localjudge.report.tables import Cells, Table
 from localjudge.runs.repeat import Repetition
 from localjudge.runs.summary import Summary
-from localjudge.system.quantities import bars
 
 
 def summary_tables(summary: Summary) -> Iterator[Table | str]:
     """Yield the numbers of the systems, one system in each row, and what only rows of their mode have."""
-    systems, rubric = _named(summary.by_system()), summary.rubric
-    found = rubric.mode.mean_table(systems, rubric.row_columns)
+    systems = {name or "(none)": counts for name, counts in summary.by_system().items()}
+    found = summary.rubric.mode.mean_table(systems, summary.rubric.row_columns)
     counts = {found.rows: [each.judged for each in systems.values()]}
     if any(each.failed for each in systems.values()):
         counts["failed"] = [each.failed for each in systems.values()]
@@ -30,27 +28,6 @@ def summary_tables(summary: Summary) -> Iterator[Table | str]:
         yield Table("The same, of the criteria with each tag", (heading, *systems), of_tags)
     if lines := [*summary.signs.details.lines()]:
         yield "\n".join(lines)
-
-
-def frequency_table(summary: Summary) -> Table:
-    """Return the frequencies of the answers, lowest first, one system in each row."""
-    systems, rubric = _named(summary.by_system() or summary.signs.details.without_systems), summary.rubric
-    first, columns = rubric.mode.classes(rubric.score_columns)
-    rows: list[Cells] = [
-        (
-            name,
-            *(
-                bars(counts.shares(column, classes)) if counts.judged else None
-                for column, classes in columns.items()
-            ),
-        )
-        for name, counts in systems.items()
-    ]
-    return Table("", (first, *columns), rows)
-
-
-def _named(systems: Mapping[str | None, SystemCounts]) -> dict[str, SystemCounts]:
-    return {name or "(none)": counts for name, counts in systems.items()}
 
 
 def repetition_table(repetition: Repetition) -> Table:
