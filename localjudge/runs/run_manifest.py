@@ -41,7 +41,13 @@ class _ManifestPart(BaseModel):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class _Digests(_ManifestPart):
+class RunSettings(_ManifestPart, SharedSettings):
+    """Everything that decides a judgement besides the row; all starts of a run must have the same settings.
+
+    `rubric`, `model`, `adapter`, `chat_template` and `vocabulary` are digests; `value_rule` is the number of
+    the definition of a value's probability. A jury and imported scores have only the first three settings.
+    """
+
     engine: str
     rubric: str
     model: str
@@ -50,14 +56,6 @@ class _Digests(_ManifestPart):
     dtype: str | None = None
     chat_template: str | None = None
     vocabulary: str | None = None
-
-
-class RunSettings(SharedSettings, _Digests):  # type: ignore[misc]  # it does not see that both are frozen
-    """Everything that decides a judgement besides the row; all starts of a run must have the same settings.
-
-    `rubric`, `model`, `adapter`, `chat_template` and `vocabulary` are digests; `value_rule` is the number of
-    the definition of a value's probability. A jury and imported scores have only the first three settings.
-    """
 
 
 class AdapterRecord(_ManifestPart):

@@ -187,7 +187,8 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         for row in numbered(rows):
             self.input_rows += 1
             report(self.input_rows, expected)
-            digest, group = _digest(row), _group(row)
+            digest = _digest(row)
+            group = int.from_bytes(digest[:8]) if isinstance(row, Failure) else int(row.group, 16)
             identity = json.dumps(_identity(row)).encode()
             self._input_digest.update(identity + digest)
             if self.shard.holds(group):
@@ -232,11 +233,6 @@ def _identity(row: Row | Failure) -> list[str | bool | None]:
     of_pair = [] if row.opponent is None and not row.swapped else [row.opponent, row.swapped]
     of_list = [each.model_dump_json() for each in row.criteria]
     return [row.id, row.system, *of_pair, *of_list]
-
-
-def _group(row: Row | Failure) -> int:
-    """Return a digest of a row's instruction and reference, 64 bits."""
-    return int.from_bytes(_digest(row)[:8]) if isinstance(row, Failure) else int(row.group, 16)
 
 
 def random_place(group: int, seed: int) -> int:

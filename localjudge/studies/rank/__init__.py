@@ -114,7 +114,7 @@ def rank(
     sample = random_sample(scores)
     complete = sample is scores
     if not complete:  # the rows have other numbers
-        scores, labels = replace(sample, length=None), None
+        scores, labels = replace(sample, lengths=np.full_like(sample.lengths, np.nan)), None
     of = of or scores.best
     table, whole = scores.table(of), averaged(scores.columns)
     values = {name: column for name, (column, _) in table.items()}
