@@ -27,7 +27,7 @@ from throughput import judged_rows
 from localjudge import Judge
 from localjudge.integrations.http_app import AccessRules, JudgeApp
 from localjudge.integrations.judge_service import JudgeService
-from localjudge.integrations.reward_formula import RewardFormula
+from localjudge.integrations.served_rewards import RewardFormula
 
 
 def main() -> None:

@@ -4,8 +4,8 @@
 
 Each population has a mean change just at the margin, so that every pass is a mistake, on a scale from 1 to 5:
 rare and large drops with all else equal or a little better, frequent drops by 1, noise. `worst` and `quantile`
-are the settings of `localjudge.studies.compare.gate`; the first line, 0 and 0.95, is Student's t. Power is the
-share of passes where three in ten instructions move by one point and the mean does not.
+are the settings of `localjudge.statistics.paired_test`; the first line, 0 and 0.95, is Student's t. Power is
+the share of passes where three in ten instructions move by one point and the mean does not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import results_table
 
 from localjudge.arrays import Floats
-from localjudge.studies.compare.gate import QUANTILE, WORST_INSTRUCTIONS, lower_bound
+from localjudge.statistics.paired_test import QUANTILE, WORST_INSTRUCTIONS, lower_bound
 
 WIDTH = 4.0
 SETTINGS = ((0.0, 0.95), (1.0, 0.95), (1.0, 0.96), (1.25, 0.95), (WORST_INSTRUCTIONS, QUANTILE), (1.5, 0.96))

@@ -24,7 +24,7 @@ import results_table
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.labelling.sample import chances, doubtful, draw
-from localjudge.statistics.comparison import STATISTICS, ComparedLabels, Comparison, compare
+from localjudge.statistics.comparison import STATISTICS, Comparison, compare
 from localjudge.statistics.resampling import studentise
 from localjudge.statistics.system_means import drawn_with_chances, prediction_powered
 from localjudge.studies.calibrate import fit_map
@@ -80,8 +80,7 @@ def _instructions(noise: Callable[[Floats], Floats], count: int, random: np.rand
 def _compared(judge: Floats, label: Floats, chosen: Integers, weight: Floats | None, seed: int) -> Comparison:
     """Compare the chosen rows, with equal weights or with these; two rows are of one instruction."""
     marks = LabelArray(chosen.astype(np.int32), np.zeros(len(chosen), np.int32), label[chosen], weight)
-    against = ComparedLabels.from_labels(marks, np.arange(len(judge)) // 2)
-    return compare(judge, against, (1, 5), RESAMPLES // 2, seed)
+    return compare(judge, marks, np.arange(len(judge)) // 2, (1, 5), RESAMPLES // 2, seed)
 
 
 def agreement(noise: Callable[[Floats], Floats], samples: int) -> dict[str, Any]:
@@ -89,14 +88,9 @@ def agreement(noise: Callable[[Floats], Floats], samples: int) -> dict[str, Any]
     _, judge, label = (each.ravel() for each in _instructions(noise, 1_000_000, np.random.default_rng(samples)))
     every = np.bincount((judge * 8 + label).astype(int))
     cell = np.flatnonzero(every)
-    truth = compare(
-        np.array(cell // 8, dtype=float),
-        ComparedLabels(
-            *(np.array(cell % 8, dtype=float), np.arange(len(cell)), np.arange(len(cell))) * 2,
-            *[every[cell].astype(float)] * 2,
-        ),
-        (1, 5), 100, 0,
-    )  # fmt: skip
+    row = np.arange(len(cell), dtype=np.int32)
+    marks = LabelArray(row, np.zeros_like(row), (cell % 8).astype(float), every[cell].astype(float))
+    truth = compare((cell // 8).astype(float), marks, row, (1, 5), 100, 0)
     covered: dict[str, dict[str, list[bool]]] = {}
     shifts: dict[str, list[float]] = {}
     for sample in range(samples):

@@ -16,7 +16,7 @@ import numpy as np
 import results_table
 
 from localjudge.arrays import Floats
-from localjudge.statistics.power import instructions_needed, paired_variances
+from localjudge.statistics.paired_test import instructions_needed, paired_variances
 from localjudge.statistics.resampling import averages, studentise
 
 POPULATIONS = {"middle": (1.0, 2.0, 3.0, 4.0), "near the end": (-1.5, -0.5, 0.5, 1.2)}

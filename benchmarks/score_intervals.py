@@ -27,7 +27,7 @@ from localjudge.arrays import LabelArray
 from localjudge.records import Judgement
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
-from localjudge.studies.score_interval import ScoreInterval, instructions_needed
+from localjudge.statistics.score_interval import ScoreInterval, instructions_needed
 
 LEVELS = (0.8, 0.9)
 RESPONSES = 3
@@ -107,7 +107,9 @@ def _covered(column: ScoreColumn, draws: Iterator[tuple[Rows, Rows]], level: flo
     for fitted_on, (expected, spread, label, group) in draws:
         own = np.arange(len(fitted_on[2]), dtype=np.int32)
         labels = LabelArray(own, np.zeros_like(own), fitted_on[2])
-        found = ScoreInterval.fit(column, fitted_on[0], fitted_on[1], labels, fitted_on[3], level)
+        found = ScoreInterval.fit(
+            (column.lowest, column.highest), fitted_on[0], fitted_on[1], labels, fitted_on[3], level
+        )
         ends = np.array([found.ends(*each) for each in zip(expected.tolist(), spread.tolist(), strict=True)])
         inside = (ends[:, 0] <= label) & (label <= ends[:, 1])
         size = np.bincount(group)

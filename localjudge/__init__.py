@@ -9,51 +9,30 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from localjudge.system.version import __version__ as __version__
-
 if TYPE_CHECKING:
-    from localjudge.config import JudgeConfig
-    from localjudge.errors import (
-        EngineError,
-        LocalJudgeError,
-        ModelError,
-        RubricError,
-        SettingError,
-        UsageError,
-    )
-    from localjudge.integrations.reward import RewardEndpoint
-    from localjudge.judge import Judge
-    from localjudge.records import Failure, Judgement, Response, Row
-    from localjudge.rows.inputs import read_rows
-    from localjudge.rubrics.rubric import Rubric
-    from localjudge.runs import RunObserver
-    from localjudge.runs.pipeline import RunResult, score_run
-    from localjudge.runs.reader import RecordedRun, load_run
-    from localjudge.runs.row_source import RowSource
+    from localjudge.config import JudgeConfig as JudgeConfig
+    from localjudge.errors import EngineError as EngineError
+    from localjudge.errors import LocalJudgeError as LocalJudgeError
+    from localjudge.errors import ModelError as ModelError
+    from localjudge.errors import RubricError as RubricError
+    from localjudge.errors import SettingError as SettingError
+    from localjudge.errors import UsageError as UsageError
+    from localjudge.integrations.reward import RewardEndpoint as RewardEndpoint
+    from localjudge.judge import Judge as Judge
+    from localjudge.records import Failure as Failure
+    from localjudge.records import Judgement as Judgement
+    from localjudge.records import Response as Response
+    from localjudge.records import Row as Row
+    from localjudge.rows.inputs import read_rows as read_rows
+    from localjudge.rubrics.rubric import Rubric as Rubric
+    from localjudge.runs import RunObserver as RunObserver
+    from localjudge.runs.pipeline import RunResult as RunResult
+    from localjudge.runs.pipeline import score_run as score_run
+    from localjudge.runs.reader import RecordedRun as RecordedRun
+    from localjudge.runs.reader import load_run as load_run
+    from localjudge.runs.row_source import RowSource as RowSource
 
-__all__ = [
-    "EngineError",
-    "Failure",
-    "Judge",
-    "JudgeConfig",
-    "Judgement",
-    "LocalJudgeError",
-    "ModelError",
-    "RecordedRun",
-    "Response",
-    "RewardEndpoint",
-    "Row",
-    "RowSource",
-    "Rubric",
-    "RubricError",
-    "RunObserver",
-    "RunResult",
-    "SettingError",
-    "UsageError",
-    "load_run",
-    "read_rows",
-    "score_run",
-]
+__version__ = "0.1.0"
 
 _MODULES = {
     "errors": ("EngineError", "LocalJudgeError", "ModelError", "RubricError", "SettingError", "UsageError"),
@@ -69,6 +48,7 @@ _MODULES = {
     "integrations.reward": ("RewardEndpoint",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
@@ -79,4 +59,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

@@ -23,10 +23,9 @@ from localjudge.engines.selection import engine_options, open_engine
 from localjudge.engines.server.text_reader import TextReader
 from localjudge.errors import SettingError, UsageError
 from localjudge.models.adapter import Adapter
-from localjudge.models.capacity.profiles import profile_of
+from localjudge.models.catalogue import BUNDLED_NOTICE, BUNDLED_RUBRIC_NOTICE, profile_of
+from localjudge.models.digests import changes_since_verified
 from localjudge.models.model import Model
-from localjudge.models.model_location import BUNDLED_NOTICE, BUNDLED_RUBRIC_NOTICE
-from localjudge.models.model_manifest import changes_since_verified
 from localjudge.modes.checklist import ChecklistOutcome
 from localjudge.modes.pair import PairOutcome
 from localjudge.prompts.task import Task, TaskFeed

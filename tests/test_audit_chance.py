@@ -12,8 +12,7 @@ from numpy.random import Generator
 from localjudge.arrays import Floats
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
-from localjudge.studies.audit import _AuditReader, _tested
-from localjudge.studies.audit.audited_scores import AuditedRuns, AuditedScores
+from localjudge.studies.audit import AuditedScores, AuditReader, _tested
 from localjudge.studies.audit.perturbations import PAIR_PERTURBATIONS, PERTURBATIONS, Perturbation
 
 ROWS, REPEATS = 100, 20
@@ -38,25 +37,25 @@ NO_RESPONSE = ("empty", "other", "colon", "opener", "constant")
 def sound(
     perturbations: Sequence[Perturbation],
     columns: tuple[ScoreColumn, ...],
-    judged: Callable[[str, int], AuditedScores],
+    judged: Callable[[str, int], Floats],
     seed: int = 0,
 ) -> set[str]:
-    """Return the checks that a judge passes; `judged` has its scores of a perturbation of a row."""
-    scores = {
-        name: {row: judged(name, row) for row in range(ROWS)}
+    """Return the checks that a judge passes; `judged` has its score of a perturbation of a row, or, of a pair,
+    the probability that the response shown first is better in each order."""
+    numbers = {
+        name: np.array([judged(name, row) for row in range(ROWS)])
         for name in ("original", *(each.name for each in perturbations if each.name != "position"))
     }
-    runs = AuditedRuns(columns, "expected", scores, {})
-    places = runs.dealt_places(seed) if perturbations is PAIR_PERTURBATIONS else None
-    reader = _AuditReader(runs, np.arange(ROWS, dtype=np.int32), seed, runs.dealt_texts(), places)
+    if perturbations is PAIR_PERTURBATIONS:
+        shown_first = {name: table[:, :, None] for name, table in numbers.items()}
+        numbers = {name: (table[:, 0] + 1 - table[:, 1]) / 2 for name, table in shown_first.items()}
+        places = {name: np.sign(np.round(table - 0.5, 2)) for name, table in shown_first.items()}
+        scores = AuditedScores(columns, "preference", numbers, shown_first, places)
+    else:
+        scores = AuditedScores(columns, "expected", {name: table[:, None] for name, table in numbers.items()})
+    reader = AuditReader(scores, np.arange(ROWS, dtype=np.int32), seed)
     checks = [reader.check(each, Counter(), None) for each in perturbations]
     return {check.name for check in checks if check.verdict == "sound"}
-
-
-def pair(shown_first: Floats) -> AuditedScores:
-    place = np.sign(np.round(shown_first - 0.5, 2)).astype(np.int32)
-    preference = (shown_first[0] + 1 - shown_first[1]) / 2
-    return AuditedScores(np.array([preference]), shown_first[:, None], place[:, None])
 
 
 @pytest.mark.slow
@@ -66,7 +65,7 @@ def test_a_judge_that_ignores_the_text_passes_no_check(judge: Callable[[Generato
     for seed in range(REPEATS):
         random = np.random.default_rng(seed)
         passed.update(
-            sound(PERTURBATIONS, DEPTH, lambda name, row, r=random: AuditedScores(np.array([judge(r)])))  # type: ignore[misc]
+            sound(PERTURBATIONS, DEPTH, lambda name, row, r=random: np.array(judge(r)))  # type: ignore[misc]
         )
     assert max(passed.values(), default=0) <= 0.2 * REPEATS, "5 % and three standard errors"
     assert passed.total() <= 0.05 * REPEATS * len(PERTURBATIONS)
@@ -80,13 +79,13 @@ def test_a_judge_that_ignores_the_responses_of_a_pair_passes_no_check(
     passed: Counter[str] = Counter()
     for seed in range(REPEATS):
         random = np.random.default_rng(seed)
-        passed.update(sound(PAIR_PERTURBATIONS, BETTER, lambda name, row, r=random: pair(judge(r)), seed))  # type: ignore[misc]
+        passed.update(sound(PAIR_PERTURBATIONS, BETTER, lambda name, row, r=random: judge(r), seed))  # type: ignore[misc]
     assert max(passed.values(), default=0) <= 0.2 * REPEATS, "5 % and three standard errors"
     assert passed.total() <= 0.05 * REPEATS * len(PAIR_PERTURBATIONS)
 
 
 def test_a_judge_that_knows_only_the_instruction_passes_no_check() -> None:
-    assert not sound(PERTURBATIONS, DEPTH, lambda name, row: AuditedScores(np.array([2.0 + row % 4])))
+    assert not sound(PERTURBATIONS, DEPTH, lambda name, row: np.array(2.0 + row % 4))
 
 
 @pytest.mark.parametrize("rounded", [False, True])
@@ -95,7 +94,7 @@ def test_a_judge_that_reacts_with_a_little_noise_passes_every_check_with_the_def
 ) -> None:
     random = np.random.default_rng(0)
 
-    def judged(name: str, row: int) -> AuditedScores:
+    def judged(name: str, row: int) -> Floats:
         own = 2.0 + row % 4
         score = {"reference": 4.9, "swapped": max(4.9 - 0.1 * own, own), "half": own - 1.2} | dict.fromkeys(
             NO_RESPONSE, 1.2
@@ -103,7 +102,7 @@ def test_a_judge_that_reacts_with_a_little_noise_passes_every_check_with_the_def
         lapse = random.random() < 0.02
         value = random.uniform(1, 5) if lapse else score.get(name, own) + random.normal(0, 0.08)
         value = np.clip(value, 1, 5)
-        return AuditedScores(np.array([np.round(value) if rounded else value]))
+        return np.round(value) if rounded else np.array(value)
 
     assert sound(PERTURBATIONS, DEPTH, judged) == {each.name for each in PERTURBATIONS}
 
@@ -111,11 +110,11 @@ def test_a_judge_that_reacts_with_a_little_noise_passes_every_check_with_the_def
 def test_a_comparing_judge_with_a_little_noise_passes_every_check_with_the_default_rows() -> None:
     random = np.random.default_rng(0)
 
-    def judged(name: str, row: int) -> AuditedScores:
+    def judged(name: str, row: int) -> Floats:
         wins = row % 2 == 0 and name not in (*NO_RESPONSE, "half")
         first = np.full(2, 0.5) if name == "identical" else np.array([0.1, 0.9])[:: -1 if wins else 1]
         lapse = random.random(2) < 0.02
-        return pair(np.where(lapse, random.random(2), first + random.normal(0, 0.004, 2)))
+        return np.where(lapse, random.random(2), first + random.normal(0, 0.004, 2))
 
     assert sound(PAIR_PERTURBATIONS, BETTER, judged) == {each.name for each in PAIR_PERTURBATIONS}
 

@@ -15,11 +15,10 @@ import pytest
 import typer
 from conftest import Cli, read_lines, write_rows
 from preloaded import Preloaded
-from small_packs import key_pair
 
 from localjudge.cli import app
 from localjudge.config import JudgeConfig
-from localjudge.models.model_location import BUNDLED_NOTICE
+from localjudge.models.catalogue import BUNDLED_NOTICE
 
 ESCAPE = "\x1b[31m"
 OVERRIDE = "\u202e"
@@ -332,7 +331,6 @@ def test_audit_takes_every_flag_that_decides_how_score_judges() -> None:
 @pytest.mark.slow
 def test_the_examples_work_one_after_another(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    key_pair(tmp_path, "private")  # for `models sign`
     those = ("score", "prompt", "show", "export", "rank", "doctor", "models", "rubrics")
     for path in sorted(COMMANDS, key=lambda path: path != ("score",)):
         if path and path[0] in those:

@@ -17,7 +17,7 @@ from scipy.stats import kendalltau
 from sklearn.metrics import cohen_kappa_score
 
 from localjudge.rubrics.aspect import Aspect
-from localjudge.studies.compare.gate import lower_bound
+from localjudge.statistics.paired_test import lower_bound
 from localjudge.studies.imported_scores import import_scores
 
 FEW = 300

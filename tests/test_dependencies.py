@@ -17,7 +17,6 @@ MODULES = {
     "cyclonedx-python-lib": "cyclonedx",
     "inspect-ai": "inspect_ai",
     "lm-eval": "lm_eval",
-    "model-signing": "model_signing",
     "outlines-core": "outlines_core",
     "packageurl-python": "packageurl",
     "scikit-learn": "sklearn",
@@ -27,8 +26,6 @@ MODULES = {
 TOOLS = {"mypy", "pytest-xdist", "ruff"}
 # Imported by transformers if a tokenizer consists only of a tokenizer.model, or if a model is a GGUF file.
 FOR_TRANSFORMERS = {"accelerate", "gguf", "protobuf", "sentencepiece"}
-# Imported by model-signing, which does not require it.
-FOR_MODEL_SIGNING = {"pyopenssl"}
 # Imported, but installed by a declared package that requires a matching version.
 BROUGHT = {
     "annotated_types": "pydantic",
@@ -48,7 +45,7 @@ TAKERS = {"datasets", "kubernetes_validate", "nbclient", "nbformat", "trl"}
 
 def modules(requirements: list[str]) -> set[str]:
     names = [re.match(r"[A-Za-z0-9._-]+", requirement) for requirement in requirements]
-    unseen = TOOLS | FOR_TRANSFORMERS | FOR_MODEL_SIGNING | {"localjudge-eval"}
+    unseen = TOOLS | FOR_TRANSFORMERS | {"localjudge-eval"}
     found = {name[0] for name in names if name} - unseen
     return {MODULES.get(name, name) for name in found}
 

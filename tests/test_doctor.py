@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from conftest import Cli, Ended, fake_package
 
-from localjudge.diagnostics import machine_checks
-from localjudge.diagnostics.check_results import Check
-from localjudge.diagnostics.doctor import Intent, examine
+from localjudge import doctor
+from localjudge.doctor import examine, gpus, required_packages, writable
 from localjudge.system import requirements
+from localjudge.verification import Check
 
 
 def lines(end: Ended, state: str) -> list[str]:
@@ -30,7 +30,7 @@ def lines(end: Ended, state: str) -> list[str]:
 
 def program(path: Path, *args: str, **environment: str) -> Ended:
     """Run `doctor` in a separate process that finds the modules of this folder first."""
-    root = str(Path(machine_checks.__file__).parents[2])
+    root = str(Path(doctor.__file__).parents[1])
     end = subprocess.run(
         [sys.executable, "-m", "localjudge", "doctor", *args],
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(path), root])} | environment,
@@ -45,10 +45,7 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put an `nvidia-smi` on the path that prints the output of a driver of 2023 with a GPU."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    (folder / "nvidia-smi").write_text(
-        '#!/bin/sh\ncase "$1" in --query*) echo "NVIDIA A100-SXM4-80GB, 81920 MiB";;\n'
-        '*) echo "| NVIDIA-SMI 535.54.03   Driver Version: 535.54.03   CUDA Version: 12.2 |";; esac\n'
-    )
+    (folder / "nvidia-smi").write_text('#!/bin/sh\necho "NVIDIA A100-SXM4-80GB, 81920 MiB, 535.54.03"\n')
     (folder / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
 
@@ -102,16 +99,16 @@ def test_broken_libraries_are_each_a_red_line_and_the_examination_goes_on(tmp_pa
 
 def test_the_package_of_another_project_with_our_module_is_red(installed_as: Path) -> None:
     fake_package(installed_as, "localjudge-eval", "Requires-Dist: rich")
-    assert [check.state for check in machine_checks.required_packages([])] == ["ok"]
+    assert [check.state for check in required_packages([])] == ["ok"]
     fake_package(installed_as, "localjudge", version="0.0.1")
-    *_, fault = machine_checks.required_packages([])
+    *_, fault = required_packages([])
     assert fault.found.startswith("localjudge 0.0.1 is installed, another project's package")
     assert fault.fix == "pip uninstall localjudge; install localjudge-eval again"
 
 
 def test_without_metadata_of_its_own_the_packages_are_red(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requirements, "SELF", "localjudge-of-nowhere")
-    red = {check.name: check for check in examine(Intent(model="none")) if check.state == "wrong"}
+    red = {check.name: check for check in examine(model="none") if check.state == "wrong"}
     assert set(red) == {"packages", "model"}
     assert red["packages"].found == "cannot be checked: localjudge-of-nowhere is not installed"
     assert "pip install" in red["packages"].fix
@@ -124,10 +121,8 @@ def test_the_extras_of_what_an_extra_asks_for_are_looked_at_too(installed_as: Pa
     data = ['Requires-Dist: arrows>=9; extra == "data"', 'Requires-Dist: bows>=9; extra == "other"']
     fake_package(installed_as, "ray", *data, version="2.5")
     fake_package(installed_as, "arrows", version="8")
-    assert [check.state for check in machine_checks.required_packages(["cpu"])] == ["ok"], (
-        "an extra that is not used"
-    )
-    fine, fault = machine_checks.required_packages(["ray"])
+    assert [check.state for check in required_packages(["cpu"])] == ["ok"], "an extra that is not used"
+    fine, fault = required_packages(["ray"])
     assert fine.found.startswith("ray 2.5, rich ")
     assert (fault.found, fault.fix) == (
         "arrows 8, but localjudge needs >=9", 'pip install "arrows>=9"',
@@ -141,12 +136,11 @@ def test_vllm_that_is_asked_for_and_not_there_is_red(cli: Cli) -> None:
     said = lines(end, "wrong")
     assert 'packages vllm is not installed → pip install "vllm==0.32.*"' in said
     assert 'engine vLLM is not installed → pip install "vllm==0.32.*", or give --engine transformers' in said
-    assert any(line.startswith("gpus no GPU, but vLLM needs one → ") for line in said)
 
 
 def test_a_vllm_that_breaks_or_finds_no_device_is_red(installed_as: Path) -> None:
     def said() -> Check:
-        (check,) = [check for check in examine(Intent("none", "vllm")) if check.name == "engine"]
+        (check,) = [check for check in examine("none", "vllm") if check.name == "engine"]
         for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
             del sys.modules[name]
         return check
@@ -169,40 +163,19 @@ def test_a_vllm_that_breaks_or_finds_no_device_is_red(installed_as: Path) -> Non
     )
 
 
-@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
-def test_a_cluster_without_ray_is_red(cli: Cli) -> None:
-    end = cli("doctor", "--ray", "auto", "--model", "none")
-    assert end.code == 1
-    assert 'packages ray is not installed → pip install "ray==2.60.*"' in lines(end, "wrong")
-    assert 'cluster Ray is not installed → pip install "ray==2.60.*"' in lines(end, "wrong")
-
-
-def test_a_driver_older_than_torch_is_red(nvidia_smi: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.version.cuda", "13.0")
-    check = machine_checks.gpus("transformers")
-    assert (check.state, check.found) == (
-        "wrong",
-        "NVIDIA A100-SXM4-80GB 81920 MiB: the driver runs CUDA up to 12.2, torch is built for 13.0",
-    )
-    assert check.fix.startswith("install a driver for CUDA 13.0 or later")
-    monkeypatch.setattr("torch.version.cuda", "12.9")
-    check = machine_checks.gpus("transformers")
-    assert (check.state, "but torch cannot use it" in check.found) == ("wrong", True), (
-        "of an equal major version"
-    )
-
-
-def test_a_gpu_beside_a_torch_for_cpus_is_noted_and_red_where_vllm_is_to_run(
+def test_a_gpu_that_torch_cannot_use_is_noted_with_the_reason(
     nvidia_smi: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("torch.version.cuda", None)
+    card = "NVIDIA A100-SXM4-80GB, 81920 MiB, 535.54.03"
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(machine_checks, "_vllm_runs_on_cpus", lambda: False)
-    noted, red = machine_checks.gpus("transformers"), machine_checks.gpus("vllm")
-    assert (noted.state, red.state) == ("note", "wrong")
-    assert "but this torch is built for CPUs" in noted.found
+    monkeypatch.setattr("torch.version.cuda", None)
+    assert gpus().found == f"{card}, but this torch is built for CPUs"
+    monkeypatch.setattr("torch.version.cuda", "13.0")
+    check = gpus()
+    assert (check.state, check.found) == ("note", f"{card}, but torch, built for CUDA 13.0, cannot use it")
+    assert check.fix == "nvidia-smi says which CUDA the driver runs; it must be 13.0 or later"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert "hidden by CUDA_VISIBLE_DEVICES=''" in machine_checks.gpus("transformers").found
+    assert gpus().fix == "unset CUDA_VISIBLE_DEVICES"
 
 
 def test_a_run_directory_that_cannot_be_written_is_red(cli: Cli, tmp_path: Path) -> None:
@@ -215,26 +188,16 @@ def test_a_run_directory_that_cannot_be_written_is_red(cli: Cli, tmp_path: Path)
     end = cli("doctor", "--model", "none", "--out", tmp_path / "file" / "below")
     assert any(f"{tmp_path}/file is a file" in line for line in lines(end, "wrong"))
     if os.geteuid() == 0:
-        check = machine_checks.run_folder(Path("/proc/1/new"))
+        check = writable("out", Path("/proc/1/new"))
     else:
         (tmp_path / "shut").mkdir(0o500)
-        check = machine_checks.run_folder(tmp_path / "shut" / "new")
+        check = writable("out", tmp_path / "shut" / "new")
     assert (check.state, "cannot be written: " in check.found) == ("wrong", True)
 
 
 def test_a_full_disk_is_red(tmp_path: Path) -> None:
-    for look in (lambda least: machine_checks.run_folder(tmp_path, least), machine_checks.temporary_folder):
-        check = look(10**18)
-        assert (check.state, "GB free, less than 1000000000.0 GB" in check.found) == ("wrong", True)
-
-
-def test_sizes_that_read_the_same_are_told_apart_in_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = shutil.disk_usage(tmp_path)  # other programs write to it meanwhile
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: disk)
-    assert " GB free, less than " in machine_checks.run_folder(tmp_path, disk.free + 2**40).found
-    assert f" {disk.free:,} bytes free, less than " in machine_checks.run_folder(tmp_path, disk.free + 1).found
+    check = writable("out", tmp_path, 10**18)
+    assert (check.state, "GB free, less than 1000000000.0 GB" in check.found) == ("wrong", True)
 
 
 @pytest.fixture
@@ -250,12 +213,11 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="not root")
-def test_a_really_full_disk_is_red(tiny_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tiny_disk))
-    for check in (machine_checks.run_folder(tiny_disk), machine_checks.temporary_folder()):
-        assert (check.state, "only 1.0 MB free, less than 200.0 MB" in check.found) == ("wrong", True)
+def test_a_really_full_disk_is_red(tiny_disk: Path) -> None:
+    check = writable("out", tiny_disk)
+    assert (check.state, "only 1.0 MB free, less than 200.0 MB" in check.found) == ("wrong", True)
     (tiny_disk / "filler").write_bytes(b"x" * 2**20)
-    check = machine_checks.run_folder(tiny_disk)
+    check = writable("out", tiny_disk)
     assert (check.state, "cannot be written: No space left on device" in check.found) == ("wrong", True)
 
 
@@ -264,8 +226,9 @@ def test_without_a_writable_temporary_folder_the_check_is_red(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "file")])
-    check = machine_checks.temporary_folder()
-    assert (check.state, check.found) == ("wrong", "no folder for temporary files is writable")
+    (check,) = [check for check in examine(model="none") if check.name == "temporary"]
+    assert (check.state, check.fix) == ("wrong", "set TMPDIR")
+    assert "No usable temporary directory found" in check.found
 
 
 @pytest.mark.slow
@@ -298,7 +261,7 @@ def test_a_model_that_is_not_there_damaged_or_changed_is_red(cli: Cli, tmp_path:
     )
     with (folder / "model.safetensors").open("r+b") as stream:
         stream.truncate(1000)
-    assert f"model {folder}: weights: model.safetensors: cut short" in said(folder)
+    assert f"model {folder}: weights: model.safetensors: damaged or cut short" in said(folder)
 
 
 def test_a_model_larger_than_the_memory_here_is_red(cli: Cli, tmp_path: Path, model: Path) -> None:
@@ -323,11 +286,11 @@ def test_a_model_larger_than_the_memory_here_is_red(cli: Cli, tmp_path: Path, mo
 
 
 def test_a_check_that_breaks_is_a_red_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> Check:
+    def broken(name: str, folder: Path) -> Check:
         raise RuntimeError("out of order\nand more of it")
 
-    monkeypatch.setattr(machine_checks, "temporary_folder", broken)
-    (check,) = [check for check in examine(Intent(model="none")) if check.name == "temporary"]
+    monkeypatch.setattr(doctor, "writable", broken)
+    (check,) = [check for check in examine(model="none") if check.name == "temporary"]
     assert (check.state, check.found) == ("wrong", "RuntimeError: out of order")
 
 
@@ -344,7 +307,6 @@ def test_without_its_libraries_the_program_says_what_to_install(
     ("flags", "words"),
     [
         (["--engine", "fast"], "--engine fast: give one of auto, vllm, transformers, server, dry-run"),
-        (["--ray", "here"], "--ray here: give auto, local or the HOST:PORT"),
         (["--port", "8701"], "--port, --token-file, --certfile and --keyfile belong to --serve"),
     ],
 )
@@ -394,9 +356,5 @@ def test_an_endpoint_that_could_listen_is_green_and_the_rest_is_red_with_a_fix(
 
 def test_doctor_refuses_what_a_server_as_the_engine_cannot_have(cli: Cli) -> None:
     server = ("doctor", "--engine", "server", "--server", "http://127.0.0.1:9")
-    for flags, words in (
-        (("--adapter", "a"), "leave --adapter out"),
-        (("--ray", "local"), "leave --ray out"),
-    ):
-        ended = cli(*server, *flags)
-        assert (ended.code, words in ended.err) == (2, True), ended.err
+    ended = cli(*server, "--adapter", "a")
+    assert (ended.code, "leave --adapter out" in ended.err) == (2, True), ended.err

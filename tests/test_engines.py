@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from localjudge import Judge, RowSource, RunObserver, score_run
-from localjudge.diagnostics.doctor import Intent, examine
+from localjudge.doctor import examine
 from localjudge.engines.batches import batches, chunks
 from localjudge.engines.engine_options import BATCH_INVARIANT, DryRunOptions, TransformersOptions, VllmOptions
 from localjudge.engines.protocol import EngineInfo
@@ -37,7 +37,7 @@ def test_a_run_and_the_doctor_take_the_same_engine_for_auto(
     fake_package(installed_as, "vllm", version="9.9.9")
     monkeypatch.setattr("torch.cuda.is_available", lambda: has_gpu)
     assert isinstance(engine_options("auto", {}), VllmOptions if has_gpu else TransformersOptions)
-    (found,) = [check.found for check in examine(Intent("none", "auto")) if check.name == "engine"]
+    (found,) = [check.found for check in examine("none", "auto") if check.name == "engine"]
     assert (found == "transformers, because there is no GPU for vLLM") == (not has_gpu)
 
 

@@ -12,9 +12,6 @@ from typing import Any
 
 import pytest
 from conftest import Cli, write_rows
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
-from safetensors import safe_open
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
@@ -314,60 +311,13 @@ def test_an_index_names_no_file_outside_of_the_models_digest(tmp_path: Path, sha
         read_index(tmp_path)
 
 
-@pytest.mark.parametrize("shape", [[10**4000] * 2000, [1] * 100_000])
-def test_a_header_with_a_shape_beyond_all_bounds_is_refused_at_once(tmp_path: Path, shape: list[int]) -> None:
+@pytest.mark.parametrize("shape", [[10**4000] * 2000, [2**63], [-1], [0.5]])
+def test_a_header_with_an_impossible_shape_is_refused(tmp_path: Path, shape: list[float]) -> None:
     header = json.dumps({"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4]}}).encode()
     file = tmp_path / "model.safetensors"
     file.write_bytes(len(header).to_bytes(8, "little") + header + b"0000")
-    with pytest.raises(ModelError, match="the shape or offsets of a are not a list of whole numbers"):
+    with pytest.raises(ModelError, match="damaged or cut short"):
         read_header(file)
-
-
-ENTRY = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
-HEADERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
-    {},
-    optional={
-        "a": st.fixed_dictionaries(
-            {
-                "dtype": st.sampled_from(["F32", "F4", "BF16", "X", None]),
-                "shape": st.lists(st.sampled_from([0, 1, 2, 4, 8, -1, 2**63, 1.0, True, None]), max_size=3),
-                "data_offsets": st.sampled_from([[0, 4], [0, 0], [4, 0], [0, 4.0], [0], [-4, 0], [0, 2**64]]),
-            },
-            optional={"more": st.none()},
-        )
-        | st.none(),
-        "b": st.sampled_from([ENTRY, {**ENTRY, "data_offsets": [4, 8]}, {**ENTRY, "data_offsets": [8, 12]}]),
-        "__metadata__": st.none()
-        | st.dictionaries(st.sampled_from(["x", "\ud800"]), st.sampled_from(["1", 1, None, [], "\ud800"])),
-        "\ud800": st.just({**ENTRY, "shape": [0], "data_offsets": [0, 0]}),
-    },
-)
-
-
-@given(
-    HEADERS,
-    st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32-le", "latin-1"]),
-    st.sampled_from([b"", b" ", b"\n", b"\0", b"x"]),
-    st.integers(0, 12),
-)
-@example({"ä": ENTRY}, "latin-1", b"", 4)
-@example({"a": ENTRY, "__metadata__": {"x": 1}}, "utf-8", b"", 4)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_header_that_is_read_is_one_that_safetensors_reads_alike(
-    tmp_path: Path, header: dict[str, Any], encoding: str, padding: bytes, held: int
-) -> None:
-    content = json.dumps(header, ensure_ascii=encoding != "latin-1").encode(encoding, "replace") + padding
-    file = tmp_path / "model.safetensors"
-    file.write_bytes(len(content).to_bytes(8, "little") + content + b"0" * held)
-    try:
-        found = read_header(file)
-    except ModelError:
-        return
-    with safe_open(file, framework="numpy") as opened:
-        read = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (it is no dict)
-        assert {name: (tensor.dtype, list(tensor.shape)) for name, tensor in found.items()} == {
-            name: (tensor.get_dtype(), tensor.get_shape()) for name, tensor in read.items()
-        }
 
 
 def test_a_model_that_one_engine_reads_otherwise_than_another_is_refused(model: Path, tmp_path: Path) -> None:

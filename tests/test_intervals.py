@@ -12,7 +12,7 @@ from scipy import stats
 from localjudge.arrays import LabelArray
 from localjudge.statistics import Estimate, agreement_statistics
 from localjudge.statistics.agreement_statistics import alphas
-from localjudge.statistics.comparison import ComparedLabels, Comparison, compare
+from localjudge.statistics.comparison import Comparison, compare
 from localjudge.statistics.jackknife import LEAST_FOR_AGREEMENT, agreement_estimate, exact_share
 from localjudge.statistics.resampling import averages, studentise
 
@@ -30,8 +30,7 @@ def compared(score: Any, human: Any, group: Any = None) -> Comparison:
     score, human = np.array(score, dtype=float), np.array(human, dtype=float)
     rows = np.arange(len(score), dtype=np.int32)
     group = rows if group is None else np.array(group, dtype=np.int32)
-    against = ComparedLabels.from_labels(LabelArray(rows, np.zeros_like(rows), human), group)
-    return compare(score, against, (1, 5), 200, 0)
+    return compare(score, LabelArray(rows, np.zeros_like(rows), human), group, (1, 5), 200, 0)
 
 
 def has_interval(estimate: Estimate) -> bool:

@@ -13,7 +13,7 @@ from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.records import Failure
 from localjudge.records.outcome_columns import AnswerColumns, from_bytes, to_bytes
 from localjudge.runs.journal import Journal, KeyIndex, key_digest, read_journal
-from localjudge.system.line_store import LineStore
+from localjudge.system.durable import LineStore
 
 NONE = AnswerColumns({}, ())
 

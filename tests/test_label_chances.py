@@ -24,7 +24,7 @@ from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.statistics.agreement_statistics import alphas
 from localjudge.statistics.alternative_annotator import replace_annotators
-from localjudge.statistics.comparison import ComparedLabels, compare
+from localjudge.statistics.comparison import compare
 from localjudge.statistics.jackknife import exact_share
 from localjudge.statistics.resampling import mean_estimate
 from localjudge.studies.agree import agree
@@ -48,9 +48,9 @@ def arrays(label: Floats, weight: Floats | None) -> LabelArray:
 def test_a_weight_of_three_counts_like_three_rows() -> None:
     judge, label, group, weight = labelled()
     times = weight.astype(int)
-    weighted = compare(judge, ComparedLabels.from_labels(arrays(label, weight), group), (1, 5), 50, 0)
+    weighted = compare(judge, arrays(label, weight), group, (1, 5), 50, 0)
     judge_, label_, group_ = np.repeat(judge, times), np.repeat(label, times), np.repeat(group, times)
-    repeated = compare(judge_, ComparedLabels.from_labels(arrays(label_, None), group_), (1, 5), 50, 0)
+    repeated = compare(judge_, arrays(label_, None), group_, (1, 5), 50, 0)
     for name in ("pearson", "spearman", "kendall", "kappa", "exact", "within_one", "mae", "bias"):
         assert getattr(weighted, name).value == pytest.approx(getattr(repeated, name).value, abs=1e-12), name
     mapped, expected = fit_map(judge, label, group, 50, 0, weight), fit_map(judge_, label_, group_, 50, 0)
@@ -61,8 +61,7 @@ def test_a_weight_of_three_counts_like_three_rows() -> None:
 def test_equal_weights_give_the_unweighted_numbers_and_intervals() -> None:
     judge, label, group, _ = labelled()
     ones = np.full(len(label), 2.5)
-    against = (ComparedLabels.from_labels(arrays(label, each), group) for each in (ones, None))
-    one, other = (compare(judge, each, (1, 5), 200, 0) for each in against)
+    one, other = (compare(judge, arrays(label, each), group, (1, 5), 200, 0) for each in (ones, None))
     for name in ("pearson", "spearman", "kendall", "kappa", "exact", "within_one", "mae", "bias"):
         known, expected = (getattr(each, name) for each in (one, other))
         for end in ("value", "low", "high"):

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM
 from localjudge import Judge, Judgement, ModelError, UsageError
 from localjudge.airgap.pack import _adapter_files
 from localjudge.models.adapter import Adapter
-from localjudge.models.capacity.capacity_plan import PlannedModel
+from localjudge.models.capacity import PlannedModel
 from localjudge.models.model import Model
 from localjudge.records import Outcome
 from localjudge.runs.run_manifest import read_manifest
@@ -194,7 +194,7 @@ def whole_weights(folder: Path) -> None:
         (no_configuration, "has no adapter_config.json"),
         (broken_configuration, "adapter_config.json: not JSON"),
         (pickled, "only pickled weights"),
-        (cut_short, "adapter_model.safetensors: cut short"),
+        (cut_short, "adapter_model.safetensors: damaged or cut short"),
         (one_matrix, "not of rank 4"),
         (whole_weights, "base_model.model.lm_head.weight, which is not supported"),
     ],

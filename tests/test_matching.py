@@ -22,11 +22,10 @@ from localjudge.matching.row_index import BY_ID_ALONE, RowIndex, align_runs
 from localjudge.records import Response, Row
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.studies.imported_scores import import_scores
+from localjudge.studies.joined_runs import write_jury
 from localjudge.studies.jury import compare_judges
-from localjudge.studies.jury.jury_run import write_jury
 from localjudge.studies.rank import rank
-from localjudge.studies.rank.preference_ranking import rank_pairs
-from localjudge.studies.rank.run_preferences import preferences_of
+from localjudge.studies.rank.preference_ranking import preferences_of, rank_pairs
 
 READS_REFERENCE = ("instruction", "reference", "candidate")
 OF_PAIRS = ("instruction", "candidate_a", "candidate_b")

@@ -24,8 +24,8 @@ from localjudge.runs.run_manifest import RunSettings
 from localjudge.statistics import UNDEFINED, agreement_statistics
 from localjudge.studies.agree import Agreement, agree
 from localjudge.studies.imported_scores import import_scores, write_run
+from localjudge.studies.joined_runs import write_jury
 from localjudge.studies.jury import compare_judges
-from localjudge.studies.jury.jury_run import write_jury
 from localjudge.studies.rank import rank
 
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}

@@ -18,7 +18,7 @@ from conftest import Cli, Ended, read_lines, write_rows
 from scripted import ScriptedEngine
 
 from localjudge import Judge, Rubric, read_rows
-from localjudge.models.capacity.profiles import find_profile
+from localjudge.models.catalogue import find_profile
 from localjudge.records import Outcome
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.template import Template

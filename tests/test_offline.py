@@ -18,7 +18,7 @@ from conftest import write_rows
 from preloaded import Preloaded
 from small_packs import key_pair
 
-from localjudge.system.offline import SWITCHES
+from localjudge.system.machine import SWITCHES
 
 # Runs the program; any connection except to a local socket in the file system ends it. Binding to ("::1", 0) is
 # how urllib3 finds out at its import whether the machine has IPv6; nothing is sent.

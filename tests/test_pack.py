@@ -29,7 +29,7 @@ from localjudge import UsageError
 from localjudge.airgap import install, unpack
 from localjudge.airgap.pack import parse_size
 from localjudge.airgap.pack_files import PackedFile
-from localjudge.airgap.wheels import Target, choose_extras, gather_wheels, installed_wheel, locked
+from localjudge.airgap.wheels import Target, check_extras, gather_wheels, installed_wheel, locked
 from localjudge.errors import LocalJudgeError
 
 
@@ -113,10 +113,10 @@ def test_every_damaged_missing_short_long_and_foreign_part_is_named(tmp_path: Pa
     (pack / "foreign\x1b[31m").write_bytes(b"?")
     done = unpacker(pack / "unpack.py", "--no-install", "--to", "out")
     assert refused(done, tmp_path) == [
-        f"pack/{damaged.name}: is damaged: its digest is wrong",
+        f"pack/{damaged.name}: is damaged",
         f"{missing.name}: is missing",
-        f"pack/{short.name}: is too short: 4095 bytes instead of 4096",
-        f"pack/{long.name}: is too long: 4097 bytes instead of 4096",
+        f"pack/{short.name}: is damaged",
+        f"pack/{long.name}: is damaged",
         "pack/foreign\\u001b[31m: is not part of this pack, or is damaged",
         f"4 of {len(whole) + 4} parts cannot be used: copy them again; nothing was unpacked",
     ]
@@ -436,10 +436,6 @@ def test_a_pack_installs_with_no_index_what_a_pack_command_gathered(
     program = tmp_path / "here" / "venv" / "bin" / "localjudge"
     assert subprocess.run([program], capture_output=True, text=True, check=True, env={}).stdout == "judged\n"
     assert not (tmp_path / "here" / "venv" / ".unpacking").exists()
-    elsewhere = unpacker(
-        pack / "unpack.py", "--to", "here", "--venv", tmp_path / "sources.d", "--extra", "trust"
-    )
-    assert (elsewhere.returncode, "--extra trust: the pack has cpu" in elsewhere.stderr) == (2, True)
     taken = unpacker(pack / "unpack.py", "--to", "here", "--venv", pack)
     assert (taken.returncode, "is not a virtual environment" in taken.stderr) == (2, True)
 
@@ -481,14 +477,11 @@ def test_wheels_for_another_machine_are_chosen_by_its_python_and_glibc(tmp_path:
         gather_wheels("scales", Target.from_options("3.13", ()), tmp_path / "none", arguments, print)
 
 
-def test_the_extras_are_those_asked_for_or_those_installed_here(index: Path) -> None:
+def test_an_extra_that_the_wheel_does_not_have_is_refused(index: Path) -> None:
     wheel = next(index.glob("localjudge_eval-*.whl"))
-    assert choose_extras(wheel, ["trust", "cpu", "cpu"]) == ["cpu", "trust"]
-    assert choose_extras(wheel, None) == []
-    wheel = tiny_wheel(index / "x", "y", "Provides-Extra: a", 'Requires-Dist: numpy>=1 ; extra == "a"')
-    assert choose_extras(wheel, None) == ["a"]
-    with pytest.raises(UsageError, match="--extra gpu: the extras are a"):
-        choose_extras(wheel, ["gpu"])
+    check_extras(wheel, ["trust", "cpu"])
+    with pytest.raises(UsageError, match="--extra gpu: the extras are cpu, trust"):
+        check_extras(wheel, ["gpu"])
 
 
 def test_an_installed_wheel_is_put_together_again_unless_it_was_changed(

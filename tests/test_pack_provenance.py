@@ -67,7 +67,7 @@ def test_the_commands_in_the_readme_of_a_pack_check_it_before_anything_of_it_run
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("localjudge.tar.001", "pack/localjudge.tar.001: is damaged: its digest is wrong"),
+        ("localjudge.tar.001", "pack/localjudge.tar.001: is damaged"),
         ("manifest.json", "pack/manifest.json: differs from the signed SHA256SUMS; nothing was unpacked"),
         ("README.txt", "pack/README.txt: differs from the signed SHA256SUMS; nothing was unpacked"),
         ("SHA256SUMS", "pack/SHA256SUMS.sig: was not made by the key"),
@@ -204,14 +204,13 @@ def test_only_the_wheels_of_the_lock_are_installed(tmp_path: Path) -> None:
         tmp_path, files | {"requirements.txt": locked(wheels).encode()}, 1 << 20,
         name="localjudge-eval", version="0.1.0", extras=("cpu", "trust"),
     )  # fmt: skip
-    assert unpacker(pack / "unpack.py", "--to", "out", "--extra", "cpu", "--venv", "few").returncode == 0
-    assert installed(tmp_path / "few") == {"localjudge_eval", "scales", "feather", "pip"}
+    assert unpacker(pack / "unpack.py", "--to", "out", "--no-install").returncode == 0
     (tmp_path / "out" / "wheels" / "pip-0-py3-none-any.whl").write_bytes(b"not the pip of the pack")
     assert unpacker(pack / "unpack.py", "--to", "out", "--venv", "all").returncode == 0
     assert installed(tmp_path / "all") == {"localjudge_eval", "scales", "feather", "abacus", "pip"}
     newer = tiny_wheel(tmp_path / "newer", "feather", module="added = True\n")
     newer.rename(tmp_path / "out" / "wheels" / "feather-0.1.0-2-py3-none-any.whl")  # pip prefers a later build
-    done = unpacker(pack / "unpack.py", "--to", "out", "--extra", "cpu", "--venv", "third")
+    done = unpacker(pack / "unpack.py", "--to", "out", "--venv", "third")
     assert (done.returncode, "DO NOT MATCH THE HASHES" in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "third").exists(), "a wheel that was added is never installed"
 

@@ -24,9 +24,9 @@ from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
 from localjudge.statistics import agreement_statistics
 from localjudge.statistics.agreement_statistics import alpha
-from localjudge.studies.agree_on_pairs import LabelledPairs, PairAgreement, agree_on_pairs
+from localjudge.studies.agree import LabelledPairs, PairAgreement, agree_on_pairs
+from localjudge.studies.joined_runs import write_jury
 from localjudge.studies.jury import compare_judges
-from localjudge.studies.jury.jury_run import write_jury
 
 FEW = 200
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}

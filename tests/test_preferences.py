@@ -27,8 +27,7 @@ from localjudge.statistics import Estimate
 from localjudge.statistics.bradley_terry import fit_at_equal_length, fit_strengths
 from localjudge.statistics.jackknife import JackknifeEstimates, Shares
 from localjudge.statistics.preferences import Preferences, direct_win_rates, system_win_rates
-from localjudge.studies.rank.preference_ranking import PreferenceOrder, rank_preferences
-from localjudge.studies.rank.run_preferences import preferences_of
+from localjudge.studies.rank.preference_ranking import PreferenceOrder, preferences_of, rank_preferences
 
 Habit = Callable[..., Any]
 """Returns the probability that the first response wins, in the input's order, and shown second."""

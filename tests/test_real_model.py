@@ -12,7 +12,7 @@ from real_judgements import FLOAT32, assert_whole, example_rows
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from localjudge import Judge, Row
-from localjudge.models.capacity.profiles import find_profile
+from localjudge.models.catalogue import find_profile
 
 pytestmark = [pytest.mark.real_model, pytest.mark.slow]
 

@@ -11,7 +11,7 @@ from conftest import Cli
 from scipy.stats import ttest_1samp
 from test_compare import judged, rows_of
 
-from localjudge.statistics.power import (
+from localjudge.statistics.paired_test import (
     instructions_needed,
     labels_needed,
     paired_variances,

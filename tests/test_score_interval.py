@@ -15,11 +15,9 @@ from report_page import held_rows
 from localjudge import JudgeConfig, RowSource, load_run, score_run
 from localjudge.arrays import LabelArray
 from localjudge.records import Judgement
-from localjudge.rubrics.aspect import Aspect, Scale
-from localjudge.rubrics.score_column import score_columns
-from localjudge.studies.score_interval import ScoreInterval, instructions_needed
+from localjudge.statistics.score_interval import ScoreInterval, instructions_needed
 
-(QUALITY,) = score_columns({"quality": Aspect(scale=Scale(lowest=1, highest=5))})
+SCALE = (1, 5)
 Rows = tuple[Any, Any, Any, Any]
 """The expected score, the spread, the label and the instruction of each row."""
 
@@ -37,7 +35,7 @@ def judged(rng: np.random.Generator, instructions: int, *, bias: float = 0.0, se
 def fit(rows: Rows, level: float) -> ScoreInterval:
     """Fit the interval of rows that one annotator labelled."""
     expected, spread, label, group = rows
-    return ScoreInterval.fit(QUALITY, expected, spread, by_one(label), group, level)
+    return ScoreInterval.fit(SCALE, expected, spread, by_one(label), group, level)
 
 
 def by_one(label: Any) -> LabelArray:
@@ -116,7 +114,7 @@ def test_a_single_label_of_several_annotators_lies_in_the_interval_as_often_as_p
         expected, spread = np.clip(quality, 1, 5), np.full(len(group), 0.3)
         fits = group[row] < 40
         found = ScoreInterval.fit(
-            QUALITY, expected, spread, LabelArray(row[fits], annotator[fits], label[fits]), group, 0.9
+            SCALE, expected, spread, LabelArray(row[fits], annotator[fits], label[fits]), group, 0.9
         )
         assert (found.annotators, found.rows) == (3, len(np.unique(row[fits])))
         ends = np.array([found.ends(*each) for each in zip(expected.tolist(), spread.tolist(), strict=True)])

@@ -27,10 +27,10 @@ from scripted import scripted_checks
 from localjudge import Judge, Rubric, UsageError, load_run
 from localjudge.errors import EngineError, ServiceBusyError
 from localjudge.integrations.http_app import AccessRules, FailedReward, JudgeApp
+from localjudge.integrations.http_server import KeptJudgements
 from localjudge.integrations.judge_service import JudgeService
-from localjudge.integrations.kept_judgements import KeptJudgements
 from localjudge.integrations.reward import RewardEndpoint, compute_score
-from localjudge.integrations.reward_formula import RewardFormula
+from localjudge.integrations.served_rewards import RewardFormula
 from localjudge.records import Judgement, Outcome
 from localjudge.rows.inputs import given_rows
 from localjudge.rubrics.aspect import Aspect, Scale
@@ -160,7 +160,7 @@ def test_a_row_that_cannot_be_judged_is_an_outcome_with_its_reason(judge: Judge)
 def test_a_pair_is_judged_in_both_orders(model: Path) -> None:
     pair = {"instruction": "Q?", "candidate_a": "a", "candidate_b": "b"}
     with Judge(model, rubric="pairwise", max_rationale_tokens=TOKENS) as judge, serving(judge) as endpoint:
-        status, answer = endpoint.ask("/v1/judge", {"rows": [pair, pair]})
+        status, answer = endpoint.ask("/v1/judge", [pair, pair])
         kind = "application/x-ndjson"
         body = json.dumps(pair).encode()
         _, streamed = endpoint.ask_bytes("/v1/judge", body, Content_Type=kind, Accept=kind)
@@ -285,7 +285,7 @@ def reward(text: str, rubric: Rubric) -> float:
 
 
 def test_only_who_has_the_token_is_answered(judge: Judge) -> None:
-    with serving(judge, AccessRules("söme-token", hosts=None)) as endpoint:
+    with serving(judge, AccessRules("söme-token")) as endpoint:
         for wrong in ({}, {"Authorization": "Bearer other"}, {"Authorization": "söme-token"}):
             sent = {name: value.encode().decode("latin-1") for name, value in wrong.items()}
             assert endpoint.ask("/v1/judge", rows(1), **sent)[0] == 401

@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from localjudge.cli.console import Console
-from localjudge.system.cache import cache_folder
+from localjudge.system.durable import cache_folder
 from localjudge.system.quantities import duration, file_size, memory_size
 from localjudge.system.terminal import guarded_streams, printable
 

@@ -213,7 +213,7 @@ def test_a_row_without_a_reward_is_null_if_so_chosen(
 
 
 def test_the_fields_of_the_rubric_are_told_only_with_the_token(judge: Judge) -> None:
-    with serving(judge, AccessRules("secret", hosts=None)) as endpoint:
+    with serving(judge, AccessRules("secret")) as endpoint:
         assert endpoint.ask("/v1/rubric")[0] == 401
         fields = RewardEndpoint(endpoint.url, token="secret").fields()
     assert list(fields) == ["id", "instruction", "reference", "candidate"]
@@ -221,7 +221,7 @@ def test_the_fields_of_the_rubric_are_told_only_with_the_token(judge: Judge) -> 
 
 
 def test_the_reward_function_needs_nothing_but_the_standard_library(tmp_path: Path) -> None:
-    code = f"exec(open({reward.__file__!r}).read())\nprint(json.dumps(_record('a', 'b', {{}}, whole=False)))"
+    code = f"exec(open({reward.__file__!r}).read())\nprint(json.dumps(_row({{}}, 'a', 'b', {{}})))"
     ended = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code], cwd=tmp_path, capture_output=True, text=True
     )

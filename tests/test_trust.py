@@ -36,8 +36,8 @@ from localjudge.statistics.system_means import power_tuning, prediction_powered
 from localjudge.studies.agree import AspectAgreement, agree
 from localjudge.studies.calibrate import Calibration, fit
 from localjudge.studies.imported_scores import import_scores
+from localjudge.studies.joined_runs import median, write_jury
 from localjudge.studies.jury import compare_judges
-from localjudge.studies.jury.jury_run import median, write_jury
 from localjudge.studies.rank import rank
 
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}

@@ -12,7 +12,7 @@ import pytest
 from conftest import Cli
 
 from localjudge.arrays import Floats, LabelArray
-from localjudge.statistics.within_instructions import LabelledResponses, WithinComparison
+from localjudge.statistics.within_instructions import LabelledResponses, WithinComparison, agree_within
 
 SYSTEMS = 3
 
@@ -141,9 +141,9 @@ def test_exact_copies_are_in_order_and_a_constant_orders_only_ties() -> None:
     assert (by_instruction.pearson.value, by_instruction.in_order) == (None, constant.in_order)
     assert (constant.over_chance.value, constant.over_chance.low) == (0, None)
     marks = LabelArray(np.arange(len(label)), np.zeros(len(label), int), label)
-    responses = LabelledResponses.from_labels(marks, group, np.arange(len(label)))
-    assert responses is not None
-    trivial = responses.trivial(0)
+    agreement = agree_within({}, marks, group, np.arange(len(label)), 0)
+    assert agreement is not None
+    trivial = agreement.comparisons
     assert trivial["equal"].in_order == constant.in_order
     assert trivial["random"].in_order.value == pytest.approx((1 - np.mean(ties)) / 2)
     assert trivial["random"].in_order.low is not None

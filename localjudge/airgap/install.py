@@ -6,9 +6,7 @@ Python's standard library.
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 import subprocess
 import zipfile
@@ -21,7 +19,6 @@ def install(
     manifest: dict[str, Any],
     folder: Path,
     environment: Path,
-    extras: list[str],
     say: Callable[[str], None],
     need: Callable[[int, Path], None],
     error: type[Exception],
@@ -32,7 +29,6 @@ def install(
         manifest: the manifest of the pack.
         folder: the unpacked pack.
         environment: the folder of the environment.
-        extras: the extras to install.
         say: prints a line.
         need: refuses a folder without room for so many bytes.
         error: the exception for a problem that the user can fix.
@@ -51,24 +47,13 @@ def install(
         need(size, environment.parent)
     pip = next(file for file in files if file.name.startswith("pip-")) / "pip"
     pin = f"{manifest['name']}=={manifest['version']}"
-    wanted = f"{manifest['name']}[{','.join(extras)}]=={manifest['version']}"
+    wanted = f"{manifest['name']}[{','.join(manifest['extras'])}]=={manifest['version']}"
     say(f"installing {wanted} into {environment}")
     # Even in isolated mode, pip reads the machine's configuration, which may name an index; so disable it.
     settings = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
     settings["PIP_CONFIG_FILE"] = os.devnull
     command = [str(environment / "bin" / "python"), "-I", str(pip), "install", "--isolated", "--no-index"]
     command += ["--only-binary=:all:", "--find-links", str(folder / "wheels")]
-
-    def ask_pip(*arguments: str) -> str:
-        done = subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, errors="replace", env=settings
-        )
-        if done.returncode:
-            lines = [f"pip: {line}" for line in done.stderr.splitlines() if line.startswith("ERROR")]
-            made = f"Python {manifest['python']} on {' '.join(manifest['platforms'])}"
-            raise error("\n".join([*lines[-3:], f"pip failed; the pack was made for {made}"]))
-        return done.stdout
-
     half = environment / ".unpacking"  # exists while pip runs
     environment.mkdir(parents=True, exist_ok=True)
     try:
@@ -78,14 +63,14 @@ def install(
     try:
         if new:
             venv.EnvBuilder(symlinks=True).create(environment)
-        lock = (folder / "requirements.txt").read_text().splitlines()
-        if set(extras) != set(manifest["extras"]):  # then not all of the wheels are wanted
-            dry = ("--dry-run", "--ignore-installed", "--quiet", "--report=-", "--", "pip", wanted)
-            asked = {_plain_name(each["metadata"]["name"]) for each in json.loads(ask_pip(*dry))["install"]}
-            lock = [line for line in lock if line.partition("==")[0] in asked]
         # pip refuses a wheel with another digest, and one that the lock does not name.
-        half.write_text("".join(f"{line.replace(f'{pin} ', f'{wanted} ', 1)}\n" for line in lock))
-        ask_pip("--require-hashes", "--requirement", str(half))
+        half.write_text((folder / "requirements.txt").read_text().replace(f"{pin} ", f"{wanted} ", 1))
+        command += ["--require-hashes", "--requirement", str(half)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=settings)
+        if done.returncode:
+            lines = [f"pip: {line}" for line in done.stderr.splitlines() if line.startswith("ERROR")]
+            made = f"Python {manifest['python']} on {' '.join(manifest['platforms'])}"
+            raise error("\n".join([*lines[-3:], f"pip failed; the pack was made for {made}"]))
     except BaseException:
         if new:
             shutil.rmtree(environment, ignore_errors=True)
@@ -97,8 +82,3 @@ def install(
     following += ["localjudge score examples --out first-run"]
     following += [f"localjudge score ROWS --out RUN --model {folder / model}" for model in models]
     return "\n  ".join(["installed; next:", *following])
-
-
-def _plain_name(name: str) -> str:
-    """Return the name of a distribution as the lock has it."""
-    return re.sub(r"[-_.]+", "-", name).lower()

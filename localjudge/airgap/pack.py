@@ -5,46 +5,46 @@ The same files and part size give the same bytes, except the signature, which ha
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from pydantic import ByteSize, TypeAdapter, ValidationError
+
 from localjudge.airgap import unpack
 from localjudge.airgap.bill_of_materials import bill_of_materials
 from localjudge.airgap.pack_files import PackManifest, check_signer, sign_pack, write_beside, write_parts
-from localjudge.airgap.wheels import Say, Target, choose_extras, gather_wheels, locked, own_wheel
+from localjudge.airgap.wheels import Say, Target, check_extras, gather_wheels, locked, own_wheel
 from localjudge.errors import UsageError
 from localjudge.models.adapter import Adapter
+from localjudge.models.catalogue import model_path
+from localjudge.models.digests import manifest_file, model_files
 from localjudge.models.model import Model
-from localjudge.models.model_location import model_path
-from localjudge.models.model_manifest import manifest_file
 from localjudge.system.durable import settle
 from localjudge.system.quantities import file_size
 from localjudge.system.requirements import SELF
 from localjudge.system.steps import Report, no_progress
 
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 _SMALLEST = 1024
 _MOST_PARTS = 9999
 
 
 def parse_size(text: str) -> int:
     """Return a size in bytes. K, M and G are powers of 1000; KiB, MiB and GiB are powers of 1024."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]I?|)B?", text.strip().upper())
-    if not match:
-        raise UsageError(f"--part-size {text}: write it like 60M, 1.5G or 512MiB")
-    size = int(float(match[1]) * _UNITS[match[2]])
+    try:
+        size = TypeAdapter(ByteSize).validate_python(text)
+    except ValidationError:
+        raise UsageError(f"--part-size {text}: write it like 60M, 1.5G or 512MiB") from None
     if size < _SMALLEST:
         raise UsageError(f"--part-size {text}: give at least {_SMALLEST} bytes")
-    return size
+    return int(size)
 
 
 def make_pack(
     out: Path,
     part_size: int,
     target: Target,
-    extras: Sequence[str] | None = None,
+    extras: Iterable[str] = (),
     models: Iterable[str] = (),
     rows: Iterable[Path] = (),
     pip_args: Sequence[str] = (),
@@ -77,7 +77,8 @@ def make_pack(
         (scratch / "own").mkdir()
         own = own_wheel(scratch / "own", pip_args, say)
         version = own.name.split("-")[1]
-        chosen = choose_extras(own, extras)
+        chosen = sorted(set(extras))
+        check_extras(own, chosen)
         brackets = f"[{','.join(chosen)}]" if chosen else ""  # pip reads no empty ones behind a file's name
         say(f"collecting {SELF}{brackets} {version} for Python {target.python} on {target.platforms[0]}")
         gather_wheels(f"{own}{brackets}", target, scratch / "wheels", pip_args, say)
@@ -116,21 +117,14 @@ def _model_files(names: Iterable[str]) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for name in names:
         model = Model.find(name)
-        if model.is_gguf:
-            for file in (model.path, manifest_file(model.path)):
-                packed = _checked(f"models/{file.name}", file)
-                if packed in files:
-                    raise UsageError(f"--model {name}: a second model of this name; rename its file")
-                files |= {packed: file} if file.is_file() else {}
-            continue
-        is_folder = model_path(name).is_dir()
-        folder = f"models/{model.path.name if is_folder else name.rpartition('/')[2]}"
-        if any(file.startswith(f"{folder}/") for file in files):
-            raise UsageError(f"--model {name}: a second model of this name; rename its directory")
-        for file in sorted(model.path.rglob("*")):
-            inside = file.relative_to(model.path)
-            if file.is_file() and not any(part.startswith(".") for part in inside.parts):
-                files[_checked(f"{folder}/{inside.as_posix()}", file)] = file
+        folder = f"models/{model.path.name if model_path(name).is_dir() else name.rpartition('/')[2]}/"
+        folder = "models/" if model.is_gguf else folder
+        manifest = manifest_file(model.path)
+        inside = model_files(model.path) | ({manifest.name: manifest} if manifest.is_file() else {})
+        packed = {_checked(f"{folder}{place}", file): file for place, file in inside.items()}
+        if packed.keys() & files or (folder != "models/" and any(file.startswith(folder) for file in files)):
+            raise UsageError(f"--model {name}: a second model of this name; rename it")
+        files |= packed
     return files
 
 

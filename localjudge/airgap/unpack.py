@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Check, unpack and install a pack of `localjudge pack`, on a machine with only Python and no network.
 
-    python3 unpack.py [FOLDER ...] [--key PEM] [--to DIR] [--venv DIR | --no-install] [--extra NAME ...]
+    python3 unpack.py [FOLDER ...] [--key PEM] [--to DIR] [--venv DIR | --no-install]
 
 With --key, the public key of the pack's signer, nothing is unpacked unless the signature is right; the program
 openssl checks it.
@@ -108,13 +108,19 @@ def read_pack_manifest(folders: list[Path]) -> dict[str, Any]:
         raise PackError(f"{' and '.join(map(str, texts.values()))} differ: give the folders of one pack")
     try:
         manifest: dict[str, Any] = json.loads(next(iter(texts)))
-        if manifest["format"] != FORMAT or manifest["sha256"] != seal(manifest):
-            raise ValueError
-        _check_shape(manifest)
-        unsafe = [entry["name"] for entry in manifest["files"] if not is_safe(entry["name"])]
+        entries = [*manifest["parts"], *manifest["files"]]
+        names = [manifest[name] for name in ("name", "version", "python")]
+        names += [*manifest["extras"], *manifest["platforms"], *(entry["name"] for entry in entries)]
+        right = manifest["format"] == FORMAT and manifest["sha256"] == seal(manifest)
+        right = right and all(type(text) is str for text in [*names, *(entry["sha256"] for entry in entries)])
+        right = right and all(type(entry["size"]) is int and entry["size"] >= 0 for entry in entries)
+        # Name and version form the name of a folder.
+        right = right and re.fullmatch(r"[\w.+!-]+", manifest["name"] + manifest["version"]) is not None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise PackError(f"{files[0]}: is damaged, or not the manifest of a pack; copy it again") from None
-    if unsafe:
+        right = False
+    if not right:
+        raise PackError(f"{files[0]}: is damaged, or not the manifest of a pack; copy it again")
+    if unsafe := [entry["name"] for entry in manifest["files"] if not is_safe(entry["name"])]:
         raise PackError(f"{files[0]}: {unsafe[0]} would be written outside of the folder; nothing was unpacked")
     return manifest
 
@@ -151,32 +157,13 @@ def check_signature(folders: list[Path], key: Path | None) -> None:
     if done.returncode or done.stdout.strip() != "Verified OK":
         said = [*done.stdout.splitlines(), *done.stderr.splitlines(), "no reason given"][0]
         raise PackError(f"{signature}: was not made by the key {key} for {sums}: {said}; nothing was unpacked")
-    right = {
-        name: digest for digest, _, name in (line.partition("  ") for line in sums.read_text().splitlines())
-    }
+    right = [line.split("  ", 1) for line in sums.read_text().splitlines()]
     files = [folder / name for folder in folders for name in _CHECKED if (folder / name).is_file()]
-    if wrong := [file for file in files if digest_of(file) != right.get(file.name)]:
+    if wrong := [file for file in files if [digest_of(file), file.name] not in right]:
         raise PackError(
             "\n".join(f"{file}: differs from the signed {SUMS}; nothing was unpacked" for file in wrong)
         )
     say(f"signed by {key}")
-
-
-def _check_shape(manifest: dict[str, Any]) -> None:
-    """Check that all fields of a manifest are present and have their types.
-
-    Raises:
-        ValueError, KeyError, TypeError: a field is missing or has another type.
-    """
-    texts = [manifest[name] for name in ("name", "version", "python", "sha256")]
-    texts += [*manifest["extras"], *manifest["platforms"]]
-    entries = [*manifest["parts"], *manifest["files"]]
-    texts += [entry[name] for entry in entries for name in ("name", "sha256")]
-    sizes = [entry["size"] for entry in entries]
-    if not all(isinstance(text, str) for text in texts) or not all(type(size) is int for size in sizes):
-        raise TypeError
-    if min(sizes, default=0) < 0 or not re.fullmatch(r"[\w.+!-]+", manifest["name"] + manifest["version"]):
-        raise ValueError  # name and version form the folder's name
 
 
 def find_parts(manifest: dict[str, Any], folders: list[Path]) -> list[Path]:
@@ -203,11 +190,7 @@ def find_parts(manifest: dict[str, Any], folders: list[Path]) -> list[Path]:
     for part in lacking:
         copies = [file for file in others if file.name == part["name"]]
         others = [file for file in others if file not in copies]
-        for file in copies:
-            size, right = file.stat().st_size, part["size"]
-            wrong = f"is too {'short' if size < right else 'long'}: {size} bytes instead of {right}"
-            lines.append(f"{file}: {wrong if size != right else 'is damaged: its digest is wrong'}")
-        lines += [] if copies else [f"{part['name']}: is missing"]
+        lines += [f"{file}: is damaged" for file in copies] or [f"{part['name']}: is missing"]
     lines += [f"{file}: is not part of this pack, or is damaged" for file in others]
     if lacking:
         end = f"{len(lacking)} of {len(parts)} parts cannot be used: copy them again; nothing was unpacked"
@@ -257,8 +240,6 @@ def extract(parts: list[Path], manifest: dict[str, Any], folder: Path) -> None:
                     f"{member.name}: has {member.size} bytes in the parts, but {size} in the manifest; "
                     "nothing was kept"
                 )
-            if hasattr(tarfile, "data_filter"):  # since Python 3.11.4
-                tarfile.data_filter(member, str(folder))
             (folder / member.name).parent.mkdir(parents=True, exist_ok=True)
             source: Any = archive.extractfile(member)
             with (folder / member.name).open("xb") as target:
@@ -322,7 +303,6 @@ def run(arguments: list[str] | None = None) -> None:
     parser.add_argument("--to", type=Path, metavar="DIR", help="where to unpack (default: NAME-VERSION)")
     parser.add_argument("--venv", type=Path, metavar="DIR", help="where to install (default: venv in --to)")
     parser.add_argument("--no-install", action="store_true", help="only check and unpack")
-    parser.add_argument("--extra", action="append", metavar="NAME", help="install only these extras")
     options = parser.parse_args(arguments)
     folders = options.folders or [Path(__file__).resolve().parent]
     if absent := [folder for folder in folders if not folder.is_dir()]:
@@ -330,9 +310,6 @@ def run(arguments: list[str] | None = None) -> None:
     check_signature(folders, options.key)
     manifest = read_pack_manifest(folders)
     say(f"manifest {manifest['sha256']} (compare it with what `pack` printed)")
-    extras = options.extra or manifest["extras"]
-    if unknown := sorted(set(extras) - set(manifest["extras"])):
-        raise PackError(f"--extra {unknown[0]}: the pack has {', '.join(manifest['extras']) or 'none'}")
     here, python = "{}.{}".format(*sys.version_info[:2]), manifest["python"]
     if here != python and not options.no_install:
         raise PackError(f"this is Python {here}, the pack is for {python}: run it with python{python}")
@@ -344,7 +321,7 @@ def run(arguments: list[str] | None = None) -> None:
     environment = options.venv or to / "venv"
     # Its digest is in the manifest. It is no import, so that it is never another file of this name.
     install = runpy.run_path(str(to / INSTALLER))["install"]
-    say(install(manifest, to, environment, extras, say, _need, PackError), sys.stdout)
+    say(install(manifest, to, environment, say, _need, PackError), sys.stdout)
 
 
 def main() -> int:

@@ -22,18 +22,15 @@ from email.parser import BytesParser
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from packaging.requirements import Requirement
 from packaging.utils import parse_wheel_filename
 
 from localjudge.errors import LocalJudgeError, UsageError
-from localjudge.system.requirements import SELF, installed
+from localjudge.system.requirements import SELF
 
 Say = Callable[[str], None]
 _LAST_LINES = 8
 # The names that glibc 2.5, 2.12 and 2.17 had before PEP 600.
 _OLD_NAMES = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}
-# Extras that nobody needs on a machine without a network, unless they are named.
-_NOT_THERE = ("dev", "pack", "test")
 # Files that an installer adds; no wheel has them.
 _INSTALLERS_OWN = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json")
 
@@ -136,28 +133,18 @@ def _zipped(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def choose_extras(wheel: Path, given: Sequence[str] | None) -> list[str]:
-    """Return the extras to pack: the given ones, or those of users that are fully installed here.
+def check_extras(wheel: Path, extras: Iterable[str]) -> None:
+    """Check that a wheel has these extras.
 
     Raises:
         UsageError: the wheel has no such extra.
     """
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        metadata = BytesParser().parsebytes(archive.read(name))
-    known = metadata.get_all("Provides-Extra") or []
-    for extra in given or ():
+        known = BytesParser().parsebytes(archive.read(name)).get_all("Provides-Extra") or []
+    for extra in extras:
         if extra not in known:
             raise UsageError(f"--extra {extra}: the extras are {', '.join(known) or 'none'}")
-    if given:
-        return sorted(set(given))
-    requires = [Requirement(line) for line in metadata.get_all("Requires-Dist") or []]
-    missing = [each.marker for each in requires if each.marker and installed(each.name) is None]
-    return [
-        extra
-        for extra in known
-        if extra not in _NOT_THERE and not any(marker.evaluate({"extra": extra}) for marker in missing)
-    ]
 
 
 def gather_wheels(requirement: str, target: Target, folder: Path, pip_args: Sequence[str], say: Say) -> None:

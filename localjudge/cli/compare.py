@@ -76,11 +76,10 @@ def compare(
     from localjudge.cli.printed_tables import printed_findings
     from localjudge.cli.progress import Progress
     from localjudge.report.tables.change_tables import change_findings
-    from localjudge.studies.compare import change_lines, compare_runs
+    from localjudge.studies.compare import change_by_slice, change_lines, compare_runs
     from localjudge.studies.compare.compared_rows import ComparedRows
     from localjudge.studies.compare.gate import as_junit, check_gate
     from localjudge.studies.compare.matched_runs import match_runs
-    from localjudge.studies.compare.sliced_changes import change_by_slice
 
     progress = Progress()
     with progress.step("reading both runs"):
@@ -158,7 +157,7 @@ def sample_size(
     from localjudge.cli.printed_tables import printed_table
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
     from localjudge.report.tables import Cells, Table
-    from localjudge.statistics.power import instructions_needed
+    from localjudge.statistics.paired_test import instructions_needed
     from localjudge.studies.sample_size import Pilot, labels_in_words
 
     basis = {f"standard deviation {each:g} (assumed)": each**2 for each in _DEVIATIONS}

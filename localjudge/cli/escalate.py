@@ -63,8 +63,8 @@ def escalate(
     from localjudge.runs.reread_texts import rows_found
     from localjudge.runs.row_source import RowSource
     from localjudge.runs.run_manifest import MANIFEST, read_manifest
-    from localjudge.studies.escalated_run import write_escalated
     from localjudge.studies.escalation import Verdicts, select
+    from localjudge.studies.joined_runs import write_escalated
     from localjudge.system.durable import replacing
 
     progress, manifest = Progress(), read_manifest(run)

@@ -18,7 +18,7 @@ import typer
 
 from localjudge.errors import UsageError
 from localjudge.settings import Flag, JudgeSettings, choices, flag_of
-from localjudge.system.offline import SWITCHES
+from localjudge.system.machine import SWITCHES
 
 FAILED_ROWS = 3
 """Exit code of a run that finished with failures."""

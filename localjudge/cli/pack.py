@@ -16,9 +16,7 @@ def pack(
     out: Annotated[Path, Flag("A new folder.", "DIR")],
     extra: Annotated[
         list[str] | None,
-        Flag(
-            "Include this extra; give it again for another one.  [default: the extras installed here]", "NAME"
-        ),
+        Flag("Include this extra; give it again for another one.", "NAME"),
     ] = None,
     model: Annotated[
         list[str] | None, Flag("Include this model; the bundled model is always included.", "PATH_OR_ID")
@@ -58,7 +56,7 @@ def pack(
                 out,
                 size,
                 target,
-                extra,
+                extra or (),
                 model or (),
                 rows or (),
                 pip_arg or (),

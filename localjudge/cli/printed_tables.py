@@ -13,11 +13,11 @@ from rich.text import Text
 from localjudge.cli.console import Console
 from localjudge.cli.messages import in_flags
 from localjudge.cli.options import print_json
-from localjudge.diagnostics.check_results import Check, State
 from localjudge.report.tables import Cell, Findings, Table
 from localjudge.rubrics.score_column import heading
 from localjudge.runs.notices import kinds
 from localjudge.statistics import Estimate, two_decimals
+from localjudge.verification import Check, State
 
 _WHOLE_NAME = 40
 """Largest width of a name that is not folded beside words."""

@@ -71,11 +71,9 @@ def serve(
     require("serve", "serve")
     from localjudge.cli.progress import Progress
     from localjudge.integrations.http_app import AccessRules, JudgeApp
-    from localjudge.integrations.http_server import CLOSING_SECONDS, EndInBatch, JudgeServer
+    from localjudge.integrations.http_server import CLOSING_SECONDS, EndInBatch, JudgeServer, KeptJudgements
     from localjudge.integrations.judge_service import JudgeService
-    from localjudge.integrations.kept_judgements import KeptJudgements
-    from localjudge.integrations.listener import LOOPBACK
-    from localjudge.integrations.reward_formula import RewardFormula
+    from localjudge.integrations.served_rewards import RewardFormula
 
     if len(judge.adapter or ()) > 1:
         raise UsageError("serve: takes one --adapter; start one server for each adapter")
@@ -101,8 +99,7 @@ def serve(
         keep = stack.enter_context(KeptJudgements(out, made)).add if out is not None else lambda outcomes: None
         service = stack.enter_context(JudgeService(made, max_waiting, keep, patience=CLOSING_SECONDS))
         ended.service = service
-        hosts = None if listener.token is not None else LOOPBACK
-        app = JudgeApp(made, service, AccessRules(listener.token, max_body_bytes, hosts), formula, failed)
+        app = JudgeApp(made, service, AccessRules(listener.token, max_body_bytes), formula, failed)
         server = JudgeServer(app.asgi(), service, listener)
         scheme = "http" if listener.certfile is None else "https"
         who = "requests with the token" if listener.token is not None else "requests of this machine"
@@ -122,7 +119,7 @@ def _vllm_command(options: JudgeOptions, runner: str | None, table: Path | None)
     """
     from localjudge.engines.vllm.score_collector import TableSettings
     from localjudge.engines.vllm.served_table import Runner, serve_flags
-    from localjudge.system.cache import cache_folder
+    from localjudge.system.durable import cache_folder
     from localjudge.system.machine import Machine
 
     config, _ = replace(options, engine="dry-run").prepare("serve", ())

@@ -57,7 +57,7 @@ def agree(
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
     from localjudge.report.tables.agreement_tables import agreement_findings, pair_agreement_findings
     from localjudge.studies.agree import agree as compare
-    from localjudge.studies.agree_on_pairs import agree_on_pairs
+    from localjudge.studies.agree import agree_on_pairs
     from localjudge.studies.by_slice import agree_by_slice
 
     progress, draws = Progress(), (statistics.resamples, statistics.seed)
@@ -161,8 +161,8 @@ def jury(
     people.require("jury")
     from localjudge.cli.progress import Progress
     from localjudge.report.tables.jury_tables import jury_findings
+    from localjudge.studies.joined_runs import write_jury
     from localjudge.studies.jury import compare_judges
-    from localjudge.studies.jury.jury_run import write_jury
 
     statistics.check(runs)
     progress, known = Progress(), people.labels_of if labels else None
@@ -209,7 +209,7 @@ def calibrate(
     with progress.step(statistics.computing):
         found = fit(scores, known, statistics.resamples, statistics.seed, interval)
     found.save(out)
-    document = {**found.as_dict(), "notes": known.notes}
+    document = {**found.model_dump(mode="json"), "notes": known.notes}
     statistics.print(document, calibration_findings(found, known.notes), all_tables=True)
 
 

@@ -34,7 +34,7 @@ from localjudge.constraint.value_paths import VALUE_RULE
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.errors import ModelError
 from localjudge.rubrics.answer import AnswerField, AnswerLayout, FreeText, ValueField
-from localjudge.system.cache import keep, recalled
+from localjudge.system.durable import keep, recalled
 
 _FORMAT = f"10 {VALUE_RULE}"
 _STAND_IN = "x"

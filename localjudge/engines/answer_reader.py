@@ -23,7 +23,7 @@ from localjudge.prompts.task_builder import Opening
 from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.aspect import Aspect, scores_of, written_aspects
 from localjudge.rubrics.rubric import Rubric
-from localjudge.system.cache import cache_folder
+from localjudge.system.durable import cache_folder
 
 DEFAULT_BUDGET = 2048
 """The thinking budget of a model that cannot answer without thinking, if none is given."""

@@ -2,13 +2,13 @@
 
     POST /v1/judge              rows → outcomes; as a stream of lines if the client accepts application/x-ndjson
     POST /v1/rewards            rows → {"rewards": [a number or null for each], "errors": [if one failed]}
-    POST /v1/rewards/openrlhf   as OpenRLHF asks
-    POST /v1/rewards/slime      as slime asks
+    POST /v1/rewards/openrlhf   {"query": [prompt + response …], "prompts": […], "labels": […]} → rewards
+    POST /v1/rewards/slime      {"prompt": …, "response": …, "label": …} → a number
     GET  /v1/rubric             the fields that the rubric reads, and the columns that can have them
     GET  /health                whether the judge is ready
     GET  /metrics               counts, as Prometheus reads them
 
-Rows are a JSON list, an object with the list under `rows`, or JSON lines (application/x-ndjson).
+Rows are a JSON list, or JSON lines (application/x-ndjson).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import accumulate
@@ -34,8 +34,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from localjudge.errors import EngineError, ServiceBusyError
 from localjudge.integrations.judge_service import JudgeService
 from localjudge.integrations.listener import LOOPBACK
-from localjudge.integrations.reward_formula import RewardFormula
-from localjudge.integrations.trainer_payloads import openrlhf_answer, openrlhf_records, slime_record
+from localjudge.integrations.served_rewards import RewardFormula, openrlhf_records, slime_record
 from localjudge.judge import Judge
 from localjudge.modes.row_outcome import Join, RowOutcome
 from localjudge.records import Outcome
@@ -56,15 +55,13 @@ class AccessRules:
     """Who may ask, and how much.
 
     Attributes:
-        token: the bearer token that a request needs; None for none.
+        token: the bearer token that a request needs. None for none; then a request must name this machine,
+            because a web page could send requests through a host name of its own (DNS rebinding).
         most_bytes: the largest body of a request; those of all unfinished requests have at most twice as many.
-        hosts: the host names that a request may be for; None for any. Without a token, only loopback names are
-            safe: a web page could send requests through a host name of its own (DNS rebinding).
     """
 
     token: str | None = None
     most_bytes: int = 64_000_000
-    hosts: Sequence[str] | None = LOOPBACK
 
     def check(self, request: Request) -> None:
         """Refuse a request without the token."""
@@ -111,20 +108,20 @@ class JudgeApp:
             Route("/health", self._health),
             Route("/metrics", self._metrics),
         ]
-        hosts = self._rules.hosts
-        middleware = [] if hosts is None else [Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))]
-        middleware.append(Middleware(self._counting))
+        middleware = [Middleware(self._counting)]
+        if self._rules.token is None:
+            middleware.insert(0, Middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK)))
         return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _refusal})
 
     def _counting(self, app: ASGIApp) -> ASGIApp:
-        """Return the application; what it holds of the body of a request is free when that is answered."""
+        """Return the application; the bytes that it holds for a request are free when that is answered."""
 
         async def counted(scope: Scope, receive: Receive, send: Send) -> None:
-            scope["held"] = held = [0]
+            scope["held"] = held = list[int]()
             try:
                 await app(scope, receive, send)
             finally:
-                self._held_bytes -= held[0]
+                self._held_bytes -= sum(held)
 
         return counted
 
@@ -159,53 +156,43 @@ class JudgeApp:
         return row.line(self._rubric.columns) | {"row": number}
 
     async def _rewards(self, request: Request) -> Response:
-        rewards, errors = await self._rewarded(request, _rows, self._failed_reward)
+        rewards, errors = await self._rewarded(request, _rows, nullable=True)
         return JSONResponse({"rewards": rewards, **({"errors": errors} if any(errors) else {})})
 
     async def _openrlhf(self, request: Request) -> Response:
-        rewards, _ = await self._rewarded(request, lambda body, _: openrlhf_records(_json(body)), self._number)
-        return JSONResponse(openrlhf_answer(rewards))
+        rewards, _ = await self._rewarded(request, lambda body, _: openrlhf_records(_json(body)))
+        return JSONResponse({"rewards": rewards, "scores": rewards, "extra_logs": {}})
 
     async def _slime(self, request: Request) -> Response:
-        rewards, _ = await self._rewarded(request, lambda body, _: [slime_record(_json(body))], self._number)
+        rewards, _ = await self._rewarded(request, lambda body, _: [slime_record(_json(body))])
         return JSONResponse(rewards[0])
 
-    @property
-    def _number(self) -> float | None:
-        """The reward of a row that could not be judged, for trainers that take only numbers."""
-        return None if self._failed_reward == "null" else self._failed_reward
-
     async def _rewarded(
-        self,
-        request: Request,
-        read: Callable[[bytearray, Request], list[Any]],
-        failed_reward: FailedReward,
-    ) -> tuple[list[Any], list[str | None]]:
-        """Return the reward of each row, and why it could not be judged, or None."""
+        self, request: Request, read: Callable[[bytearray, Request], list[Any]], nullable: bool = False
+    ) -> tuple[list[float | None], list[str | None]]:
+        """Return the reward of each row, null only if it may be, and why it could not be judged, or None."""
         if self._formula is None:
             raise HTTPException(404, "rewards are not served; start localjudge serve with a reward formula")
         try:
             futures = self._submitted(read(await self._body(request), request))
         except ValueError as error:
             raise HTTPException(400, str(error)) from None
-        found = [self._reward(each) for each in await self._outcomes(request, futures)]
-        errors = [each if isinstance(each, str) else None for each in found]
+        failed = None if self._failed_reward == "null" else self._failed_reward
+        rewards, errors = list[float | None](), list[str | None]()
+        for outcome in await self._outcomes(request, futures):
+            reward, problem = failed, outcome.error
+            if problem is None:
+                try:
+                    reward = self._formula.reward(outcome)
+                except ValueError as undefined:
+                    problem = str(undefined)
+            rewards.append(reward)
+            errors.append(problem)
         reason = next(filter(None, errors), None)
-        if reason is not None and failed_reward is None:
+        if reason is not None and failed is None and not (nullable and self._failed_reward):
             takes = "a number, because this trainer does not take null" if self._failed_reward else "a reward"
             raise HTTPException(422, f"{reason}; `failed_reward` of localjudge serve gives such rows {takes}")
-        failed = None if failed_reward == "null" else failed_reward
-        return [failed if isinstance(each, str) else each for each in found], errors
-
-    def _reward(self, outcome: RowOutcome) -> float | str:
-        """Return the reward of a row, or the reason why it has none."""
-        assert self._formula is not None  # `_rewarded` has refused the request otherwise
-        if outcome.error is not None:
-            return outcome.error
-        try:
-            return self._formula.reward(outcome)
-        except ValueError as error:
-            return str(error)
+        return rewards, errors
 
     @property
     def _orders(self) -> int:
@@ -259,37 +246,36 @@ class JudgeApp:
             raise HTTPException(415, f"send the rows as application/json or {_LINES}")
         most = self._rules.most_bytes
         too_large = HTTPException(413, f"the body is larger than {most:,} bytes; send fewer rows at a time")
-        length = int(request.headers.get("content-length", "0") or 0)
+        length = int(request.headers.get("content-length", most) or 0)
+        body, received, together = bytearray(), 0, _BODIES_AT_ONCE * most
         if length > most:
             raise too_large
-        body, received, together = bytearray(), 0, _BODIES_AT_ONCE * most
-        held, holds = request.scope["held"], self._held_bytes + length <= together
+        if holds := self._held_bytes + length <= together:
+            request.scope["held"].append(length)
+            self._held_bytes += length
         try:
             async for piece in request.stream():
                 received += len(piece)
                 if received > most:
                     raise too_large
-                if holds := holds and self._held_bytes + len(piece) <= together:
+                if holds:
                     body += piece
-                    held[0] += len(piece)
-                    self._held_bytes += len(piece)
         except ClientDisconnect:
             raise _client_gone() from None
         except asyncio.CancelledError:
             raise _stopping() from None
-        if not holds:  # the rest was read, because a client that still sends would not see the answer
+        if holds:
+            request.scope["held"].append(received - length)
+            self._held_bytes += received - length
+        else:  # the rest was read, because a client that still sends would not see the answer
             raise self._busy(f"the bodies of all requests have more than {together:,} bytes; send this later")
         return body
 
     async def _rubric_fields(self, request: Request) -> Response:
         self._rules.check(request)
         used = self._rubric.fields
-        return JSONResponse(
-            {
-                "rubric": self._rubric.name,
-                "fields": {name: list(names_of(name, {}, used)) for name in ("id", *used)},
-            }
-        )
+        fields = {name: list(names_of(name, {}, used)) for name in ("id", *used)}
+        return JSONResponse({"rubric": self._rubric.name, "fields": fields})
 
     async def _health(self, request: Request) -> Response:
         service = self._service
@@ -299,25 +285,20 @@ class JudgeApp:
     async def _metrics(self, request: Request) -> Response:
         self._rules.check(request)
         service = self._service
-        return PlainTextResponse(
-            "".join(
-                _metric(name, kind, text, value)
-                for name, kind, text, value in (
-                    ("requests_total", "counter", "Requests with rows.", self._requests),
-                    ("requests_refused_total", "counter", "Requests refused because the judge was busy.",
-                     self._refused),
-                    ("rows_judged_total", "counter", "Rows that were judged.", service.judged),
-                    ("rows_failed_total", "counter", "Rows that could not be judged.", service.failed),
-                    ("rows_unfinished", "gauge", "Rows that wait or are judged now.", service.unfinished),
-                    ("ready", "gauge", "Whether the judge is ready.", int(service.ready)),
-                )
-            ),
-            media_type="text/plain; version=0.0.4",
-        )  # fmt: skip
-
-
-def _metric(name: str, kind: str, text: str, value: int) -> str:
-    return f"# HELP localjudge_{name} {text}\n# TYPE localjudge_{name} {kind}\nlocaljudge_{name} {value}\n"
+        values = {
+            "requests_total": self._requests,
+            "requests_refused_total": self._refused,
+            "rows_judged_total": service.judged,
+            "rows_failed_total": service.failed,
+            "rows_unfinished": service.unfinished,
+            "ready": int(service.ready),
+        }
+        lines = [
+            f"# TYPE localjudge_{name} {'counter' if name.endswith('_total') else 'gauge'}\n"
+            f"localjudge_{name} {value}\n"
+            for name, value in values.items()
+        ]
+        return PlainTextResponse("".join(lines), media_type="text/plain; version=0.0.4")
 
 
 def _rows(body: bytearray, request: Request) -> list[Any]:
@@ -329,10 +310,8 @@ def _rows(body: bytearray, request: Request) -> list[Any]:
     if request.headers.get("content-type", "").startswith(_LINES):
         return [_json(line) for line in body.splitlines() if line.strip()]
     found = _json(body)
-    if isinstance(found, Mapping) and set(found) == {"rows"}:
-        found = found["rows"]
     if not isinstance(found, list):
-        raise HTTPException(400, 'give a list of rows, or {"rows": […]}')
+        raise HTTPException(400, "give a list of rows")
     return found
 
 

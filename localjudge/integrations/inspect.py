@@ -15,7 +15,7 @@ import anyio
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
-from localjudge.integrations.shared_judge import SharedJudge, shared_judge
+from localjudge.integrations.judge_service import SharedJudge, shared_judge
 from localjudge.records import Judgement
 from localjudge.rows.columns import USED_FIELDS
 from localjudge.rows.conversation import CONVERSATIONS, MESSAGES

@@ -21,7 +21,7 @@ from lm_eval.api.filter import Filter
 from lm_eval.api.registry import register_filter
 
 from localjudge.errors import UsageError
-from localjudge.integrations.shared_judge import SharedJudge, shared_judge
+from localjudge.integrations.judge_service import SharedJudge, shared_judge
 from localjudge.records import Judgement, Outcome
 from localjudge.records.outcome_columns import to_json, to_line
 from localjudge.rows.columns import names_of

@@ -18,7 +18,7 @@ import pytest
 from localjudge.system.terminal import printable
 
 if TYPE_CHECKING:
-    from localjudge.integrations.shared_judge import SharedJudge
+    from localjudge.integrations.judge_service import SharedJudge
     from localjudge.records import Judgement, Outcome
 
 _SHOWN, _WIDTH = 5, 100
@@ -89,7 +89,7 @@ def judged(
     judge_settings: dict[str, Any], pytestconfig: pytest.Config
 ) -> Iterator[Callable[[Iterable[Any]], JudgedRows]]:
     """Judge rows, dicts as for `Judge.score`; the engine is loaded at the first rows of the session."""
-    from localjudge.integrations.shared_judge import SharedJudge
+    from localjudge.integrations.judge_service import SharedJudge
 
     judge = SharedJudge(**judge_settings)
     if notice := judge.about.get("notice"):

@@ -78,17 +78,12 @@ class RewardEndpoint:
         if len(prompts) != len(completions):
             raise ValueError(f"{len(prompts)} prompts and {len(completions)} completions: give one for each")
         fields, count = self.fields(), len(completions)
-        names = _names(fields)
-        own = {
-            name: values
-            for name, values in columns.items()
-            if name in names and isinstance(values, list) and len(values) == count
-        }
-        records = [
-            _record(prompt, completion, {name: own[name][place] for name in own}, whole=_shows_turns(fields))
+        own = {name: each for name, each in columns.items() if isinstance(each, list) and len(each) == count}
+        rows = [
+            _row(fields, prompt, completion, {name: own[name][place] for name in own})
             for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True))
         ]
-        return self.rewards(records)
+        return self.rewards(rows)
 
     def rewards(self, rows: Sequence[Mapping[str, Any]]) -> list[float | None]:
         """Return the reward of each row, as `__call__` does.
@@ -168,18 +163,15 @@ def compute_score(
         RuntimeError: the solution could not be judged, because verl takes nothing but a number.
     """
     endpoint = RewardEndpoint(os.environ.get("LOCALJUDGE_URL", "http://127.0.0.1:8700"))
-    known, fields = dict(extra_info or {}), endpoint.fields()
-    whole = _shows_turns(fields)
-    prompts = [*_prompts(known, others.get("reward_model"), others)]
-    prompt = next((each for each in prompts if whole and not isinstance(each, str)), next(iter(prompts), None))
-    if prompt is None:
-        there = ", ".join(map(str, known)) or "nothing"
+    columns, fields = dict(extra_info or {}), endpoint.fields()
+    prompts = [*_prompts(columns, others.get("reward_model"), others)]
+    if not prompts:
+        there = ", ".join(map(str, columns)) or "nothing"
         raise ValueError(f"{data_source}: no prompt: extra_info has {there}; give it `question`")
-    reference = str(ground_truth) if isinstance(ground_truth, int | float) else ground_truth
-    names = _names(fields)
-    columns = {name: value for name, value in known.items() if name in names}
-    columns |= {} if _is_missing(ground_truth) or "reference" not in fields else {"reference": reference}
-    (reward,) = endpoint.rewards([_record(prompt, solution_str, columns, whole=whole)])
+    messages = [prompt for prompt in prompts if _shows_turns(fields) and not isinstance(prompt, str)]
+    if not _is_missing(ground_truth):
+        columns["reference"] = str(ground_truth) if isinstance(ground_truth, int | float) else ground_truth
+    (reward,) = endpoint.rewards([_row(fields, [*messages, *prompts][0], solution_str, columns)])
     if reward is None:
         raise RuntimeError(f"{data_source}: no reward, and verl needs one; start the endpoint without null")
     return reward
@@ -195,20 +187,21 @@ def _prompts(*places: Any) -> Iterator[str | list[Any]]:
                 yield found
 
 
-def _names(fields: Mapping[str, Sequence[str]]) -> set[str]:
-    """Return the columns of a dataset that have fields of the rubric; `meta` for the field `meta.topic`."""
-    names = {name for field, each in fields.items() if field not in _FROM_PROMPT for name in each}
-    return names | {name.partition(".")[0] for name in names}
-
-
 def _shows_turns(fields: Mapping[str, Any]) -> bool:
     return any(name in fields for name in _TURNS)
 
 
-def _record(prompt: Any, completion: Any, columns: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
-    """Return a row: with messages if the prompt or the completion has any, or if the rubric shows them."""
-    own = {name: value for name, value in columns.items() if not _is_missing(value)}
-    if isinstance(prompt, str) and isinstance(completion, str) and not whole:
+def _row(
+    fields: Mapping[str, Sequence[str]], prompt: Any, completion: Any, columns: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a row: with messages if the prompt or the completion has any, or if the rubric shows them.
+
+    Of the columns, it has those that have fields of the rubric: `meta` for the field `meta.topic`, too.
+    """
+    names = {name for field, each in fields.items() if field not in _FROM_PROMPT for name in each}
+    names |= {name.partition(".")[0] for name in names}
+    own = {name: value for name, value in columns.items() if name in names and not _is_missing(value)}
+    if isinstance(prompt, str) and isinstance(completion, str) and not _shows_turns(fields):
         return {**own, "instruction": prompt, "candidate": completion}
     return {**own, "messages": [*_messages(prompt, "user"), *_messages(completion, "assistant")]}
 

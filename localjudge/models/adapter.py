@@ -51,7 +51,6 @@ class Adapter:
         rank_stabilized: whether the scale's denominator is the square root of the rank.
         base: the model that it was trained for, by the name that its configuration gives; None without one.
         modules: inputs and outputs of each linear module that it updates, by the module's name in transformers.
-        size: bytes of its weights.
     """
 
     name: str
@@ -61,7 +60,6 @@ class Adapter:
     rank_stabilized: bool
     base: str | None
     modules: Mapping[str, tuple[int, int]]
-    size: int
 
     def describe(self) -> dict[str, Any]:
         """Return its record for `run.json`."""
@@ -85,10 +83,7 @@ class Adapter:
             raise ModelError(f"adapter {name}: no such directory; give the directory of a LoRA adapter")
         if not (path / CONFIG).is_file():
             raise ModelError(f"adapter {name}: {path} has no {CONFIG}; give the directory of a LoRA adapter")
-        try:
-            config = read_document(path / CONFIG, str(name))
-        except ModelError as error:
-            raise ModelError(f"adapter {str(error).removeprefix('model ')}") from None
+        config = read_document(path / CONFIG, f"adapter {name}")
         if problem := _problem(config):
             raise ModelError(f"adapter {name}: {CONFIG}: {problem}")
         if not (path / WEIGHTS).is_file():
@@ -96,8 +91,7 @@ class Adapter:
             what = "only pickled weights, which can run code when loaded" if pickled else f"no {WEIGHTS}"
             raise ModelError(f"adapter {name}: {path} has {what}; save it with safetensors")
         try:
-            tensors = read_header(path / WEIGHTS)
-            modules = _modules(tensors, config["r"])
+            modules = _modules(read_header(path / WEIGHTS), config["r"])
         except (ModelError, OSError) as error:
             raise ModelError(f"adapter {name}: {WEIGHTS}: {error}") from None
         return cls(
@@ -108,7 +102,6 @@ class Adapter:
             rank_stabilized=bool(config.get("use_rslora")),
             base=str(config["base_model_name_or_path"]) if config.get("base_model_name_or_path") else None,
             modules=modules,
-            size=sum(tensor.size for tensor in tensors.values()),
         )
 
     @cached_property

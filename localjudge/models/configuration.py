@@ -1,6 +1,6 @@
-"""Read a model's shape from its `config.json`.
+"""The `config.json` of a model: what it asks for, and the shape that it describes.
 
-This is plain arithmetic on the configuration's numbers; nothing is loaded, and no library for the model is
+The shape is plain arithmetic on the configuration's numbers; nothing is loaded, and no library for the model is
 needed.
 """
 
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import ModelError
-from localjudge.models.shape import BYTES, Layer, Shape
 
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _ALIASES = {
     "hidden_size": ("n_embd", "d_model"),
     "num_hidden_layers": ("n_layer", "num_layers"),
@@ -28,6 +29,8 @@ _ALIASES = {
 _MOST_LAYERS = 10_000
 # For configurations that do not list the layers with a window: one layer in this many has none.
 _WINDOW_PATTERNS = {"gemma2": 2, "gemma3_text": 6, "gemma4_text": 6, "cohere2": 4, "gpt_oss": 2, "exaone4": 4}
+# Settings of models whose layers differ from each other, or keep a state of their own.
+_OTHER_LAYERS = ("block_configs", "hybrid_override_pattern", "mamba_d_state", "ssm_state_size")
 _KINDS = {
     "full_attention": "full",
     "attention": "full",
@@ -37,12 +40,100 @@ _KINDS = {
 }
 
 
-def read_document(file: Path, name: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer.
+
+    Attributes:
+        kind: `full` attention to all tokens, `sliding` attention to a window, `linear` with a state of fixed
+            size, or `other`, whose state is unknown.
+        kv_heads: key-value heads that tensor parallelism can split; 1 if all heads share one latent.
+        values: numbers cached per token.
+        state: bytes of a row's state of fixed size.
+    """
+
+    kind: str
+    kv_heads: int
+    values: int
+    state: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The numbers of a model that determine its memory.
+
+    Attributes:
+        model_type: as in `config.json`.
+        dtype: of weights and activations that are not quantised.
+        hidden: width of a token between layers.
+        intermediate: width of a token in the widest feed-forward block, all its experts together.
+        heads: number of attention heads.
+        vocabulary: number of tokens.
+        context: limit of tokens of a prompt and its answer; None without a limit.
+        window: tokens that a sliding layer sees.
+        layers: the layers in order.
+        quantized_block: the width that quantisation stores in blocks, with the block size; each GPU needs whole
+            blocks. None if any division is possible.
+        quantization: the method by which the weights are quantised; None if they are stored as `dtype`.
+    """
+
+    model_type: str
+    dtype: str
+    hidden: int
+    intermediate: int
+    heads: int
+    vocabulary: int
+    context: int | None
+    window: int | None
+    layers: tuple[Layer, ...]
+    quantized_block: tuple[int, int] | None
+    quantization: str | None
+
+    @property
+    def element(self) -> int:
+        """Bytes of a number in `dtype`."""
+        return BYTES[self.dtype]
+
+    def cached_values(self, tokens: int, gpus: int = 1, block: int = 1) -> int:
+        """Return how many numbers each GPU caches for a row of this many tokens.
+
+        Key-value heads are split over the GPUs, and copied if there are fewer heads than GPUs. A latent that
+        all heads share is on every GPU (vLLM, `ModelConfig.get_num_kv_heads`).
+
+        Args:
+            tokens: tokens of the row.
+            gpus: GPUs over which attention heads are split.
+            block: tokens per block of memory. A window can then extend over one more block.
+        """
+        held = -(-tokens // block) * block
+        numbers = 0
+        for layer in self.layers:
+            if layer.values:
+                each = layer.values // layer.kv_heads * max(1, layer.kv_heads // gpus)
+                sees = held
+                if layer.kind == "sliding" and self.window:
+                    most = self.window - 1 if block == 1 else -(-self.window // block) * block + block
+                    sees = min(held, most)
+                numbers += each * sees
+        return numbers
+
+    @property
+    def token_values(self) -> int:
+        """Numbers that all layers cache for a token."""
+        return sum(layer.values for layer in self.layers)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes that a row needs independent of its length."""
+        return sum(layer.state for layer in self.layers)
+
+
+def read_document(file: Path, owner: str) -> dict[str, Any]:
     """Read one of the JSON files of a model.
 
     Args:
         file: the file, such as `config.json`.
-        name: the model's name, for the message.
+        owner: what it belongs to, for the message: `model NAME`.
 
     Raises:
         ModelError: the file is missing, or is not a JSON object.
@@ -50,13 +141,13 @@ def read_document(file: Path, name: str) -> dict[str, Any]:
     try:
         document = json.loads(file.read_bytes())
     except FileNotFoundError:
-        raise ModelError(f"model {name}: {file.parent} has no {file.name}; give a model directory") from None
+        raise ModelError(f"{owner}: {file.parent} has no {file.name}; give a model directory") from None
     except OSError as error:
-        raise ModelError(f"model {name}: {file.name}: cannot be read: {error.strerror}") from None
+        raise ModelError(f"{owner}: {file.name}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"model {name}: {file.name}: not JSON: {error}") from None
+        raise ModelError(f"{owner}: {file.name}: not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise ModelError(f"model {name}: {file.name}: not a JSON object")
+        raise ModelError(f"{owner}: {file.name}: not a JSON object")
     return document
 
 
@@ -91,7 +182,7 @@ def read_shape(folder: Path, name: str) -> Shape:
     Raises:
         ModelError: there is no configuration, or the size of the model cannot be computed from it.
     """
-    return shape_of(read_document(folder / "config.json", name), name)
+    return shape_of(read_document(folder / "config.json", f"model {name}"), name)
 
 
 def shape_of(config: Mapping[str, Any], name: str) -> Shape:
@@ -102,12 +193,7 @@ def shape_of(config: Mapping[str, Any], name: str) -> Shape:
     """
     try:
         return _ConfigurationReader(config, name).shape()
-    except (
-        ArithmeticError,
-        AttributeError,
-        TypeError,
-        ValueError,
-    ) as error:  # for example a number instead of a list
+    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:  # a number instead of a list …
         raise ModelError(f"model {name}: its config.json is inconsistent: {error}") from None
 
 
@@ -145,7 +231,7 @@ class _ConfigurationReader:
         layers = tuple(
             self._layer(index, kind, shares=index >= self._count - shared) for index, kind in enumerate(kinds)
         )
-        widths = {self._expert_inner} if self._experts else {self._inner}
+        width = self._expert_inner if self._experts else self._inner
         return Shape(
             model_type=self._type,
             dtype=self._dtype(),
@@ -156,7 +242,7 @@ class _ConfigurationReader:
             context=self._number("max_position_embeddings", 0) or None,
             window=int(window) if window and "sliding" in kinds else None,
             layers=layers,
-            quantized_blocks=tuple((width, block) for width in sorted(widths)) if block else (),
+            quantized_block=(width, block) if block else None,
             quantization=quantization,
         )
 
@@ -206,12 +292,8 @@ class _ConfigurationReader:
         named = self._get("layer_types")
         if isinstance(named, list) and len(named) >= self._count:
             return [_KINDS.get(str(kind), "other") for kind in named[: self._count]]
-        if self._get("block_configs"):  # from architecture search: all layers differ
+        if any(self._get(name) for name in _OTHER_LAYERS):
             return ["other"] * self._count
-        hybrid = self._get("hybrid_override_pattern")
-        if hybrid or self._get("mamba_d_state") or self._get("ssm_state_size"):
-            pattern = str(hybrid or "").ljust(self._count, "M")
-            return ["full" if letter == "*" else "other" for letter in pattern[: self._count]]
         if every := self._get("full_attention_interval"):
             return ["full" if index % every == every - 1 else "linear" for index in range(self._count)]
         if not self._get("sliding_window") or self._get("use_sliding_window") is False:

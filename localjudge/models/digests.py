@@ -1,4 +1,4 @@
-"""The files of a model directory and its subfolders, and the SHA-256 of each."""
+"""The files of a model directory and its subfolders, their SHA-256, and the manifest of a verified model."""
 
 from __future__ import annotations
 
@@ -10,10 +10,19 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from localjudge import __version__
+from localjudge.errors import ModelError
 from localjudge.models.gguf import GGUF
-from localjudge.system.cache import cache_folder, keep, recalled
+from localjudge.system.durable import cache_folder, keep, recalled, replacing
 from localjudge.system.steps import Report, no_progress
+
+if TYPE_CHECKING:
+    from localjudge.models.model import Model
 
 MANIFEST = "localjudge-manifest.json"
 """The file that `models verify` writes into a model directory; not part of the model."""
@@ -26,7 +35,10 @@ DECISIVE = (
 _LEGAL = ("license", "notice", "readme")
 """Name prefixes of files that only describe the model, if they end with .txt."""
 
-_SHA256 = re.compile("[0-9a-f]{64}")
+_SHA256 = "^[0-9a-f]{64}$"
+
+_MOST_NAMED = 4
+"""Number of differences that a line names."""
 
 _PIECE = 8 * 2**20
 """Bytes per read."""
@@ -96,7 +108,7 @@ def read_digests(folder: Path, *, ignore_cache: bool = False, report: Report = n
     except (OSError, ValueError, RecursionError):
         memory = {}
     known = {} if ignore_cache or not isinstance(memory, dict) else memory
-    known = {stamp: each for stamp, each in known.items() if isinstance(each, str) and _SHA256.fullmatch(each)}
+    known = {stamp: digest for stamp, digest in known.items() if re.fullmatch(_SHA256, str(digest))}
     files = model_files(folder)
     done, total = 0, sum(file.stat().st_size for file in files.values() if _stamp(file)[0] not in known)
     found, worth_remembering, remembered = {}, {}, set()
@@ -150,3 +162,114 @@ def _sha256(file: Path, report: Report, before: int, total: int) -> tuple[str, i
             size += len(piece)
             report(before + size, total)
     return digest.hexdigest(), size
+
+
+class ModelManifest(BaseModel):
+    """The content of `localjudge-manifest.json`: the files that `models verify` found.
+
+    Attributes:
+        digest: over the files that decide the model's answers, as runs record it.
+        localjudge: the version that wrote it.
+        created: local time with the offset from UTC.
+        files: SHA-256 of each file in hex.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal[2] = 2
+    localjudge: str
+    created: str
+    digest: str
+    files: Mapping[str, Annotated[str, Field(pattern=_SHA256)]]
+
+    @classmethod
+    def from_digests(cls, digests: Mapping[str, str]) -> ModelManifest:
+        """Return the manifest of a directory whose files have these digests."""
+        created = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        return cls(localjudge=__version__, created=created, digest=decisive_digest(digests), files=digests)
+
+    @classmethod
+    def read(cls, folder: Path) -> ModelManifest | None:
+        """Return the manifest of a directory or a single file; None if it has none.
+
+        Raises:
+            ModelError: this version cannot read the manifest.
+        """
+        file = manifest_file(folder)
+        try:
+            return cls.model_validate_json(file.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ModelError(f"{file}: cannot be read: {error.strerror}") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            reason = " ".join(map(str, [*first["loc"], first["msg"]]))
+            raise ModelError(f"{file}: not a readable manifest: {reason}") from None
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest into the directory or beside the file, completely or not at all.
+
+        Raises:
+            ModelError: the directory cannot be written.
+        """
+        try:
+            with replacing(manifest_file(folder)) as scratch:
+                scratch.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ModelError(
+                f"{manifest_file(folder)}: cannot be written: {error.strerror}; "
+                "make the directory writable, or give --no-manifest to check only"
+            ) from None
+
+    def differences(self, digests: Mapping[str, str]) -> list[str]:
+        """Return how files with these digests differ from the manifest, one phrase per file."""
+        was = self.files
+        gone = [f"{name} is missing" for name in sorted(was.keys() - digests.keys())]
+        new = [f"{name} is new" for name in sorted(digests.keys() - was.keys())]
+        shared = sorted(was.keys() & digests.keys())
+        return [f"{name} has changed" for name in shared if was[name] != digests[name]] + gone + new
+
+
+def manifest_file(path: Path) -> Path:
+    """Return the manifest's place: in a model directory, or beside the file of a model in a single file."""
+    return path.with_name(f"{path.name}.{MANIFEST}") if path.is_file() else path / MANIFEST
+
+
+def in_words(differences: list[str]) -> str:
+    """Return the first names and the number of the others."""
+    more = len(differences) - _MOST_NAMED
+    return ", ".join(differences[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def changes_since_verified(
+    model: Model, allow_changed: bool = False, report: Report = no_progress
+) -> list[str] | None:
+    """Return how the model's files differ from its manifest, one phrase per file; None without a manifest.
+
+    Args:
+        model: the model.
+        allow_changed: accept a changed model, too.
+        report: as for `Model.read_files`.
+
+    Raises:
+        ModelError: the files differ, or the manifest cannot be read.
+    """
+    renew = f"localjudge models verify {quote(model.name)} --renew"
+    try:
+        manifest = ModelManifest.read(model.path)
+    except ModelError as error:
+        if allow_changed:
+            return [f"{MANIFEST} cannot be read"]
+        raise ModelError(f"model {model.name}: {error}; if its files are right, run {renew}") from None
+    if manifest is None:
+        return None
+    model.read_files(report)
+    differences = manifest.differences(model.files)
+    if differences and not allow_changed:
+        raise ModelError(
+            f"model {model.name}: changed since it was verified on {manifest.created[:10]}: "
+            f"{in_words(differences)}; copy the model again, or accept the change: {renew}, "
+            "or --allow-changed-model for this run"
+        )
+    return differences

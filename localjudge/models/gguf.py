@@ -5,8 +5,8 @@ and of metadata, the metadata (key, type, value), for each tensor its name, dime
 and offset, and the tensors, each aligned. All numbers are little-endian.
 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md)
 
-The package gguf is not used for the header: it reads a file without checking that its counts and offsets lie
-within it.
+The package gguf names the types, but does not read the header: it does not check that counts and offsets lie
+within the file.
 """
 
 from __future__ import annotations
@@ -35,16 +35,6 @@ _STRING, _ARRAY = 8, 9
 _MOST_DIMENSIONS = 4  # of a tensor in ggml
 _MOST_VALUES = 2**24  # of a list in the metadata; a vocabulary is the longest
 _PLAIN = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-_TYPES = {
-    0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22),
-    7: ("Q5_1", 32, 24), 8: ("Q8_0", 32, 34), 10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110),
-    12: ("Q4_K", 256, 144), 13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210), 16: ("IQ2_XXS", 256, 66),
-    17: ("IQ2_XS", 256, 74), 18: ("IQ3_XXS", 256, 98), 19: ("IQ1_S", 256, 50), 20: ("IQ4_NL", 32, 18),
-    21: ("IQ3_S", 256, 110), 22: ("IQ2_S", 256, 82), 23: ("IQ4_XS", 256, 136), 24: ("I8", 1, 1),
-    25: ("I16", 1, 2), 26: ("I32", 1, 4), 27: ("I64", 1, 8), 28: ("F64", 1, 8), 29: ("IQ1_M", 256, 56),
-    30: ("BF16", 1, 2), 34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66), 39: ("MXFP4", 32, 17),
-}  # fmt: skip
-"""Each type of a tensor: its name, and the numbers and bytes of a block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +103,14 @@ class _HeaderReader:
             if key in metadata:
                 raise ModelError(f"its header is broken: {key[:80]} occurs twice")
             metadata[key] = self._value(self._number("I"))
-        found: dict[str, tuple[Tensor, int]] = {}
+        tensors: dict[str, Tensor] = {}
+        places: list[tuple[int, int, str]] = []
         for _ in range(count):
             name = self._text()
-            if name in found:
+            if name in tensors:
                 raise ModelError(f"its header is broken: the tensor {name[:80]} occurs twice")
-            found[name] = self._tensor(name)
+            tensors[name], offset, size = self._tensor(name)
+            places.append((offset, size, name))
         if not isinstance(metadata.get("general.architecture"), str):
             raise ModelError("its header is broken: it names no general.architecture")
         alignment = metadata.get("general.alignment", 32)
@@ -126,7 +118,7 @@ class _HeaderReader:
             raise ModelError(f"its header is broken: general.alignment is {str(alignment)[:40]}")
         begin = math.ceil(self._place / alignment) * alignment
         reached = begin
-        for offset, size, name in sorted((at, each.size, name) for name, (each, at) in found.items()):
+        for offset, size, name in sorted(places):
             if begin + offset < reached:
                 raise ModelError(f"its header is broken: {name} begins within another tensor")
             reached = begin + offset + size
@@ -134,26 +126,28 @@ class _HeaderReader:
             raise ModelError(
                 f"cut short: its tensors end at byte {reached:,}, the file has {len(self._content):,}"
             )
-        return GgufHeader(
-            version,
-            metadata,
-            {name: tensor for name, (tensor, _) in found.items()},
-            {name: begin + offset for name, (_, offset) in found.items()},
-        )
+        offsets = {name: begin + offset for offset, _, name in places}
+        return GgufHeader(version, metadata, tensors, offsets)
 
-    def _tensor(self, name: str) -> tuple[Tensor, int]:
-        """Return a tensor, and its first byte after the header."""
+    def _tensor(self, name: str) -> tuple[Tensor, int, int]:
+        """Return a tensor, its first byte after the header, and its size in bytes."""
+        from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
         dimensions = self._number("I")
         if dimensions > _MOST_DIMENSIONS:
             raise ModelError(f"its header is broken: {name[:80]} has {dimensions:,} dimensions")
         shape = tuple(self._number("Q") for _ in range(dimensions))[::-1]
         kind, offset = self._number("I"), self._number("Q")
-        if kind not in _TYPES:
-            raise ModelError(f"{name[:80]} has the unknown type {kind}")
-        dtype, numbers, size = _TYPES[kind]
+        try:
+            named = GGMLQuantizationType(kind)
+        except ValueError:
+            raise ModelError(f"{name[:80]} has the unknown type {kind}") from None
+        numbers, size = GGML_QUANT_SIZES[named]
         if (shape or (1,))[-1] % numbers:
-            raise ModelError(f"its header is broken: {name[:80]} has rows that are not whole blocks of {dtype}")
-        return Tensor(dtype, shape, math.prod(shape) // numbers * size), offset
+            raise ModelError(
+                f"its header is broken: {name[:80]} has rows that are not whole blocks of {named.name}"
+            )
+        return Tensor(named.name, shape), offset, math.prod(shape) // numbers * size
 
     def _value(self, kind: int) -> Any:
         if kind == _STRING:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,18 +14,17 @@ from packaging.version import Version
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
 from localjudge.errors import ModelError, UsageError, first_line
 from localjudge.models.adapter import Adapter
-from localjudge.models.capacity.profiles import profiles
+from localjudge.models.catalogue import BUNDLED, bundled_folder, cached_folder, model_path
 from localjudge.models.configuration import read_document, remote_kernels
 from localjudge.models.digests import Digests, decisive_digest, read_digests
 from localjudge.models.gguf import GGUF, GgufHeader, gguf_file, read_configuration, read_gguf, read_tokenizer
-from localjudge.models.model_location import BUNDLED, bundled_folder, cached_folder, model_path
 from localjudge.models.tokenizer import TOKENIZER_FILE, encoded_otherwise, load_tokenizer
 from localjudge.models.weights import PICKLED, Tensor, read_tensors
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
 from localjudge.prompts.thought_marks import KNOWN_MARKS, ThoughtMarks, marks_of
 from localjudge.records import Turn
-from localjudge.system.offline import go_offline
+from localjudge.system.machine import go_offline
 from localjudge.system.requirements import install_command, installed, require
 from localjudge.system.steps import Report, no_progress
 
@@ -83,7 +83,7 @@ class Model:
             return cls(BUNDLED, bundled_folder())
         path = model_path(name)
         if not path.is_dir() and gguf_file(path) is None:
-            path = cached_folder(str(name), allow_download, (each.id for each in profiles()))
+            path = cached_folder(str(name), allow_download)
         return cls(str(name), gguf_file(path) or path.resolve())
 
     def _checked(self) -> Model:
@@ -106,6 +106,14 @@ class Model:
                 "and others ignore; give the directory of its model with `model`, and this with `adapter`"
             )
         return self
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Name the model in the errors of the block."""
+        try:
+            yield
+        except ModelError as error:
+            raise ModelError(f"model {self.name}: {error}") from None
 
     @property
     def is_served(self) -> bool:
@@ -150,10 +158,8 @@ class Model:
         """
         if self.is_gguf:
             return self.gguf.tensors
-        try:
+        with self._named():
             return read_tensors(self.path)
-        except ModelError as error:
-            raise ModelError(f"model {self.name}: {error}") from None
 
     @cached_property
     def configuration(self) -> Any:
@@ -169,12 +175,13 @@ class Model:
                 raise ModelError(f"model {self.name}: {first_line(error)}") from None
         from transformers import AutoConfig
 
-        if kernels := remote_kernels(read_document(self.path / "config.json", self.name)):
+        document = read_document(self.path / "config.json", f"model {self.name}")
+        if kernels := remote_kernels(document):
             raise ModelError(
                 f"model {self.name}: config.json names kernels of the hub ({', '.join(kernels)}), which are "
                 "programs and are not downloaded; remove them from config.json"
             )
-        if named := read_document(self.path / "config.json", self.name).get("transformers_weights"):
+        if named := document.get("transformers_weights"):
             raise ModelError(
                 f"model {self.name}: config.json names a weights file (transformers_weights: "
                 f"{str(named)[:80]}), which some engines ignore; rename that file to model.safetensors, and "
@@ -202,13 +209,11 @@ class Model:
     @property
     def _missing_reader(self) -> str:
         """Installation hint if the tokenizer has only a SentencePiece form and its libraries are missing."""
-        only_sentencepiece = (self.path / "tokenizer.model").is_file() and not (
-            self.path / TOKENIZER_FILE
-        ).is_file()
-        try:
-            require("; it has only a tokenizer.model", "sentencepiece")
-        except UsageError as missing:
-            return str(missing) if only_sentencepiece else ""
+        if (self.path / "tokenizer.model").is_file() and not (self.path / TOKENIZER_FILE).is_file():
+            try:
+                require("; it has only a tokenizer.model", "sentencepiece")
+            except UsageError as missing:
+                return str(missing)
         return ""
 
     @cached_property
@@ -227,17 +232,11 @@ class Model:
         Raises:
             ModelError: the chat template cannot hold them.
         """
-        controls = self._controls
-        try:
+        controls, tokenizer, settings = self._controls, self.tokenizer, self.template_args
+        with self._named():
             return PromptEncoder(
-                self.tokenizer,
-                turns=turns,
-                thinking=thinking,
-                template_args=self.template_args,
-                controls=controls,
+                tokenizer, turns=turns, thinking=thinking, template_args=settings, controls=controls
             )
-        except ModelError as error:
-            raise ModelError(f"model {self.name}: {error}") from None
 
     def encoded_otherwise(self, texts: Sequence[str]) -> str | None:
         """Return in words that other programs may encode these texts of rows differently; None if not.
@@ -301,11 +300,9 @@ class Model:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        ends = self.end_tokens
-        try:
-            return read_vocabulary(self.tokenizer, self.config.vocab_size, ends)
-        except ModelError as error:
-            raise ModelError(f"model {self.name}: {error}") from None
+        ends, tokenizer, size = self.end_tokens, self.tokenizer, self.config.vocab_size
+        with self._named():
+            return read_vocabulary(tokenizer, size, ends)
 
     @property
     def context(self) -> int | None:
@@ -327,7 +324,8 @@ class Model:
             ends |= self._end_ids(named, self.gguf.metadata.get(named))
         generation = self.path / "generation_config.json"
         if generation.is_file():
-            ends |= self._end_ids(generation.name, read_document(generation, self.name).get("eos_token_id"))
+            document = read_document(generation, f"model {self.name}")
+            ends |= self._end_ids(generation.name, document.get("eos_token_id"))
         if self.tokenizer.chat_template:
             ends |= self._end_of_turn()
         if not ends:
@@ -351,19 +349,13 @@ class Model:
         """Return the added token that the chat template puts after an answer, if any."""
         placeholder = "stand-in-for-the-answer"
         turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": placeholder}]
-        try:
+        with self._named():
             text = render(self.tokenizer, turns, add_generation_prompt=False, template_args=self.template_args)
-        except ModelError as error:
-            raise ModelError(f"model {self.name}: {error}") from None
         if placeholder not in text:
             return set()
         rest = text.rpartition(placeholder)[2].lstrip()
-        special = {
-            token: added
-            for token, added in self.tokenizer.backend_tokenizer.get_added_tokens_decoder().items()
-            if added.special
-        }
-        return {token for token, added in special.items() if rest.startswith(added.content)}
+        tokens = self.tokenizer.backend_tokenizer.get_added_tokens_decoder()
+        return {token for token, each in tokens.items() if each.special and rest.startswith(each.content)}
 
     @cached_property
     def digests(self) -> Digests:

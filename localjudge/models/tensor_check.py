@@ -8,16 +8,16 @@ the weights are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import ModelError, first_line
+from localjudge.models.digests import in_words
 from localjudge.models.gguf import ignored_scaling
 from localjudge.models.model import Model
-from localjudge.models.model_manifest import in_words
 from localjudge.models.weights import Tensor
 
 _DIRECTORY = "use a directory with this model's safetensors files"
@@ -46,20 +46,16 @@ class _Mismatch:
     unexpected: frozenset[str]
     shapes: Mapping[str, str]
 
-    def __bool__(self) -> bool:
-        return bool(self.missing or self.unexpected or self.shapes)
-
-    def __str__(self) -> str:
-        parts = [
-            f"{what} {in_words(sorted(names))}"
-            for what, names in (("missing", self.missing), ("not its own", self.unexpected))
-            if names
-        ]
-        if self.shapes:
-            parts.append(
-                f"of another shape {in_words([f'{name} {said}' for name, said in self.shapes.items()])}"
-            )
-        return "; ".join(parts)
+    @property
+    def words(self) -> str:
+        """The differences in words; empty if there are none."""
+        shapes = [f"{name} {said}" for name, said in self.shapes.items()]
+        parts = {
+            "missing": sorted(self.missing),
+            "not its own": sorted(self.unexpected),
+            "of another shape": shapes,
+        }
+        return "; ".join(f"{what} {in_words(names)}" for what, names in parts.items() if names)
 
 
 def check_tensors(model: Model) -> TensorCheck:
@@ -91,14 +87,14 @@ def check_tensors(model: Model) -> TensorCheck:
     found = _load_shapes(network, tensors)
     method = _quantization(model.configuration)
     if method:
-        found = _without_packed(found, _owners(network.state_dict()))
+        found = _without_packed(found, {name.rpartition(".")[0] for name in network.state_dict()})
     about = type(network).__name__
     if about not in (model.configuration.architectures or [about]):  # the text part of a larger model
         found = replace(found, unexpected=frozenset())
-    if found:
+    if found.words:
         raise ModelError(
             f"model {model.name}: its weights do not match the {about} that config.json describes: "
-            f"{found}; download the whole model again"
+            f"{found.words}; download the whole model again"
         )
     if method:
         return TensorCheck(False, f"{about}, packed by {method}: every layer found; packed shapes not checked")
@@ -132,10 +128,10 @@ def _check_gguf(model: Model) -> TensorCheck:
     except NotImplementedError:  # an architecture that the package gguf does not know
         return TensorCheck(False, f"not checked until it is loaded: the architecture {architecture} is too new")
     tensors = {names.get(name, name): tensor for name, tensor in model.gguf.tensors.items()}
-    if found := _load_shapes(network, tensors):
+    if words := _load_shapes(network, tensors).words:
         raise ModelError(
             f"model {model.name}: its tensors do not match the {type(network).__name__} that transformers "
-            f"makes of its metadata: {found}; {_DIRECTORY}"
+            f"makes of its metadata: {words}; {_DIRECTORY}"
         )
     return TensorCheck(True, f"{type(network).__name__}: {len(tensors)} tensors, all as expected")
 
@@ -247,23 +243,18 @@ def _quantization(configuration: Any) -> str | None:
     return None
 
 
-def _owners(names: Iterable[str]) -> frozenset[str]:
-    """Return the layers that own tensors with these names."""
-    return frozenset(name.rpartition(".")[0] for name in names)
-
-
-def _without_packed(found: _Mismatch, layers: frozenset[str]) -> _Mismatch:
+def _without_packed(found: _Mismatch, layers: set[str]) -> _Mismatch:
     """Return the mismatches outside packed layers, whose names and shapes depend on the method."""
     packed: set[str] = set()
-    unexpected = set()
+    unexpected: set[str] = set()
     for name in found.unexpected:
-        parts = name.split(".")
-        own = {".".join(parts[:length]) for length in range(1, len(parts))} & layers
+        own = {name[:place] for place, letter in enumerate(name) if letter == "."} & layers
         packed |= own
-        if not own:
-            unexpected.add(name)
+        unexpected |= set() if own else {name}
+    missing, shapes = (
+        {name for name in names if name.rpartition(".")[0] not in packed}
+        for names in (found.missing, found.shapes)
+    )
     return _Mismatch(
-        frozenset(name for name in found.missing if name.rpartition(".")[0] not in packed),
-        frozenset(unexpected),
-        {name: said for name, said in found.shapes.items() if name.rpartition(".")[0] not in packed},
+        frozenset(missing), frozenset(unexpected), {name: found.shapes[name] for name in sorted(shapes)}
     )

@@ -69,7 +69,7 @@ def encoded_otherwise(
     if not (folder / TOKENIZER_FILE).is_file():
         return None
     library = f"transformers {installed('transformers')}"
-    kind = read_document(folder / "config.json", str(folder)).get("model_type")
+    kind = read_document(folder / "config.json", f"model {folder}").get("model_type")
     corrected = {"fix_mistral_regex": True} if kind in _CORRECTED else {}
     try:
         other = _built_by_transformers(folder, **corrected)

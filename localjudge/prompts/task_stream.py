@@ -18,7 +18,7 @@ from typing import Self
 from localjudge.prompts.task import Task
 from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.records import Failure, Row
-from localjudge.system.line_store import LineStore
+from localjudge.system.durable import LineStore
 from localjudge.system.steps import Report, no_progress
 
 BLOCK = 16

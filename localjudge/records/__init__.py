@@ -349,9 +349,9 @@ class Failure(_Outcome):
 Outcome = Judgement | Failure
 
 
-def numbered(rows: Iterable[Row | Failure]) -> Iterator[Row | Failure]:
-    """Number the rows of an input from 1."""
-    for number, row in enumerate(rows, 1):
+def numbered(rows: Iterable[Row | Failure], first: int = 1) -> Iterator[Row | Failure]:
+    """Number the rows of an input."""
+    for number, row in enumerate(rows, first):
         if isinstance(row, Row):
             yield replace(row, number=number)
         else:

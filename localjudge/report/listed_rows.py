@@ -27,8 +27,8 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS
 from localjudge.runs.reread_texts import RowTexts, RowTextStore
 from localjudge.runs.run_manifest import read_manifest
-from localjudge.studies.score_interval import IntervalsOf
-from localjudge.system.line_store import LineStore
+from localjudge.studies.calibrate import IntervalsOf
+from localjudge.system.durable import LineStore
 
 _TYPED = {
     "i2": ("Int16Array", "<i2"), "i4": ("Int32Array", "<i4"), "u1": ("Uint8Array", "u1"),

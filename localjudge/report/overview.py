@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from localjudge import __version__
 from localjudge.matching.run_rows import FAILED, run_names
 from localjudge.matching.scores import Scores
 from localjudge.report import charts, confidence_charts
@@ -32,7 +33,6 @@ from localjudge.statistics import Estimate
 from localjudge.studies.by_slice import Sliced
 from localjudge.studies.rank import Ranking
 from localjudge.system.quantities import counted
-from localjudge.system.version import __version__
 
 
 def by_series(scores: Scores, listed: ListedRows) -> Scores:

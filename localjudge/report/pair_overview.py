@@ -16,8 +16,7 @@ from localjudge.report.shown_values import share_colour
 from localjudge.report.tables.ranking_tables import ranks, win_rates
 from localjudge.statistics import Estimate
 from localjudge.statistics.system_order import differences_in_words
-from localjudge.studies.rank.preference_notes import cycles_in_words
-from localjudge.studies.rank.preference_ranking import PreferenceOrder, PreferenceRanking
+from localjudge.studies.rank.preference_ranking import PreferenceOrder, PreferenceRanking, cycles_in_words
 
 
 def pair_sections(pairs: ListedRows, ranking: PreferenceRanking | None) -> dict[str, Any]:
@@ -99,7 +98,7 @@ def _systems(pairs: ListedRows, ranking: PreferenceRanking) -> dict[str, Any]:
     ]
     lines = (
         *differences_in_words("in strength", decides.groups, decides.untested, decides.detectable),
-        *cycles_in_words(decides.cycles, decides.significant_cycles),
+        *cycles_in_words(decides),
     )
     return {
         "columns": columns,

@@ -21,8 +21,7 @@ from localjudge.report.tables.ranking_tables import ranks
 from localjudge.rubrics.rubric import Rubric
 from localjudge.statistics import Estimate, two_decimals
 from localjudge.statistics.system_order import differences_in_words
-from localjudge.studies.agree import Agreement
-from localjudge.studies.agree_on_pairs import PairAgreement
+from localjudge.studies.agree import Agreement, PairAgreement
 from localjudge.studies.audit.audit_findings import Audit
 from localjudge.studies.by_slice import Sliced
 from localjudge.studies.rank import Ranking, comparison_lines

@@ -25,14 +25,12 @@ from localjudge.report.tables.change_tables import change_findings
 from localjudge.runs.reader import is_complete
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.statistics.resampling import RESAMPLES
-from localjudge.studies.agree import agree
-from localjudge.studies.agree_on_pairs import agree_on_pairs
+from localjudge.studies.agree import agree, agree_on_pairs
 from localjudge.studies.by_slice import agree_by_slice, rank_by_slice
 from localjudge.studies.calibrate import Calibration, read_intervals
-from localjudge.studies.compare import compare_runs
+from localjudge.studies.compare import change_by_slice, compare_runs
 from localjudge.studies.compare.compared_rows import ComparedRows
 from localjudge.studies.compare.matched_runs import match_runs
-from localjudge.studies.compare.sliced_changes import change_by_slice
 from localjudge.studies.rank import rank
 from localjudge.studies.rank.preference_ranking import rank_pairs
 from localjudge.system.requirements import require

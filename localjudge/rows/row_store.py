@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.records import Criterion, Failure, Response, Row
-from localjudge.system.line_store import LineStore
+from localjudge.system.durable import LineStore
 
 
 class RowStore(AbstractContextManager["RowStore"]):

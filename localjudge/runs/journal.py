@@ -20,8 +20,7 @@ import numpy as np
 from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.records import Outcome
 from localjudge.records.outcome_columns import AnswerColumns, from_bytes
-from localjudge.system.durable import replacing
-from localjudge.system.line_store import LineStore
+from localjudge.system.durable import LineStore, replacing
 
 SYNC_EVERY = 5.0
 """Largest number of seconds before an appended line is flushed to the disk and survives a power failure."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.models.model_location import BUNDLED
+from localjudge.models.catalogue import BUNDLED
 from localjudge.records.outcome_columns import NOTICE
 from localjudge.runs.run_manifest import RunManifest
 
@@ -56,7 +56,7 @@ def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) ->
             "server applied no token table"
         )
     if changed := manifest.model.changed_since_verified:
-        from localjudge.models.model_manifest import in_words
+        from localjudge.models.digests import in_words
 
         found.append(f"changed model: its files differ from the verified files ({in_words(changed)})")
     different = [start.encoded_otherwise for start in manifest.starts if start.encoded_otherwise]

@@ -17,7 +17,7 @@ from localjudge.config import JudgeConfig
 from localjudge.engines.engine_options import Cluster
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
-from localjudge.models.model_manifest import in_words
+from localjudge.models.digests import in_words
 from localjudge.modes.pair_preference import pairs_in_words
 from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, NO_CONVERSATION
 from localjudge.runs import RunObserver

@@ -13,7 +13,7 @@ from localjudge.config import JudgeConfig
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.judge import Judge
-from localjudge.models.model_location import BUNDLED
+from localjudge.models.catalogue import BUNDLED
 from localjudge.records import Judgement, Row
 from localjudge.rows.inputs import STDIN
 from localjudge.runs.notices import SERVER

@@ -22,7 +22,7 @@ from localjudge.rows.inputs import STDIN, can_be_read_twice, find_inputs
 from localjudge.rows.pairs import paired_rows
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.run_manifest import RunManifest, StartRecord
-from localjudge.system.line_store import LineStore
+from localjudge.system.durable import LineStore
 
 
 @dataclass(frozen=True, slots=True)

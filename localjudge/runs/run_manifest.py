@@ -19,6 +19,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
+from localjudge import __version__
 from localjudge.config import SHARED, JudgeConfig
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
@@ -27,7 +28,6 @@ from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
 from localjudge.settings import SharedSettings
-from localjudge.system.version import __version__
 
 MANIFEST = "run.json"
 FORMAT: Literal[6] = 6
@@ -41,7 +41,7 @@ class _ManifestPart(BaseModel):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class RunSettings(_ManifestPart, SharedSettings):
+class RunSettings(_ManifestPart, SharedSettings, frozen=True):
     """Everything that decides a judgement besides the row; all starts of a run must have the same settings.
 
     `rubric`, `model`, `adapter`, `chat_template` and `vocabulary` are digests; `value_rule` is the number of

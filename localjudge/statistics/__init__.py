@@ -106,6 +106,20 @@ def two_decimals(value: float | None) -> str:
     return UNDEFINED_SIGN if value is None else f"{value:.2f}".replace("-0.00", "0.00")
 
 
+def p_in_words(value: float) -> str:
+    """Return a p-value for a sentence: p = .17, p < .001."""
+    return f"p {'' if value < 0.001 else '= '}{p_value(value)}"
+
+
+def p_value(value: float | None) -> str:
+    """Return a p-value without its leading zero: .17, .047, .003, < .001."""
+    if value is None:
+        return UNDEFINED_SIGN
+    if value < 0.001:
+        return "< .001"
+    return f"{value:.{2 if value >= 0.1 else 3}f}".removeprefix("0")
+
+
 def _bare(value: float) -> str:
     """Return the value with two decimals and no leading zero, as is usual for statistics from -1 to 1."""
     text = f"{value:.2f}".replace("-0.00", "0.00")

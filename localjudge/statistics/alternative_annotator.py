@@ -6,12 +6,12 @@ both compared with the same labels: those of the other annotators (Calderon et a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from localjudge.arrays import Flags, Floats, Integers, LabelArray
+from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.statistics import Estimate
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS, Contributions, averages, studentise
 
@@ -69,10 +69,8 @@ class AnnotatorTest:
     @property
     def in_words(self) -> str:
         """Return the result in two sentences, and a third if a constant would win as well."""
-        closer, behind = (
-            float(np.mean([getattr(each, name) for each in self.annotators.values()]))
-            for name in ("judge_closer", "annotator_closer")
-        )
+        closer = np.mean([each.judge_closer for each in self.annotators.values()])
+        behind = np.mean([each.annotator_closer for each in self.annotators.values()])
         count = len(self.annotators)
         return (
             f"Judge and annotator against the same other annotators: the judge is closer in {closer:.0%} of "
@@ -113,17 +111,21 @@ def replace_annotators(
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
     """
+    from scipy.sparse import csr_array
+
     labels = np.bincount(marks.row, minlength=len(judged))
     marks = marks.of_rows((labels >= 2) & np.isfinite(judged))
-    present, numbered = np.unique(group[marks.row], return_inverse=True)
-    kept = {}
+    _, numbered = np.unique(group[marks.row], return_inverse=True)
+    masks = {}
     for annotator in np.unique(marks.annotator):
-        own = marks.annotator == annotator
-        if own.sum() >= _ROWS and len(np.unique(numbered[own])) >= MIN_INSTRUCTIONS:
-            kept[names[annotator]] = own
-    if len(kept) < _ANNOTATORS:
+        mask = marks.annotator == annotator
+        if mask.sum() >= _ROWS and len(np.unique(numbered[mask])) >= MIN_INSTRUCTIONS:
+            masks[names[annotator]] = mask
+    if len(masks) < _ANNOTATORS:
         return None
-    label, other = _others(marks.row)
+    of_rows = csr_array((np.ones(len(marks.row)), (np.arange(len(marks.row)), marks.row)))
+    label, other = (of_rows @ of_rows.T).nonzero()  # every ordered pair of labels of the same row
+    label, other = label[label != other], other[label != other]
     values, place = np.unique(marks.value, return_inverse=True)
     constant = np.full(len(marks.row), values[np.bincount(place, marks.weight).argmax()])
     of_annotator, of_judge, of_constant = (
@@ -131,55 +133,43 @@ def replace_annotators(
         for given in (marks.value, judged[marks.row], constant)
     )
     sign = np.sign(of_annotator - of_judge)  # 1 where the judge is closer
-    weights = marks.weights
-    together, p = _advantages(sign, [*kept.values()], numbered, len(present), weights)
-    estimates = studentise(together, -1, 1, True, resamples, seed).estimates()
-    found = {
-        name: ReplacedAnnotator(
-            rows=int(own.sum()),
-            judge_closer=float(np.average(sign[own] > 0, weights=weights[own])),
-            annotator_closer=float(np.average(sign[own] < 0, weights=weights[own])),
-            advantage=estimate,
-            p=float(one),
-        )
-        for (name, own), estimate, one in zip(kept.items(), estimates, p, strict=False)
+    weights = np.stack([*masks.values()], axis=1) * marks.weights[:, None]
+    advantages, p = _advantages(sign, weights, numbered)
+    _, p_of_constant = _advantages(np.sign(of_annotator - of_constant), weights, numbered)
+    shares = weights / weights.sum(axis=0)
+    *estimates, together = studentise(advantages, -1, 1, True, resamples, seed).estimates()
+    columns = (weights > 0).sum(axis=0), (sign > 0) @ shares, (sign < 0) @ shares, estimates, p
+    compared = {
+        name: ReplacedAnnotator(int(rows), float(judge), float(annotator), estimate, float(chance))
+        for name, rows, judge, annotator, estimate, chance in zip(masks, *columns, strict=True)
     }
-    _, p_of_constant = _advantages(
-        np.sign(of_annotator - of_constant), [*kept.values()], numbered, len(present), weights
-    )
-    return AnnotatorTest(EPSILON, found, estimates[-1], _winning_rate(p), _winning_rate(p_of_constant))
+    return AnnotatorTest(EPSILON, compared, together, _winning_rate(p), _winning_rate(p_of_constant))
 
 
-def _advantages(
-    sign: Floats, kept: Sequence[Flags], group: Integers, groups: int, weights: Floats
-) -> tuple[Contributions, Floats]:
-    """Return the advantage over each annotator and the mean of these, and the p-value of each.
+def _advantages(sign: Floats, weights: Floats, group: Integers) -> tuple[Contributions, Floats]:
+    """Return the advantage over each of k annotators and the mean of these, and the p-value of each.
 
     Args:
         sign: 1 for a label where the judge is closer to the others, -1 where the annotator is, [m].
-        kept: the masks of the labels of each annotator, each [m].
+        weights: the weight of each label, 0 for the labels of another annotator, [m, k].
         group: the instruction of each label, [m], from 0.
-        groups: number of instructions.
-        weights: the weight of each label, [m].
     """
     from scipy.special import stdtr
 
-    each = [averages(sign[own, None], group[own].astype(np.int32), groups, weights[own]) for own in kept]
-    value, shares = np.concatenate([one.value for one in each]), np.hstack([one.shares for one in each])
-    units = np.concatenate([one.units for one in each])
+    each = averages(sign[:, None], group, int(group.max()) + 1, weights)
     together = Contributions(
-        np.append(value, value.mean()),
-        np.column_stack([shares, shares.mean(axis=1)]),
-        np.append(units, len(np.unique(group[np.any(kept, axis=0)]))),
+        np.append(each.value, each.value.mean()),
+        np.column_stack([each.shares, each.shares.mean(axis=1)]),
+        np.append(each.units, len(np.unique(group[weights.any(axis=1)]))),
     )
-    error = np.sqrt((shares**2).sum(axis=0) * units / (units - 1))
+    error = np.sqrt((each.shares**2).sum(axis=0) * each.units / (each.units - 1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        p = np.nan_to_num(stdtr(units - 1, -(value + EPSILON) / error), nan=1.0)
+        p = np.nan_to_num(stdtr(each.units - 1, -(each.value + EPSILON) / error), nan=1.0)
     # If the annotator is never closer, the variance says too little: the chance of this under the hypothesis,
     # if the rows on which the annotator is closer are those that are drawn least often.
-    drawn = np.array([weights[own].mean() / weights[own].max() for own in kept])
-    behind = np.array([(sign[own] < 0).any() for own in kept])
-    return together, np.where(behind, p, np.maximum(p, (1 - EPSILON * drawn) ** units))
+    drawn = weights.sum(axis=0) / (weights > 0).sum(axis=0) / weights.max(axis=0)
+    behind = ((sign < 0)[:, None] & (weights > 0)).any(axis=0)
+    return together, np.where(behind, p, np.maximum(p, (1 - EPSILON * drawn) ** each.units))
 
 
 def _winning_rate(p: Floats) -> float:
@@ -192,14 +182,3 @@ def annotator_lines(alpha: str, test: AnnotatorTest | None) -> list[str]:
     """Return the lines below a table: the agreement among the annotators, if known, and the test."""
     among = [f"Agreement among the annotators, which does not limit a judge: Krippendorff's alpha {alpha}"]
     return among * bool(alpha) + [test.in_words if test else NO_TEST]
-
-
-def _others(row: Integers) -> tuple[Integers, Integers]:
-    """Return every ordered pair of labels of the same row, as two lists of places in `row`."""
-    order = np.argsort(row, kind="stable")
-    first, second = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for of_row in np.split(order, np.flatnonzero(np.diff(row[order])) + 1):
-        pairs = ~np.eye(len(of_row), dtype=np.bool_)
-        first.append(np.repeat(of_row, len(of_row)).reshape(pairs.shape)[pairs])
-        second.append(np.tile(of_row, len(of_row)).reshape(pairs.shape)[pairs])
-    return np.concatenate(first), np.concatenate(second)

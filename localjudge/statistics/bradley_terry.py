@@ -10,28 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.statistics.jackknife import LEAST_INFORMATION, JackknifeEstimates, Shares
 from localjudge.statistics.preferences import Preferences
-from localjudge.statistics.system_order import reached
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True, slots=True)
 class PairDesign:
-    """The design matrix of n pairs, [n, P].
+    """The design of n pairs of different systems, for K systems and P parameters: their strengths, and length.
 
-    A row has 1 at its first system and -1 at the second; with length, it has the length difference in the last
-    column. The rows are sorted by instruction, and the instructions are numbered from 0 without gaps.
+    A row of `matrix` has 1 at its first system and -1 at the second; with length, it has the length difference
+    in the last column. The rows are sorted by instruction, and the instructions are numbered from 0 without
+    gaps. `component` has the component of each system.
     """
 
-    first: Integers  # [n]
-    second: Integers  # [n]
-    length: Floats | None  # [n]
+    matrix: csr_array  # [n, P]
     group: Integers  # [n]
-    component: Integers  # [K]: the component of each system
+    component: Integers  # [K]
 
     @classmethod
     def from_pairs(cls, pairs: Preferences, with_length: bool = False) -> PairDesign:
@@ -41,33 +43,22 @@ class PairDesign:
             pairs: the pairs, as `Preferences.by_instruction` sorts them.
             with_length: add the length difference, which must be known.
         """
-        length = pairs.length_difference if with_length else None
-        return cls(pairs.first, pairs.second, length, pairs.group, pairs.components())
+        from scipy.sparse import csr_array, hstack
 
-    @property
-    def parameters(self) -> int:
-        """P, the number of parameters: the strength of each system, and the coefficient of length."""
-        return len(self.component) + (self.length is not None)
-
-    @property
-    def groups(self) -> int:
-        """G, the number of instructions."""
-        return int(self.group[-1]) + 1
+        rows, one = np.arange(len(pairs.group)), np.ones(len(pairs.group))
+        entries = np.r_[one, -one], (np.r_[rows, rows], np.r_[pairs.first, pairs.second])
+        matrix = csr_array(entries, shape=(len(rows), len(pairs.systems)))
+        if with_length:
+            matrix = hstack([matrix, csr_array(pairs.length_difference[:, None])], format="csr")
+        return cls(matrix, pairs.group, pairs.components())
 
     @property
     def base(self) -> Floats:
         """The information that fixes the mean strength of each component at 0, [P, P]."""
-        count = len(self.component)
-        found = np.zeros((self.parameters, self.parameters))
-        found[:count, :count] = self.component[:, None] == self.component
-        return found * len(self.group) / count**2
-
-    def product(self, matrix: Floats, rows: slice = slice(None)) -> Floats:
-        """Return rows of the design matrix times a matrix or vector, [P, …]."""
-        total: Floats = matrix[self.first[rows]] - matrix[self.second[rows]]
-        if self.length is not None:
-            total += np.multiply.outer(self.length[rows], matrix[-1])
-        return total
+        count, parameters = len(self.component), self.matrix.shape[1]
+        information = np.zeros((parameters, parameters))
+        information[:count, :count] = self.component[:, None] == self.component
+        return information * len(self.group) / count**2
 
     def scores(self, residuals: Floats) -> Floats:
         """Return the gradient of the likelihood of each instruction, [G, P].
@@ -75,38 +66,20 @@ class PairDesign:
         Args:
             residuals: the preference of each pair minus its fitted probability, [n].
         """
-        found = np.zeros(self.groups * self.parameters)
-        for column, value in self._entries(slice(None)):
-            place = self.group.astype(np.int64) * self.parameters + column
-            found += np.bincount(place, residuals * value, minlength=len(found))
-        return found.reshape(self.groups, self.parameters)
+        from scipy.sparse import csr_array
 
-    def information(self, weights: Floats, rows: slice = slice(None), apart: bool = False) -> Floats:
-        """Return the information of rows, [P, P], or of each of their instructions, [instructions, P, P].
+        gradient: Floats = (
+            csr_array((residuals, (self.group, np.arange(len(self.group))))) @ self.matrix
+        ).toarray()
+        return gradient
 
-        Args:
-            weights: the information of each pair, [n].
-            rows: the rows.
-            apart: return each instruction by itself.
-        """
-        size, group = self.parameters, self.group[rows]
-        number = (group - group[0]).astype(np.int64) if apart else np.zeros(len(group), dtype=np.int64)
-        found = np.zeros((int(number[-1]) + 1) * size**2)
-        for row, left in self._entries(rows):
-            for column, right in self._entries(rows):
-                place = (number * size + row) * size + column
-                found += np.bincount(place, weights[rows] * left * right, minlength=len(found))
-        return found.reshape(-1, size, size) if apart else found.reshape(size, size)
+    def information(self, weights: Floats) -> Floats:
+        """Return the information of all pairs, [P, P], from that of each, [n]."""
+        information: Floats = (self.matrix.T @ self.matrix.multiply(weights[:, None])).toarray()
+        return information
 
-    def _entries(self, rows: slice) -> list[tuple[Integers, Floats | float]]:
-        """Return the entries of rows that are not 0: their columns and values."""
-        found: list[tuple[Integers, Floats | float]] = [(self.first[rows], 1.0), (self.second[rows], -1.0)]
-        if self.length is not None:
-            found.append((np.full(len(found[0][0]), self.parameters - 1), self.length[rows]))
-        return found
-
-    def blocks(self, most: int) -> Iterator[tuple[slice, Integers]]:
-        """Yield blocks of rows with whole instructions, and where each instruction begins in its block.
+    def blocks(self, most: int) -> Iterator[tuple[slice, csr_array, Integers]]:
+        """Yield blocks of rows with whole instructions: their place, the rows, where each instruction begins.
 
         Args:
             most: the largest number of rows; an instruction with more rows is a block of its own.
@@ -116,7 +89,8 @@ class PairDesign:
         begin = 0
         while begin < len(starts):
             end = max(int(np.searchsorted(ends, starts[begin] + most, side="right")), begin + 1)
-            yield slice(int(starts[begin]), int(ends[end - 1])), starts[begin:end] - starts[begin]
+            rows = slice(int(starts[begin]), int(ends[end - 1]))
+            yield rows, self.matrix[rows], starts[begin:end] - starts[begin]
             begin = end
 
 
@@ -184,26 +158,28 @@ class Strengths:
 
         The length difference of each pair is taken as 0.
         """
+        from scipy.special import expit
+
         count = len(self.value)
-        pair = self.design.first * count + self.design.second
-        met = np.bincount(pair, minlength=count**2).reshape(count, count)
-        met = met + met.T
+        systems = self.design.matrix[:, :count]
+        met = -(systems.T @ systems).toarray()  # how often two systems met
+        np.fill_diagonal(met, 0)
         with np.errstate(invalid="ignore", divide="ignore"):
             part = met / met.sum(axis=1, keepdims=True)
-            chance = _logistic(self.value[:, None] - self.value)
+            chance = expit(self.value[:, None] - self.value)
             value = (part * chance).sum(axis=1)
             slope = part * chance * (1 - chance)
             gradient = np.zeros((len(self.parameters), count))
             gradient[:count] = np.diag(slope.sum(axis=1)) - slope.T
             odds, gradient = np.log(value / (1 - value)), gradient / (value * (1 - value))
-        return Shares(value, met.sum(axis=1), self._combined(odds, np.nan_to_num(gradient)))
+        return Shares(value, met.sum(axis=1).astype(np.int64), self._combined(odds, np.nan_to_num(gradient)))
 
     @property
     def _unit(self) -> Floats:
         return np.eye(len(self.parameters))
 
     def _combined(
-        self, value: Floats, matrix: Floats, open_below: Flags | None = None, open_above: Flags | None = None
+        self, value: Floats, matrix: Floats, open_below: Flags | bool = False, open_above: Flags | bool = False
     ) -> JackknifeEstimates:
         """Return estimates whose derivative by the parameters is `matrix` [P, k].
 
@@ -213,8 +189,8 @@ class Strengths:
         """
         direction = self.inverse @ matrix
         total, squares = np.zeros((2, matrix.shape[1]))
-        for rows, starts in self.design.blocks(_BLOCK_SIZE // max(matrix.shape[1], 1)):
-            of_row = self.weights[rows, None] * self.design.product(direction, rows) ** 2
+        for rows, design, starts in self.design.blocks(_BLOCK_SIZE // max(matrix.shape[1], 1)):
+            of_row = self.weights[rows, None] * (design @ direction) ** 2
             of_instruction = np.add.reduceat(of_row, starts)
             total += of_instruction.sum(axis=0)
             squares += (of_instruction**2).sum(axis=0)
@@ -232,7 +208,7 @@ def fit_strengths(preferences: Preferences) -> Strengths:
     cluster estimator CR3 of Bell & McCaffrey (2002).
     """
     pairs = preferences.by_instruction()
-    return _fit(PairDesign.from_pairs(pairs), pairs.preference)
+    return _fit(PairDesign.from_pairs(pairs), pairs)
 
 
 def fit_at_equal_length(preferences: Preferences) -> Strengths | None:
@@ -244,67 +220,74 @@ def fit_at_equal_length(preferences: Preferences) -> Strengths | None:
     pairs = preferences.by_instruction()
     design = PairDesign.from_pairs(pairs, with_length=True)
     equal = _of_equal_systems(design)
-    across, own = equal[:-1, -1], float(equal[-1, -1])
-    left = own - float(across @ np.linalg.solve(equal[:-1, :-1], across))
-    return _fit(design, pairs.preference) if left > 1e-9 * own else None
+    across, of_length = equal[:-1, -1], float(equal[-1, -1])
+    left = of_length - float(across @ np.linalg.solve(equal[:-1, :-1], across))
+    return _fit(design, pairs) if left > 1e-9 * of_length else None
 
 
-def _fit(design: PairDesign, preference: Floats) -> Strengths:
+def _fit(design: PairDesign, pairs: Preferences) -> Strengths:
     from scipy.linalg import eigh
+    from scipy.special import expit
 
-    found, extra = _maximum(design, preference), 0.0
-    information = design.information(_weights(design, found))
+    preference, groups, extra = pairs.preference, pairs.groups, 0.0
+    parameters = _maximum(design, preference)
+    information = design.information(_weights(design, parameters))
     least = eigh(information + design.base, _of_equal_systems(design), eigvals_only=True)[0]
     if unlimited := bool(least < LEAST_INFORMATION):
-        extra = 1 / design.groups
-        found = _maximum(design, (preference + extra / 2) / (1 + extra))
-        information = design.information(_weights(design, found))
-    weights = _weights(design, found)
+        extra = 1 / groups
+        parameters = _maximum(design, (preference + extra / 2) / (1 + extra))
+        information = design.information(_weights(design, parameters))
+    weights = _weights(design, parameters)
     whole = (1 + extra) * information + design.base
-    scores = design.scores(preference - _logistic(design.product(found)))
+    scores = design.scores(preference - expit(design.matrix @ parameters))
     changes: Floats = np.empty(scores.shape)
-    for rows, _ in design.blocks(_BLOCK_SIZE // design.parameters**2):
-        here = slice(design.group[rows][0], design.group[rows][-1] + 1)
+    for rows, block, starts in design.blocks(_BLOCK_SIZE // len(parameters) ** 2):
+        here, dense = slice(design.group[rows][0], design.group[rows][-1] + 1), block.toarray()
+        of_instruction = np.add.reduceat((weights[rows, None] * dense)[:, :, None] * dense[:, None], starts)
         # Without an instruction that joins two systems alone, the matrix would be singular.
-        without = whole - (1 - 1e-6) * design.information(weights, rows, apart=True)
+        without = whole - (1 - 1e-6) * of_instruction
         changes[here] = np.linalg.solve(without, scores[here, :, None])[:, :, 0]
     if unlimited:
         last = np.linalg.solve(whole - extra * information, -scores.sum(axis=0))
         changes = np.vstack([changes, last])
     changes -= changes.mean(axis=0)
     inverse = np.asarray(np.linalg.inv(whole), dtype=np.float64)
-    reaches = _reaches(design, preference) | (not unlimited)
-    return Strengths(design, found, changes, inverse, weights, unlimited, reaches)
+    reaches = _reaches(pairs) | (not unlimited)
+    return Strengths(design, parameters, changes, inverse, weights, unlimited, reaches)
 
 
-def _reaches(design: PairDesign, preference: Floats) -> Flags:
+def _reaches(pairs: Preferences) -> Flags:
     """Return whether each system wins against each other, directly or through systems between them, [K, K]."""
-    won = np.zeros((len(design.component), len(design.component), 2))
-    np.add.at(won, (design.first, design.second), np.stack([preference, 1 - preference], axis=1))
+    won = np.zeros((len(pairs.systems), len(pairs.systems), 2))
+    np.add.at(won, (pairs.first, pairs.second), np.stack([pairs.preference, 1 - pairs.preference], axis=1))
     total = won[..., 0] + won[..., 1].T
     # Of certain preferences, only those of the winner count, as for LEAST_INFORMATION.
-    return reached(total > LEAST_INFORMATION / 4 * (total + total.T))
+    reaches = (total > LEAST_INFORMATION / 4 * (total + total.T)) | np.eye(len(total), dtype=np.bool_)
+    while ((further := reaches @ reaches) != reaches).any():
+        reaches = further
+    return reaches
 
 
 def _maximum(design: PairDesign, preference: Floats) -> Floats:
     """Return the parameters of the largest likelihood by Newton's method; large numbers if there is none."""
+    from scipy.special import expit
 
     def likelihood(parameters: Floats) -> float:
-        odds = design.product(parameters)
+        odds = design.matrix @ parameters
         return float((preference * odds - np.logaddexp(0, odds)).sum())
 
-    found = np.zeros(design.parameters)
+    parameters: Floats = np.zeros(design.matrix.shape[1])
     for _ in range(30):  # without a maximum, the largest log-odds grow by 1 in each step
-        gradient = design.scores(preference - _logistic(design.product(found))).sum(axis=0)
-        step = np.linalg.solve(design.information(_weights(design, found)) + design.base, gradient)
+        gradient = design.matrix.T @ (preference - expit(design.matrix @ parameters))
+        step = np.linalg.solve(design.information(_weights(design, parameters)) + design.base, gradient)
         gain = float(gradient @ step)
-        reached = likelihood(found) - 1e-9 * len(preference)
-        while likelihood(found + step) < reached:
+        enough = likelihood(parameters) - 1e-9 * len(preference)
+        while likelihood(parameters + step) < enough:
             step = step / 2
-        found = found + step
+        parameters = parameters + step
         if gain < 1e-18 * len(preference):
             break
-    return found
+    return parameters
 
 
 def _of_equal_systems(design: PairDesign) -> Floats:
@@ -314,12 +297,8 @@ def _of_equal_systems(design: PairDesign) -> Floats:
 
 def _weights(design: PairDesign, parameters: Floats) -> Floats:
     """Return the information of each pair, [n]."""
-    odds = design.product(parameters)
-    return _logistic(odds) * _logistic(-odds)
-
-
-def _logistic(odds: Floats) -> Floats:
     from scipy.special import expit
 
-    chance: Floats = expit(odds)
-    return chance
+    odds = design.matrix @ parameters
+    weights: Floats = expit(odds) * expit(-odds)
+    return weights

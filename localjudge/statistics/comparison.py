@@ -1,24 +1,92 @@
-"""Comparison of one column of numbers with labels: correlations, kappa and errors, with their intervals."""
+"""Comparison of a judge's answers with labels: correlations, kappa, shares and errors, with their intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from localjudge.arrays import Floats, Integers, LabelArray
+from localjudge.arrays import Flags, Floats, Integers, LabelArray, RowArrays
 from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics, why_undefined
-from localjudge.statistics.jackknife import (
-    LEAST_FOR_AGREEMENT,
-    PARTS,
-    agreement_estimate,
-    exact_share,
-)
-from localjudge.statistics.resampling import mean_estimate
+from localjudge.statistics.jackknife import LEAST_FOR_AGREEMENT, PARTS, agreement_estimate, exact_share
+from localjudge.statistics.resampling import RESAMPLES, mean_estimate
 
+Statistic = Callable[[Floats, Floats, Floats], Floats]
+"""A function of `localjudge.statistics.agreement_statistics`."""
 ONE_SIDE_IS_EQUAL = "the scores or the labels are all equal"
 """Why a correlation or kappa is undefined, or is 0 without an interval."""
+_FOLDS = 5
+_LARGEST_BRIER_SCORE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class SampledRows(RowArrays):
+    """The instruction and the weight of m rows or labels, and how their instructions are resampled.
+
+    Instructions are any numbers. `weight` is None if all rows have the same.
+    """
+
+    group: Integers  # [m]
+    weight: Floats | None = None  # [m]
+    resamples: int = RESAMPLES
+    seed: int = 0
+
+    def share(self, held: Flags) -> Estimate:
+        """Return the share of the rows where something holds, [m]; see `exact_share`."""
+        return exact_share(held, self.group, self.weight)
+
+    def mean(self, values: Floats, lowest: float, highest: float, signed: bool = False) -> Estimate:
+        """Return the mean of values [m] between two ends; `signed` values have a symmetric interval."""
+        ends = lowest, highest, signed
+        return mean_estimate(values, self.group, *ends, self.resamples, self.seed, self.weight)
+
+    def agreement(
+        self, statistic: Statistic, x: Floats, y: Floats, lowest: float = -1.0, tests: int = 1
+    ) -> Estimate:
+        """Return a statistic of pairs with its interval from the jackknife of instructions.
+
+        Args:
+            statistic: the statistic.
+            x: the first column, [m].
+            y: the second column, [m].
+            lowest: the smallest possible value of the statistic.
+            tests: as for `localjudge.statistics.jackknife.jackknife_interval`.
+        """
+        from scipy.sparse import csr_array
+
+        value = of_all(statistic, x, y, self.weight)
+        present, numbered = np.unique(self.group, return_inverse=True)
+        if value is None:
+            return Estimate(why=ONE_SIDE_IS_EQUAL)
+        if len(present) < 2:
+            return Estimate(value, why=why_undefined(value, len(present), LEAST_FOR_AGREEMENT, False))
+        # Equal pairs become one pair with more weight, because integers have few different pairs.
+        pairs, pair = np.unique(np.column_stack([x, y]), axis=0, return_inverse=True)
+        # Above this number, several instructions are left out at a time.
+        parts = min(len(present), PARTS)
+        weights_of_pairs = np.ones(len(x)) if self.weight is None else self.weight
+        counts = csr_array((weights_of_pairs, (numbered % parts, pair.ravel())), shape=(parts, len(pairs)))
+        left_out, block = [], max(1, 2_000_000 // len(pairs))
+        for start in range(0, parts, block):
+            weights = counts.sum(axis=0) - counts[start : start + block].toarray()
+            left_out.append(statistic(pairs[:, 0], pairs[:, 1], weights))
+        return agreement_estimate(value, np.concatenate(left_out), lowest, tests)
+
+    def kappa_of_labels(self, given: Floats, human: Floats) -> Estimate:
+        """Return Cohen's kappa of labels without an order, [m]; no interval if all that is given is equal."""
+        if (given == given[0]).all():
+            return Estimate(None if (human == given[0]).all() else 0.0, why=ONE_SIDE_IS_EQUAL)
+        return self.agreement(agreement_statistics.nominal_kappa, given, human)
+
+
+def of_all(statistic: Statistic, x: Floats, y: Floats, weight: Floats | None = None) -> float | None:
+    """Return a statistic of all pairs; None if it is undefined, as for a constant column or a single pair."""
+    if len(x) < 2:
+        return None
+    weights = np.ones(len(x)) if weight is None else weight
+    value = float(statistic(x, y, weights[None])[0])
+    return value if np.isfinite(value) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,150 +110,112 @@ class Comparison:
 
 
 STATISTICS = tuple(field.name for field in fields(Comparison))
-CORRELATIONS: Mapping[str, Callable[[Floats, Floats, Floats], Floats]] = {
-    "pearson": agreement_statistics.pearson,
-    "spearman": agreement_statistics.spearman,
-    "kendall": agreement_statistics.kendall,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedLabels:
-    """The labels to compare with, [rows] and [labels].
-
-    The correlations use `mean`, the mean label of each row; the other statistics use `single`, each label
-    separately. The groups are the instructions. The weights are None if all are equal.
-    """
-
-    mean: Floats
-    mean_row: Integers
-    mean_group: Integers
-    single: Floats
-    single_row: Integers
-    single_group: Integers
-    mean_weight: Floats | None = None
-    single_weight: Floats | None = None
-
-    @classmethod
-    def from_labels(cls, marks: LabelArray, group: Integers) -> ComparedLabels:
-        """Return the labels `marks`; `group` has the instruction of each row of the run, [rows]."""
-        rows, means = marks.means()
-        weight = marks.weight_of(rows)
-        return cls(means, rows, group[rows], marks.value, marks.row, group[marks.row], weight, marks.weight)
-
-    @property
-    def groups(self) -> int:
-        """Number of instructions."""
-        return len(np.unique(self.mean_group))
+_CORRELATIONS = ("pearson", "spearman", "kendall")
 
 
 def compare(
-    column: Floats, against: ComparedLabels, ends: tuple[int, int], resamples: int, seed: int
+    column: Floats,
+    marks: LabelArray,
+    group: Integers,
+    ends: tuple[int, int] | None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> Comparison:
-    """Return all statistics of a column.
+    """Return all statistics of a column of numbers.
 
     Args:
         column: the numbers, [rows of the run].
-        against: the labels.
-        ends: the lowest and the highest number of the scale, which contains all labels.
+        marks: the labels.
+        group: the instruction of each row, [rows of the run].
+        ends: the lowest and the highest number of the scale, which contains all labels; None for a column on
+            another scale, which has correlations alone.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
     """
-    correlations = correlations_with(column, against)
-    if len(against.mean) < 2:
-        return correlations
-    x, y, group = column[against.single_row], against.single, against.single_group
-    error, width, weight = x - y, ends[1] - ends[0], against.single_weight
-    kappa = exact = UNDEFINED
-    if _are_whole(x) and _are_whole(y):
-        kappa = with_interval(agreement_statistics.kappa, x, y, group, weight=weight)
-        exact = exact_share(error == 0, group, weight)
-    return replace(
-        correlations,
-        kappa=kappa,
-        exact=exact,
-        within_one=exact_share(np.abs(error) <= 1, group, weight) if width > 1 else UNDEFINED,
-        mae=mean_estimate(np.abs(error), group, 0, width, False, resamples, seed, weight),
-        bias=mean_estimate(error, group, -width, width, True, resamples, seed, weight),
-    )
-
-
-def correlations_with(column: Floats, against: ComparedLabels) -> Comparison:
-    """Return the correlations of a column [rows of the run], which do not depend on its scale."""
-    x, y, group, weight = column[against.mean_row], against.mean, against.mean_group, against.mean_weight
+    rows, means = marks.means()
+    of_rows = SampledRows(group[rows], marks.weight_of(rows))
+    correlations = {
+        name: of_rows.agreement(getattr(agreement_statistics, name), column[rows], means)
+        for name in _CORRELATIONS
+    }
+    if ends is None or len(rows) < 2:
+        return Comparison(**correlations)
+    labels = SampledRows(group[marks.row], marks.weight, resamples, seed)
+    x, y = column[marks.row], marks.value
+    error, width, are_whole = x - y, ends[1] - ends[0], bool((x == x.round()).all() and (y == y.round()).all())
     return Comparison(
-        **{
-            name: with_interval(statistic, x, y, group, weight=weight)
-            for name, statistic in CORRELATIONS.items()
-        }
+        **correlations,
+        kappa=labels.agreement(agreement_statistics.kappa, x, y) if are_whole else UNDEFINED,
+        exact=labels.share(error == 0) if are_whole else UNDEFINED,
+        within_one=labels.share(np.abs(error) <= 1) if width > 1 else UNDEFINED,
+        mae=labels.mean(np.abs(error), 0, width),
+        bias=labels.mean(error, -width, width, signed=True),
     )
 
 
-def with_interval(
-    statistic: Callable[[Floats, Floats, Floats], Floats],
-    x: Floats,
-    y: Floats,
-    group: Integers,
-    lowest: float = -1.0,
-    tests: int = 1,
-    weight: Floats | None = None,
-) -> Estimate:
-    """Return a statistic of pairs with its interval from the jackknife of instructions.
+@dataclass(frozen=True, slots=True)
+class NominalComparison:
+    """The agreement of one column of labels with the human labels, each human label separately.
 
-    Args:
-        statistic: a function of `localjudge.statistics.agreement_statistics`.
-        x: the first column, [m].
-        y: the second column, [m].
-        group: the instruction of each pair, [m].
-        lowest: the smallest possible value of the statistic.
-        tests: as for `localjudge.statistics.jackknife.jackknife_interval`.
-        weight: the weight of each pair, [m]; None for equal ones.
+    `kappa` is Cohen's, without weights. `brier` is the Brier score of the probabilities (Brier 1950): the sum
+    over the labels of the squared distance from 1 for the human label and from 0 for the others, so 0 at best
+    and 2 at worst.
     """
-    from scipy.sparse import csr_array
 
-    value = of_all(statistic, x, y, weight)
-    present, numbered = np.unique(group, return_inverse=True)
-    if value is None:
-        return Estimate(why=ONE_SIDE_IS_EQUAL)
-    if len(present) < 2:
-        return Estimate(value, why=why_undefined(value, len(present), LEAST_FOR_AGREEMENT, False))
-    # Equal pairs become one pair with more weight, because integers have few different pairs.
-    pairs, pair = np.unique(np.column_stack([x, y]), axis=0, return_inverse=True)
-    # Above this number, several instructions are left out at a time.
-    parts = min(len(present), PARTS)
-    weights_of_pairs = np.ones(len(x)) if weight is None else weight
-    counts = csr_array((weights_of_pairs, (numbered % parts, pair.ravel())), shape=(parts, len(pairs)))
-    left_out, block = [], max(1, 2_000_000 // len(pairs))
-    for start in range(0, parts, block):
-        weights = counts.sum(axis=0) - counts[start : start + block].toarray()
-        left_out.append(statistic(pairs[:, 0], pairs[:, 1], weights))
-    return agreement_estimate(value, np.concatenate(left_out), lowest, tests)
+    accuracy: Estimate
+    kappa: Estimate
+    brier: Estimate = UNDEFINED
 
 
-def kappa_of_labels(given: Floats, human: Floats, group: Integers, weight: Floats | None = None) -> Estimate:
-    """Return Cohen's kappa of labels without an order; without an interval if all that is given is equal.
+def compare_labels(
+    given: Floats, probabilities: Floats | None, human: Floats, labels: SampledRows
+) -> NominalComparison:
+    """Compare labels with human ones, both numbers from 0.
 
     Args:
-        given: the labels to compare, [m].
+        given: the labels, [m].
+        probabilities: the probability of each label, [m, labels]; None if it is not known.
         human: the human labels, [m].
-        group: the instruction of each, [m].
-        weight: the weight of each, [m]; None for equal ones.
+        labels: their instructions and weights.
     """
-    if (given == given[0]).all():
-        return Estimate(None if (human == given[0]).all() else 0.0, why=ONE_SIDE_IS_EQUAL)
-    return with_interval(agreement_statistics.nominal_kappa, given, human, group, weight=weight)
+    brier = UNDEFINED
+    if probabilities is not None:
+        errors = ((probabilities - np.eye(probabilities.shape[1])[human.astype(int)]) ** 2).sum(axis=1)
+        brier = labels.mean(errors, 0.0, _LARGEST_BRIER_SCORE)
+    return NominalComparison(labels.share(given == human), labels.kappa_of_labels(given, human), brier)
 
 
-def of_all(
-    statistic: Callable[[Floats, Floats, Floats], Floats], x: Floats, y: Floats, weight: Floats | None = None
-) -> float | None:
-    """Return a statistic of all pairs; None if it is undefined, as for a constant column or a single pair."""
-    if len(x) < 2:
-        return None
-    weights = np.ones(len(x)) if weight is None else weight
-    value = float(statistic(x, y, weights[None])[0])
-    return value if np.isfinite(value) else None
+def compare_baselines(
+    columns: Mapping[str, Floats], human: Floats, count: int, labels: SampledRows
+) -> dict[str, NominalComparison]:
+    """Compare what trivial judges say with human labels, numbers from 0.
 
+    "most frequent" is always the most frequent human label, with the frequencies as probabilities. Each column
+    [m] is the prediction of a small decision tree that knows only its number, on instructions that it was not
+    fitted on.
 
-def _are_whole(values: Floats) -> bool:
-    return bool((values == np.round(values)).all())
+    Args:
+        columns: what each other trivial judge knows.
+        human: the human labels, [m].
+        count: number of different labels.
+        labels: the instructions and weights of the human labels.
+    """
+    from sklearn.model_selection import GroupKFold
+    from sklearn.tree import DecisionTreeClassifier
+
+    frequencies = np.bincount(human.astype(int), labels.weight, count)
+    frequencies = frequencies / frequencies.sum()
+    predictions = {"most frequent": np.tile(frequencies, (len(human), 1))}
+    groups = len(np.unique(labels.group))
+    for name, column in columns.items() if groups > 1 else ():
+        predicted = predictions[name] = np.zeros((len(human), count))
+        folds = GroupKFold(min(_FOLDS, groups), shuffle=True, random_state=labels.seed)
+        for seen, unseen in folds.split(column, human, labels.group):
+            tree = DecisionTreeClassifier(max_depth=2, random_state=labels.seed)
+            weight = None if labels.weight is None else labels.weight[seen]
+            tree.fit(column[seen, None], human[seen].astype(int), weight)
+            predicted[np.ix_(unseen, tree.classes_)] = tree.predict_proba(column[unseen, None])
+    return {
+        name: compare_labels(each.argmax(axis=1).astype(np.float64), each, human, labels)
+        for name, each in predictions.items()
+    }

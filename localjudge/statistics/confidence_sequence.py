@@ -37,23 +37,23 @@ class ConfidenceSequence:
 
     def __init__(self, values: Floats, lowest: float, highest: float, together: bool = False) -> None:
         count = values.shape[1] if together else 1
-        known = np.isfinite(values)
-        share = np.where(known, (values - lowest) / (highest - lowest), 0)
-        seen = np.cumsum(known, axis=0)
+        present = np.isfinite(values)
+        share = np.where(present, (values - lowest) / (highest - lowest), 0)
+        seen = np.cumsum(present, axis=0)
         mean = (0.5 + np.cumsum(share, axis=0)) / (1 + seen)
-        variance = (0.25 + np.cumsum(known * (share - mean) ** 2, axis=0)) / (1 + seen)
+        variance = (0.25 + np.cumsum(present * (share - mean) ** 2, axis=0)) / (1 + seen)
         before = np.vstack([np.full((1, values.shape[1]), 0.25), variance[:-1]])
         # Each side of an interval has half of the capital.
         needed = np.log(2 * count / 0.05)
         times = np.maximum(seen, 1)
-        bets = known * np.sqrt(2 * needed / (before * times * np.log1p(times)))
+        bets = present * np.sqrt(2 * needed / (before * times * np.log1p(times)))
 
         def above(null: Floats) -> Floats:
             """Return the logarithm of the largest capital of a bet that the mean is above `null`, [k]."""
             return _capital(bets, share, null)
 
         def below(null: Floats) -> Floats:
-            return _capital(bets, known * (1 - share), 1 - null)
+            return _capital(bets, present * (1 - share), 1 - null)
 
         self.value: Floats = np.where(seen[-1], share.sum(axis=0) / times[-1], np.nan)
         self.value = lowest + self.value * (highest - lowest)
@@ -64,7 +64,7 @@ class ConfidenceSequence:
         self.p: Floats = np.where(seen[-1], np.minimum(1, 2 * count * np.exp(-largest)), np.nan)
 
     def estimates(self) -> list[Estimate]:
-        return [Estimate.from_floats(*each) for each in zip(self.value, self.low, self.high, strict=True)]
+        return [*map(Estimate.from_floats, self.value, self.low, self.high)]
 
 
 def _capital(bets: Floats, share: Floats, null: Floats) -> Floats:

@@ -16,7 +16,6 @@ whose share has the same variance, and at most n² / (n₁² + … + n_G²), whi
 from __future__ import annotations
 
 import math
-from collections import Counter
 
 import numpy as np
 
@@ -49,14 +48,12 @@ def independent_rows(group: Integers) -> Floats:
     Returns:
         The square of the number of rows over the sum of its squares by instruction (Kish 1965), [n].
     """
-    seen = Counter[int]()
-    before = []
-    for number in group.tolist():
-        before.append(seen[number])
-        seen[number] += 1
-    squares = np.cumsum(2 * np.array(before, dtype=np.float64) + 1)
-    found: Floats = np.arange(1, len(group) + 1) ** 2 / squares
-    return found
+    order = np.argsort(group, kind="stable")
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    before = np.empty(len(group))  # the rows of the same instruction before each row
+    before[order] = np.arange(len(group)) - np.repeat(starts, np.diff(starts, append=len(group)))
+    rows: Floats = np.arange(1, len(group) + 1) ** 2 / np.cumsum(2 * before + 1)
+    return rows
 
 
 def threshold(
@@ -75,7 +72,7 @@ def threshold(
 
     order = np.argsort(-confidence, kind="stable")
     ranked, right, instruction = confidence[order], agreed[order], group[order]
-    independent, found = independent_rows(instruction), None
+    independent, lowest = independent_rows(instruction), None
     enough = np.flatnonzero(independent >= fewest_labels(rate, error) - _ROUNDING) + 1
     enough = enough[enough >= FIRST * len(order) - _ROUNDING]
     if not len(enough):
@@ -87,5 +84,5 @@ def threshold(
         # The probability of so many agreeing rows or more: binomial, also for numbers that are not whole.
         if share <= 0 or betainc(share * rows, (1 - share) * rows + 1, rate) > error:
             break
-        found = float(ranked[kept - 1])
-    return found
+        lowest = float(ranked[kept - 1])
+    return lowest

@@ -54,8 +54,8 @@ class JackknifeEstimates:
     value: Floats  # [k]
     covariance: Floats  # [k, k]
     units: Floats  # [k]
-    open_below: Flags | None = None  # [k]
-    open_above: Flags | None = None  # [k]
+    open_below: Flags | bool = False  # [k]
+    open_above: Flags | bool = False  # [k]
 
     def estimates(self) -> list[Estimate]:
         """Return the estimates with their intervals."""
@@ -89,9 +89,9 @@ class JackknifeEstimates:
             degrees, place = np.unique(freedom, return_inverse=True)
             spread = chdtri(degrees, 1 - generator.random((resamples, 1))) / degrees
             null_t /= np.sqrt(spread)[:, place]
-        low = np.where(usable & (self.open_below is not None and self.open_below), -np.inf, self.value - reach)
-        high = np.where(usable & (self.open_above is not None and self.open_above), np.inf, self.value + reach)
-        return Studentised.from_ends(self.value, low, high, error, null_t, self.units, varies)
+        low = np.where(usable & self.open_below, -np.inf, self.value - reach)
+        high = np.where(usable & self.open_above, np.inf, self.value + reach)
+        return Studentised(self.value, low, high, error, null_t, self.units, varies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +136,12 @@ class Shares:
         units = np.nan_to_num(units) + certain + 1e-6
         return cls(value, all_rows, JackknifeEstimates(log_odds, covariance, units))
 
-    def estimates(self, found: Studentised | None = None) -> list[Estimate]:
-        """Return the shares with their intervals, or with the intervals of the log-odds that are given."""
-        found = found or self.log_odds.tested(resamples=0)
-        low, high = 1 / (1 + np.exp(-found.low)), 1 / (1 + np.exp(-found.high))
-        ends = zip(
-            self.value, np.minimum(low, self.value), np.maximum(high, self.value), found.why, strict=True
-        )
-        return [Estimate.from_floats(*each) for each in ends]
+    def estimates(self) -> list[Estimate]:
+        """Return the shares with their intervals."""
+        tested = self.log_odds.tested(resamples=0)
+        low, high = (1 / (1 + np.exp(-end)) for end in (tested.low, tested.high))
+        ends = np.minimum(low, self.value), np.maximum(high, self.value)
+        return [*map(Estimate.from_floats, self.value, *ends, tested.why)]
 
 
 def jackknife_interval(value: float, left_out: Floats, tests: int = 1) -> Floats:
@@ -232,8 +230,8 @@ def effective_rows(held: Flags, group: Integers, weights: Floats | None = None) 
     _, numbered = np.unique(group, return_inverse=True)
     sizes = np.bincount(numbered, weights)
     rows, groups = len(held), len(sizes)
-    found = averages(held[:, None].astype(np.float64), numbered.astype(np.int32), groups, weights)
-    share, variance = found.value[0], (found.shares**2).sum()
+    mean = averages(held[:, None].astype(np.float64), numbered, groups, weights)
+    share, variance = mean.value[0], (mean.shares**2).sum()
     if groups < 2 or variance <= 0:
         return float(share), float(sizes.sum() ** 2 / (sizes.astype(np.float64) ** 2).sum())
     freedom = (stdtrit(rows - 1, 0.975) / stdtrit(groups - 1, 0.975)) ** 2

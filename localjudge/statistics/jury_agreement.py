@@ -3,7 +3,7 @@ jury is worth, and its best juror."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.statistics import Estimate
-from localjudge.statistics.agreement_statistics import alphas
+from localjudge.statistics.agreement_statistics import alpha, alphas
 from localjudge.statistics.jackknife import PARTS, jackknife_interval
 from localjudge.statistics.resampling import averages, mean_estimate, studentise
 
@@ -57,7 +57,7 @@ class NominalJuryAspect:
 
 @dataclass(frozen=True, slots=True)
 class RatedAspect:
-    """The scores of an aspect as numbers, [rows, jurors]; `values` has the value of each number.
+    """The scores of an aspect as numbers, [rows, jurors]; `values` has the value of each number, ascending.
 
     The level of measurement is "ordinal", or "nominal" for labels, which are numbered from 0.
     """
@@ -77,12 +77,21 @@ class RatedAspect:
         counts: Floats = (self.table[:, :, None] == np.array([*self.values])).sum(axis=1).astype(np.float64)
         return counts
 
-    def without(self, juror: int) -> RatedAspect:
-        return replace(self, table=np.delete(self.table, juror, axis=1))
+    @property
+    def marks(self) -> LabelArray:
+        """The scores as labels, of which each juror is an annotator."""
+        row, juror = np.indices(self.table.shape, dtype=np.int32).reshape(2, -1)
+        return LabelArray(row, juror, self.table.ravel().astype(np.float64))
 
-    def alpha(self, group: Integers) -> Estimate:
-        """Return Krippendorff's alpha of this level."""
-        return alphas(_marks(self.table), group, [self.level])[0]
+    def alphas_without(self) -> Callable[[Floats | None], Floats]:
+        """Return the function that gives Krippendorff's alpha of all jurors, and without each, [1 + jurors].
+
+        Its argument is the weight of each row, [rows]; None for equal ones.
+        """
+        domain, jurors = np.array([*self.values], dtype=np.float64), range(self.table.shape[1])
+        without = (replace(self, table=np.delete(self.table, juror, axis=1)) for juror in jurors)
+        votes = [self.votes, *(others.votes for others in without)]
+        return lambda weights: np.array([alpha(counts, domain, self.level, weights) for counts in votes])
 
     def spread(self, reach: float) -> Floats:
         """Return the spread of each row; a standard deviation is divided by `reach`."""
@@ -105,7 +114,7 @@ def jury_aspect(rated: RatedAspect, group: Integers, resamples: int, seed: int) 
         seed: seed of the resamples.
     """
     table, (lowest, highest) = rated.table, rated.ends
-    ordinal, interval = alphas(_marks(table), group)
+    ordinal, interval = alphas(rated.marks, group)
     differences = table.max(axis=1) - table.min(axis=1)
     return JuryAspect(
         mean=mean_estimate(table.mean(axis=1), group, lowest, highest, False, resamples, seed),
@@ -131,20 +140,11 @@ def nominal_jury_aspect(rated: RatedAspect, group: Integers) -> NominalJuryAspec
     won = votes[2 * most > jurors].argmax(axis=1)
     return NominalJuryAspect(
         labels=tuple(map(str, rated.values.values())),
-        alpha_nominal=rated.alpha(group),
+        alpha_nominal=alphas(rated.marks, group, [rated.level])[0],
         with_majority=len(won) / rows,
         unanimous=float((most == jurors).mean()),
         tied=float(((votes == most[:, None]).sum(axis=1) > 1).mean()),
         majority=tuple((np.bincount(won, minlength=votes.shape[1]) / len(won)).tolist()) if len(won) else None,
-    )
-
-
-def _marks(table: Integers) -> LabelArray:
-    rows, jurors = table.shape
-    return LabelArray(
-        np.repeat(np.arange(rows, dtype=np.int32), jurors),
-        np.tile(np.arange(jurors, dtype=np.int32), rows),
-        table.ravel().astype(np.float64),
     )
 
 
@@ -207,16 +207,16 @@ def jury_errors(
         given = np.zeros((len(group), len(rated.values)))
         np.add.at(given, (marks.row, marks.value.astype(int)), 1)
         wrong = 1 - given[rows] / given[rows].sum(axis=1, keepdims=True)
-        errors = own = np.take_along_axis(wrong, rated.table[rows], axis=1)
+        errors = of_jurors = np.take_along_axis(wrong, rated.table[rows], axis=1)
         votes = rated.votes[rows]
         won = votes == votes.max(axis=1, keepdims=True)
         of_jury, highest = (won * wrong).sum(axis=1) / won.sum(axis=1), 1.0
     else:
         errors = scores[rows] - labels[:, None]
-        own, of_jury = np.abs(errors), np.abs(errors.mean(axis=1))
+        of_jurors, of_jury = np.abs(errors), np.abs(errors.mean(axis=1))
         highest = float(rated.ends[1] - rated.ends[0])
     present, numbered = np.unique(group[rows], return_inverse=True)
-    groups, of_row = len(present), numbered.astype(np.int32)
+    groups, of_row = len(present), numbered
     parts, jurors = min(groups, PARTS), len(names)
     left_out = np.concatenate([np.ones((1, parts)), 1 - np.eye(parts)])
     correlations = _mean_correlation(errors, of_row % parts, left_out)
@@ -227,13 +227,15 @@ def jury_errors(
     # Half of the instructions choose the best juror, and the others compare it with the jury.
     half = np.random.default_rng(seed).permutation(groups) < groups // 2
     choosing, others = half[of_row], ~half[of_row]
-    best = int(own[choosing].mean(axis=0).argmin()) if choosing.any() else None
-    found = [Estimate(why="the labelled rows are of one instruction, and two choose and compare it")] * 3
+    best = int(of_jurors[choosing].mean(axis=0).argmin()) if choosing.any() else None
+    jury = best_juror = difference = Estimate(
+        why="the labelled rows are of one instruction, and two choose and compare it"
+    )
     if best is not None:
-        columns = np.column_stack([of_jury, own[:, best], of_jury - own[:, best]])[others]
+        columns = np.column_stack([of_jury, of_jurors[:, best], of_jury - of_jurors[:, best]])[others]
         means = averages(columns, of_row[others], groups)
-        found = studentise(means, 0, highest, False, resamples, seed).estimates()[:2]
-        found += studentise(means, -highest, highest, True, resamples, seed).estimates()[2:]
+        jury, best_juror, _ = studentise(means, 0, highest, False, resamples, seed).estimates()
+        *_, difference = studentise(means, -highest, highest, True, resamples, seed).estimates()
     return JuryErrors(
         rows=len(rows),
         instructions=groups,
@@ -246,9 +248,9 @@ def jury_errors(
         votes=Estimate.from_floats(np.exp(worth[0]), low, high),
         best=None if best is None else names[best],
         compared=int(others.sum()),
-        jury=found[0],
-        best_juror=found[1],
-        difference=found[2],
+        jury=jury,
+        best_juror=best_juror,
+        difference=difference,
     )
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from localjudge.arrays import Floats, Integers, RowArrays
 from localjudge.statistics import Estimate
 from localjudge.statistics.jackknife import Shares, exact_share
-from localjudge.statistics.system_order import components
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +54,13 @@ class Preferences(RowArrays):
         The systems of one component are compared with each other, directly or through other systems. Nothing
         is known about the order of systems of different components.
         """
-        compared = np.zeros((len(self.systems), len(self.systems)), dtype=np.bool_)
-        compared[self.first, self.second] = compared[self.second, self.first] = True
-        return components(compared)
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import connected_components
+
+        entries = np.ones(len(self.first)), (self.first, self.second)
+        compared = csr_array(entries, shape=(len(self.systems), len(self.systems)))
+        numbers: Integers = connected_components(compared, directed=False)[1]
+        return numbers
 
 
 def system_win_rates(preferences: Preferences) -> Shares:

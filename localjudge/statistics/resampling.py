@@ -23,7 +23,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +72,9 @@ class Contributions:
 class Studentised:
     """k estimates with their intervals and standard errors; NaN if there is no interval. Then `why` says why.
 
-    `null_t` has the t statistics of B resamples under the null hypothesis that all estimates are 0.
+    `null_t` has the t statistics of B resamples under the null hypothesis that all estimates are 0. `units` is
+    the number of instructions that contribute to each estimate, and `varies` says whether their contributions
+    differ.
     """
 
     value: Floats  # [k]
@@ -81,37 +82,20 @@ class Studentised:
     high: Floats  # [k]
     error: Floats  # [k]
     null_t: Floats  # [B, k]
-    why: tuple[str, ...]  # [k]; empty with an interval
+    units: Floats  # [k]
+    varies: Flags  # [k]
 
-    @classmethod
-    def from_ends(
-        cls,
-        value: Floats,
-        low: Floats,
-        high: Floats,
-        error: Floats,
-        null_t: Floats,
-        units: Floats,
-        varies: Flags,
-    ) -> Self:
-        """Return the estimates, with the reasons for those without an interval.
-
-        Args:
-            value, low, high, error, null_t: as above.
-            units: the number of instructions that contribute to each estimate, [k].
-            varies: whether their contributions differ, [k].
-        """
-        why = tuple(
-            "" if known else why_undefined(each, count, MIN_INSTRUCTIONS, differs)
-            for known, each, count, differs in zip(
-                np.isfinite(error).tolist(), value.tolist(), units.tolist(), varies.tolist(), strict=True
-            )
-        )
-        return cls(value, low, high, error, null_t, why)
+    @property
+    def why(self) -> list[str]:
+        """The reason why each estimate has no interval, [k]; empty with one."""
+        columns = (self.error, self.value, self.units, self.varies)
+        return [
+            "" if math.isfinite(error) else why_undefined(value, units, MIN_INSTRUCTIONS, varies)
+            for error, value, units, varies in zip(*(each.tolist() for each in columns), strict=True)
+        ]
 
     def estimates(self) -> list[Estimate]:
-        each = zip(self.value, self.low, self.high, self.why, strict=True)
-        return [Estimate.from_floats(*ends) for ends in each]
+        return [*map(Estimate.from_floats, self.value, self.low, self.high, self.why)]
 
     def simultaneous(self, lowest: Bound = -math.inf, highest: Bound = math.inf) -> Studentised:
         """Return the estimates with intervals that contain all k true values together in 95 % of samples.
@@ -242,7 +226,7 @@ def studentise(
             lower, upper = np.quantile(null_t, [0.025, 0.975], axis=0)
         low = np.clip(value - upper * error, lowest, highest)
         high = np.clip(value - lower * error, lowest, highest)
-    return Studentised.from_ends(value, low, high, error, null_t, given, varies)
+    return Studentised(value, low, high, error, null_t, given, varies)
 
 
 def expanded_percentile(value: float, resampled: Floats, groups: int) -> Estimate:
@@ -271,13 +255,13 @@ def cell_means(values: Floats, cell: Integers, cells: int) -> Floats:
 
     Args:
         values: the columns, [m, k].
-        cell: the cell of each row, [m]; rows of cell -1 are left out.
+        cell: the cell of each row, [m].
         cells: number of cells.
     """
-    totals, known = np.zeros((cells, values.shape[1])), cell >= 0
-    np.add.at(totals, cell[known], values[known])
+    totals = np.zeros((cells, values.shape[1]))
+    np.add.at(totals, cell, values)
     with np.errstate(invalid="ignore"):
-        means: Floats = totals / np.bincount(cell[known], minlength=cells)[:, None]
+        means: Floats = totals / np.bincount(cell, minlength=cells)[:, None]
     return means
 
 
@@ -285,18 +269,23 @@ def averages(values: Floats, group: Integers, groups: int, weights: Floats | Non
     """Return the means of k columns, with the contribution of each instruction.
 
     Args:
-        values: the columns, [m, k].
+        values: the columns, [m, k], or [m, 1] for one column with several weightings.
         group: the instruction of each row, [m].
         groups: number of instructions, including those without rows.
-        weights: the weight of each row, such as 1 / its chance to be drawn, [m]; None for equal ones.
+        weights: the weight of each row, such as 1 / its chance to be drawn, [m], or its weight in each column,
+            [m, k], which is 0 for a row that is not part of the column; None for equal ones.
     """
-    rows = len(values)
-    present = np.bincount(group, minlength=groups)
-    value = np.average(values, axis=0, weights=weights) if rows else np.full(values.shape[1], np.nan)
-    shares = np.zeros((groups, values.shape[1]))
-    own = 1 / max(rows, 1) if weights is None else (weights / weights.sum())[:, None]
-    np.add.at(shares, group, (values - value) * own)
-    return Contributions(value, shares, np.full(len(value), float((present > 0).sum())))
+    weights = np.ones(len(values)) if weights is None else weights
+    weights = weights.reshape(len(values), -1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares_of_rows = weights / weights.sum(axis=0)
+        value = (weights * values).sum(axis=0) / weights.sum(axis=0)
+    shares = np.zeros((groups, len(value)))
+    np.add.at(shares, group, shares_of_rows * (values - value))
+    present = np.zeros((groups, weights.shape[1]), dtype=np.bool_)
+    np.logical_or.at(present, group, weights > 0)
+    units = np.broadcast_to(present.sum(axis=0).astype(np.float64), value.shape)
+    return Contributions(value, np.nan_to_num(shares), units)
 
 
 def mean_estimate(

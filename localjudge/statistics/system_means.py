@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from localjudge.arrays import Floats, Integers
 from localjudge.statistics import UNDEFINED, Estimate
-from localjudge.statistics.resampling import Contributions, cell_means, studentise
-from localjudge.statistics.system_order import components
+from localjudge.statistics.resampling import Contributions, averages, cell_means, studentise
 
 
 class SystemRows(Protocol):
@@ -59,25 +58,22 @@ def prediction_powered(
         weights: the weight of each row in the mean, [m]; None for equal weights.
     """
     weights = np.ones(len(judged)) if weights is None else weights
-    own, others = (
-        weights[rows] / weights[rows].sum() if rows.any() else weights[rows] for rows in (labelled, ~labelled)
-    )
-    shares = np.zeros((groups, 1))
-    known, rest = judged[labelled], judged[~labelled]
+    shares, known, rest = np.zeros((groups, 1)), judged[labelled], judged[~labelled]
     if len(known) < 2:
         return Contributions(np.array([np.nan]), shares, np.zeros(1))
+    share = weights[labelled] / weights[labelled].sum()
+    share_of_rest = weights[~labelled] / weights[~labelled].sum()
     tuning = power_tuning(known, rest, labels)
     corrected = labels - tuning * known
-    mean, rest_mean = own @ corrected, others @ rest
-    value = mean + tuning * rest_mean
+    mean, rest_mean = share @ corrected, share_of_rest @ rest
     # Each label influences the tuning; its leverage grows with the distance of its judge's score from the mean.
     # The HC3 correction (MacKinnon & White 1985) makes the interval valid with as few as thirty labels.
     squares = (known - known.mean()) ** 2
     leverage = np.minimum(squares / squares.sum(), 0.9) if tuning else 0.0
-    np.add.at(shares[:, 0], group[labelled], own * (corrected - mean) / (1 - leverage))
-    np.add.at(shares[:, 0], group[~labelled], tuning * others * (rest - rest_mean))
-    units = len(np.unique(group[labelled]))
-    return Contributions(np.array([value]), shares, np.array([float(units)]))
+    np.add.at(shares[:, 0], group[labelled], share * (corrected - mean) / (1 - leverage))
+    np.add.at(shares[:, 0], group[~labelled], tuning * share_of_rest * (rest - rest_mean))
+    units = float(len(np.unique(group[labelled])))
+    return Contributions(np.array([mean + tuning * rest_mean]), shares, np.array([units]))
 
 
 def drawn_with_chances(
@@ -106,19 +102,18 @@ def drawn_with_chances(
     shares = np.zeros((groups, 1))
     if labelled.sum() < 2:
         return Contributions(np.array([np.nan]), shares, np.zeros(1))
-    label, own, every = np.zeros(len(judged)), np.zeros(len(judged)), weights / weights.sum()
-    label[labelled], own[labelled] = labels, weights[labelled] / chance
-    own /= own.sum()
-    surplus = own @ judged - every @ judged
-    of_label = own * (label - own @ label)
-    of_judge = own * (judged - own @ judged) - every * (judged - every @ judged)
+    label, share, every = np.zeros(len(judged)), np.zeros(len(judged)), weights / weights.sum()
+    label[labelled], share[labelled] = labels, weights[labelled] / chance
+    share /= share.sum()
+    surplus = share @ judged - every @ judged
+    of_label = share * (label - share @ label)
+    of_judge = share * (judged - share @ judged) - every * (judged - every @ judged)
     squares = of_judge**2
-    known = squares.sum() > 0
-    tuning = float(np.clip(of_label @ of_judge / squares.sum(), 0, 1)) if known else 0.0
+    tuning = float(np.clip(of_label @ of_judge / squares.sum(), 0, 1)) if squares.any() else 0.0
     leverage = np.where(labelled, np.minimum(squares / squares.sum(), 0.9), 0) if tuning else 0.0
     np.add.at(shares[:, 0], group, (of_label - tuning * of_judge) / (1 - leverage))
     units = len(np.unique(group[labelled]))
-    return Contributions(np.array([own @ label - tuning * surplus]), shares, np.array([float(units)]))
+    return Contributions(np.array([share @ label - tuning * surplus]), shares, np.array([float(units)]))
 
 
 def power_tuning(known: Floats, rest: Floats, labels: Floats) -> float:
@@ -169,8 +164,11 @@ def connected_systems(cells: Floats) -> Integers:
     Args:
         cells: each system's mean on each instruction, [groups, systems].
     """
+    from scipy.sparse.csgraph import connected_components
+
     answered = np.isfinite(cells).astype(np.float64)
-    return components(answered.T @ answered > 0)
+    numbers: Integers = connected_components(answered.T @ answered, directed=False)[1]
+    return numbers
 
 
 def means_on_same_instructions(cells: Floats) -> Contributions:
@@ -194,13 +192,13 @@ def means_on_same_instructions(cells: Floats) -> Contributions:
     component = connected_systems(cells)
     value, shares = np.empty_like(effect), np.empty_like(changes)
     for number in np.unique(component):
-        own = component == number
-        here = present[:, own].any(axis=1)
+        members = component == number
+        here = present[:, members].any(axis=1)
         centre = level[here].mean() if here.any() else np.nan
-        value[own] = centre + effect[own]
+        value[members] = centre + effect[members]
         of_level = np.where(here, level - centre, 0) / max(here.sum(), 1)
         of_level = of_level - changes @ part[here].mean(axis=0) if here.any() else of_level
-        shares[:, own] = changes[:, own] + of_level[:, None]
+        shares[:, members] = changes[:, members] + of_level[:, None]
     return Contributions(value, shares, present.sum(axis=0).astype(np.float64))
 
 
@@ -236,12 +234,12 @@ class LabelledRows:
             values: the judge's score of each row, [rows].
             answered: whether each system answered each instruction, [groups, systems].
         """
-        each = []
+        differences = []
         for pair in combinations(range(len(rows.systems)), 2):
             common = np.logical_and.reduce(answered[:, pair], axis=1)[rows.group]
             both = [self._mean(rows, values, common & (rows.system == system)) for system in pair]
-            each.append(_concatenated(both).contrast(np.array([0]), np.array([1])))
-        return _concatenated(each)
+            differences.append(_concatenated(both).contrast(np.array([0]), np.array([1])))
+        return _concatenated(differences)
 
     def _mean(self, rows: SystemRows, values: Floats, among: NDArray[np.bool_]) -> Contributions:
         label, chance = np.full((2, len(values)), np.nan)
@@ -253,11 +251,11 @@ class LabelledRows:
         return prediction_powered(values[among], known, label, group, rows.groups, weights)
 
 
-def _concatenated(each: list[Contributions]) -> Contributions:
+def _concatenated(parts: list[Contributions]) -> Contributions:
     return Contributions(
-        np.concatenate([one.value for one in each]),
-        np.concatenate([one.shares for one in each], axis=1),
-        np.concatenate([one.units for one in each]),
+        np.concatenate([one.value for one in parts]),
+        np.concatenate([one.shares for one in parts], axis=1),
+        np.concatenate([one.units for one in parts]),
     )
 
 
@@ -293,57 +291,38 @@ def means_at_equal_length(
     Returns:
         An estimate for each system; undefined if lengths are unknown or all equal.
     """
+    from scipy.sparse import csr_array
+
     undefined = [UNDEFINED] * len(rows.systems)
     if characters is None:
         return undefined
-    group, groups, system, weights = rows.group, rows.groups, rows.system, instruction_weights(rows)
-    length = np.log1p(characters)
-    root = np.sqrt(weights)[:, None]
-    inner = root * _within(np.column_stack([length, values]), group, weights, groups)
+    group, groups, weights = rows.group, rows.groups, instruction_weights(rows)
+    length, dummies = np.log1p(characters), (rows.system[:, None] == np.arange(len(rows.systems))) * 1.0
+    columns = np.column_stack([length, values, dummies])
+    # The columns minus their weighted means for each instruction.
+    cells = csr_array((weights, (group, np.arange(len(group)))), shape=(groups, len(group)))
+    means = cells @ columns / np.maximum(cells.sum(axis=1), np.finfo(float).tiny)[:, None]
+    inner = np.sqrt(weights)[:, None] * (columns - means[group])
     if (inner[:, 0] ** 2).sum() / max(weights.sum(), 1) < 1e-12:
         return undefined
-    dummies = (system[:, None] == np.arange(len(rows.systems))).astype(np.float64)
-    systems = root * _within(dummies, group, weights, groups)
     # Residuals of length and score after the effects of instructions and systems (Frisch, Waugh and Lovell).
-    coefficients, *_ = np.linalg.lstsq(systems, inner, rcond=None)
-    residuals = inner - systems @ coefficients
+    coefficients, *_ = np.linalg.lstsq(inner[:, 2:], inner[:, :2], rcond=None)
+    residuals = inner[:, :2] - inner[:, 2:] @ coefficients
     squares = (residuals[:, 0] ** 2).sum()
     if squares < 1e-12 * len(residuals):
         return undefined
     slope = (residuals[:, 0] * residuals[:, 1]).sum() / squares
     errors = residuals[:, 1] - slope * residuals[:, 0]
     slope_shares = np.bincount(group, residuals[:, 0] * errors, minlength=groups) / squares
-    mean_length = np.average(length, weights=weights)
-    all_shares = np.bincount(group, weights * (length - mean_length), minlength=groups) / weights.sum()
-    value, shares, units = [], [], []
-    for number in range(len(rows.systems)):
-        chosen = system == number
-        if not chosen.any():
-            value.append(np.nan)
-            shares.append(np.zeros(groups))
-            units.append(0.0)
-            continue
-        own = weights[chosen] / weights[chosen].sum()
-        distance = own @ length[chosen] - mean_length
-        adjusted = values[chosen] - slope * length[chosen]
-        own_shares = np.bincount(group[chosen], own * (adjusted - own @ adjusted), minlength=groups)
-        value.append(own @ values[chosen] - slope * distance)
-        shares.append(own_shares + slope * all_shares - distance * slope_shares)
-        units.append(float(len(np.unique(group[chosen]))))
-    contributions = Contributions(np.array(value), np.column_stack(shares), np.array(units))
+    of_all = averages(length[:, None], group, groups, weights)
+    of_systems = weights[:, None] * dummies
+    adjusted = averages((values - slope * length)[:, None], group, groups, of_systems)
+    distance = averages(length[:, None], group, groups, of_systems).value - of_all.value
+    shares = adjusted.shares + slope * of_all.shares - np.nan_to_num(distance) * slope_shares[:, None]
+    contributions = Contributions(adjusted.value + slope * of_all.value, shares, adjusted.units)
     estimates = studentise(contributions, *ends, resamples=resamples, seed=seed).estimates()
     # A straight line may lead beyond the scale.
     return [
         mean if mean.value is None else replace(mean, value=min(max(mean.value, ends[0]), ends[1]))
         for mean in estimates
     ]
-
-
-def _within(columns: Floats, group: Integers, weights: Floats, groups: int) -> Floats:
-    """Return the columns [rows, k] minus their weighted means for each instruction."""
-    total = np.bincount(group, weights, minlength=groups)
-    inner = np.empty_like(columns)
-    for place in range(columns.shape[1]):
-        sums = np.bincount(group, weights * columns[:, place], minlength=groups)
-        inner[:, place] = columns[:, place] - sums[group] / total[group]
-    return inner

@@ -1,15 +1,27 @@
-"""The order of systems as far as pairs establish it: ranks not excluded, systems that do not differ, and those
-whose difference cannot be tested."""
+"""The statistics of systems in one column of scores, and their order as far as pairs of systems establish it:
+ranks that are not excluded, systems that do not differ, and differences that cannot be tested."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from localjudge.arrays import Flags, Floats, Integers
-from localjudge.statistics import EQUAL_EVERYWHERE, NOT_DEFINED
+from localjudge.statistics import EQUAL_EVERYWHERE, NOT_DEFINED, UNDEFINED, Estimate
+from localjudge.statistics.confidence_sequence import ConfidenceSequence
+from localjudge.statistics.resampling import studentise
+from localjudge.statistics.system_means import (
+    LabelledRows,
+    SystemRows,
+    column_means,
+    connected_systems,
+    instruction_means,
+    means_at_equal_length,
+    means_on_same_instructions,
+)
 from localjudge.system.quantities import counted
 
 SIGNIFICANCE_LEVEL = 0.05
@@ -59,12 +71,12 @@ class SystemOrder:
         better[second, first] = (p < SIGNIFICANCE_LEVEL) & (difference < 0)
         self._joined = ~(better | better.T)
         equal = np.array([each == EQUAL_EVERYWHERE for each in why], dtype=np.bool_)
-        known = np.isfinite(p) | (equal & (np.abs(difference) <= NO_DIFFERENCE))
-        self._joined[first, second] &= known
-        self._joined[second, first] &= known
+        tested = np.isfinite(p) | (equal & (np.abs(difference) <= NO_DIFFERENCE))
+        self._joined[first, second] &= tested
+        self._joined[second, first] &= tested
         self.untested = tuple(
             (systems[first[place]], systems[second[place]], why[place] or NOT_DEFINED)
-            for place in np.flatnonzero(~known).tolist()
+            for place in np.flatnonzero(~tested).tolist()
         )
         missed = detectable[(p >= SIGNIFICANCE_LEVEL) & np.isfinite(detectable)]
         self.detectable = float(missed.max()) if len(missed) else None
@@ -81,30 +93,6 @@ class SystemOrder:
         sets = [sorted(members, key=place.__getitem__) for members in _cliques(self._joined)]
         sets.sort(key=lambda members: [place[member] for member in members])
         return tuple(tuple(self._systems[member] for member in members) for members in sets)
-
-
-def components(joined: Flags) -> Integers:
-    """Return the number of each system's component, in the order of their first systems, [k].
-
-    The systems of one component are joined, directly or through other systems.
-
-    Args:
-        joined: whether two systems are joined, [k, k]; symmetric.
-    """
-    _, numbers = np.unique(reached(joined).argmax(axis=1), return_inverse=True)
-    return numbers.astype(np.int32)
-
-
-def reached(joined: Flags) -> Flags:
-    """Return whether each system leads to each other one, directly or through others, or is the same, [k, k].
-
-    Args:
-        joined: whether each system leads to each other one directly, [k, k].
-    """
-    known = joined | np.eye(len(joined), dtype=np.bool_)
-    while ((further := known @ known) != known).any():
-        known = further
-    return known
 
 
 def differences_in_words(
@@ -124,8 +112,8 @@ def differences_in_words(
     """
     together = [", ".join(group) for group in groups if len(group) > 1]
     if together:
-        found = "" if detectable is None else f" ({detectable:.2f} would be found in 80 % of such runs)"
-        yield f"No significant difference {where}: {'; '.join(together)}{found}"
+        power = "" if detectable is None else f" ({detectable:.2f} would be found in 80 % of such runs)"
+        yield f"No significant difference {where}: {'; '.join(together)}{power}"
     elif not untested:
         yield f"All systems differ significantly {where}"
     for reason in dict.fromkeys(why for *_, why in untested):
@@ -135,20 +123,164 @@ def differences_in_words(
         yield f"Unknown whether a difference {where} is significant, because {reason}: {'; '.join(named)}"
 
 
-def _cliques(joined: NDArray[np.bool_]) -> list[set[int]]:
-    """Return the maximal cliques of a graph (Bron & Kerbosch 1973, with pivots)."""
-    near = [set(np.flatnonzero(row).tolist()) - {place} for place, row in enumerate(joined)]
-    found: list[set[int]] = []
+def sets_in_words(what: str, systems: Sequence[str], component: Integers) -> Iterator[str]:
+    """Yield a line on the sets of systems that cannot be compared with each other, if there are several.
 
-    def grow(chosen: set[int], open_: set[int], shut: set[int]) -> None:
-        if not open_ and not shut:
-            found.append(chosen)
-            return
-        pivot = max(open_ | shut, key=lambda node: len(near[node] & open_))
-        for node in sorted(open_ - near[pivot]):
-            grow(chosen | {node}, open_ & near[node], shut & near[node])
-            open_ = open_ - {node}
-            shut = shut | {node}
+    Args:
+        what: the numbers, such as "strengths".
+        systems: the names of the systems.
+        component: the number of the set of each, from 0, [systems].
+    """
+    if component.any():
+        sets = [
+            ", ".join(name for name, number in zip(systems, component.tolist(), strict=True) if number == one)
+            for one in range(component.max() + 1)
+        ]
+        yield f"{what} are comparable only within each of these sets of systems: {'; '.join(sets)}"
 
-    grow(set(), set(range(len(near))), set())
-    return found
+
+def _cliques(joined: Flags) -> set[frozenset[int]]:
+    """Return the maximal cliques of a graph, from those among its first nodes."""
+    cliques: set[frozenset[int]] = set()
+    for node, joins in enumerate(joined):
+        near = frozenset(np.flatnonzero(joins).tolist())
+        cliques |= {clique & near | {node} for clique in cliques} | {frozenset([node])}
+        cliques = {each for each in cliques if not any(each < other for other in cliques)}
+    return cliques
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The comparison of two systems on the instructions that both answered.
+
+    `difference` is the mean of `first` minus the mean of `second` on these instructions, and `p` its p-value.
+    The interval and `p` are adjusted for all pairs of the column: the interval excludes 0 exactly if `p` is
+    below 0.05. With labels, they refer to the prediction-powered means. `wins`, `losses` and `ties` are numbers
+    of instructions, by the judge's scores; a difference within the rounding error is a tie.
+    """
+
+    first: str
+    second: str
+    column: str
+    instructions: int
+    difference: Estimate
+    p: float | None
+    wins: int
+    losses: int
+    ties: int
+
+    def turned(self) -> Pair:
+        """Return the same comparison with the systems in the other order."""
+        return replace(
+            self,
+            first=self.second,
+            second=self.first,
+            difference=self.difference.negative(),
+            wins=self.losses,
+            losses=self.wins,
+        )
+
+
+class RankedColumn:
+    """The statistics of all systems in one column: an aspect, the share of a label, or the overall mean.
+
+    Args:
+        rows: the rows of all systems.
+        name: the name of the column.
+        values: the score of each row, [rows].
+        ends: the lowest and the highest score.
+        characters: the length of each row's candidate, [rows]; None if the effect of length is not wanted.
+        human: the labels of some rows; None without any.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
+        untested: why the scores have no intervals; empty if they have.
+        is_sample: the instructions are the first of all, in random order: intervals hold at every look.
+    """
+
+    def __init__(
+        self,
+        rows: SystemRows,
+        name: str,
+        values: Floats,
+        ends: tuple[int, int],
+        characters: Floats | None,
+        human: LabelledRows | None,
+        resamples: int,
+        seed: int,
+        untested: str = "",
+        is_sample: bool = False,
+    ) -> None:
+        self.name = name
+        count, reach = len(rows.systems), ends[1] - ends[0]
+        of_judge = 0 if untested or is_sample else resamples
+        cells = instruction_means(rows, values)
+        answered = np.isfinite(cells)
+        same = means_on_same_instructions(cells)
+        self.means, self.held = (
+            studentise(means, *ends, resamples=of_judge, seed=seed).estimates()
+            for means in (column_means(cells), same)
+        )
+        self.component, self.level, self.human = connected_systems(cells), same.value, [UNDEFINED] * count
+        self.length_held = means_at_equal_length(rows, values, ends, characters, of_judge, seed)
+        first, second = np.array(list(combinations(range(count), 2)), dtype=np.int32).reshape(-1, 2).T
+        between = cells[:, first] - cells[:, second]
+        if human is None:
+            paired = column_means(between)
+        else:
+            of_people = human.means(rows, values)
+            self.human = studentise(of_people, *ends, resamples=resamples, seed=seed).estimates()
+            if answered[answered.any(axis=1)].all():
+                paired, self.level = of_people.contrast(first, second), of_people.value
+            else:
+                paired = human.differences(rows, values, answered)
+                self.level = _levels(paired.value, first, second, answered)
+        drawn = of_judge if human is None else resamples
+        tested = studentise(paired, -reach, reach, symmetric=True, resamples=drawn, seed=seed)
+        differences, p = tested.simultaneous(-reach, reach).estimates(), tested.adjusted()
+        if is_sample:
+            self.means = ConfidenceSequence(cells, *ends).estimates()
+            sequence = ConfidenceSequence(between, -reach, reach, together=True)
+            differences, p = sequence.estimates(), sequence.p
+        wins, losses = (between > NO_DIFFERENCE).sum(axis=0), (between < -NO_DIFFERENCE).sum(axis=0)
+        common = np.isfinite(between).sum(axis=0)
+        columns = (common, differences, p, wins, losses)
+        self.pairs = [
+            Pair(
+                first=rows.systems[a],
+                second=rows.systems[b],
+                column=name,
+                instructions=int(instructions),
+                difference=difference,
+                p=float(chance) if np.isfinite(chance) else None,
+                wins=int(won),
+                losses=int(lost),
+                ties=int(instructions - won - lost),
+            )
+            for a, b, instructions, difference, chance, won, lost in zip(first, second, *columns, strict=True)
+        ]
+        points = np.bincount(first, (common + wins - losses) / 2, count)
+        points += np.bincount(second, (common + losses - wins) / 2, count)
+        played = np.bincount(first, common, count) + np.bincount(second, common, count)
+        self.win_rates = [float(won / of) if of else None for won, of in zip(points, played, strict=True)]
+        lacking = "no instruction has both" if human is None else "too few common instructions have labels"
+        why = [untested or (lacking if each.value is None else each.why) for each in differences]
+        self.order = SystemOrder(rows.systems, first, second, paired.value, p, tested.detectable(), why)
+
+
+def _levels(difference: Floats, first: Integers, second: Integers, answered: Flags) -> Floats:
+    """Return the levels whose differences are nearest to those of the pairs, [systems]; NaN if unknown.
+
+    Each pair has the weight of its common instructions (weighted least squares).
+
+    Args:
+        difference: the first system's advantage, [pairs]; NaN if it is not known.
+        first: the first system of each pair, [pairs].
+        second: the second system of each pair, [pairs].
+        answered: whether each system answered each instruction, [groups, systems].
+    """
+    systems = np.arange(answered.shape[1])
+    design = (first[:, None] == systems).astype(np.float64) - (second[:, None] == systems)
+    weights = (answered[:, first] & answered[:, second]).sum(axis=0) * np.isfinite(difference)
+    left = np.linalg.pinv(design.T @ (design * weights[:, None]), hermitian=True)
+    levels = left @ design.T @ (weights * np.nan_to_num(difference))
+    return np.where(np.abs(design).T @ weights > 0, levels, np.nan)

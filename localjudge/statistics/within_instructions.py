@@ -18,7 +18,7 @@ import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
-from localjudge.statistics.comparison import with_interval
+from localjudge.statistics.comparison import SampledRows
 from localjudge.statistics.jackknife import PARTS, agreement_estimate
 
 _THRESHOLDS = 201
@@ -93,6 +93,8 @@ class LabelledResponses:
             group: the instruction of each row, [rows].
             response: the first row with the same response as each row, [rows].
         """
+        from scipy.sparse import csr_array, triu
+
         marks = replace(marks, row=response[marks.row])
         row, label = marks.means()
         several = np.bincount(group[row])[group[row]] >= 2
@@ -100,14 +102,9 @@ class LabelledResponses:
         present, numbered = np.unique(group[row], return_inverse=True)
         if len(present) < 2:
             return None
-        order = np.argsort(numbered, kind="stable")
-        first, second = [], []
-        for members in np.split(order, np.flatnonzero(np.diff(numbered[order])) + 1):
-            one, other = np.triu_indices(len(members), 1)
-            first.append(members[one])
-            second.append(members[other])
-        pairs = np.concatenate(first), np.concatenate(second)
-        return cls(row, label, numbered, *pairs, marks.weight_of(row))
+        members = csr_array((np.ones(len(row)), (np.arange(len(row)), numbered)))
+        first, second = triu(members @ members.T, 1).nonzero()
+        return cls(row, label, numbered, first, second, marks.weight_of(row))
 
     @property
     def instructions(self) -> int:
@@ -116,32 +113,14 @@ class LabelledResponses:
     def compare(self, column: Floats, seed: int) -> WithinComparison:
         """Compare a column [rows of the run] with the labels; `seed` is that of the folds."""
         values = column[self.row]
-        x, y = (self._centred(each) for each in (values, self.label))
+        x, y = self._centred(values), self._centred(self.label)
         in_order, over_chance, epsilon = self._order_of(values).estimates(seed)
         return WithinComparison(
-            pearson=with_interval(agreement_statistics.pearson, x, y, self.group, weight=self.weight),
+            pearson=SampledRows(self.group, self.weight).agreement(agreement_statistics.pearson, x, y),
             in_order=in_order,
             over_chance=over_chance,
             epsilon=epsilon,
         )
-
-    def trivial(self, seed: int) -> dict[str, WithinComparison]:
-        """Return the share of pairs in order of scores that are all equal, and of scores at random.
-
-        All pairs with equal labels are in order for the first, and half of all other pairs for the second.
-        """
-        equal = self.compare(np.zeros(int(self.row.max()) + 1), seed).in_order
-        rest = equal.complement()
-        value, low, high = (None if end is None else end / 2 for end in (rest.value, rest.low, rest.high))
-        random = replace(rest, value=value, low=low, high=high)
-        return {
-            name: WithinComparison(UNDEFINED, share, UNDEFINED, None)
-            for name, share in {"equal": equal, "random": random}.items()
-        }
-
-    @property
-    def _weight_of_instructions(self) -> Floats | None:
-        return None if self.weight is None else np.bincount(self.group, self.weight) / np.bincount(self.group)
 
     def _centred(self, values: Floats) -> Floats:
         means = np.bincount(self.group, values) / np.bincount(self.group)
@@ -152,7 +131,7 @@ class LabelledResponses:
     def _order_of(self, values: Floats) -> _OrderedPairs:
         """Return the shares of pairs in order by instruction, for each threshold of ties."""
         by_column, by_label = (
-            (each[self.first] - each[self.second]).round(_DIGITS) for each in (values, self.label)
+            (numbers[self.first] - numbers[self.second]).round(_DIGITS) for numbers in (values, self.label)
         )
         size, group = np.abs(by_column), self.group[self.first]
         quantiles = np.quantile(size, np.linspace(0, 1, _THRESHOLDS), method="inverted_cdf")
@@ -169,10 +148,36 @@ class LabelledResponses:
         # In a random order, a pair gets any two of its instruction's numbers, and either of them first.
         labels_equal = np.bincount(group, tie)[:, None] / pairs
         chance = labels_equal * equal + (1 - labels_equal) * (1 - equal) / 2
-        weight = self._weight_of_instructions
-        return _OrderedPairs.from_instructions(
-            thresholds, in_order, chance, np.ones(len(pairs)) if weight is None else weight
-        )
+        weights = np.bincount(self.group, self.weight) / np.bincount(self.group)
+        return _OrderedPairs.from_instructions(thresholds, in_order, chance, weights)
+
+
+def agree_within(
+    columns: Mapping[str, Floats], marks: LabelArray, group: Integers, response: Integers, seed: int
+) -> WithinInstructions | None:
+    """Compare columns of numbers with labels within instructions.
+
+    Args:
+        columns: the columns, [rows].
+        marks, group, response: as for `LabelledResponses.from_labels`.
+        seed: the seed of the folds.
+
+    Returns:
+        The agreement; None if fewer than two instructions have two labelled responses.
+    """
+    responses = LabelledResponses.from_labels(marks, group, response)
+    if responses is None:
+        return None
+    comparisons = {name: responses.compare(column, seed) for name, column in columns.items()}
+    # All pairs with equal labels are in order for equal scores, and half of all other pairs for random ones.
+    equal = responses.compare(np.zeros(len(group)), seed).in_order
+    rest = equal.complement()
+    value, low, high = (None if end is None else end / 2 for end in (rest.value, rest.low, rest.high))
+    trivial = {"equal": equal, "random": replace(rest, value=value, low=low, high=high)}
+    comparisons |= {
+        name: WithinComparison(UNDEFINED, share, UNDEFINED, None) for name, share in trivial.items()
+    }
+    return WithinInstructions(responses.instructions, len(responses.first), comparisons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +221,14 @@ class _OrderedPairs:
         curves, generator = np.stack([self.in_order, self.over_chance]), np.random.default_rng(seed)
         for _ in range(_DRAWS):
             fold = generator.permutation(parts) % _FOLDS
-            for own in (fold == number for number in range(min(_FOLDS, parts))):
-                others = self.in_order[~own]
-                of_others, held = others.sum(axis=0), curves[:, own].sum(axis=1)
+            for inside in (fold == number for number in range(min(_FOLDS, parts))):
+                others = self.in_order[~inside]
+                of_others, held = others.sum(axis=0), curves[:, inside].sum(axis=1)
                 learned = _best(of_others)
                 unseen += held[:, learned] / _DRAWS
                 # Without a part of the fold, the threshold is the same; without another part, learn it again.
-                unseen_without[:, own] += (held[:, [learned]] - curves[:, own, learned]) / _DRAWS
-                unseen_without[:, ~own] += held[:, _best(of_others - others)] / _DRAWS
+                unseen_without[:, inside] += (held[:, [learned]] - curves[:, inside, learned]) / _DRAWS
+                unseen_without[:, ~inside] += held[:, _best(of_others - others)] / _DRAWS
         without = total - self.weight
         # A rounding error must not put a share of 1 above 1.
         in_order = float(((seen + unseen[0]) / 2 / total).round(_DIGITS))

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
+from localjudge.arrays import Flags, Floats, Integers, LabelArray
+from localjudge.errors import UsageError
+from localjudge.matching.judged_rows import JudgedPairs, PairVerdicts
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Scores
-from localjudge.statistics import Estimate
-from localjudge.statistics.agreement_statistics import alphas
+from localjudge.modes.pair_preference import RESULTS
+from localjudge.runs.summary import system_value
+from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
+from localjudge.statistics.agreement_statistics import alphas, nominal_alpha
 from localjudge.statistics.alternative_annotator import AnnotatorTest, replace_annotators
 from localjudge.statistics.comparison import (
-    ComparedLabels,
+    ONE_SIDE_IS_EQUAL,
     Comparison,
+    NominalComparison,
+    SampledRows,
     compare,
-    correlations_with,
+    compare_baselines,
+    compare_labels,
 )
-from localjudge.statistics.nominal_agreement import NominalAgreement, agree_on_labels
 from localjudge.statistics.resampling import RESAMPLES
-from localjudge.statistics.within_instructions import LabelledResponses, WithinInstructions
+from localjudge.statistics.within_instructions import WithinInstructions, agree_within
+
+SUBSET = "subset"
+"""The column whose values divide the pairs if no other is named."""
+_TIE = RESULTS["tie"]
+_DIGITS = 9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AspectAgreement:
     """The agreement for one aspect.
 
@@ -31,6 +44,9 @@ class AspectAgreement:
     values is missing.
 
     Attributes:
+        rows: number of rows with labels.
+        instructions: number of their instructions.
+        annotators: number of annotators.
         within: the agreement within instructions; None if fewer than two of them have two labelled responses.
         alpha_ordinal: Krippendorff's ordinal alpha of the annotators; undefined if no row has two labels.
         alpha_interval: the same with the interval distance.
@@ -48,6 +64,86 @@ class AspectAgreement:
     annotator_test: AnnotatorTest | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NominalAgreement:
+    """The agreement on one aspect without an order.
+
+    Attributes:
+        rows, instructions, annotators: as for `AspectAgreement`.
+        labels: the labels of the aspect, in the order of all that follows.
+        comparisons: by "judge" and by the baselines of `compare_baselines`: "most frequent", "length" and
+            "overlap"; one without values is missing.
+        confusion: counts by the human label (rows) and the judge's label (columns).
+        precision: share of the judge's uses of a label that the human labels confirm, by label.
+        recall: share of the human uses of a label that the judge finds, by label.
+        alpha: Krippendorff's nominal alpha of the annotators; None if no row has two labels.
+        annotator_test: the judge's labels beside single annotators; None if there are too few labels.
+    """
+
+    rows: int
+    instructions: int
+    annotators: int
+    labels: tuple[str, ...]
+    comparisons: Mapping[str, NominalComparison]
+    confusion: tuple[tuple[int, ...], ...]
+    precision: tuple[Estimate, ...]
+    recall: tuple[Estimate, ...]
+    alpha: Estimate | None
+    annotator_test: AnnotatorTest | None
+
+
+@dataclass(frozen=True, slots=True)
+class PairComparison:
+    """The agreement of one column of verdicts with the labels.
+
+    Attributes:
+        accuracy: the share of pairs with the same result; a pair of which only one, label or verdict, is a tie
+            counts half.
+        without_ties: the accuracy on the pairs of which neither label nor verdict is a tie.
+        decided: number of these pairs.
+        kappa: Cohen's kappa of the three results, without weights; undefined if all labels are equal.
+        auc: the probability that a response that people prefer is given a higher preference than one that they
+            reject, over all responses of the pairs without a tie in the label: the area under the ROC curve.
+            Exchanging the responses of a pair does not change it.
+    """
+
+    accuracy: Estimate
+    without_ties: Estimate
+    decided: int
+    kappa: Estimate
+    auc: Estimate = UNDEFINED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledPairs:
+    """The agreement on a set of pairs in one aspect.
+
+    Attributes:
+        pairs: number of pairs with labels.
+        instructions, annotators: as for `AspectAgreement`.
+        labels: number of pairs with each result by the labels; with several, the most frequent label of a pair,
+            or a tie if two are equally frequent.
+        comparisons: by "both orders", "input order" and "reverse order", and by what trivial judges say:
+            "longer wins", the response with more characters, and "first wins", the first of the input.
+        gain: the accuracy of the most probable result of both orders averaged, minus the mean accuracy of the
+            two; undefined with one order.
+        consistency: share of the pairs without a tie in an order whose orders name the same response.
+        alpha: Krippendorff's nominal alpha of the annotators; None if no pair has two labels.
+        annotator_test: the verdicts beside single annotators, where a tie is half a difference;
+            None if there are too few labels.
+    """
+
+    pairs: int
+    instructions: int
+    annotators: int
+    labels: Mapping[str, int]
+    comparisons: Mapping[str, PairComparison]
+    gain: Estimate
+    consistency: Estimate
+    alpha: Estimate | None
+    annotator_test: AnnotatorTest | None
+
+
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """The agreement of a judge with labels.
@@ -62,12 +158,47 @@ class Agreement:
     notices: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class PairAgreement:
+    """The agreement of a judge with labels of pairs in each aspect.
+
+    `subsets` has the agreement on each subset of the pairs in each aspect, and `by` the column whose values are
+    the subsets; empty and None without subsets.
+    """
+
+    aspects: Mapping[str, LabelledPairs]
+    subsets: Mapping[str, Mapping[str, LabelledPairs]]
+    by: str | None
+    notes: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Labelled:
+    """The labels of some rows in an aspect, and `people`, the same before adjudication."""
+
+    marks: LabelArray
+    people: LabelArray
+    group: Integers  # [rows of the run]: the instruction of each
+    annotators: tuple[str, ...]
+    draws: tuple[int, int]  # the number of resamples, and their seed
+
+    def of_rows(self, chosen: Flags) -> Self:
+        """Return the labels of the chosen rows, a mask of the rows of the run."""
+        return replace(self, marks=self.marks.of_rows(chosen), people=self.people.of_rows(chosen))
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of instructions and of annotators."""
+        present = len(np.unique(self.group[self.marks.row])), len(np.unique(self.people.annotator))
+        return dict(zip(("instructions", "annotators"), present, strict=True))
+
+    def replaced(self, judged: Floats, distance: Callable[[Floats, Floats], Floats]) -> AnnotatorTest | None:
+        """Compare the judge's numbers [rows of the run] with single annotators; see `replace_annotators`."""
+        return replace_annotators(self.people, judged, self.group, self.annotators, distance, *self.draws)
+
+
 def agree(
-    scores: Scores,
-    labels: Labels,
-    calibrated: Scores | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    scores: Scores, labels: Labels, calibrated: Scores | None = None, resamples: int = RESAMPLES, seed: int = 0
 ) -> Agreement:
     """Compare a judge's scores with labels.
 
@@ -78,13 +209,17 @@ def agree(
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
     """
-    aspects, baselines = {}, scores.baselines
-    notes = [*labels.notes, *scores.notes]
+    aspects, notes, draws = {}, [*labels.notes, *scores.notes], (resamples, seed)
+
+    def labelled(aspect: str, marks: LabelArray) -> _Labelled:
+        people = labels.independent.get(aspect, marks)
+        return _Labelled(marks, people, scores.group, labels.annotators, draws)
+
     for aspect, marks in labels.marks.items():
-        is_share = aspect.partition("=")[0] in labels.nominal
-        if is_share and not (calibrated and aspect in calibrated.aspects):
+        has_map = calibrated is not None and aspect in calibrated.aspects
+        if aspect.partition("=")[0] in labels.nominal and not has_map:
             continue
-        lowest, highest = scores.ends(aspect)
+        lowest, highest = ends = scores.ends(aspect)
         in_scale = bool(((marks.value >= lowest) & (marks.value <= highest)).all())
         if not in_scale:
             notes.append(
@@ -94,57 +229,179 @@ def agree(
         columns = {"integer": scores.column(aspect, "integer")}
         if scores.expected is not None and aspect not in scores.unmeasured:
             columns["expected"] = scores.column(aspect, "expected")
-        if calibrated and aspect in calibrated.aspects:
+        if calibrated is not None and has_map:
             columns["calibrated"] = calibrated.column(aspect, "expected")
-        against = ComparedLabels.from_labels(marks, scores.group)
+        of_labels = labelled(aspect, marks)
+        ordinal, interval = alphas(of_labels.people, scores.group)
         comparisons = {
-            name: compare(column, against, (lowest, highest), resamples, seed)
-            if in_scale
-            else correlations_with(column, against)
-            for name, column in columns.items()
+            name: compare(column, marks, scores.group, ends if in_scale and name in columns else None, *draws)
+            for name, column in (columns | scores.baselines).items()
         }
-        comparisons |= {name: correlations_with(column, against) for name, column in baselines.items()}
-        responses, within = LabelledResponses.from_labels(marks, scores.group, scores.response), {}
-        if responses:
-            within = {name: responses.compare(column, seed) for name, column in (columns | baselines).items()}
-            within |= responses.trivial(seed)
-        people = labels.independent.get(aspect, marks)
-        ordinal, interval = alphas(people, scores.group)
         aspects[aspect] = AspectAgreement(
-            rows=len(against.mean),
-            instructions=against.groups,
-            annotators=len(np.unique(people.annotator)),
+            rows=len(np.unique(marks.row)),
+            **of_labels.counts(),
             comparisons=comparisons,
-            within=WithinInstructions(responses.instructions, len(responses.first), within)
-            if responses
-            else None,
+            within=agree_within(columns | scores.baselines, marks, scores.group, scores.response, seed),
             alpha_ordinal=ordinal,
             alpha_interval=interval,
-            annotator_test=replace_annotators(
-                people,
-                columns["integer"],
-                scores.group,
-                labels.annotators,
-                lambda given, other: (given - other) ** 2,
-                resamples,
-                seed,
-            )
+            annotator_test=of_labels.replaced(columns["integer"], lambda given, other: (given - other) ** 2)
             if in_scale
             else None,
         )
     nominal = {
-        aspect: agree_on_labels(
-            tuple(map(str, scores.nominal[aspect])),
-            scores.verdicts(aspect),
-            scores.probabilities(aspect),
-            scores.group,
-            marks,
-            labels.annotators,
-            baselines,
-            resamples,
-            seed,
-            labels.independent.get(aspect),
-        )
+        aspect: _agree_on_labels(scores, aspect, labelled(aspect, marks))
         for aspect, marks in labels.nominal.items()
     }
     return Agreement(aspects, nominal, tuple(notes), (calibrated or scores).notices)
+
+
+def _agree_on_labels(scores: Scores, aspect: str, of_labels: _Labelled) -> NominalAgreement:
+    """Compare a judge's labels with human labels, on an aspect without an order."""
+    marks, names = of_labels.marks, tuple(map(str, scores.nominal[aspect]))
+    verdicts, probabilities = scores.verdicts(aspect), scores.probabilities(aspect)
+    judged, human, sampled = (
+        verdicts[marks.row],
+        marks.value,
+        SampledRows(scores.group[marks.row], marks.weight, *of_labels.draws),
+    )
+    known = {name: column[marks.row] for name, column in scores.baselines.items()}
+    judge = compare_labels(judged, None if probabilities is None else probabilities[marks.row], human, sampled)
+    cells = human.astype(int) * len(names) + judged.astype(int)
+    confusion = np.bincount(cells, minlength=len(names) ** 2).reshape(len(names), -1)
+    precision, recall = (
+        tuple(
+            sampled.take(side == label).share((judged == human)[side == label]) for label in range(len(names))
+        )
+        for side in (judged, human)
+    )
+    return NominalAgreement(
+        rows=len(np.unique(marks.row)),
+        **of_labels.counts(),
+        labels=names,
+        comparisons={"judge": judge, **compare_baselines(known, human, len(names), sampled)},
+        confusion=tuple(map(tuple, confusion.tolist())),
+        precision=precision,
+        recall=recall,
+        alpha=nominal_alpha(of_labels.people, scores.group),
+        annotator_test=of_labels.replaced(verdicts, np.not_equal),
+    )
+
+
+def agree_on_pairs(
+    pairs: JudgedPairs, labels: Labels, by_column: str | None = None, resamples: int = RESAMPLES, seed: int = 0
+) -> PairAgreement:
+    """Compare a judge's verdicts on pairs with labels.
+
+    Args:
+        pairs: the judged pairs of a run.
+        labels: labels of some of them, numbers of `RESULTS`.
+        by_column: the column whose values divide the pairs; None for `SUBSET`, if the rows have it.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
+
+    Raises:
+        UsageError: no row has the column.
+    """
+    column = by_column or SUBSET
+    of_systems = system_value(pairs.manifest, column)
+    values = (
+        of_systems(systems) if columns.get(column) is None else columns[column]
+        for columns, systems in zip(pairs.columns, pairs.systems, strict=True)
+    )
+    subsets = np.array(["" if value is None else str(value) for value in values])
+    names = sorted(set(subsets.tolist()) - {""})
+    if by_column is not None and not names:
+        columns = ", ".join(list(pairs.columns[0])[:12]) or "none"
+        raise UsageError(
+            f"`by_column` {column}: no row of {pairs.where} has this column; its columns are {columns}"
+        )
+    aspects, divided = {}, {}
+    for aspect, marks in labels.marks.items():
+        people, verdicts = labels.independent.get(aspect, marks), pairs.aspects[aspect]
+        every = _Labelled(marks, people, pairs.group, labels.annotators, (resamples, seed))
+        aspects[aspect] = _agree_on_verdicts(pairs, verdicts, every)
+        parts = {name: every.of_rows(subsets == name) for name in names}
+        divided[aspect] = {
+            name: _agree_on_verdicts(pairs, verdicts, part)
+            for name, part in parts.items()
+            if len(part.marks.row)
+        }
+    notes = list(labels.notes)
+    tieless = [name for name in labels.marks if not pairs.manifest.rubric.aspects[name].has_tie]
+    if pairs.orders > 1 and tieless:
+        notes.append(
+            f"no label for a tie in {', '.join(tieless)}: the verdict of both orders is the response with the "
+            "higher averaged preference"
+        )
+    if pairs.failed:
+        notes.append(f"pairs that could not be judged, and are left out: {pairs.failed}")
+    return PairAgreement(aspects, divided, column if names else None, tuple(notes), pairs.notices)
+
+
+def _agree_on_verdicts(pairs: JudgedPairs, verdicts: PairVerdicts, of_labels: _Labelled) -> LabelledPairs:
+    """Compare the judge's verdicts in one aspect with labels."""
+    rows, human = _most_frequent(of_labels.marks)
+    sampled = SampledRows(pairs.group[rows], of_labels.marks.weight_of(rows), *of_labels.draws)
+    names = ["both orders", "input order", "reverse order"] if pairs.orders > 1 else [None, "input order"]
+    columns = {
+        name: (verdicts.result[rows, place], verdicts.preference[rows, place] - _TIE)
+        for place, name in enumerate(names)
+        if name is not None
+    }
+    longer = np.subtract(*np.log1p(pairs.lengths[rows]).T)
+    columns["longer wins"] = _TIE + np.sign(longer) / 2, longer
+    columns["first wins"] = np.ones(len(rows)), np.ones(len(rows))
+    gain = consistency = UNDEFINED
+    if pairs.orders == 2:
+        credit = 1 - np.abs(verdicts.result[rows] - human[:, None])
+        averaged = 1 - np.abs(verdicts.averaged[rows] - human)
+        gain = _mean(averaged - credit[:, 1:].mean(axis=1), sampled, signed=True)
+        same = verdicts.same_response[rows]
+        consistency = sampled.take(np.isfinite(same)).share(same[np.isfinite(same)] == 1)
+    return LabelledPairs(
+        pairs=len(rows),
+        **of_labels.counts(),
+        labels={name: int((human == number).sum()) for name, number in RESULTS.items()},
+        comparisons={name: _compare_verdicts(human, *each, sampled) for name, each in columns.items()},
+        gain=gain,
+        consistency=consistency,
+        alpha=nominal_alpha(of_labels.people, pairs.group),
+        annotator_test=of_labels.replaced(verdicts.result[:, 0], lambda given, other: np.abs(given - other)),
+    )
+
+
+def _compare_verdicts(human: Floats, result: Floats, score: Floats, sampled: SampledRows) -> PairComparison:
+    """Compare results [m] with labels [m]; `score` has the preferences minus one half, [m]."""
+    labelled = human != _TIE
+    decided, auc = labelled & (result != _TIE), UNDEFINED
+    if labelled.any():
+        # Rounding errors would order equal preferences.
+        preferred = np.where(human == RESULTS["a"], score, -score)[labelled].round(_DIGITS)
+        scores, is_preferred = np.r_[preferred, -preferred], np.repeat([1.0, 0.0], len(preferred))
+        twice = sampled.take(np.tile(np.flatnonzero(labelled), 2))
+        auc = twice.agreement(agreement_statistics.auc, scores, is_preferred, 0.0)
+    return PairComparison(
+        accuracy=_mean(1 - np.abs(human - result), sampled),
+        without_ties=sampled.take(decided).share((human == result)[decided]),
+        decided=int(decided.sum()),
+        kappa=sampled.kappa_of_labels(result, human)
+        if (human != human[0]).any()
+        else Estimate(why=ONE_SIDE_IS_EQUAL),
+        auc=auc,
+    )
+
+
+def _mean(values: Floats, sampled: SampledRows, signed: bool = False) -> Estimate:
+    """Return the mean of values of pairs, of which those that are NaN are left out."""
+    known = np.isfinite(values)
+    return sampled.take(known).mean(values[known], -1.0 if signed else 0.0, 1.0, signed)
+
+
+def _most_frequent(marks: LabelArray) -> tuple[Integers, Floats]:
+    """Return the pairs that have labels, and the most frequent label of each; a tie between two is a tie."""
+    rows, place = np.unique(marks.row, return_inverse=True)
+    numbers = np.array([*RESULTS.values()])
+    counts = np.zeros((len(rows), len(numbers)))
+    np.add.at(counts, (place, np.argmax(marks.value[:, None] == numbers, axis=1)), 1)
+    most = counts == counts.max(axis=1, keepdims=True)
+    return rows, np.where(most.sum(axis=1) == 1, numbers[counts.argmax(axis=1)], _TIE)

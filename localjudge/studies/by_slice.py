@@ -17,7 +17,7 @@ from localjudge.matching.labels import Labels
 from localjudge.matching.scores import ScoreKind, Scores, Slices
 from localjudge.runs.reader import is_complete
 from localjudge.statistics import Estimate, agreement_statistics
-from localjudge.statistics.comparison import ComparedLabels, with_interval
+from localjudge.statistics.comparison import SampledRows
 from localjudge.statistics.resampling import studentise
 from localjudge.statistics.system_means import column_means, instruction_means
 from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL
@@ -79,44 +79,37 @@ def rank_by_slice(
     table = scores.table(of or scores.best)
     column = by or deciding_column(scores, [*table])
     values, (low, high) = table[column]
-    pairs = [*combinations(range(len(scores.systems)), 2)]
-    means = [
-        instruction_means(scores.take(own), values[own])
-        for own in (slices.of_row == place for place in range(len(slices.names)))
-    ]
-    # The last instructions of all may be missing in a slice.
-    missing = [(0, scores.groups - len(each)) for each in means]
-    means = [
-        np.pad(each, (rest, (0, 0)), constant_values=np.nan) for each, rest in zip(means, missing, strict=True)
-    ]
-    found = studentise(column_means(np.hstack(means)), low, high, resamples=resamples, seed=seed).estimates()
-    significant: list[tuple[str, ...]] = [()] * len(means)
-    if pairs:
-        first, second = np.array(pairs).T
-        differences = column_means(np.hstack([each[:, first] - each[:, second] for each in means]))
-        tested = studentise(differences, low - high, high - low, True, resamples, seed)
-        p, value = (each.reshape(len(means), -1) for each in (tested.adjusted(), tested.value))
-        significant = [
-            tuple(
-                " > ".join(scores.systems[system] for system in (pair if difference > 0 else pair[::-1]))
-                + ", not tested" * bool(np.isnan(chance))
-                for pair, difference, chance in zip(pairs, value[place], p[place], strict=True)
-                if chance < SIGNIFICANCE_LEVEL or (np.isnan(chance) and abs(difference) > NO_DIFFERENCE)
-            )
-            for place in range(len(means))
-        ]
-    estimates = iter(found)
+    count, systems, groups = len(slices.names), scores.systems, scores.groups
+    means = np.full((groups, count, len(systems)), np.nan)
+    for place in range(count):
+        chosen = slices.of_row == place
+        part = instruction_means(scores.take(chosen), values[chosen])
+        means[: len(part), place] = part  # the last instructions of all may be missing in a slice
+    of_means = studentise(
+        column_means(means.reshape(groups, -1)), low, high, False, resamples, seed
+    ).estimates()
+    first, second = np.array([*combinations(range(len(systems)), 2)], dtype=np.int32).reshape(-1, 2).T
+    differences = (means[:, :, first] - means[:, :, second]).reshape(groups, -1)
+    tested = studentise(column_means(differences), low - high, high - low, True, resamples, seed)
+    p, value = (each.reshape(count, -1) for each in (tested.adjusted(), tested.value))
+
+    def significant(place: int) -> Iterator[str]:
+        for one, other, difference, chance in zip(first, second, value[place], p[place], strict=True):
+            better, worse = (one, other) if difference > 0 else (other, one)
+            if chance < SIGNIFICANCE_LEVEL or (np.isnan(chance) and abs(difference) > NO_DIFFERENCE):
+                yield f"{systems[better]} > {systems[worse]}" + ", not tested" * bool(np.isnan(chance))
+
     return Sliced(
         slices.column,
         f"means of {column}",
         tuple(
             SliceRow(
                 name,
-                int(np.isfinite(each).any(axis=1).sum()),
-                {system: next(estimates) for system in scores.systems},
-                differs,
+                int(np.isfinite(means[:, place]).any(axis=1).sum()),
+                dict(zip(systems, of_means[place * len(systems) :], strict=False)),
+                tuple(significant(place)),
             )
-            for name, each, differs in zip(slices.names, means, significant, strict=True)
+            for place, name in enumerate(slices.names)
         ),
     )
 
@@ -128,15 +121,16 @@ def agree_by_slice(scores: Scores, labels: Labels, slices: Slices) -> Sliced:
         for aspect, marks in {**labels.marks, **labels.nominal}.items():
             if aspect.partition("=")[0] in labels.nominal and aspect not in labels.nominal:
                 continue
-            against = ComparedLabels.from_labels(marks.of_rows(slices.of_row == place), scores.group)
+            marks = marks.of_rows(slices.of_row == place)
             if aspect in labels.nominal:
-                x, statistic = scores.verdicts(aspect)[against.single_row], agreement_statistics.nominal_kappa
-                y, group, weight = against.single, against.single_group, against.single_weight
+                statistic, column = agreement_statistics.nominal_kappa, scores.verdicts(aspect)
+                rows, label, weight = marks.row, marks.value, marks.weight
             else:
-                x, statistic = scores.column(aspect, scores.best), agreement_statistics.spearman
-                x, y = x[against.mean_row], against.mean
-                group, weight = against.mean_group, against.mean_weight
-            yield aspect, with_interval(statistic, x, y, group, tests=count, weight=weight)
+                statistic, column = agreement_statistics.spearman, scores.column(aspect, scores.best)
+                rows, label = marks.means()
+                weight = marks.weight_of(rows)
+            sampled = SampledRows(scores.group[rows], weight)
+            yield aspect, sampled.agreement(statistic, column[rows], label, tests=count)
 
     count = len(slices.names)
     return Sliced(

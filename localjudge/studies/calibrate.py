@@ -12,8 +12,7 @@ means (`localjudge.statistics.system_means`) are estimates of human means.
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
@@ -27,16 +26,14 @@ from localjudge.arrays import Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.matching.labels import Labels, refuse_unequal_chances
 from localjudge.matching.scores import ScoreKind, Scores
+from localjudge.records import Judgement, Outcome
+from localjudge.rubrics.score_column import is_share
 from localjudge.runs.notices import kinds
+from localjudge.runs.reader import read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.resampling import RESAMPLES, averages, studentise
-from localjudge.studies.score_interval import (
-    IntervalsOf,
-    ScoreInterval,
-    fit_intervals,
-    intervals_of,
-)
+from localjudge.statistics.score_interval import ScoreInterval, instructions_needed
 from localjudge.system.durable import replacing
 
 
@@ -90,8 +87,8 @@ class Calibration(_CalibrationRecord):
     """The judge that it was fitted for, as `RunManifest.judge` has it."""
     model: str
     of: ScoreKind
-    rows: frozenset[str]
-    """The digests of the labelled rows that it was fitted on."""
+    rows: tuple[str, ...]
+    """The digests of the labelled rows that it was fitted on, sorted."""
     aspects: dict[str, AspectMap]
     intervals: dict[str, ScoreInterval] = {}
     """The intervals for single labels, if they were asked for."""
@@ -121,11 +118,7 @@ class Calibration(_CalibrationRecord):
     def save(self, file: Path) -> None:
         """Write the file, completely or not at all."""
         with replacing(file) as scratch:
-            scratch.write_text(json.dumps(self.as_dict(), indent=2) + "\n", encoding="utf-8")
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the content of the file."""
-        return self.model_dump(mode="json") | {"rows": sorted(self.rows)}
+            scratch.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
     def apply(self, aspect: str, values: Floats) -> Floats:
         """Return the scores of an aspect on the labels' scale; unchanged if the aspect has no map."""
@@ -140,8 +133,7 @@ class Calibration(_CalibrationRecord):
         Raises:
             UsageError: it is by another one.
         """
-        known = {"adapter": None} | self.judge
-        if any(manifest.judge.get(name) != value for name, value in known.items()):
+        if manifest.judge != self.judge:
             raise UsageError(
                 f"`calibration`: fitted for {self.model}, but {folder} was judged by "
                 f"{manifest.model.judge}, or with another rubric or other settings; fit a new one with "
@@ -187,8 +179,8 @@ class Calibration(_CalibrationRecord):
         parts += [f"no gain is shown for {', '.join(doubtful)}"] * bool(doubtful)
         parts += [f"left out: {', '.join(left)}"] * bool(left)
         parts += [f"fitted on scores with notices ({kinds(self.notices)})"] * bool(self.notices)
-        used = _labelled_rows(scores, labels) if labels else frozenset()
-        if overlap := len(used & self.rows):
+        used = _labelled_rows(scores, labels) if labels else ()
+        if overlap := len({*used} & {*self.rows}):
             parts.append(
                 f"fitted on labels of {overlap} of these {len(used)} labelled rows, so its agreement with them "
                 "is too high; the calibration file has its gain on unseen instructions"
@@ -207,11 +199,16 @@ class Calibration(_CalibrationRecord):
         )
 
 
-def _labelled_rows(scores: Scores, labels: Labels) -> frozenset[str]:
-    """Return digests of the rows that have labels; they do not depend on the label files."""
+def _labelled_rows(scores: Scores, labels: Labels) -> tuple[str, ...]:
+    """Return digests of the rows that have labels, sorted; they do not depend on the label files."""
     rows = np.unique(np.concatenate([marks.row for marks in labels.marks.values()]))
     names = (scores.shown[row][0] or scores.ids[row] for row in rows)
-    return frozenset(hashlib.sha256(name.encode(errors="replace")).hexdigest()[:16] for name in names)
+    digests = {hashlib.sha256(name.encode(errors="replace")).hexdigest()[:16] for name in names}
+    return tuple(sorted(digests))
+
+
+IntervalsOf = Callable[[Outcome], dict[str, tuple[float, float]]]
+"""Returns the interval of each aspect of an outcome whose probabilities are known."""
 
 
 def read_intervals(file: Path, folders: Sequence[Path]) -> IntervalsOf:
@@ -223,9 +220,18 @@ def read_intervals(file: Path, folders: Sequence[Path]) -> IntervalsOf:
     calibration, manifests = Calibration.load(file), [read_manifest(folder) for folder in folders]
     for folder, manifest in zip(folders, manifests, strict=True):
         calibration.check(folder, manifest)
-    if not calibration.intervals:
+    if not (intervals := calibration.intervals):
         raise UsageError(f"`intervals` {file}: has none; make it with localjudge calibrate --interval 0.9")
-    return intervals_of(manifests[0].rubric.score_columns, calibration.intervals)
+    columns = [column for column in manifests[0].rubric.score_columns if column.name in intervals]
+
+    def intervals_of(outcome: Outcome) -> dict[str, tuple[float, float]]:
+        return {
+            column.name: intervals[column.name].ends(outcome.expected[column.name], column.spread(outcome))
+            for column in columns
+            if isinstance(outcome, Judgement) and column.name in outcome.expected
+        }
+
+    return intervals_of
 
 
 FOLDS = 5
@@ -283,7 +289,7 @@ def fit_map(
     from sklearn.model_selection import GroupKFold
 
     present, numbered = np.unique(group, return_inverse=True)
-    own = np.ones(len(score)) if weight is None else weight
+    weights = np.ones(len(score)) if weight is None else weight
     folds = min(FOLDS, len(present))
     before = after = constant = None
     gains = [UNDEFINED, UNDEFINED]
@@ -291,15 +297,15 @@ def fit_map(
         mapped, mean = np.empty_like(score), np.empty_like(score)
         splits = GroupKFold(folds, shuffle=True, random_state=seed).split(score, label, group)
         for seen, unseen in splits:
-            isotonic = IsotonicRegression(out_of_bounds="clip").fit(score[seen], label[seen], own[seen])
+            isotonic = IsotonicRegression(out_of_bounds="clip").fit(score[seen], label[seen], weights[seen])
             mapped[unseen] = isotonic.predict(score[unseen])
-            mean[unseen] = np.average(label[seen], weights=own[seen])
+            mean[unseen] = np.average(label[seen], weights=weights[seen])
         errors = [(column - label) ** 2 for column in (score, mapped, mean)]
-        before, after, constant = (float(np.average(error, weights=own) ** 0.5) for error in errors)
+        before, after, constant = (float(np.average(error, weights=weights) ** 0.5) for error in errors)
         less = np.column_stack([errors[0] - errors[1], errors[2] - errors[1]])
-        of_groups = averages(less, numbered.astype(np.int32), len(present), weight)
+        of_groups = averages(less, numbered, len(present), weight)
         gains = studentise(of_groups, symmetric=True, resamples=resamples, seed=seed).estimates()
-    whole = IsotonicRegression(out_of_bounds="clip").fit(score, label, own)
+    whole = IsotonicRegression(out_of_bounds="clip").fit(score, label, weights)
     return AspectMap(
         x=tuple(whole.X_thresholds_.tolist()),
         y=tuple(whole.y_thresholds_.tolist()),
@@ -312,3 +318,38 @@ def fit_map(
         gain=gains[0],
         over_constant=gains[1],
     )
+
+
+def fit_intervals(scores: Scores, labels: Labels, level: float) -> dict[str, ScoreInterval]:
+    """Fit the interval of each ordered aspect that has enough labels.
+
+    Args:
+        scores: the scores of a run.
+        labels: labels of a random sample of its rows.
+        level: the share of labels to cover, between 0 and 1.
+
+    Raises:
+        UsageError: no aspect has labels of enough instructions, or the probabilities of its values.
+    """
+    needed = instructions_needed(level)
+    columns = [column for column in scores.columns if not is_share(column.name)]
+    judged = (outcome for outcome in read_outcomes(scores.folders[0]) if isinstance(outcome, Judgement))
+    spreads = np.array([[column.spread(judgement) for column in columns] for judgement in judged])
+    intervals, lacking = dict[str, ScoreInterval](), list[str]()
+    for column, spread in zip(columns, spreads.T, strict=True):
+        if column.name not in labels.aspects:
+            continue
+        of_people = labels.marks[column.name]
+        if np.isnan(spread[of_people.row]).any():
+            lacking.append(f"{column.name} has no probabilities")
+        elif (count := len(np.unique(scores.group[of_people.row]))) < needed:
+            lacking.append(f"{column.name} has labels of {count}")
+        else:
+            expected, ends = scores.column(column.name, "expected"), scores.ends(column.name)
+            intervals[column.name] = ScoreInterval.fit(ends, expected, spread, of_people, scores.group, level)
+    if not intervals:
+        raise UsageError(
+            f"{scores.where}: an interval of {level:.0%} takes probabilities, and labels of {needed} "
+            f"instructions or more; {', '.join(lacking) or 'no labelled aspect has an order'}"
+        )
+    return intervals

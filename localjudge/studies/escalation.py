@@ -8,7 +8,6 @@ what must agree and what is promised are rows.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,13 +116,13 @@ class Verdicts:
                 f"scale {min(numbers.values())} to {max(numbers.values())}, so no verdict can agree with them; "
                 "give labels on its scale"
             )
-        given: dict[int, Counter[float]] = {}
-        for row, value in zip(self.rows.judged[marks.row].tolist(), marks.value.tolist(), strict=True):
-            given.setdefault(row, Counter())[value] += 1
-        most = {row: counts.most_common(2) for row, counts in given.items()}
-        majority = {row: two[0][0] for row, two in most.items() if len(two) < 2 or two[0][1] > two[1][1]}
-        rows = np.array([*majority], dtype=np.int64)
-        return rows, np.array([*majority.values()], dtype=np.float64), len(given) - len(majority)
+        rows, place = np.unique(marks.row, return_inverse=True)
+        values, number = np.unique(marks.value, return_inverse=True)
+        counts = np.zeros((len(rows), len(values)))
+        np.add.at(counts, (place, number), 1)
+        is_majority = (counts == counts.max(axis=1, keepdims=True)).sum(axis=1) == 1
+        majority = values[counts.argmax(axis=1)][is_majority]
+        return self.rows.judged[rows[is_majority]], majority, int((~is_majority).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +155,7 @@ class Selection:
         on += f" ({self.ties:,} {item}s without a majority are left out)" * bool(self.ties)
         if self.threshold is None:
             surest = np.argsort(-self.verdicts.confidence[self.tested])[: round(FIRST * len(self.tested))]
-            independent = independent_rows(instructions)[-1] if len(instructions) else 0
+            independent = independent_rows(instructions).max(initial=0)
             why = (
                 f"they count as {independent:,.0f} of different instructions, and at least "
                 f"{fewest_labels(rate)} are needed"
@@ -186,9 +185,12 @@ class Selection:
 
     def has_passed_on(self, rows: RunRows) -> Flags:
         """Return which rows of another run have responses that this judge passes on."""
-        own = self.verdicts.rows.identities
-        kept = {(own[row].group, frozenset(own[row].digests)) for row in np.flatnonzero(self.kept).tolist()}
-        return np.array([(each.group, frozenset(each.digests)) not in kept for each in rows.identities])
+        here, there = (
+            [(identity.group, frozenset(identity.digests)) for identity in run.identities]
+            for run in (self.verdicts.rows, rows)
+        )
+        kept = {here[row] for row in np.flatnonzero(self.kept).tolist()}
+        return np.array([identity not in kept for identity in there])
 
     def check_labels(self, rate: float) -> None:
         """Check that a judge of the rows that are passed on could keep one of its verdicts.
@@ -199,8 +201,7 @@ class Selection:
         rows, item = self.verdicts.rows, self.verdicts.manifest.rubric.mode.item
         passed = self.labelled[~self.kept[self.labelled]]
         # A row that failed has no label here, but may have one as a row of another judge.
-        failed = np.flatnonzero(rows.flags & FAILED)
-        possible = np.concatenate([passed, failed])
+        possible = np.concatenate([passed, np.flatnonzero(rows.flags & FAILED)])
         most = independent_rows(rows.group[possible]).max(initial=0)
         if most < fewest_labels(rate) - 0.5:
             raise UsageError(
@@ -231,5 +232,5 @@ def select(verdicts: Verdicts, labels: Labels, rate: float, among: Flags | None 
         tested &= among[labelled]
     rows = labelled[tested]
     agreed = np.abs(verdicts.number[rows] - label[tested]) <= verdicts.within
-    found = threshold(verdicts.confidence[rows], agreed, verdicts.rows.group[rows], rate)
-    return Selection(verdicts, found, labelled, rows, agreed, ties)
+    lowest = threshold(verdicts.confidence[rows], agreed, verdicts.rows.group[rows], rate)
+    return Selection(verdicts, lowest, labelled, rows, agreed, ties)

@@ -19,7 +19,7 @@ from localjudge.matching.label_values import LabelColumn
 from localjudge.matching.labels import columns_of
 from localjudge.records import Failure, Judgement, Outcome, Row
 from localjudge.records.keys import row_key, settings_digest
-from localjudge.records.outcome_columns import RATIONALE, AnswerColumns, to_bytes
+from localjudge.records.outcome_columns import RATIONALE, to_bytes
 from localjudge.rows.columns import Columns
 from localjudge.rows.inputs import find_inputs, joined_records, read_records
 from localjudge.rows.pairs import Pairing
@@ -98,51 +98,42 @@ def import_scores(
                 notices |= dict.fromkeys(exported(record))
                 first = [column.read(record, f"{name}:{number}")[:1] for column in wanted]
                 fractions |= any(value is not None and value != round(value) for [value] in filter(None, first))
+    digest, columns = settings_digest(settings.as_dict()), columns or {}
+
+    def outcomes() -> Iterator[Outcome]:
+        judged, reasons = 0, Counter[str]()
+        reader = RecordReader(columns, rubric.fields)
+        for where, record in joined_records(names, columns, reader):
+            for row in rows_of(record, where, reader):
+                if isinstance(row, Failure) or not isinstance(record, Mapping):
+                    assert isinstance(row, Failure)
+                    reasons[row.reason] += 1
+                    yield row
+                    continue
+                key = row_key(digest, row.digest)
+                outcome = _outcome(row, {**record, **row.columns}, rubric, key, wanted, fractions)
+                judged += isinstance(outcome, Judgement)
+                reasons["no score"] += isinstance(outcome, Failure)
+                yield outcome
+        if not judged:
+            ((reason, _),) = reasons.most_common(1) or [("no score", 0)]
+            scored = ", ".join(rubric.aspects)
+            what = f"no row has a score of {scored}; name the columns with `mapping` OURS=THEIRS"
+            if reason != "no score":
+                what = f"no record is a row with its texts: {reason}"
+            raise UsageError(f"{', '.join(names)}: {what}")
+
     return write_run(
         out,
-        _outcomes(names, rubric, settings, wanted, columns or {}, fractions),
+        outcomes(),
         rubric=rubric,
         settings=settings,
         model=judge,
         inputs=[str(Path(name).resolve()) for name in names],
-        columns=columns or {},
+        columns=columns,
         dry_run=any(notice.startswith("dry run") for notice in notices),
         inherited_notices=[*notices],
     )
-
-
-def _outcomes(
-    names: Sequence[str],
-    rubric: Rubric,
-    settings: RunSettings,
-    wanted: Sequence[LabelColumn],
-    columns: Columns,
-    fractions: bool,
-) -> Iterator[Outcome]:
-    digest = settings_digest(settings.as_dict())
-    judged, reasons = 0, Counter[str]()
-    reader = RecordReader(columns, rubric.fields)
-    for where, record in joined_records(names, columns, reader):
-        for row in rows_of(record, where, reader):
-            if isinstance(row, Failure) or not isinstance(record, Mapping):
-                assert isinstance(row, Failure)
-                reasons[row.reason] += 1
-                yield row
-                continue
-            outcome = _outcome(
-                row, {**record, **row.columns}, rubric, row_key(digest, row.digest), wanted, fractions
-            )
-            judged += isinstance(outcome, Judgement)
-            reasons["no score"] += isinstance(outcome, Failure)
-            yield outcome
-    if not judged:
-        ((reason, _),) = reasons.most_common(1) or [("no score", 0)]
-        if reason != "no score":
-            raise UsageError(f"{', '.join(names)}: no record is a row with its texts: {reason}")
-        raise UsageError(
-            f"{', '.join(names)}: no row has a score of {', '.join(rubric.aspects)}; name the columns with "
-            "`mapping` OURS=THEIRS"
-        )
 
 
 def _outcome(
@@ -153,41 +144,32 @@ def _outcome(
     wanted: Sequence[LabelColumn],
     fractions: bool,
 ) -> Judgement | Failure:
-    numbers = {}
-    for column in wanted:
-        values = column.read(record, row.source)
-        if values and values[0] is not None:
-            numbers[column.target] = values[0]
+    """Return the outcome of a row with the scores in its record; expected scores, too, with fractions."""
+    read = {column.target: column.read(record, row.source)[:1] for column in wanted}
+    numbers = {aspect: value for aspect, values in read.items() for value in values if value is not None}
     common = row.identity | {"key": key}
     if missing := [aspect for aspect in rubric.aspects if aspect not in numbers]:
         return Failure(**common, error=f"{row.source}: no score of {', '.join(missing)}")
-    for aspect, value in numbers.items():
-        scale = rubric.aspects[aspect].scale
-        if scale is not None and not scale.lowest <= value <= scale.highest:
+    scores: dict[str, Value] = {}
+    for name, aspect in rubric.aspects.items():
+        number, scale, values = numbers[name], aspect.scale, [*aspect.values.values()]
+        if scale is not None and not scale.lowest <= number <= scale.highest:
             raise UsageError(
-                f"{row.source}: {aspect} is {value:g}, outside the scale {scale}; give `scale` LOWEST-HIGHEST"
+                f"{row.source}: {name} is {number:g}, outside the scale {scale}; give `scale` LOWEST-HIGHEST"
             )
-    rationale = record.get(RATIONALE)
+        scores[name] = values[round(number) - (0 if aspect.numbers is None else aspect.numbers[values[0]])]
+    rationale = record.get(RATIONALE) or ""
     return Judgement(
         **common,
-        texts={
-            RATIONALE: rationale if isinstance(rationale, str) else json.dumps(rationale) if rationale else ""
+        texts={RATIONALE: rationale if isinstance(rationale, str) else json.dumps(rationale)},
+        scores=scores,
+        expected={
+            name: numbers[name] for name, aspect in rubric.aspects.items() if aspect.numbers and fractions
         },
-        scores={name: _value(aspect, numbers[name]) for name, aspect in rubric.aspects.items()},
-        expected={name: numbers[name] for name, aspect in rubric.aspects.items() if aspect.numbers}
-        if fractions
-        else {},
         rationale_cut=False,
         prompt_tokens=0,
         output_tokens=0,
     )
-
-
-def _value(aspect: Aspect, number: float) -> Value:
-    """Return the value of a number that was read from a label column."""
-    values = [*aspect.values.values()]
-    first = 0 if aspect.numbers is None else aspect.numbers[values[0]]
-    return values[round(number) - first]
 
 
 def write_run(
@@ -237,7 +219,10 @@ def write_run(
         scratch.mkdir()
         summary = Summary(manifest)
         with (scratch / JUDGEMENTS).open("xb") as stream:
-            stream.writelines(_lines(outcomes, rubric.columns, summary))
+            for number, outcome in enumerate(outcomes, 1):
+                line = outcome.model_copy(update={"row": number})
+                summary.add(line)
+                stream.write(to_bytes(line, rubric.columns))
         counted = summary.as_dict(manifest, complete=True, planned=summary.rows)
         (scratch / SUMMARY).write_bytes(as_json(counted))
         (scratch / MANIFEST).write_bytes(as_json(manifest.as_dict()))
@@ -245,10 +230,3 @@ def write_run(
             with (scratch / rubric.mode.row_file).open("xb") as stream:
                 stream.writelines(row_lines(scratch, manifest))
     return summary
-
-
-def _lines(outcomes: Iterable[Outcome], columns: AnswerColumns, summary: Summary) -> Iterator[bytes]:
-    for number, outcome in enumerate(outcomes, 1):
-        line = outcome.model_copy(update={"row": number})
-        summary.add(line)
-        yield to_bytes(line, columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,8 @@ from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Scores, check_one_judge
-from localjudge.statistics.power import Variances, labels_needed, paired_variances
-from localjudge.studies.rank import deciding_column
+from localjudge.statistics.paired_test import Variances, labels_needed, paired_variances
+from localjudge.studies.rank import chosen_column, deciding_column
 from localjudge.system.quantities import counted
 
 FEW = 20
@@ -55,23 +55,23 @@ class Pilot:
 
         check_one_judge(judged.folders, judged.manifests)
         if isinstance(judged, JudgedPairs):
-            column = _column(by, [*judged.aspects], next(iter(judged.aspects)))
+            column = chosen_column(by, [*judged.aspects], next(iter(judged.aspects)))
             values = judged.aspects[column].preference[:, 0]
             # The other side of the difference is one half, which no instruction changes.
             system = np.repeat([0, 1], len(values))
             values, group = np.append(values, np.full(len(values), 0.5)), np.tile(judged.group, 2)
         else:
             table = judged.table(judged.best)
-            column = _column(by, [*table], deciding_column(judged, [*table]))
+            column = chosen_column(by, [*table], deciding_column(judged, [*table]))
             values, group, system = table[column][0], judged.group, judged.system
-        found, instructions = paired_variances(values, group, system), int(group.max()) + 1
-        if found is None:
+        variances, instructions = paired_variances(values, group, system), int(group.max()) + 1
+        if variances is None:
             raise UsageError(
                 f"{judged.where}: a difference needs two systems with two instructions in common; give a pilot "
                 "of two systems, or the runs of two"
             )
         notes = []
-        if found.within is None:
+        if variances.within is None:
             notes.append(
                 "no system has two responses to an instruction, so it is not known what more would save"
             )
@@ -80,13 +80,7 @@ class Pilot:
                 f"{counted(instructions, 'instruction')} say little about a variance; give {FEW} or more"
             )
         inflation = (instructions - 1) / float(chi2.ppf(0.05, instructions - 1))
-        return cls(column, instructions, found, inflation, tuple(notes))
-
-
-def _column(by: str | None, columns: Sequence[str], default: str) -> str:
-    if by is not None and by not in columns:
-        raise UsageError(f"`by` {by}: give one of {', '.join(columns)}")
-    return by or default
+        return cls(column, instructions, variances, inflation, tuple(notes))
 
 
 def labels_in_words(labels: Labels, scores: Scores, column: str, margin: float) -> Iterator[str]:

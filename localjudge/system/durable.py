@@ -1,8 +1,10 @@
-"""Write results completely or not at all, even after a power cut.
+"""Files: results written completely or not at all, even after a power cut; the cache; lines read by number.
 
 Each result is written under a scratch name, flushed to the disk and renamed; then its folder is flushed. All
 output for users is written in this way, except that a run's journal and a label file are appended to. A scratch
 name says which process writes it, so that the next one can remove what a killed process left.
+
+The user's cache is written in the same way. It only saves time: everything in it can be computed again.
 """
 
 from __future__ import annotations
@@ -14,11 +16,14 @@ import os
 import secrets
 import shutil
 import socket
+import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import IO, Self
 
 from localjudge.system.quantities import file_size
 
@@ -135,10 +140,7 @@ def unwritable(folder: Path, least: int) -> str:
     free = shutil.disk_usage(place).free
     if free >= least:
         return ""
-    sizes = [file_size(free), file_size(least)]
-    if sizes[0] == sizes[1]:  # they differ by less than what is shown
-        sizes = [f"{free:,} bytes", f"{least:,}"]
-    return f"only {sizes[0]} free, less than {sizes[1]}"
+    return f"only {file_size(free)} free, less than {file_size(least)}"
 
 
 def free_space(folder: Path) -> str:
@@ -152,3 +154,111 @@ def _existing(folder: Path) -> Path:
     while not os.path.exists(place):  # False, without an exception, if it cannot be read
         place = place.parent
     return place
+
+
+def cache_folder() -> Path:
+    """Return `LOCALJUDGE_CACHE`, or a folder below `XDG_CACHE_HOME` or `~/.cache`.
+
+    Without any of them, return a path that cannot be written, so nothing is cached.
+    """
+    if own := os.environ.get("LOCALJUDGE_CACHE"):
+        return Path(own)
+    if shared := os.environ.get("XDG_CACHE_HOME"):
+        return Path(shared) / "localjudge"
+    try:
+        return Path.home() / ".cache" / "localjudge"
+    except RuntimeError:  # a user without a home folder; a cache must not be in a folder that others can write
+        return Path(os.devnull) / "localjudge"
+
+
+def recalled(file: Path) -> Path:
+    """Return a file of the cache after a check that only this user (or root) can have written it.
+
+    A file that another user can write is refused: a forged token table could change scores.
+
+    Raises:
+        OSError: it is not a file, belongs to another user, or others can write it.
+    """
+    status = file.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise FileNotFoundError(errno.ENOENT, "no file", str(file))
+    if status.st_uid not in (0, os.getuid()) or status.st_mode & 0o002:
+        raise PermissionError(errno.EPERM, "another user can write it", str(file))
+    return file
+
+
+def keep(file: Path, write: Callable[[Path], object]) -> None:
+    """Write a file to the cache, completely or not at all.
+
+    Args:
+        file: its path in the cache.
+        write: writes the content to the given path.
+    """
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as scratch:
+            write(scratch)
+
+
+class LineStore(AbstractContextManager["LineStore"]):
+    """The lines of a file by number, from 0; it needs 8 bytes of memory per line.
+
+    A line may contain any bytes: it ends where the next one begins. Reading and appending can alternate.
+
+    Args:
+        file: a file open for reading, and for appending if lines are appended; it is closed on exit.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._begins = array("q", [0])
+
+    @classmethod
+    def scratch(cls, folder: Path | None = None) -> Self:
+        """Return an empty store in an unnamed temporary file, in this folder or the system's default one."""
+        return cls(tempfile.TemporaryFile(dir=folder))
+
+    @classmethod
+    def of_file(cls, path: Path) -> Self:
+        """Return the lines of a file.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        store = cls(path.open("rb"))
+        for line in store._file:
+            store.add(len(line))
+        return store
+
+    def is_in(self, path: Path) -> bool:
+        """Return whether this path is still the file of this store."""
+        return path.exists() and os.path.samestat(os.fstat(self._file.fileno()), path.stat())
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
+
+    def __len__(self) -> int:
+        return len(self._begins) - 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of all lines."""
+        return self._begins[-1]
+
+    def append(self, line: bytes) -> None:
+        """Append a line.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._file.write(line)
+        self.add(len(line))
+
+    def add(self, size: int) -> None:
+        """Register the next line, which is already in the file and has this many bytes."""
+        self._begins.append(self.size + size)
+
+    def __getitem__(self, place: int) -> bytes:
+        begin, end = self._begins[place], self._begins[place + 1]
+        self._file.flush()
+        return os.pread(self._file.fileno(), end - begin, begin)

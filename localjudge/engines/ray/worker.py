@@ -16,13 +16,13 @@ from typing import Any
 
 import ray
 
+from localjudge import __version__
 from localjudge.engines.protocol import Completion, Decoding, TableEngine
 from localjudge.engines.ray.worker_pool import WorkerReport
 from localjudge.engines.selection import engine_options, open_engine
 from localjudge.errors import EngineError, LocalJudgeError, ModelError, SettingError, UsageError
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
-from localjudge.system.version import __version__
 
 
 @dataclass(frozen=True, slots=True)

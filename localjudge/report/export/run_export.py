@@ -31,7 +31,7 @@ from localjudge.system.requirements import require
 from localjudge.system.steps import Report, no_progress, with_progress
 
 if TYPE_CHECKING:
-    from localjudge.studies.score_interval import IntervalsOf
+    from localjudge.studies.calibrate import IntervalsOf
 
 Line = Mapping[str, Any]
 Origin = Mapping[str, str | None]

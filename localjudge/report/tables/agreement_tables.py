@@ -8,10 +8,8 @@ from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.statistics import EQUAL_EVERYWHERE, UNDEFINED_SIGN, Estimate, two_decimals
 from localjudge.statistics.alternative_annotator import annotator_lines
 from localjudge.statistics.comparison import STATISTICS
-from localjudge.statistics.nominal_agreement import NominalAgreement
 from localjudge.statistics.within_instructions import NOT_WITHIN, WITHIN_NOTE
-from localjudge.studies.agree import Agreement, AspectAgreement
-from localjudge.studies.agree_on_pairs import LabelledPairs, PairAgreement
+from localjudge.studies.agree import Agreement, AspectAgreement, LabelledPairs, NominalAgreement, PairAgreement
 from localjudge.studies.calibrate import Calibration
 from localjudge.system.quantities import counted
 

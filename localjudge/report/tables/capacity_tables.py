@@ -5,26 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from textwrap import fill
 
-from localjudge.models.capacity.capacity_plan import CapacityPlan
-from localjudge.models.capacity.memory import MOST_GPUS
-from localjudge.models.capacity.profiles import CatalogueEntry
-from localjudge.models.shape import Shape
+from localjudge.models.capacity import ANSWER_TOKENS, MOST_GPUS, CapacityPlan, gpus_of_80
+from localjudge.models.catalogue import Profile
 from localjudge.report.tables import Cells, Table
 from localjudge.system.quantities import memory_size
 
 
 def plan_text(plan: CapacityPlan) -> str:
     """Return the lines above the table of GPUs, for a terminal."""
-    subject, use = plan.subject, plan.use
-    adapter = f"\nwith {subject.adapter.name}: {subject.adapter.description}" if subject.adapter else ""
+    subject, shape = plan.subject, plan.subject.shape
+    context = f" · context {shape.context:,}" if shape.context else ""
     return "\n".join(
         (
-            f"{subject.name} · {_description(subject.shape)}",
-            f"from {subject.source}{adapter}",
-            f"weights           {memory_size(subject.weights)}, {subject.how_counted}",
-            f"KV cache a token  {plan.needs.token:,} bytes",
-            f"KV cache a row    {memory_size(plan.needs.row)} for {use.row_tokens:,} tokens "
-            f"({use.prompt_tokens:,} of the prompt, {use.answer_tokens:,} of the answer)",
+            f"{subject.name} · {shape.model_type} · {shape.quantization or shape.dtype}{context}",
+            f"from {subject.source}",
+            f"weights  {memory_size(subject.weights)}, {subject.how_counted}",
+            f"a row    {memory_size(plan.needs.tried[0].row)} of KV cache for {plan.row_tokens:,} tokens "
+            f"({plan.prompt_tokens:,} of the prompt, {ANSWER_TOKENS:,} of the answer)",
         )
     )
 
@@ -32,27 +29,21 @@ def plan_text(plan: CapacityPlan) -> str:
 def plan_table(plan: CapacityPlan) -> Table:
     """Return a table with a row for each number of GPUs."""
     rows: list[Cells] = []
-    for each in plan.needs.tried:
-        said = each.refused or ("" if each.rows else "no room")
-        chosen = plan.needs.chosen is not None and each.gpus == plan.needs.chosen.gpus
-        sizes = map(memory_size, (each.weights, each.overhead, max(0, each.cache)))
-        rows.append((each.gpus, *sizes, None if said else each.rows, "← this" if chosen else said))
+    for split in plan.needs.tried:
+        said = split.refused or ("" if split.rows else "no room")
+        sizes = map(memory_size, (split.weights, split.overhead, max(0, split.cache)))
+        chosen = split is plan.needs.chosen
+        rows.append((split.gpus, *sizes, None if said else split.rows, "← this" if chosen else said))
     return Table("", ("GPUs", "weights", "overhead", "cache", "rows in flight", ""), rows, words=[""])
 
 
-def catalogue_table(entries: Iterable[CatalogueEntry]) -> Table:
+def catalogue_table(profiles: Iterable[Profile]) -> Table:
     """Return a table with one row per model."""
     rows: list[Cells] = []
-    for entry in entries:
-        profile, shape, chosen = entry.profile, entry.profile.shape, entry.needs.chosen
+    for profile in profiles:
         active = f" ({profile.active_parameters:g})" if profile.active_parameters else ""
-        size = f"{profile.parameters:g} B{active}", shape.context, memory_size(profile.weight_bytes)
-        gpus, here = chosen.gpus if chosen else f"> {MOST_GPUS}", "yes" if entry.cached else "no"
-        rows.append((profile.id, fill(profile.licence, 18), *size, gpus, profile.thinking, here))
-    columns = "model", "licence", "parameters", "context", "weights", "GPUs", "thinks", "here"
-    return Table("", columns, rows, words=["licence", "thinks", "here"])
-
-
-def _description(shape: Shape) -> str:
-    context = f" · context {shape.context:,}" if shape.context else ""
-    return f"{shape.model_type} · {shape.quantization or shape.dtype}{context}"
+        size = f"{profile.parameters:g} B{active}", profile.shape.context, memory_size(profile.weight_bytes)
+        gpus = gpus_of_80(profile) or f"> {MOST_GPUS}"
+        rows.append((profile.id, fill(profile.licence, 18), *size, gpus, profile.thinking))
+    columns = "model", "licence", "parameters", "context", "weights", "GPUs", "thinks"
+    return Table("", columns, rows, words=["licence", "thinks"])

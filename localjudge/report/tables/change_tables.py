@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from localjudge.report.tables import Cells, Findings, Table, slice_table
+from localjudge.statistics import p_value
 from localjudge.studies.compare import Changes, MovedRow, change_lines
 from localjudge.studies.compare.gate import Condition, bound_order, gate_lines
 from localjudge.studies.compare.two_judges import TwoJudges
-from localjudge.studies.rank import p_value
 from localjudge.system.quantities import counted
 
 _MOST_VERDICTS = 3

@@ -8,11 +8,10 @@ from itertools import combinations, pairwise
 
 from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.rubrics.score_column import is_share
-from localjudge.statistics import UNDEFINED, UNDEFINED_SIGN, Estimate
+from localjudge.statistics import UNDEFINED, UNDEFINED_SIGN, Estimate, p_value
 from localjudge.statistics.system_order import differences_in_words
-from localjudge.studies.rank import Ranking, adjustment, compared, comparison_lines, p_value
-from localjudge.studies.rank.preference_notes import cycles_in_words
-from localjudge.studies.rank.preference_ranking import PreferenceOrder, PreferenceRanking
+from localjudge.studies.rank import Ranking, adjustment, compared, comparison_lines
+from localjudge.studies.rank.preference_ranking import PreferenceOrder, PreferenceRanking, cycles_in_words
 
 _SHARES_OF = {
     "integer": "the judge's answers",
@@ -189,7 +188,7 @@ def _preference_lines(found: PreferenceOrder, by: str) -> Iterator[str]:
     for pair in against[:_MOST_LINES]:
         rate = pair.win_rate.complement().in_words()
         yield f"Against the order of strengths: {pair.second} wins {rate} of its comparisons with {pair.first}"
-    yield from cycles_in_words(found.cycles, found.significant_cycles)
+    yield from cycles_in_words(found)
 
 
 def _position(found: PreferenceOrder) -> str:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
 from pathlib import Path
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from localjudge.arrays import Floats
+from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
+from localjudge.matching.run_rows import first_seen, read_rows
+from localjudge.modes.row_outcome import EXPECTED, VALUE, RowOutcome
+from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import read_manifest
@@ -19,11 +23,11 @@ from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.jackknife import Shares
 from localjudge.statistics.resampling import averages, studentise
 from localjudge.studies.audit.audit_findings import NOISE, AspectReading, Audit, AuditCheck
-from localjudge.studies.audit.audit_run import RUNS, Sample
-from localjudge.studies.audit.audited_scores import AuditedRuns, Bools, Changes
+from localjudge.studies.audit.audit_run import RUNS, Sample, sampled_row
 from localjudge.studies.audit.perturbations import (
     ORIGINAL,
     POSITION,
+    UNPERTURBED,
     Direction,
     Perturbation,
     perturbations_of,
@@ -36,6 +40,8 @@ _NO_PREFERENCE = 1 / 2
 """The preference between two responses if none is better."""
 _OF_ORDERS: tuple[Direction, ...] = ("orders agree", "no place wins")
 """The expectations of one pair by itself: nothing stands before it."""
+_DRAWN_PAIRS = 20_000
+"""Number of pairs that are drawn for the level of chance; its standard error is below 0.004."""
 
 
 def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, float]) -> Audit:
@@ -51,51 +57,177 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
         UsageError: the judge could not judge any unperturbed row.
     """
     manifest = read_manifest(out / RUNS[0])
-    runs = AuditedRuns.read(out, manifest.rubric)
-    if ORIGINAL not in runs.scores:
-        raise UsageError(f"no row of the sample could be judged: {runs.errors[ORIGINAL][0]}")
-    texts, places = runs.dealt_texts(), runs.dealt_places(seed) if runs.of == "preference" else None
-    reader = _AuditReader(runs, _groups(sample), seed, texts, places)
+    scores = AuditedScores.read(out, manifest.rubric, len(sample.rows))
+    original = scores.numbers[ORIGINAL]
+    if not (judged := np.isfinite(original).all(axis=1)).any():
+        raise UsageError(f"no row of the sample could be judged: {scores.errors[ORIGINAL][0]}")
+    _, of_row = np.unique([row.group for row in sample.rows], return_inverse=True)
+    reader = AuditReader(scores, first_seen(of_row), seed)
     return Audit(
         model=manifest.model.judge,
         rubric=manifest.rubric.name,
         rows=len(sample.rows),
-        instructions=len(set(reader.groups.tolist())),
+        instructions=int(reader.groups.max()) + 1,
         seed=seed,
-        of=runs.of,
-        ranges={column.name: column.highest - column.lowest for column in runs.columns},
+        of=scores.of,
+        ranges={column.name: column.highest - column.lowest for column in scores.columns},
         checks=[
             reader.check(each, sample.skipped[each.name], thresholds.get(each.name))
             for each in perturbations_of(manifest.rubric)
         ],
-        aspects=[column.name for column in runs.columns],
-        halo=_correlations(np.array([each.scores for each in runs.scores[ORIGINAL].values()]), runs.columns),
+        aspects=[column.name for column in scores.columns],
+        halo=_correlations(original[judged], scores.columns),
         notices=list(read_notices(out / RUNS[0])),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _AuditReader:
-    """Reads the checks of one judge.
+class Changes:
+    """n changes of the scores in A columns; for pairs, `agree` says whether the orders say the same."""
 
-    `groups` has the number of the instruction of each sampled row. `texts` and `places` are the changes that
-    give the level of chance: of scores, and of the probability that the response shown first is better.
+    before: Floats  # [n, A]
+    after: Floats  # [n, A]
+    agree: Flags  # [n, A]
+
+    def column(self, place: int) -> tuple[Floats, Floats, Flags]:
+        return self.before[:, place], self.after[:, place], self.agree[:, place]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedScores:
+    """The scores of S sampled rows or pairs under each perturbation, NaN for one that was not judged.
+
+    Attributes:
+        columns: the columns of the numbers, [A].
+        of: the kind of scores: "expected" if some column has expected scores in every row, else "integer", or
+            "preference" for pairs.
+        numbers: by perturbation, the expected score if the column has one in every row, else the score, [S, A];
+            of a pair, the judge's preference for the response that is changed, from 0 to 1, over both
+            orders.
+        shown_first: of pairs, the probability that the response shown first is better, for each order,
+            [S, 2, A].
+        places: of pairs, 1 if the label of an order names the response shown first, 0 for a tie, and -1 if it
+            names the other one, [S, 2, A].
+        errors: why the other rows of each perturbation could not be judged.
     """
 
-    runs: AuditedRuns
-    groups: NDArray[np.int32]
-    seed: int
-    texts: Changes
-    places: Changes | None
+    columns: tuple[ScoreColumn, ...]
+    of: str
+    numbers: Mapping[str, Floats]
+    shown_first: Mapping[str, Floats] = field(default_factory=dict)
+    places: Mapping[str, Floats] = field(default_factory=dict)
+    errors: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, out: Path, rubric: Rubric, size: int) -> Self:
+        """Read the runs of `size` sampled rows in the folder that `run_audit` filled."""
+        folders = [out / name for name in RUNS if (out / name).is_dir()]
+
+        def numbers_of(row: RowOutcome) -> Iterator[tuple[str, str, float]]:
+            yield from row.numbers()
+            yield "sampled", "row", sampled_row(row.first)
+
+        rows, numbers = read_rows(folders, [read_manifest(folder) for folder in folders], numbers_of)
+        aspects, judged = [column.name for column in rubric.row_columns], rows.judged
+        is_pair, expected = len(rubric.mode.responses) > 1, numbers.table([EXPECTED], aspects)
+        measured = np.isfinite(expected[judged]).all(axis=0) & bool(len(judged))
+        values = numbers.table(["preference" if is_pair else VALUE], aspects)
+        of = "expected" if measured.any() else rubric.mode.number_kind
+        names = [
+            str(identity.systems[0]) if run == 0 else folders[run].name
+            for run, identity in zip(rows.run.tolist(), rows.identities, strict=True)
+        ]
+        errors: dict[str, list[str]] = {}
+        for name, error in zip(names, rows.errors, strict=True):
+            errors.setdefault(name, []).extend([error] * bool(error))
+        number = numbers.column("sampled", "row").astype(int)
+
+        def placed(table: Floats) -> dict[str, Floats]:
+            by_name = {name: np.full((size, *table.shape[1:]), np.nan) for name in errors}
+            for row in judged.tolist():
+                by_name[names[row]][number[row]] = table[row]
+            return by_name
+
+        scores = cls(rubric.row_columns, of, placed(np.where(measured, expected, values)), errors=errors)
+        if not is_pair:
+            return scores
+        shown_first, results = (
+            numbers.table(kinds, aspects).reshape(len(rows), 2, -1)
+            for kinds in (["shown first", "shown first in reverse"], ["result 1", "result 2"])
+        )
+        places = placed((2 * results - 1) * np.array([[1], [-1]]))
+        return replace(scores, shown_first=placed(shown_first), places=places)
+
+    def changes(self, name: str, of_place: bool) -> tuple[Integers, Changes]:
+        """Return the rows that were judged as they are and with a perturbation, and their changes.
+
+        Args:
+            name: the perturbation.
+            of_place: the score is the mean probability that the response shown first is better.
+        """
+        before, after = (self.numbers.get(side, self.numbers[ORIGINAL] * np.nan) for side in (ORIGINAL, name))
+        rows = np.flatnonzero(np.isfinite(before + after).all(axis=1))
+        if of_place:
+            before, after = (self.shown_first[side].mean(axis=1) for side in (ORIGINAL, name))
+        agree = np.zeros(after.shape, dtype=np.bool_)
+        if name in self.places:
+            agree = self.places[name].sum(axis=1) == 0
+        return rows, Changes(before[rows], after[rows], agree[rows])
+
+    def permuted_texts(self) -> Changes:
+        """Return the changes between any two different texts of one row.
+
+        A judge that ignores the text could swap a row's scores freely; permuting them gives the chance level.
+        """
+        texts = np.stack([table for name, table in self.numbers.items() if name not in UNPERTURBED])
+        pairs = np.array([*permutations(range(len(texts)), 2)], dtype=np.int64).reshape(-1, 2)
+        before, after = (texts[side].reshape(-1, len(self.columns)) for side in pairs.T)
+        kept = np.isfinite(before + after).all(axis=1)
+        return Changes(before[kept], after[kept], np.zeros((kept.sum(), len(self.columns)), dtype=np.bool_))
+
+    def drawn_places(self, seed: int) -> Changes:
+        """Return the changes between pairs whose two orders are drawn at random from all orders of all pairs.
+
+        They give the chance level of a judge that ignores the text, and may prefer a place.
+        """
+        first, named = (
+            np.concatenate([table for name, table in side.items() if name not in UNPERTURBED])
+            for side in (self.shown_first, self.places)
+        )
+        judged = np.isfinite(first).all(axis=(1, 2))
+        first, named = (side[judged].reshape(-1, len(self.columns)) for side in (first, named))
+        drawn = np.random.default_rng(seed).integers(len(first), size=(2, 2, _DRAWN_PAIRS))
+        before, after = first[drawn].mean(axis=1)
+        return Changes(before, after, named[drawn[1, 0]] == -named[drawn[1, 1]])
+
+
+class AuditReader:
+    """Reads the checks of one judge.
+
+    Args:
+        scores: the scores.
+        groups: the number of the instruction of each sampled row, [S].
+        seed: the seed of the intervals, and of the pairs that give the level of chance.
+    """
+
+    def __init__(self, scores: AuditedScores, groups: Integers, seed: int) -> None:
+        self.scores, self.groups, self.seed = scores, groups, seed
+        # The changes that give the level of chance: of scores, and of the probability of the place.
+        self._texts = scores.permuted_texts()
+        self._places = scores.drawn_places(seed) if scores.places else self._texts
 
     def check(self, perturbation: Perturbation, skipped: Counter[str], threshold: float | None) -> AuditCheck:
+        """Return the result of one perturbation.
+
+        Args:
+            perturbation: the perturbation.
+            skipped: why it did not apply to rows, with their numbers.
+            threshold: the minimum share; None for none.
+        """
         name = ORIGINAL if perturbation.name == POSITION else perturbation.name
-        original, perturbed = self.runs.scores[ORIGINAL], self.runs.scores.get(name, {})
-        rows = np.array([row for row in perturbed if row in original], dtype=np.int64)
-        columns, names = self.runs.columns, [column.name for column in self.runs.columns]
-        changes = self.runs.changes(name, rows.tolist(), perturbation.of_place)
-        by_chance = self.places if self.places and perturbation.of_place else self.texts
-        decisive = perturbation.decisive(columns)
+        rows, changes = self.scores.changes(name, perturbation.of_place)
+        by_chance, columns = self._places if perturbation.of_place else self._texts, self.scores.columns
+        decisive, group = perturbation.decisive(columns), self.groups[rows]
         readings, outcomes, chances = {}, [], []
         for place, column in enumerate(columns):
             direction = perturbation.direction(column)
@@ -107,65 +239,56 @@ class _AuditReader:
                 tested=int(room.sum()),
                 held=int((room & held).sum()),
                 no_room=0 if direction == "any" else int((~room).sum()),
-                shift=self._shift([place], changes, rows),
+                shift=self._shift([place], changes, group),
             )
             if column.name in decisive:
-                outcomes.append((held[room], self.groups[rows][room]))
+                outcomes.append((held[room], group[room]))
                 before, after, agree = by_chance.column(place)
                 if direction == "loses":  # by chance, either response loses
-                    _, own, agree = changes.column(place)
-                    before = after = np.concatenate([own, 1 - own])
-                chances.append(_tested(direction, column, before, after, agree))
-        rooms = sum(int(room.sum()) for room, _ in chances)
+                    _, scores, agree = changes.column(place)
+                    before = after = np.concatenate([scores, 1 - scores])
+                room, held = _tested(direction, column, before, after, agree)
+                chances.append(held[room])
+        share, by_chance_held = UNDEFINED, np.concatenate([*chances, np.zeros(0, dtype=np.bool_)])
+        if any(len(held) for held, _ in outcomes):
+            held, group_of_held = map(np.concatenate, zip(*outcomes, strict=True))
+            (share,) = Shares.from_values(
+                held.astype(np.float64), np.zeros(len(held), dtype=np.int32), 1, group_of_held
+            ).estimates()
         return AuditCheck(
             name=perturbation.name,
             does=perturbation.does,
             rows=len(rows),
-            failed=len(self.runs.errors.get(name, ())),
+            failed=len(self.scores.errors.get(name, ())),
             skipped=dict(skipped.most_common()),
             aspects=readings,
             decisive=decisive,
-            share=_share(outcomes),
-            chance=sum(int((room & held).sum()) for room, held in chances) / rooms if rooms else None,
-            shift=self._shift([names.index(aspect) for aspect in decisive], changes, rows),
+            share=share,
+            chance=float(by_chance_held.mean()) if len(by_chance_held) else None,
+            shift=self._shift(
+                [at for at, column in enumerate(columns) if column.name in decisive], changes, group
+            ),
             threshold=threshold,
         )
 
-    def _shift(self, places: list[int], changes: Changes, rows: NDArray[np.int64]) -> Estimate:
+    def _shift(self, places: list[int], changes: Changes, group: Integers) -> Estimate:
         """Return the mean change over rows and columns, with an interval from resampling instructions.
 
         It is a share of the scale if the columns have different scales.
         """
-        if not len(rows) or not places:
+        if not len(group) or not places:
             return UNDEFINED
-        columns = self.runs.columns
-        widths = np.array([columns[place].highest - columns[place].lowest for place in places])
+        columns = [self.scores.columns[place] for place in places]
+        widths = np.array([column.highest - column.lowest for column in columns])
         width = widths[0] if len(set(widths.tolist())) == 1 else 1
         change = (changes.after - changes.before)[:, places] * (width / widths)
-        of_instructions = averages(
-            change.mean(axis=1, keepdims=True), self.groups[rows], int(self.groups.max()) + 1
-        )
+        of_instructions = averages(change.mean(axis=1, keepdims=True), group, int(self.groups.max()) + 1)
         return studentise(of_instructions, -width, width, seed=self.seed).estimates()[0]
 
 
-def _share(outcomes: Sequence[tuple[Bools, NDArray[np.int32]]]) -> Estimate:
-    """Return the share of the tested scores that changed as expected, with an interval over instructions.
-
-    Args:
-        outcomes: whether each tested score did, and its instruction, for each aspect.
-    """
-    if not any(len(held) for held, _ in outcomes):
-        return UNDEFINED
-    held = np.concatenate([held for held, _ in outcomes])
-    group = np.concatenate([group for _, group in outcomes])
-    return Shares.from_values(
-        held.astype(np.float64), np.zeros(len(held), dtype=np.int32), 1, group
-    ).estimates()[0]
-
-
 def _tested(
-    direction: Direction, column: ScoreColumn, before: Floats, after: Floats, agree: Bools | bool = False
-) -> tuple[Bools, Bools]:
+    direction: Direction, column: ScoreColumn, before: Floats, after: Floats, agree: Flags | bool = False
+) -> tuple[Flags, Flags]:
     """Return two masks of the rows: the score had room to move as expected, and it did.
 
     Whether it had room depends in the same way on the score before and after. A choice by one of them would
@@ -191,15 +314,6 @@ def _tested(
     if direction == "near the top":
         return everywhere, after >= high - _NEAR_THE_TOP * width
     return ~everywhere, everywhere
-
-
-def _groups(sample: Sample) -> NDArray[np.int32]:
-    """Return the number of the instruction and reference of each sampled row."""
-    numbers: dict[tuple[str, str | None], int] = {}
-    return np.array(
-        [numbers.setdefault((row.instruction, row.reference), len(numbers)) for row in sample.rows],
-        dtype=np.int32,
-    )
 
 
 def _correlations(scores: Floats, columns: Sequence[ScoreColumn]) -> list[list[float | None]]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from localjudge.statistics import Estimate
+from localjudge.statistics import UNDEFINED_SIGN, Estimate
 from localjudge.studies.audit.perturbations import POSITION, Direction
 
 NOISE = 1 / 16
@@ -106,13 +106,13 @@ class AuditCheck(_AuditRecord):
     @property
     def held_text(self) -> str:
         if self.share.value is None:
-            return "–"  # noqa: RUF001
+            return UNDEFINED_SIGN
         interval = "" if self.share.low is None else f" ({self.share.low:.0%} to {self.share.high:.0%})"
         return f"{self.share.value:.0%}{interval}"
 
     @property
     def chance_text(self) -> str:
-        return "–" if self.share.value is None or self.chance is None else f"{self.chance:.0%}"  # noqa: RUF001
+        return UNDEFINED_SIGN if self.share.value is None or self.chance is None else f"{self.chance:.0%}"
 
     @property
     def not_tested(self) -> str:
@@ -152,8 +152,8 @@ class Audit(_AuditRecord):
     @property
     def mean_halo(self) -> float | None:
         """The mean correlation over all pairs of aspects; None if no correlation is defined."""
-        known = [each for row, values in enumerate(self.halo) for each in values[row + 1 :] if each is not None]
-        return sum(known) / len(known) if known else None
+        defined = [one for row, values in enumerate(self.halo) for one in values[row + 1 :] if one is not None]
+        return sum(defined) / len(defined) if defined else None
 
     @property
     def passed(self) -> bool:

@@ -202,10 +202,7 @@ def sampled_row(outcome: Outcome) -> int:
 def _labelled(row: Row, number: int, name: str, row_id: str) -> Row:
     return replace(
         row,
-        responses=(
-            Response(row.candidate, name),
-            *(Response(text, _UNCHANGED) for text in row.texts[1:]),
-        ),
+        responses=(Response(row.candidate, name), *(Response(text, _UNCHANGED) for text in row.texts[1:])),
         id=f"{row_id}/{name}",
         columns={_SAMPLED: number, "audited": row.source},
     )

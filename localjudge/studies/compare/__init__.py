@@ -9,57 +9,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from localjudge.arrays import Integers
 from localjudge.matching.labels import Labels
+from localjudge.matching.scores import Slices
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices, read_outcomes
-from localjudge.statistics import Estimate, sign_test, two_decimals
-from localjudge.statistics.resampling import RESAMPLES, studentise
-from localjudge.statistics.resampling import Contributions as Contributions
-from localjudge.statistics.system_means import column_means
-from localjudge.statistics.system_order import SIGNIFICANCE_LEVEL
-from localjudge.studies.by_slice import Sliced
+from localjudge.statistics import two_decimals
+from localjudge.statistics.paired_test import Change, tested_changes
+from localjudge.statistics.resampling import RESAMPLES, cell_means
+from localjudge.studies.by_slice import Sliced, SliceRow
 from localjudge.studies.compare.matched_runs import Differs, MatchedRuns, RowWithoutScore, by_instruction
-from localjudge.studies.compare.sliced_changes import change_by_system, moved_in_words, signs
 from localjudge.studies.compare.two_judges import Labelled, TwoJudges, compare_labels, compare_two_judges
-from localjudge.studies.rank import p_in_words
 from localjudge.system.quantities import counted
 
 _MOST_LISTED = 10
 """The most rows that are listed one by one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The change of one column, on the instructions where both runs have a score.
-
-    Attributes:
-        old: the mean of OLD; all instructions have the same weight.
-        new: the mean of NEW.
-        difference: NEW minus OLD. The interval and `p` are adjusted for all columns: the interval excludes 0
-            exactly if `p` is below 0.05.
-        p: its p-value; None without an interval.
-        sign_p: without an interval, the p-value of the exact sign test over instructions, times the number of
-            columns (Bonferroni); None with one.
-        detectable: the change that runs like these find in 80 % of cases; None without an interval.
-        rose: number of instructions with a higher mean in NEW.
-        fell: number of instructions with a lower mean in NEW.
-        equal: number of instructions with the same mean in both runs.
-    """
-
-    old: float
-    new: float
-    difference: Estimate
-    p: float | None
-    sign_p: float | None
-    detectable: float | None
-    rose: int
-    fell: int
-    equal: int
-
-    @property
-    def is_significant(self) -> bool:
-        return self.p is not None and self.p < SIGNIFICANCE_LEVEL
+_NOTHING = "no row has a score in both runs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +98,7 @@ class Changes:
 
 
 def compare_runs(
-    matched: MatchedRuns,
-    labels: Labels | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    matched: MatchedRuns, labels: Labels | None = None, resamples: int = RESAMPLES, seed: int = 0
 ) -> Changes:
     """Compare two runs.
 
@@ -147,13 +110,13 @@ def compare_runs(
     """
     rows, both = matched.rows, matched.in_both
     old, new = (by_instruction(cells[both], matched.group[both]) for cells in (matched.old, matched.new))
-    width = rows.width
-    tested = studentise(column_means(new - old), -width, width, True, resamples, seed)
-    differences = tested.simultaneous(-width, width).estimates()
+    tested = tested_changes(old, new, rows.width, resamples, seed)
+    by_system = None
+    if len(matched.systems) > 1:
+        by_system = _by_slice(matched, "system", matched.systems, matched.system, resamples, seed)
     notes = [rows.note, *filter(None, [rows.source.mass_note]), *matched.notes]
     if matched.only_new:
         notes.append(f"{counted(matched.only_new, 'row')} of {matched.names[1]} are not in {matched.names[0]}")
-    each = zip(differences, tested.adjusted(), tested.detectable(), (new - old).T, strict=True)
     return Changes(
         names=matched.names,
         differs=matched.differs,
@@ -162,21 +125,8 @@ def compare_runs(
         item=rows.source.manifests[0].rubric.mode.item,
         instructions=len(old),
         rows=len(matched.row_pairs),
-        columns={
-            name: Change(
-                old=float(old[:, at].mean()),
-                new=float(new[:, at].mean()),
-                difference=difference,
-                p=_known(p),
-                sign_p=None if np.isfinite(p) else min(1.0, len(rows.names) * sign_test(*signs(moved)[:2])),
-                detectable=_known(detectable),
-                rose=signs(moved)[0],
-                fell=signs(moved)[1],
-                equal=signs(moved)[2],
-            )
-            for at, (name, (difference, p, detectable, moved)) in enumerate(zip(rows.names, each, strict=True))
-        },
-        by_system=change_by_system(matched, resamples, seed) if len(matched.systems) > 1 else None,
+        columns=dict(zip(rows.names, tested, strict=True)),
+        by_system=by_system,
         verdicts=_verdicts(matched),
         moved=_moved(matched),
         missing=matched.missing,
@@ -189,41 +139,73 @@ def compare_runs(
     )
 
 
-def _known(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def change_by_slice(matched: MatchedRuns, slices: Slices, resamples: int, seed: int) -> Sliced:
+    """Return the change of each column in each slice; a row has the slice that OLD gives it.
+
+    Args:
+        matched: the rows of both runs.
+        slices: the slices of the rows of both, those of OLD first.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
+    """
+    of_cell = slices.of_row[matched.places[:, 0]]
+    return _by_slice(matched, slices.column, slices.names, of_cell, resamples, seed)
+
+
+def _by_slice(
+    matched: MatchedRuns, column: str, names: tuple[str, ...], of_cell: Integers, resamples: int, seed: int
+) -> Sliced:
+    """Return the changes of cells by their slices, [n], or -1."""
+    rows, chosen = matched.rows, matched.in_both & (of_cell >= 0)
+    group, place = matched.group[chosen], of_cell[chosen]
+    groups = int(matched.group.max()) + 1
+    old, new = (
+        cell_means(cells[chosen], group * len(names) + place, groups * len(names)).reshape(groups, -1)
+        for cells in (matched.old, matched.new)
+    )
+    changes = iter(tested_changes(old, new, np.tile(rows.width, len(names)), resamples, seed))
+    lines = []
+    for number, name in enumerate(names):
+        columns = {column: next(changes) for column in rows.names}
+        instructions = len(np.unique(group[place == number]))
+        moved = tuple(
+            f"{name} {change.direction}"
+            if change.is_significant
+            else f"{name} {change.moved} (sign test {change.sign_test})"
+            for name, change in columns.items()
+            if change.is_significant or (change.p is None and change.rose + change.fell)
+        )
+        estimates = {name: change.difference for name, change in columns.items()}
+        lines.append(SliceRow(name, instructions, estimates, moved if instructions else (_NOTHING,)))
+    return Sliced(column, "changes", tuple(lines))
 
 
 def _verdicts(matched: MatchedRuns) -> dict[str, Verdicts]:
     """Return the changes of the verdicts of each aspect."""
-    found, rows = {}, matched.rows
+    verdicts, rows = {}, matched.rows
     for aspect in rows.written:
-        pairs = Counter(
-            (rows.verdict(aspect, old), rows.verdict(aspect, new)) for old, new in matched.row_pairs.tolist()
-        )
-        changed = {pair: count for pair, count in pairs.items() if pair[0] != pair[1]}
-        most = sorted(changed.items(), key=lambda each: (-each[1], each[0]))
-        found[aspect] = Verdicts(
-            pairs.total(), sum(changed.values()), tuple((*pair, count) for pair, count in most)
-        )
-    return found
+        pairs = ([rows.verdict(aspect, row) for row in pair] for pair in matched.row_pairs.tolist())
+        changed = Counter((old, new) for old, new in pairs if old != new)
+        most = sorted(changed.items(), key=lambda change: (-change[1], change[0]))
+        counts = tuple((*pair, count) for pair, count in most)
+        verdicts[aspect] = Verdicts(len(matched.row_pairs), changed.total(), counts)
+    return verdicts
 
 
 def _moved(matched: MatchedRuns) -> tuple[MovedRow, ...]:
+    """Return the rows that changed most, with the judge's texts."""
     rows, table = matched.rows, matched.rows.values
     used = [at for at, name in enumerate(rows.names) if name != OVERALL]
     old, new = (table[matched.row_pairs[:, run]] for run in (0, 1))
     size = (np.abs(new - old)[:, used] / rows.width[used]).mean(axis=1)
     chosen = [at for at in np.argsort(-size, kind="stable")[:_MOST_LISTED].tolist() if size[at] > 0]
-    places = [matched.row_pairs[at].tolist() for at in chosen]
-    texts = [
-        {
-            outcome.source: "\n".join(getattr(outcome, "texts", {}).values())
-            for outcome in read_outcomes(folder)
-            if outcome.source in wanted
-        }
-        for run, folder in enumerate(rows.source.folders)
-        for wanted in ({rows.identities[pair[run]].where for pair in places},)
-    ]
+    pairs = [matched.row_pairs[at].tolist() for at in chosen]
+    texts: list[dict[str, str]] = [{}, {}]
+    for run, folder in enumerate(rows.source.folders):
+        wanted = {rows.identities[pair[run]].where for pair in pairs}
+        for outcome in read_outcomes(folder):
+            if outcome.source in wanted:
+                texts[run][outcome.source] = "\n".join(getattr(outcome, "texts", {}).values())
     return tuple(
         MovedRow(
             id=rows.identities[pair[0]].id or "",
@@ -233,12 +215,9 @@ def _moved(matched: MatchedRuns) -> tuple[MovedRow, ...]:
             verdicts={
                 name: (rows.verdict(name, pair[0]), rows.verdict(name, pair[1])) for name in rows.written
             },
-            texts=(
-                texts[0].get(rows.identities[pair[0]].where, ""),
-                texts[1].get(rows.identities[pair[1]].where, ""),
-            ),
+            texts=(texts[0][rows.identities[pair[0]].where], texts[1][rows.identities[pair[1]].where]),
         )
-        for at, pair in zip(chosen, places, strict=True)
+        for at, pair in zip(chosen, pairs, strict=True)
     )
 
 
@@ -251,20 +230,22 @@ def change_lines(changes: Changes) -> Iterator[str]:
     if len(same) == len(columns):
         yield f"{how}: every column is the same {on}."
         return
-    said, calm = list[str](), dict[str, Change]()
+    parts, calm = list[str](), dict[str, Change]()
     for name, change in columns.items():
-        if change.is_significant and change.difference.value is not None:
-            moved = "rose" if change.difference.value > 0 else "fell"
-            by = change.difference if change.difference.value > 0 else change.difference.negative()
-            said.append(f"{name} {moved} by {by.in_words()}")
+        if change.is_significant:
+            by = change.difference if change.direction == "rose" else change.difference.negative()
+            parts.append(f"{name} {change.direction} by {by.in_words()}")
         elif change.p is not None:
             calm[name] = change
         elif name not in same:
-            said.append(f"{name} {_untested(change, changes.instructions)}")
+            parts.append(
+                f"{name} {change.moved} (mean change {two_decimals(change.difference.value)}, exact sign test "
+                f"over instructions {change.sign_test}; it has no interval, because {change.difference.why})"
+            )
     if calm:
-        said.append("no significant change" + f" in {', '.join(calm)}" * bool(said))
+        parts.append("no significant change" + f" in {', '.join(calm)}" * bool(parts))
     if same:
-        said.append(f"{', '.join(same)} {'is' if len(same) == 1 else 'are'} the same on all")
+        parts.append(f"{', '.join(same)} {'is' if len(same) == 1 else 'are'} the same on all")
     ends = {
         name: max(abs(change.difference.low), abs(change.difference.high))
         for name, change in calm.items()
@@ -273,36 +254,26 @@ def change_lines(changes: Changes) -> Iterator[str]:
     if ends:
         limit = two_decimals(math.ceil(100 * max(ends.values())) / 100)
         none = "none of these changed" if len(ends) > 1 else f"{next(iter(ends))} did not change"
-        said.append(f"{none} by more than {limit}")
-    yield f"{how}: {on}, {'; '.join(said)}."
+        parts.append(f"{none} by more than {limit}")
+    yield f"{how}: {on}, {'; '.join(parts)}."
     alone = changes.by_system.rows if changes.by_system else ()
     if moved_alone := [f"{row.name}: {', '.join(row.significant)}" for row in alone if row.significant]:
         yield f"Of single systems, with intervals and p adjusted for all: {_some(moved_alone, 12, '; ')}."
-    found = {name: columns[name].detectable for name in ends}
-    if known := {name: size for name, size in found.items() if size is not None}:
-        largest = max(known, key=lambda name: known[name])
-        of = "" if len(known) == 1 else f" (most in {largest})"
+    sizes = {name: columns[name].detectable or 0.0 for name in ends}
+    if sizes:
+        largest = max(sizes, key=lambda name: sizes[name])
+        of = "" if len(sizes) == 1 else f" (most in {largest})"
         yield (
-            f"A change of {two_decimals(known[largest])} in a column would have been found in 80 % of such "
+            f"A change of {two_decimals(sizes[largest])} in a column would have been found in 80 % of such "
             f"comparisons{of}; a smaller one can have been missed."
         )
-
-
-def _untested(change: Change, instructions: int) -> str:
-    """Return what moved on how many instructions, where the change has no interval."""
-    assert change.sign_p is not None
-    return (
-        f"{moved_in_words(change.rose, change.fell, instructions)} (mean change "
-        f"{two_decimals(change.difference.value)}, exact sign test over instructions "
-        f"{p_in_words(change.sign_p)}; it has no interval, because {change.difference.why})"
-    )
 
 
 def _lines_without_scores(changes: Changes) -> Iterator[str]:
     """Yield which rows have no score in a run, and why."""
     (old, new), item = changes.names, changes.item
     total = counted(changes.rows + len(changes.missing), item)
-    said = {
+    lost = {
         f"{len(changes.missing):,} of {total} of {old} have no score in {new}; they are left out of the "
         "changes, and a gate counts each as the lowest score": changes.missing,
         f"{counted(len(changes.failed), item)} of {old} failed, so nothing is compared with "
@@ -310,7 +281,7 @@ def _lines_without_scores(changes: Changes) -> Iterator[str]:
         f"{counted(len(changes.unmatched), item)} of {new} failed and belong to no {item} of {old} with a "
         f"score; on an instruction of {old}, a gate counts each as the lowest score": changes.unmatched,
     }
-    for what, rows in said.items():
+    for what, rows in lost.items():
         for_reason: dict[str, list[str]] = {}
         for row in rows:
             whose = f" of {row.system}" * (changes.by_system is not None)

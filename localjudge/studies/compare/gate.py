@@ -1,16 +1,9 @@
 """A gate: whether a run passes, so that a change can go on in continuous integration.
 
-A column passes a margin if a one-sided 95 % bound excludes that its mean fell by the margin or more
-(non-inferiority), so too few rows cannot pass. It has improved if the bound excludes that it did
-not rise. Every condition must hold for each system, so none is adjusted for their number. A row of OLD that has
-a score, but none in NEW, counts as the lowest score, and so does a further row of NEW that failed.
-
-The mean of a few instructions says little about rare and large drops: a third of the samples of 20 instructions
-contain no drop if one instruction in twenty has a drop. The bound is therefore computed as if there were more
-instructions, with the lowest possible change (`WORST_INSTRUCTIONS`), and with a slightly larger quantile of
-Student's t (`QUANTILE`). If all instructions changed equally (mostly not at all), it is the betting bound of
-Waudby-Smith & Ramdas (arXiv:2010.09686) with the largest bet: 59 equal instructions exclude a drop of 0.2 on a
-scale from 1 to 5. `benchmarks/gate.py` measures how often a gate passes by mistake.
+A column passes a margin if a one-sided 95 % bound (`localjudge.statistics.paired_test`) excludes that its mean
+fell by the margin or more (non-inferiority), so too few rows cannot pass. It has improved if the bound excludes
+that it did not rise. Every condition must hold for each system, so none is adjusted for their number. A row of
+OLD that has a score, but none in NEW, counts as the lowest score, and so does a further row of NEW that failed.
 """
 
 from __future__ import annotations
@@ -21,22 +14,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
-
-from localjudge.arrays import Floats
 from localjudge.errors import UsageError
 from localjudge.matching import UNNAMED
 from localjudge.runs.notices import is_dry_run
 from localjudge.runs.reader import is_complete
 from localjudge.statistics import two_decimals
+from localjudge.statistics.paired_test import WORST_INSTRUCTIONS, lower_bound
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS
 from localjudge.studies.compare.matched_runs import MatchedRuns, by_instruction
 from localjudge.system.quantities import counted
-
-LEVEL = 0.95
-WORST_INSTRUCTIONS = 1.25
-QUANTILE = 0.96
-"""`benchmarks/gate.py` derives both: the smallest of its grid with false passes of at most 5 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +115,8 @@ def check_gate(
         *margins.items(),
         *((name, None) for name in dict.fromkeys(improved)),
     ]
-    own = [matched.system == place for place in range(len(matched.systems))]
-    means = [by_instruction(matched.change[cells], matched.group[cells]) for cells in own]
+    of_system = [matched.system == place for place in range(len(matched.systems))]
+    means = [by_instruction(matched.change[cells], matched.group[cells]) for cells in of_system]
     return tuple(
         Condition(
             column=name,
@@ -143,7 +129,7 @@ def check_gate(
         )
         for name, margin in asked
         for at in (rows.names.index(name),)
-        for system, cells, table in zip(matched.systems, own, means, strict=True)
+        for system, cells, table in zip(matched.systems, of_system, means, strict=True)
         for changes in (table[:, at],)
     )
 
@@ -151,14 +137,14 @@ def check_gate(
 def gate_lines(conditions: Sequence[Condition]) -> Iterator[str]:
     """Yield a line for what is asked of each column: whether it holds for each system, or for which not."""
     for asks in dict.fromkeys(each.asks for each in conditions):
-        own = [each for each in conditions if each.asks == asks]
-        failed = [each for each in own if not each.passes]
-        if len(own) == 1:
-            yield f"Gate, {own[0].name}: {'FAILED' if failed else 'passed'} ({own[0].reason})"
+        chosen = [condition for condition in conditions if condition.asks == asks]
+        failed = [condition for condition in chosen if not condition.passes]
+        lowest, result = min(failed or chosen, key=bound_order), "FAILED" if failed else "passed"
+        if len(chosen) == 1:
+            yield f"Gate, {lowest.name}: {result} ({lowest.reason})"
             continue
-        lowest = min(failed or own, key=bound_order)
-        said = f"FAILED for {', '.join(each.system for each in failed)}" if failed else "passed"
-        yield f"Gate, {asks}, for each of {len(own)} systems: {said} ({lowest.system}: {lowest.reason})"
+        result += f" for {', '.join(condition.system for condition in failed)}" * bool(failed)
+        yield f"Gate, {asks}, for each of {len(chosen)} systems: {result} ({lowest.system}: {lowest.reason})"
     if len(conditions) > 1:
         yield (
             "A gate passes only if every condition holds for every system, so none is adjusted for their "
@@ -169,30 +155,6 @@ def gate_lines(conditions: Sequence[Condition]) -> Iterator[str]:
 def bound_order(condition: Condition) -> float:
     """Return the key that sorts the conditions of a column, the worst first."""
     return -math.inf if condition.bound is None else condition.bound
-
-
-def lower_bound(
-    changes: Floats, width: float, worst: float = WORST_INSTRUCTIONS, quantile: float = QUANTILE
-) -> Floats:
-    """Return the lower ends of the one-sided 95 % intervals of mean changes.
-
-    Args:
-        changes: the change on each instruction, from -width to width, [..., n].
-        width: the width of the scale.
-        worst: number of further instructions at the lowest possible change.
-        quantile: the quantile of Student's t.
-    """
-    from scipy.special import stdtrit
-
-    count = changes.shape[-1]
-    total = count + worst
-    mean = (changes.sum(axis=-1) - worst * width) / total
-    squares = ((changes - mean[..., None]) ** 2).sum(axis=-1) + worst * (width + mean) ** 2
-    studentised = mean - stdtrit(total - 1, quantile) * np.sqrt(squares / (total - 1) / total)
-    # All wealth of the largest bet that the mean is below m: ((width + change) / (width + m)) ** count.
-    betting = (width + changes[..., 0]) * (1 - LEVEL) ** (1 / count) - width
-    bound: Floats = np.where(np.ptp(changes, axis=-1) < 1e-9, betting, np.maximum(studentised, -width))
-    return bound
 
 
 def as_junit(conditions: Sequence[Condition], name: str, answer: str) -> str:

@@ -2,13 +2,18 @@
 
 Either the responses differ, as last week's and this week's, and the same judge has judged both; or the judge
 differs, and has judged the same responses. If both differ, nothing tells which of them changed a score.
+
+A cell is what both runs are compared on: the rows of one system on one instruction or, of two judges, one
+response. A row of OLD belongs to the row of NEW with the same id; the rows that are left belong together in
+their order. A row of OLD that has a score is missing if no row of NEW with a score belongs to it. A row of NEW
+with the id of a row that failed in OLD is compared with nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -21,7 +26,6 @@ from localjudge.matching.run_rows import run_names
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.statistics.resampling import cell_means
 from localjudge.studies.compare.compared_rows import ComparedRows
-from localjudge.studies.compare.matched_cells import Cell
 from localjudge.system.quantities import counted
 
 Differs = Literal["nothing", "responses", "judge"]
@@ -36,6 +40,70 @@ class RowWithoutScore:
     id: str
     system: str
     reason: str
+
+
+@dataclass(slots=True)
+class Cell:
+    """The rows of a cell; `match` finds which of them belong together.
+
+    Attributes:
+        scored: the rows of OLD with a score, and of NEW.
+        failed: the other rows of OLD, and of NEW.
+        pairs: the rows of OLD and of NEW that belong together.
+        missing: the rows of OLD without a score in NEW, each with the row of NEW that failed, if there is one.
+        extra: further rows of NEW with a score.
+        extra_failed: further rows of NEW that failed.
+    """
+
+    scored: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+    failed: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+    pairs: list[tuple[int, int]] = field(default_factory=list)
+    missing: list[tuple[int, int | None]] = field(default_factory=list)
+    extra: list[int] = field(default_factory=list)
+    extra_failed: list[int] = field(default_factory=list)
+
+    def match(self, ids: Sequence[str | None], unread: Collection[str | None]) -> None:
+        """Find the rows that belong together.
+
+        Args:
+            ids: the id of each row.
+            unread: the ids of the rows of OLD without a score whose instruction is not known.
+        """
+        scored, failures = (_by_id(members[1], ids) for members in (self.scored, self.failed))
+        alone: list[int] = []
+        for row in self.scored[0]:
+            if same := scored.get(ids[row]):
+                self.pairs.append((row, same.pop(0)))
+            elif lost := failures.get(ids[row]):
+                self.missing.append((row, lost.pop(0)))
+            else:
+                alone.append(row)
+        failed = {ids[row] for row in self.failed[0]}
+        left = [row for rows in scored.values() for row in rows if ids[row] not in failed]
+        self.extra_failed = [row for rows in failures.values() for row in rows if ids[row] not in failed]
+        for row in alone:
+            if left:
+                self.pairs.append((row, left.pop(0)))
+            else:
+                self.missing.append((row, self.extra_failed.pop(0) if self.extra_failed else None))
+        self.extra = [row for row in left if ids[row] not in unread]
+
+    @property
+    def new(self) -> list[int]:
+        """The rows of NEW with a score that are compared."""
+        return [new for _, new in self.pairs] + self.extra
+
+    @property
+    def lowest(self) -> int:
+        """Number of rows that count as the lowest score in NEW."""
+        return len(self.missing) + len(self.extra_failed)
+
+
+def _by_id(rows: Iterable[int], ids: Sequence[str | None]) -> dict[str | None, list[int]]:
+    of_id: dict[str | None, list[int]] = defaultdict(list)
+    for row in rows:
+        of_id[ids[row]].append(row)
+    return of_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +153,8 @@ class MatchedRuns:
     @property
     def in_both(self) -> Flags:
         """The cells with a row that both runs have judged, [n]."""
-        found: Flags = self.places[:, 1] >= 0
-        return found
+        in_both: Flags = self.places[:, 1] >= 0
+        return in_both
 
     @property
     def whose(self) -> str:
@@ -138,10 +206,9 @@ def match_runs(rows: ComparedRows) -> MatchedRuns:
     row_pairs = np.array([pair for cell in matched for pair in cell.pairs], dtype=np.int64).reshape(-1, 2)
     missing, unmatched = _without_score(rows, matched, names[1])
     if not len(row_pairs):
-        said = "compare runs on the same instructions"
-        if lost := next((row for row in missing if row.reason != _absent(names[1])), None):
-            said = f"{lost.id} {lost.reason}"
-        raise UsageError(f"{names[1]}: has no row of {names[0]} with a score; {said}")
+        lost = [f"{row.id} {row.reason}" for row in missing if row.reason != _absent(names[1])]
+        advice = [*lost, "compare runs on the same instructions"][0]
+        raise UsageError(f"{names[1]}: has no row of {names[0]} with a score; {advice}")
     changed = sum(_changed(rows.identities, cell.pairs) for cell in matched)
     if not different:
         of = counted(len(row_pairs), rows.source.manifests[0].rubric.mode.item)
@@ -150,9 +217,9 @@ def match_runs(rows: ComparedRows) -> MatchedRuns:
             how = "the judge and all responses" + " with a score in both runs" * bool(missing) + " are the same"
     systems = _systems(rows, matched)
     there = tuple(dict.fromkeys(systems))
-    table, lowest = rows.values, np.array([cell.lowest for cell in matched])
-    of_old = _means(table, [cell.scored[0] for cell in matched])
-    of_new = _means(table, [cell.new for cell in matched], rows.low, lowest)
+    table = np.vstack([rows.values, rows.low])  # the last row has the lowest scores
+    with_lowest = [cell.new + [len(table) - 1] * cell.lowest for cell in matched]
+    change = _means(table, with_lowest) - _means(table, [cell.scored[0] for cell in matched])
     return MatchedRuns(
         rows=rows,
         names=names,
@@ -163,8 +230,8 @@ def match_runs(rows: ComparedRows) -> MatchedRuns:
         system=np.array([there.index(name) for name in systems]),
         old=_means(table, [[old for old, _ in cell.pairs] for cell in matched]),
         new=_means(table, [cell.new * bool(cell.pairs) for cell in matched]),
-        change=of_new - of_old,
-        lowest=lowest,
+        change=change,
+        lowest=np.array([cell.lowest for cell in matched]),
         row_pairs=row_pairs,
         places=np.array([cell.pairs[0] if cell.pairs else (cell.missing[0][0], -1) for cell in matched]),
         missing=missing,
@@ -175,26 +242,10 @@ def match_runs(rows: ComparedRows) -> MatchedRuns:
     )
 
 
-def _means(
-    table: Floats, cells: Sequence[Sequence[int]], low: Floats | None = None, lowest: Integers | None = None
-) -> Floats:
-    """Return the mean of each column over the rows of each cell, [cells, C]; NaN for a cell without rows.
-
-    Args:
-        table: the columns, [rows, C].
-        cells: the rows of each cell.
-        low: the lowest score of each column, [C].
-        lowest: number of further rows of each cell with the lowest score, [cells].
-    """
-    counts = np.array([len(rows) for rows in cells])
-    of_cell = np.repeat(np.arange(len(cells)), counts)
-    rows = np.array([row for each in cells for row in each], dtype=np.int64)
-    means = cell_means(table[rows], of_cell, len(cells))
-    if low is None or lowest is None:
-        return means
-    total = (counts + lowest)[:, None]
-    found: Floats = (np.nan_to_num(means) * counts[:, None] + low * lowest[:, None]) / total
-    return found
+def _means(table: Floats, cells: Sequence[Sequence[int]]) -> Floats:
+    """Return the mean of each column over the rows of each cell, [cells, C]; NaN for a cell without rows."""
+    of_cell = np.repeat(np.arange(len(cells)), [len(rows) for rows in cells])
+    return cell_means(table[[row for rows in cells for row in rows]], of_cell, len(cells))
 
 
 def _changed(identities: Sequence[Identity], pairs: Sequence[tuple[int, int]]) -> int:
@@ -304,13 +355,11 @@ def _by_response(rows: ComparedRows, names: Sequence[str], how: str) -> tuple[Ke
 
 
 def _how_judges_differ(manifests: Sequence[RunManifest], different: Sequence[str]) -> str:
-    found = []
+    changes = []
     for name in different:
-        known = [
+        old, new = (
             {"model": manifest.model.name, "rubric": manifest.rubric.name}.get(name, manifest.judge[name])
             for manifest in manifests
-        ]
-        found.append(
-            f"{name} {known[0]} → {known[1]}" if known[0] != known[1] else f"{name} {known[0]}, edited"
         )
-    return f"the judge changed ({', '.join(found)})"
+        changes.append(f"{name} {old} → {new}" if old != new else f"{name} {old}, edited")
+    return f"the judge changed ({', '.join(changes)})"

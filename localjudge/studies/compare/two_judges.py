@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,14 +10,9 @@ import numpy as np
 from localjudge.arrays import Floats, Integers
 from localjudge.matching.labels import Labels
 from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
-from localjudge.statistics.comparison import of_all, with_interval
+from localjudge.statistics.comparison import SampledRows, Statistic, of_all
 from localjudge.statistics.jackknife import PARTS, jackknife_interval
-from localjudge.statistics.resampling import (
-    bootstrap_weights,
-    cell_means,
-    expanded_percentile,
-    mean_estimate,
-)
+from localjudge.statistics.resampling import bootstrap_weights, cell_means, expanded_percentile
 from localjudge.studies.compare.matched_runs import MatchedRuns
 
 FEWEST_SYSTEMS = 3
@@ -67,7 +62,7 @@ def compare_two_judges(matched: MatchedRuns, resamples: int, seed: int) -> TwoJu
         is_ordered = aspect in rows.ordered
         statistic = agreement_statistics.kappa if is_ordered else agreement_statistics.nominal_kappa
         old, new = written[places].T
-        kappa[aspect] = with_interval(statistic, old, new, group)
+        kappa[aspect] = SampledRows(group).agreement(statistic, old, new)
     names = sorted({rows.identities[row].systems for row in places[:, 0].tolist()}, key=str)
     order = {}
     if len(names) >= FEWEST_SYSTEMS and len(names[0]) == 1:
@@ -90,17 +85,12 @@ def _order(old: Floats, new: Floats, resamples: int, seed: int) -> Estimate:
     """
     from scipy.stats import kendalltau
 
-    known = np.isfinite(old)
-    blocks = [np.ones((1, len(old))), *bootstrap_weights(len(old), resamples, seed)]
-    found: list[float] = []
+    answered, tau = np.isfinite(old), list[float]()
     with np.errstate(invalid="ignore", divide="ignore"):
-        for weights in blocks:
-            means = [weights @ np.where(known, each, 0) / (weights @ known) for each in (old, new)]
-            found += [
-                float(kendalltau(one.round(9), other.round(9)).statistic)
-                for one, other in zip(*means, strict=True)
-            ]
-    return expanded_percentile(found[0], np.array(found[1:]), len(old))
+        for weights in (np.ones((1, len(old))), *bootstrap_weights(len(old), resamples, seed)):
+            means = [(weights @ np.nan_to_num(each) / (weights @ answered)).round(9) for each in (old, new)]
+            tau += [float(kendalltau(*pair).statistic) for pair in zip(*means, strict=True)]
+    return expanded_percentile(tau[0], np.array(tau[1:]), len(old))
 
 
 def compare_labels(matched: MatchedRuns, labels: Labels, resamples: int, seed: int) -> dict[str, Labelled]:
@@ -114,7 +104,7 @@ def compare_labels(matched: MatchedRuns, labels: Labels, resamples: int, seed: i
     """
     rows, both = matched.rows, matched.in_both
     places, group = matched.places[both], matched.group[both]
-    found = {}
+    labelled = {}
     for aspect in rows.written:
         marks = {**labels.marks, **labels.nominal}.get(aspect)
         if marks is None:
@@ -124,7 +114,7 @@ def compare_labels(matched: MatchedRuns, labels: Labels, resamples: int, seed: i
         kept = (count[places] > 0).all(axis=1)
         if not kept.any():
             continue
-        chosen, own = places[kept], group[kept]
+        chosen, of_rows = places[kept], SampledRows(group[kept], None, resamples, seed)
 
         def mean(values: Floats) -> Floats:
             """Return the mean over the labels of each row, in OLD and in NEW, [kept rows, 2]."""
@@ -139,22 +129,22 @@ def compare_labels(matched: MatchedRuns, labels: Labels, resamples: int, seed: i
             compared["mae"] = (mean(np.abs(rows.values[marks.row, column] - given)), width)
             for name in ("spearman", "kendall"):
                 statistic = getattr(agreement_statistics, name)
-                old[name], new[name], difference[name] = _difference(statistic, x, y, own)
+                old[name], new[name], difference[name] = _difference(statistic, x, y, of_rows.group)
         for name, (values, most) in compared.items():
             old[name], new[name] = map(float, values.mean(axis=0))
             change = values[:, 1] - values[:, 0]
-            difference[name] = mean_estimate(change, own, -most, most, True, resamples, seed)
-        found[aspect] = Labelled(int(kept.sum()), old, new, difference)
-    return found
+            difference[name] = of_rows.mean(change, -most, most, signed=True)
+        labelled[aspect] = Labelled(int(kept.sum()), old, new, difference)
+    return labelled
 
 
 def _difference(
-    statistic: Callable[..., Floats], x: Floats, y: Floats, group: Integers
+    statistic: Statistic, x: Floats, y: Floats, group: Integers
 ) -> tuple[float | None, float | None, Estimate]:
     """Return a statistic of both judges, and its difference with its interval from the jackknife.
 
     Args:
-        statistic: a function of `localjudge.statistics.agreement_statistics`.
+        statistic: the statistic.
         x: the numbers of both judges, [m, 2].
         y: the labels of both rows, [m, 2].
         group: the instruction of each row, [m].

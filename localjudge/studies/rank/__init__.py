@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from localjudge.errors import UsageError
 from localjudge.matching.labels import Labels
+from localjudge.matching.run_rows import first_seen
 from localjudge.matching.scores import ScoreKind, Scores, check_one_judge
 from localjudge.records import html_table
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.score_column import averaged, deciding
-from localjudge.statistics import UNDEFINED_SIGN, Estimate, sign_test
-from localjudge.statistics.ranked_column import Pair, RankedColumn
+from localjudge.runs.reader import finished_instructions, is_complete
+from localjudge.statistics import Estimate, p_in_words, sign_test
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.statistics.system_means import LabelledRows
 from localjudge.statistics.system_order import (
     NO_DIFFERENCE,
     SIGNIFICANCE_LEVEL,
+    Pair,
+    RankedColumn,
     differences_in_words,
+    sets_in_words,
 )
-from localjudge.studies.rank.incomplete_runs import random_sample
 from localjudge.system.quantities import counted
 
 
@@ -116,79 +120,46 @@ def rank(
     if not complete:  # the rows have other numbers
         scores, labels = replace(sample, lengths=np.full_like(sample.lengths, np.nan)), None
     of = of or scores.best
-    table, whole = scores.table(of), averaged(scores.columns)
-    values = {name: column for name, (column, _) in table.items()}
-    if by is not None and by not in values:
-        raise UsageError(f"`by` {by}: give one of {', '.join(values)}")
-    decides = by or deciding_column(scores, tuple(values))
-    columns = (*(name for name in values if name != decides), decides)
-    human = _labelled(labels, scores, columns) if labels else None
-    found = [
+    table = scores.table(of)
+    decides = chosen_column(by, [*table], deciding_column(scores, [*table]))
+    columns = (*(name for name in table if name != decides), decides)
+    human = _labelled(labels, scores, columns) if labels else {}
+    is_sample, draws = bool(scores.planned), (resamples, seed)
+    ranked = [
         RankedColumn(
-            scores,
-            name,
-            values[name],
-            table[name][1],
-            scores.length,
-            human.get(name) if human else None,
-            resamples,
-            seed,
-            scores.untested,
-            bool(scores.planned),
+            scores, name, *table[name], scores.length, human.get(name), *draws, scores.untested, is_sample
         )
         for name in columns
     ]
-    last = found[-1]
-    order = sorted(
-        range(len(scores.systems)),
-        key=lambda s: (
-            last.component[s],
-            -np.nan_to_num(last.level[s].round(9), nan=-np.inf),
-            scores.systems[s],
-        ),
-    )
-    place = {scores.systems[s]: number for number, s in enumerate(order)}
+    last, rows = ranked[-1], [scores.system == system for system in range(len(scores.systems))]
+    keys = zip(last.component, -np.nan_to_num(last.level.round(9), nan=-np.inf), scores.systems, strict=True)
+    order = [system for system, _ in sorted(enumerate(keys), key=lambda key: key[1])]
+    place = {scores.systems[system]: number for number, system in enumerate(order)}
     ordered = (pair if place[pair.first] < place[pair.second] else pair.turned() for pair in last.pairs)
-    lengths = _mean_lengths(scores)
+
+    def by_column(statistic: str, system: int) -> dict[str, Any]:
+        return {column.name: getattr(column, statistic)[system] for column in ranked}
+
     systems = tuple(
         SystemRank(
-            name=scores.systems[s],
-            rows=int((scores.system == s).sum()),
-            instructions=len(np.unique(scores.group[scores.system == s])),
-            length=lengths[s],
-            component=int(last.component[s]) + 1,
-            means={column.name: column.means[s] for column in found},
-            same_instructions={column.name: column.held[s] for column in found} if scores.uneven else None,
-            ranks={column.name: column.order.ranks[s] for column in found},
-            win_rate={column.name: column.win_rates[s] for column in found},
-            length_held=None
-            if scores.length is None
-            else {column.name: column.length_held[s] for column in found},
-            human=None if human is None else {column.name: column.human[s] for column in found},
+            name=scores.systems[system],
+            rows=int(rows[system].sum()),
+            instructions=len(np.unique(scores.group[rows[system]])),
+            length=None
+            if scores.length is None or not rows[system].any()
+            else float(scores.length[rows[system]].mean()),
+            component=int(last.component[system]) + 1,
+            means=by_column("means", system),
+            same_instructions=by_column("held", system) if scores.uneven else None,
+            ranks={column.name: column.order.ranks[system] for column in ranked},
+            win_rate=by_column("win_rates", system),
+            length_held=None if scores.length is None else by_column("length_held", system),
+            human=by_column("human", system) if labels else None,
         )
-        for s in order
+        for system in order
     )
-    notes = [*(labels.notes if labels else ()), *scores.notes]
-    if by is None and not any(column.weight for column in scores.columns):
-        notes.append(
-            f"no aspect has an order, so {decides}, the share of the first label, decides the order of the "
-            "systems; rank --by chooses another"
-        )
-    if OVERALL in values:
-        weighted = ", weighted " * (len({column.weight for column in whole}) > 1)
-        weighted += " : ".join(f"{column.weight:g}" for column in whole) * bool(weighted)
-        names = ", ".join(column.name for column in whole)
-        notes.append(f"overall is the mean of the ordered aspects: {names}{weighted}")
-    elif not whole and (ordered_aspects := [column.name for column in scores.columns if column.weight]):
-        notes.append(
-            f"the ordered aspects ({', '.join(ordered_aspects)}) have different values, so there is no overall "
-            f"mean; {decides} decides the order of the systems" + "; rank --by chooses another" * (by is None)
-        )
-    if of == "expected" and not scores.calibrated and (integers := scores.unmeasured & set(columns)):
-        names = ", ".join(name for name in values if name in integers)
-        notes.append(f"{names}: some judgements have no expected scores, so the integers are compared")
-    if scores.untested:
-        notes.append(scores.untested)
+    notes = [*(labels.notes if labels else ()), *scores.notes, *_notes_on_columns(scores, columns, of, by)]
+    notes += [scores.untested] * bool(scores.untested)
     if scores.planned:
         notes.append(
             f"these are the first {scores.groups} of {scores.planned} instructions, in random order; intervals "
@@ -196,33 +167,26 @@ def rank(
         )
     if scores.failed:
         notes.append(f"{scores.failed} failed rows are excluded")
-    if scores.uneven:
-        notes.append(scores.uneven)
-    if last.component.any():
-        sets = [
-            ", ".join(scores.systems[s] for s in order if last.component[s] == one)
-            for one in range(last.component.max() + 1)
-        ]
-        notes.append(f"means are comparable only within each of these sets of systems: {'; '.join(sets)}")
+    notes += [scores.uneven] if scores.uneven else []
+    notes += sets_in_words("means", [system.name for system in systems], last.component[order])
     if not complete:
         notes.append("labels, and the effect of length, are used only in complete runs")
-    if human is not None:
-        uneven = any(np.ptp(known.chance) > 0 for known in human.values())
+    if labels:
+        uneven = any(np.ptp(labelled.chance) > 0 for labelled in human.values())
         drawn = "were drawn with the chances in the label file" if uneven else "are a random sample of all rows"
         notes.append(f"human: prediction-powered means; they hold if the labelled rows {drawn}")
-        if lacking := [name for name in columns if not human.get(name)]:
+        if lacking := [name for name in columns if name not in human]:
             notes.append(f"no labels of {', '.join(lacking)}: their ranks follow from the judge's scores")
-    if scores.mass_note:
-        notes.append(scores.mass_note)
+    notes += [scores.mass_note] * bool(scores.mass_note)
     return Ranking(
         columns=columns,
         of="calibrated" if scores.calibrated and of == "expected" else of,
-        basis="human" if human and human.get(columns[-1]) else "judge",
+        basis="human" if decides in human else "judge",
         systems=systems,
-        pairs=tuple(pair for column in found for pair in column.pairs),
-        groups={column.name: column.order.groups(order) for column in found},
-        untested={column.name: column.order.untested for column in found},
-        detectable={column.name: column.order.detectable for column in found},
+        pairs=tuple(pair for column in ranked for pair in column.pairs),
+        groups={column.name: column.order.groups(order) for column in ranked},
+        untested={column.name: column.order.untested for column in ranked},
+        detectable={column.name: column.order.detectable for column in ranked},
         contradictions=tuple(
             pair.turned()
             for pair in ordered
@@ -232,6 +196,68 @@ def rank(
         notes=tuple(notes),
         notices=scores.notices,
     )
+
+
+def _notes_on_columns(scores: Scores, columns: Sequence[str], of: ScoreKind, by: str | None) -> Iterator[str]:
+    """Yield which column decides the order of the systems, and why; the last of `columns` does."""
+    decides, averages = columns[-1], averaged(scores.columns)
+    ordered = [column.name for column in scores.columns if column.weight]
+    another = "; rank --by chooses another" * (by is None)
+    if by is None and not ordered:
+        yield (
+            f"no aspect has an order, so {decides}, the share of the first label, decides the order of the "
+            f"systems{another}"
+        )
+    if OVERALL in columns:
+        weights = [f"{column.weight:g}" for column in averages]
+        weighted = f", weighted {' : '.join(weights)}" * (len({*weights}) > 1)
+        names = ", ".join(column.name for column in averages)
+        yield f"overall is the mean of the ordered aspects: {names}{weighted}"
+    elif not averages and ordered:
+        yield (
+            f"the ordered aspects ({', '.join(ordered)}) have different values, so there is no overall mean; "
+            f"{decides} decides the order of the systems{another}"
+        )
+    integers = [name for name in scores.aspects if name in scores.unmeasured]
+    if of == "expected" and not scores.calibrated and integers:
+        yield f"{', '.join(integers)}: some judgements have no expected scores, so the integers are compared"
+
+
+def random_sample(scores: Scores) -> Scores:
+    """Return the scores of the first finished instructions of an incomplete run, in their random order.
+
+    The scores of complete runs stay as they are. Those of other incomplete runs get no intervals.
+    """
+    incomplete = [folder for folder in scores.folders if not is_complete(folder)]
+    if not incomplete or scores.calibrated:
+        return scores
+    where = ", ".join(map(str, incomplete))
+    finished = finished_instructions(incomplete[0]) if len(scores.folders) == 1 else None
+    if len(scores.folders) > 1:
+        why = f"{where}: not complete, and several runs are compared"
+    elif finished is None:
+        why = (
+            f"{where}: not complete, and the rows that finish first are not a random sample; `score --shuffle` "
+            "judges in random order"
+        )
+    else:
+        place = np.array([finished.places.get(digest or "", -1) for digest, _ in scores.shown], dtype=np.int64)
+        rows = np.argsort(place, kind="stable")[int((place < 0).sum()) :]
+        if len(rows):
+            return replace(scores.take(rows), group=first_seen(place[rows]), planned=finished.planned)
+        why = f"{where}: not complete, and its first instruction in random order is not done"
+    return replace(scores, untested=why)
+
+
+def chosen_column(by: str | None, columns: Sequence[str], default: str) -> str:
+    """Return the column that is named, or the default.
+
+    Raises:
+        UsageError: there is no such column.
+    """
+    if by is not None and by not in columns:
+        raise UsageError(f"`by` {by}: give one of {', '.join(columns)}")
+    return by or default
 
 
 def deciding_column(scores: Scores, columns: Sequence[str]) -> str:
@@ -258,13 +284,6 @@ def _labelled(labels: Labels, scores: Scores, columns: Sequence[str]) -> dict[st
         whole = np.flatnonzero(~np.isnan(mean)).astype(np.int32)
         means[OVERALL] = whole, mean[whole]
     return {name: LabelledRows(rows, label, labels.chances(rows)) for name, (rows, label) in means.items()}
-
-
-def _mean_lengths(scores: Scores) -> list[float | None]:
-    if scores.length is None:
-        return [None] * len(scores.systems)
-    of = [scores.length[scores.system == system] for system in range(len(scores.systems))]
-    return [float(lengths.mean()) if len(lengths) else None for lengths in of]
 
 
 _MOST_CONTRADICTIONS = 5
@@ -328,17 +347,3 @@ def _sentence(ranking: Ranking, pair: Pair) -> str:
     if pair.p >= SIGNIFICANCE_LEVEL:
         return f"{on} and {other} have no significant difference in {pair.column} ({figures})."
     return f"{on} is significantly higher than {other} in {pair.column} ({figures})."
-
-
-def p_in_words(value: float) -> str:
-    """Return a p-value for a sentence: p = .17, p < .001."""
-    return f"p {'' if value < 0.001 else '= '}{p_value(value)}"
-
-
-def p_value(value: float | None) -> str:
-    """Return a p-value without its leading zero: .17, .047, .003, < .001."""
-    if value is None:
-        return UNDEFINED_SIGN
-    if value < 0.001:
-        return "< .001"
-    return f"{value:.{2 if value >= 0.1 else 3}f}".removeprefix("0")

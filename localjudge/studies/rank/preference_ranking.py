@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
-from localjudge.arrays import Flags, Integers
+from localjudge.arrays import Flags
 from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import JudgedPairs
+from localjudge.matching.scores import check_one_judge
 from localjudge.records import html_table
 from localjudge.statistics import Estimate
 from localjudge.statistics.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
 from localjudge.statistics.preferences import PositionEffect, Preferences, direct_win_rates, system_win_rates
-from localjudge.statistics.resampling import RESAMPLES
-from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, SystemOrder
-from localjudge.studies.rank.preference_notes import notes_on_intervals, preference_notes
-from localjudge.studies.rank.run_preferences import preferences_of
+from localjudge.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES
+from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, SystemOrder, sets_in_words
+from localjudge.studies.rank import chosen_column
+from localjudge.system.quantities import counted
 
+_MOST_NAMED = 12
+"""Largest number of systems that a note names."""
+_MOST_CYCLES = 5
+"""Largest number of significant cycles that are named."""
 _STATISTICS = {
     "strength": "the strength",
     "win_rate": "the win rate",
@@ -140,9 +145,7 @@ def rank_pairs(
         UsageError: there is no such aspect, the runs' judges differ, or no pair names two systems.
     """
     preferences = preferences_of(pairs)
-    if by is not None and by not in preferences:
-        raise UsageError(f"`by` {by}: give one of {', '.join(preferences)}")
-    decides = by or next(iter(preferences))
+    decides = chosen_column(by, [*preferences], next(iter(preferences)))
     orders = {name: rank_preferences(each, resamples, seed) for name, each in preferences.items()}
     notes = []
     if by is None and len(orders) > 1:
@@ -159,6 +162,39 @@ def rank_pairs(
     return PreferenceRanking(decides, orders, tuple(notes), (*pairs.notices, *pairs.names.names()[1]))
 
 
+def preferences_of(pairs: JudgedPairs) -> dict[str, Preferences]:
+    """Return the preferences of the pairs that name both systems, in each aspect.
+
+    Raises:
+        UsageError: the runs' judges differ, or no pair names two systems.
+    """
+    check_one_judge(pairs.folders, pairs.manifests)
+    named = [place for place, systems in enumerate(pairs.systems) if None not in systems]
+    if all(first == second for first, second in (pairs.systems[place] for place in named)):
+        raise UsageError(
+            f"{pairs.where}: no pair names two systems, which rank compares; name their "
+            "columns with --column system_a=COLUMN and --column system_b=COLUMN when you judge"
+        )
+    names, _ = pairs.names.names()
+    compared = [[names[pairs.run[place], system] for system in pairs.systems[place]] for place in named]
+    order, places = np.unique(np.array(compared), return_inverse=True)
+    first, second = places.reshape(-1, 2).astype(np.int32).T
+    lengths = np.log1p(pairs.lengths[named])
+    return {
+        name: Preferences(
+            systems=tuple(order.tolist()),
+            first=first,
+            second=second,
+            group=np.unique(pairs.group[named], return_inverse=True)[1].astype(np.int32),
+            preference=verdicts.preference[named, 0],
+            shown_first=verdicts.shown_first[named],
+            agree=verdicts.same_response[named],
+            length_difference=lengths[:, 0] - lengths[:, 1],
+        )
+        for name, verdicts in pairs.aspects.items()
+    }
+
+
 def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed: int = 0) -> PreferenceOrder:
     """Compare the systems of a judge's preferences in one aspect.
 
@@ -167,98 +203,103 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
         resamples: number of draws for the adjusted p-values.
         seed: seed of the draws.
     """
-    position = PositionEffect.from_preferences(preferences)
-    between = preferences.between
-    names, component = between.systems, between.components()
+    position, between = PositionEffect.from_preferences(preferences), preferences.between
+    names, component, count = between.systems, between.components(), len(between.systems)
     strengths, held = fit_strengths(between), fit_at_equal_length(between)
-    first, second = np.array(list(combinations(range(len(names)), 2))).reshape(-1, 2).T
+    first, second = np.array(list(combinations(range(count), 2))).reshape(-1, 2).T
     weaker = strengths.value[first] < strengths.value[second]
     first, second = np.where(weaker, second, first), np.where(weaker, first, second)
     tested = strengths.differences(first, second).tested(resamples, seed).simultaneous()
     p = tested.adjusted()
     established = SystemOrder(names, first, second, tested.value, p, tested.detectable(), tested.why)
-    part = dict(zip(names, component.tolist(), strict=True))
     direct = direct_win_rates(between, first, second)
-    against = (tested.value > NO_DIFFERENCE) & (direct.value < 0.5 - NO_DIFFERENCE)
+    contradicts = (tested.value > NO_DIFFERENCE) & (direct.value < 0.5 - NO_DIFFERENCE)
     direct_p = direct.log_odds.tested(resamples, seed).adjusted()
-    established_win = direct_p < SIGNIFICANCE_LEVEL
-    order = sorted(range(len(names)), key=lambda s: (component[s], -strengths.value[s], names[s]))
-    systems = _systems(between, strengths, held, position, established)
-    length = None if held is None else held.coefficient().estimates()[0]
-    pairs = [
+    is_established = direct_p < SIGNIFICANCE_LEVEL
+    order = sorted(range(count), key=lambda s: (component[s], -strengths.value[s], names[s]))
+    rates, values = system_win_rates(between).estimates(), strengths.strengths().estimates()
+    held_rates = [None] * count if held is None else held.win_rates().estimates()
+    held_values = [None] * count if held is None else held.strengths().estimates()
+    of_system = [(between.first == number) | (between.second == number) for number in range(count)]
+    systems = tuple(
+        PreferredSystem(
+            name=names[number],
+            pairs=int(of_system[number].sum()),
+            instructions=len(np.unique(between.group[of_system[number]])),
+            win_rate=rates[number],
+            strength=values[number],
+            ranks=established.ranks[number],
+            component=int(component[number]) + 1,
+            win_rate_at_equal_length=held_rates[number],
+            strength_at_equal_length=held_values[number],
+            shown_first=position.first[number],
+            shown_second=position.second[number],
+        )
+        for number in order
+    )
+    columns = (first, second, direct.estimates(), tested.estimates())
+    pairs = tuple(
         SystemPair(
-            first=names[a],
-            second=names[b],
+            first=names[stronger],
+            second=names[other],
             pairs=int(direct.rows[place]),
             win_rate=rate,
             difference=difference,
             p=float(p[place]) if np.isfinite(p[place]) else None,
-            contradicts=bool(against[place]),
+            contradicts=bool(contradicts[place]),
             significant=None
-            if against[place] and np.isnan(direct_p[place])
-            else bool(against[place] and established_win[place]),
+            if contradicts[place] and np.isnan(direct_p[place])
+            else bool(contradicts[place] and is_established[place]),
         )
-        for place, (a, b, rate, difference) in enumerate(
-            zip(first.tolist(), second.tolist(), direct.estimates(), tested.estimates(), strict=True)
-        )
-    ]
-    of_all = {
-        "the effect of length": length,
-        "the win rate of the first place": position.share,
-        "the share of pairs without a tie whose orders name the same response": position.consistency,
+        for place, (stronger, other, rate, difference) in enumerate(zip(*columns, strict=True))
+    )
+    length = None if held is None else held.coefficient().estimates()[0]
+    estimates: dict[str, dict[str, Estimate | None]] = {
+        statistic: {system.name: getattr(system, name) for system in systems}
+        for name, statistic in _STATISTICS.items()
     }
+    if count > 2:
+        rates_of_pairs = {f"{pair.first} against {pair.second}": pair.win_rate for pair in pairs}
+        estimates["the win rate between two systems"] = {**rates_of_pairs}
+    estimates["the effect of length"] = {"": length}
+    estimates["the win rate of the first place"] = {"": position.share}
+    same_response = "the share of pairs without a tie whose orders name the same response"
+    estimates[same_response] = {"": position.consistency}
     wins, loses = direct.value > 0.5 + NO_DIFFERENCE, direct.value < 0.5 - NO_DIFFERENCE
+    beats = np.zeros((count, count, 2), dtype=np.bool_)
+    beats[first, second] = np.stack([wins, wins & is_established], axis=1)
+    beats[second, first] = np.stack([loses, loses & is_established], axis=1)
     return PreferenceOrder(
-        systems=tuple(systems[s] for s in order),
-        pairs=tuple(pairs),
+        systems=systems,
+        pairs=pairs,
         groups=established.groups(order),
-        untested=tuple(pair for pair in established.untested if part[pair[0]] == part[pair[1]]),
+        untested=tuple(
+            (one, other, why)
+            for one, other, why in established.untested
+            if component[names.index(one)] == component[names.index(other)]
+        ),
         detectable=established.detectable,
         length=length,
         position=position.share,
         consistency=position.consistency,
-        cycles=_cycles(names, order, (first, second), wins, loses),
-        significant_cycles=_cycles(
-            names, order, (first, second), wins & established_win, loses & established_win
-        ),
+        cycles=_cycles(names, order, beats[..., 0]),
+        significant_cycles=_cycles(names, order, beats[..., 1]),
         unlimited=strengths.unlimited,
         notes=(
-            *preference_notes(preferences, strengths, held, position),
-            *notes_on_intervals(between, _estimates([systems[s] for s in order], pairs), of_all),
+            *_notes(preferences, strengths, held, position),
+            *(_without_intervals(estimates) if len(np.unique(between.group)) >= MIN_INSTRUCTIONS else ()),
         ),
     )
 
 
-def _estimates(
-    systems: Sequence[PreferredSystem], pairs: Sequence[SystemPair]
-) -> dict[str, dict[str, Estimate | None]]:
-    """Return the estimates of each system, and of each pair of more than two systems, by what they are."""
-    found = {
-        statistic: {system.name: getattr(system, name) for system in systems}
-        for name, statistic in _STATISTICS.items()
-    }
-    if len(systems) > 2:
-        found["the win rate between two systems"] = {
-            f"{pair.first} against {pair.second}": pair.win_rate for pair in pairs
-        }
-    return found
-
-
-def _cycles(
-    names: Sequence[str], order: Sequence[int], pairs: tuple[Integers, Integers], wins: Flags, loses: Flags
-) -> tuple[tuple[str, str, str], ...]:
+def _cycles(names: Sequence[str], order: Sequence[int], beats: Flags) -> tuple[tuple[str, str, str], ...]:
     """Return the systems of which each beats the next one, and the third the first.
 
     Args:
         names: the names of the systems.
         order: their indices, from the best to the worst.
-        pairs: the indices of the first and of the second system of each pair, both [pairs].
-        wins: whether the first system of a pair beats the second, [pairs].
-        loses: whether the second beats the first, [pairs].
+        beats: whether each system beats each other one, [systems, systems].
     """
-    first, second = pairs
-    beats = np.zeros((len(names), len(names)), dtype=np.bool_)
-    beats[first, second], beats[second, first] = wins, loses
     return tuple(
         (names[a], names[b], names[c])
         for three in combinations(order, 3)
@@ -267,34 +308,62 @@ def _cycles(
     )
 
 
-def _systems(
-    between: Preferences,
-    strengths: Strengths,
-    held: Strengths | None,
-    position: PositionEffect,
-    established: SystemOrder,
-) -> list[PreferredSystem]:
-    """Return the statistics of all systems, in the order of their indices."""
-    win_rates = system_win_rates(between)
-    rates, values = win_rates.estimates(), strengths.strengths().estimates()
-    held_rates = None if held is None else held.win_rates().estimates()
-    held_values = None if held is None else held.strengths().estimates()
-    found = []
-    for number, name in enumerate(between.systems):
-        own = (between.first == number) | (between.second == number)
-        found.append(
-            PreferredSystem(
-                name=name,
-                pairs=int(own.sum()),
-                instructions=len(np.unique(between.group[own])),
-                win_rate=rates[number],
-                strength=values[number],
-                ranks=established.ranks[number],
-                component=int(strengths.design.component[number]) + 1,
-                win_rate_at_equal_length=held_rates[number] if held_rates else None,
-                strength_at_equal_length=held_values[number] if held_values else None,
-                shown_first=position.first[number],
-                shown_second=position.second[number],
-            )
+def _notes(
+    preferences: Preferences, strengths: Strengths, held: Strengths | None, position: PositionEffect
+) -> Iterator[str]:
+    """Yield the notes on the order of the systems in one aspect.
+
+    Args:
+        preferences: the preferences.
+        strengths: the strengths.
+        held: the strengths with length held equal; None if they are not known.
+        position: the effect of the place in the prompt.
+    """
+    between = preferences.between
+    if of_one := len(preferences.first) - len(between.first):
+        yield f"{of_one} pairs have two responses of one system; they count for the position only"
+    yield from sets_in_words("strengths", between.systems, strengths.design.component)
+    if strengths.unlimited:
+        yield (
+            "some systems always win or always lose, so the strengths have no most likely values: the fit "
+            "counts one more instruction of ties, and an interval is open where the pairs set no bound"
         )
-    return found
+    elif held is not None and held.unlimited:
+        yield (
+            "at equal length the strengths have no most likely values, because length decides almost always: "
+            "the fit counts one more instruction of ties"
+        )
+    if len(np.unique(between.group)) < MIN_INSTRUCTIONS:
+        yield f"there are no intervals below {MIN_INSTRUCTIONS} instructions"
+    if not position.has_both_orders:
+        yield (
+            "each pair was judged in one order only: the wins of the response shown first include the systems' "
+            "difference"
+        )
+    if held is None:
+        yield "the effect of length cannot be told from that of the systems"
+
+
+def _without_intervals(estimates: Mapping[str, Mapping[str, Estimate | None]]) -> Iterator[str]:
+    """Yield notes on the estimates without an interval, by what they are and by the names of their systems."""
+    lacking: dict[tuple[str, str], list[str]] = {}
+    for statistic, of_systems in estimates.items():
+        by_reason: dict[str, list[str]] = {}
+        for name, estimate in of_systems.items():
+            if estimate and estimate.value is not None and estimate.low is None and estimate.high is None:
+                by_reason.setdefault(estimate.why or "the pairs set no bound", []).append(name)
+        for why, names in by_reason.items():
+            more = [f"{len(names) - _MOST_NAMED} more"] * (len(names) > _MOST_NAMED)
+            lacking.setdefault((", ".join(names[:_MOST_NAMED] + more), why), []).append(statistic)
+    for (whose, why), statistics in lacking.items():
+        yield f"no interval can be computed for {', '.join(statistics)}{f' of {whose}' * bool(whose)}: {why}"
+
+
+def cycles_in_words(order: PreferenceOrder) -> Iterator[str]:
+    """Yield a line on the number of cycles, if there are any, and one on each significant cycle."""
+    cycles, significant = order.cycles, order.significant_cycles
+    if cycles:
+        number = counted(len(cycles), "cycle")
+        yield f"{number} of three systems, {len(significant) or 'none'} of them significant"
+    for one, two, three in significant[:_MOST_CYCLES]:
+        yield f"{one} beats {two}, {two} beats {three}, {three} beats {one}"

@@ -11,8 +11,7 @@ from localjudge.matching.judged_rows import read_scores
 from localjudge.runs.pipeline import Stopping
 from localjudge.runs.reader import JUDGEMENTS
 from localjudge.statistics.system_order import SIGNIFICANCE_LEVEL
-from localjudge.studies.rank import rank
-from localjudge.studies.rank.incomplete_runs import random_sample
+from localjudge.studies.rank import random_sample, rank
 
 _GROWTH = 1.05
 """How much longer the lines of a run are at the next look: so all looks read 20 times its lines."""
@@ -60,13 +59,11 @@ class UntilDecided(AbstractContextManager["UntilDecided"]):
             return ""
         if scores.planned is None:
             return ""
-        found = rank(scores, by=self._column)
-        best = found.systems[0].name
-        others = [
-            pair for pair in found.pairs if pair.column == self._column and best in (pair.first, pair.second)
-        ]
-        known = [pair.p is not None and pair.p < SIGNIFICANCE_LEVEL for pair in others]
-        if not known or not all(known):
+        ranking = rank(scores, by=self._column)
+        best = ranking.systems[0].name
+        pairs = (pair for pair in ranking.pairs if pair.column == self._column)
+        tests = [pair.p for pair in pairs if best in (pair.first, pair.second)]
+        if not tests or any(p is None or p >= SIGNIFICANCE_LEVEL for p in tests):
             return ""
         first = f"{scores.groups} of {scores.planned} instructions"
         return f"decided: {best} is the highest in {self._column}, by the first {first}"

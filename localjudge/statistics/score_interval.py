@@ -19,19 +19,12 @@ Then the interval is not cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from math import ceil, floor, inf
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from localjudge.arrays import Floats, Integers, LabelArray
-from localjudge.errors import UsageError
-from localjudge.matching.labels import Labels
-from localjudge.matching.scores import Scores
-from localjudge.records import Judgement, Outcome
-from localjudge.rubrics.score_column import ScoreColumn, is_share
-from localjudge.runs.reader import read_outcomes
 
 _ROUNDING = 1e-9
 
@@ -74,7 +67,7 @@ class ScoreInterval(BaseModel):
     @classmethod
     def fit(
         cls,
-        of: ScoreColumn,
+        scale: tuple[float, float],
         expected: Floats,
         spread: Floats,
         labels: LabelArray,
@@ -84,7 +77,7 @@ class ScoreInterval(BaseModel):
         """Fit the interval of an aspect from labelled rows.
 
         Args:
-            of: the aspect.
+            scale: the lowest and the highest score of the judge.
             expected: the expected score of each row, [rows].
             spread: the standard deviation of the judge's probabilities for each row, [rows].
             labels: the labels of some of these rows, each with its annotator.
@@ -94,28 +87,29 @@ class ScoreInterval(BaseModel):
         of_label, label = expected[labels.row], labels.value
         _, place, size = np.unique(group[labels.row], return_inverse=True, return_counts=True)
         weight = 1 / (size[place] * (len(size) + 1))
-        in_scale = bool((of.lowest <= label).all() and (label <= of.highest).all())
+        lowest, highest = scale
+        in_scale = bool(((lowest <= label) & (label <= highest)).all())
 
         def fitted(base: float, doubt: Floats) -> tuple[ScoreInterval, float]:
             residual = (label - of_label) / (base + doubt)
-            found = cls(
+            interval = cls(
                 level=level,
                 below=_quantile(-residual, weight, (1 + level) / 2),
                 above=_quantile(residual, weight, (1 + level) / 2),
                 base=base,
-                lowest=of.lowest if in_scale else None,
-                highest=of.highest if in_scale else None,
+                lowest=lowest if in_scale else None,
+                highest=highest if in_scale else None,
                 whole=bool((label == np.round(label)).all()),
                 rows=len(np.unique(labels.row)),
                 annotators=len(np.unique(labels.annotator)),
                 instructions=len(size),
             )
-            ends = [found.ends(*each) for each in zip(of_label.tolist(), doubt.tolist(), strict=True)]
-            return found, float(np.mean([high - low for low, high in ends]))
+            ends = [interval.ends(*row) for row in zip(of_label.tolist(), doubt.tolist(), strict=True)]
+            return interval, float(np.mean([high - low for low, high in ends]))
 
-        own, width = fitted((of.highest - of.lowest) / 4, spread[labels.row])
+        interval, width = fitted((highest - lowest) / 4, spread[labels.row])
         _, constant = fitted(1.0, np.zeros_like(label))
-        return own.model_copy(update={"width": width, "constant_width": constant})
+        return interval.model_copy(update={"width": width, "constant_width": constant})
 
     def ends(self, expected: float, spread: float) -> tuple[float, float]:
         """Return the lowest and the highest label in the interval of a judgement."""
@@ -141,55 +135,3 @@ def _quantile(residual: Floats, weight: Floats, share: float) -> float:
 def instructions_needed(level: float) -> int:
     """Return the smallest number of labelled instructions from which an interval of this level has two ends."""
     return ceil(2 / (1 - level) - 1 - _ROUNDING)
-
-
-def fit_intervals(scores: Scores, labels: Labels, level: float) -> dict[str, ScoreInterval]:
-    """Fit the interval of each ordered aspect that has enough labels.
-
-    Args:
-        scores: the scores of a run.
-        labels: labels of a random sample of its rows.
-        level: the share of labels to cover, between 0 and 1.
-
-    Raises:
-        UsageError: no aspect has labels of enough instructions, or the probabilities of its values.
-    """
-    columns, needed = [each for each in scores.columns if not is_share(each.name)], instructions_needed(level)
-    judged = (each for each in read_outcomes(scores.folders[0]) if isinstance(each, Judgement))
-    spreads = np.array([[column.spread(each) for column in columns] for each in judged])
-    found, lacking = dict[str, ScoreInterval](), list[str]()
-    for column, spread in zip(columns, spreads.T, strict=True):
-        if column.name not in labels.aspects:
-            continue
-        of_people = labels.marks[column.name]
-        if np.isnan(spread[of_people.row]).any():
-            lacking.append(f"{column.name} has no probabilities")
-        elif (count := len(np.unique(scores.group[of_people.row]))) < needed:
-            lacking.append(f"{column.name} has labels of {count}")
-        else:
-            expected = scores.column(column.name, "expected")
-            found[column.name] = ScoreInterval.fit(column, expected, spread, of_people, scores.group, level)
-    if not found:
-        raise UsageError(
-            f"{scores.where}: an interval of {level:.0%} takes probabilities, and labels of {needed} "
-            f"instructions or more; {', '.join(lacking) or 'no labelled aspect has an order'}"
-        )
-    return found
-
-
-IntervalsOf = Callable[[Outcome], dict[str, tuple[float, float]]]
-"""Returns the interval of each aspect of an outcome whose probabilities are known."""
-
-
-def intervals_of(columns: Iterable[ScoreColumn], intervals: Mapping[str, ScoreInterval]) -> IntervalsOf:
-    """Return a function that gives the label interval of each aspect of an outcome with these columns."""
-    known = [column for column in columns if column.name in intervals]
-
-    def of(outcome: Outcome) -> dict[str, tuple[float, float]]:
-        return {
-            column.name: intervals[column.name].ends(outcome.expected[column.name], column.spread(outcome))
-            for column in known
-            if isinstance(outcome, Judgement) and column.name in outcome.expected
-        }
-
-    return of

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.arrays import Floats, Integers, LabelArray
+from localjudge.arrays import Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.labels import Labels
@@ -17,9 +17,8 @@ from localjudge.matching.row_index import align_runs
 from localjudge.matching.run_rows import run_names
 from localjudge.matching.scores import Scores
 from localjudge.rubrics.answer import Value
-from localjudge.runs.run_manifest import RunManifest
 from localjudge.statistics import why_undefined
-from localjudge.statistics.agreement_statistics import alpha, spearman
+from localjudge.statistics.agreement_statistics import spearman
 from localjudge.statistics.comparison import of_all
 from localjudge.statistics.jury_agreement import (
     JuryAspect,
@@ -113,36 +112,32 @@ def compare_judges(
     if len(folders) < 2:
         raise UsageError("a jury needs at least two runs, by several judges or several samples of one judge")
     scores = read_scores(folders, by_run=False)
-    own = [np.flatnonzero(scores.run == run) for run in range(len(folders))]
-    identities = [[scores.identities[row] for row in rows] for rows in own]
+    of_runs = [np.flatnonzero(scores.run == run) for run in range(len(folders))]
+    identities = [[scores.identities[row] for row in rows] for rows in of_runs]
     common, matched = align_runs(identities, scores.manifests)
     if not common:
         raise UsageError(f"{scores.where}: no row is judged in every run: {'; '.join(matched)}")
-    found = np.array(common)  # [rows, runs], counted in each run
-    places = np.column_stack([rows[found[:, run]] for run, rows in enumerate(own)])
-    groups = scores.group[places]
-    group: Integers = np.unique(groups[:, 0], return_inverse=True)[1].astype(np.int32)
-    rated = _rated(scores, places)
-    without = {
-        each.name: [
-            each.without(juror).alpha(group).value if len(folders) > 2 else None
-            for juror in range(len(folders))
-        ]
-        for each in rated
-    }
-    jurors = _jurors(scores.aspects, scores.integer[places], without, folders, scores.manifests)
-    names = [juror.name for juror in jurors]
-    known = None if labels is None else labels(scores)
-    errors = {} if known is None else _errors(rated, places, scores, known, group, names, resamples, seed)
+    aligned = np.array(common)  # [rows, runs], counted in each run
+    places = np.column_stack([rows[aligned[:, run]] for run, rows in enumerate(of_runs)])
+    group: Integers = np.unique(scores.group[places[:, 0]], return_inverse=True)[1].astype(np.int32)
+    rated, names, draws = _rated(scores, places), run_names(folders), (resamples, seed)
+    known, errors = labels(scores) if labels else None, {}
+    row_of = np.full(len(scores.ids), -1, dtype=np.int32)
+    row_of[places[:, 0]] = np.arange(len(places))
+    of_people = {**known.marks, **known.nominal} if known else {}
+    for each in rated:
+        marks = of_people[each.name].of_rows(row_of >= 0) if each.name in of_people else None
+        if marks is not None and len(marks.row):
+            marks = replace(marks, row=row_of[marks.row], weight=None)
+            numbers = None if each.level == "nominal" else scores.column(each.name, scores.best)[places]
+            errors[each.name] = jury_errors(each, numbers, marks, group, names, *draws)
     outlier, untested = _outlier(rated, group, names, min(resamples, 200), seed)
     return Jury(
-        jurors=jurors,
+        jurors=tuple(_jurors(scores, places, rated, names)),
         rows=len(places),
         instructions=int(group.max()) + 1,
         not_shared=len(scores.ids) - places.size,
-        aspects={
-            each.name: jury_aspect(each, group, resamples, seed) for each in rated if each.level == "ordinal"
-        },
+        aspects={each.name: jury_aspect(each, group, *draws) for each in rated if each.level == "ordinal"},
         nominal={each.name: nominal_jury_aspect(each, group) for each in rated if each.level == "nominal"},
         outlier=outlier,
         outlier_untested=untested,
@@ -154,115 +149,66 @@ def compare_judges(
 
 
 def _rated(scores: Scores, places: NDArray[np.intp]) -> list[RatedAspect]:
-    found = []
+    rated = []
     for aspect in dict.fromkeys(column.aspect for column in scores.columns):
         if labels := scores.nominal.get(aspect):
             codes: Integers = scores.shares(aspect, "integer").argmax(axis=1)[places]
-            found.append(RatedAspect(aspect, "nominal", codes, dict(enumerate(labels))))
+            rated.append(RatedAspect(aspect, "nominal", codes, dict(enumerate(labels))))
         else:
             place = scores.aspects.index(aspect)
-            values = {number: value for value, number in scores.columns[place].numbers.items()}
+            values = dict(sorted((number, value) for value, number in scores.columns[place].numbers.items()))
             table = scores.integer[places][:, :, place].astype(np.int32)
-            found.append(RatedAspect(aspect, "ordinal", table, values))
-    return found
-
-
-def _errors(
-    rated: Sequence[RatedAspect],
-    places: NDArray[np.intp],
-    scores: Scores,
-    labels: Labels,
-    group: Integers,
-    names: Sequence[str],
-    resamples: int,
-    seed: int,
-) -> dict[str, JuryErrors]:
-    """Return the errors on the aspects that have labels of shared rows."""
-    row_of = np.full(len(scores.ids), -1, dtype=np.int32)
-    row_of[places[:, 0]] = np.arange(len(places))
-    found = {}
-    for each in rated:
-        is_nominal = each.level == "nominal"
-        marks = (labels.nominal if is_nominal else labels.marks).get(each.name)
-        if marks is None or not len((kept := marks.of_rows(row_of >= 0)).row):
-            continue
-        kept = LabelArray(row_of[kept.row], kept.annotator, kept.value)
-        own = None if is_nominal else scores.column(each.name, scores.best)[places]
-        found[each.name] = jury_errors(each, own, kept, group, names, resamples, seed)
-    return found
+            rated.append(RatedAspect(aspect, "ordinal", table, values))
+    return rated
 
 
 def _jurors(
-    aspects: tuple[str, ...],
-    table: Floats,
-    without: Mapping[str, list[float | None]],
-    folders: Sequence[Path],
-    manifests: Sequence[RunManifest],
-) -> tuple[Juror, ...]:
-    jurors = []
-    for number, name in enumerate(run_names(folders)):
-        own = table[:, number]
-        rest: Floats = np.delete(table, number, axis=1).mean(axis=1)
-        jurors.append(
-            Juror(
-                name=name,
-                model=manifests[number].model.judge,
-                mean={aspect: float(own[:, place].mean()) for place, aspect in enumerate(aspects)},
-                bias={
-                    aspect: float((own[:, place] - rest[:, place]).mean())
-                    for place, aspect in enumerate(aspects)
-                },
-                with_rest={
-                    aspect: of_all(spearman, own[:, place], rest[:, place])
-                    for place, aspect in enumerate(aspects)
-                },
-                alpha_without={aspect: values[number] for aspect, values in without.items()},
-            )
+    scores: Scores, places: NDArray[np.intp], rated: Sequence[RatedAspect], names: Sequence[str]
+) -> Iterator[Juror]:
+    """Yield each juror, compared with the others on the shared rows."""
+    table = scores.integer[places]
+    without = {each.name: each.alphas_without()(None) if len(names) > 2 else None for each in rated}
+    for number, name in enumerate(names):
+        rest = np.delete(table, number, axis=1).mean(axis=1)
+        columns = [*zip(scores.aspects, table[:, number].T, rest.T, strict=True)]
+        yield Juror(
+            name=name,
+            model=scores.manifests[number].model.judge,
+            mean={aspect: float(own.mean()) for aspect, own, _ in columns},
+            bias={aspect: float((own - others).mean()) for aspect, own, others in columns},
+            with_rest={aspect: of_all(spearman, own, others) for aspect, own, others in columns},
+            alpha_without={
+                aspect: None if alphas is None or np.isnan(alphas[number + 1]) else float(alphas[number + 1])
+                for aspect, alphas in without.items()
+            },
         )
-    return tuple(jurors)
 
 
 def _outlier(
     rated: Sequence[RatedAspect], group: Integers, names: Sequence[str], resamples: int, seed: int
 ) -> tuple[str | None, str]:
     """Return the outlier among the jurors, if there is one, and why three jurors or more have no test of it."""
-    jurors = len(names)
+    jurors, groups = len(names), int(group.max()) + 1
     if jurors < 3:
         return None, ""
-    members = [np.flatnonzero(group == one) for one in np.unique(group)]
+    alphas_without = [each.alphas_without() for each in rated]
 
-    def gains(rows: NDArray[np.intp]) -> list[float]:
-        tables = [(each.level, each.table[rows]) for each in rated]
-        of_all = _mean_alpha(tables)
-        return [
-            _mean_alpha([(level, np.delete(table, juror, axis=1)) for level, table in tables]) - of_all
-            for juror in range(jurors)
-        ]
+    def gains(weights: Floats | None) -> Floats:
+        """Return how much the mean alpha of the aspects gains without each juror, [jurors]."""
+        alphas = np.ma.masked_invalid([alphas_of(weights) for alphas_of in alphas_without]).mean(axis=0)
+        without: Floats = (alphas[1:] - alphas[0]).filled(np.nan)
+        return without
 
-    observed = np.array(gains(np.arange(len(group))))
-    if len(members) < MIN_INSTRUCTIONS or not np.isfinite(observed).any():
-        alpha = np.nan if len(members) >= MIN_INSTRUCTIONS else 0.0
-        return None, why_undefined(alpha, len(members), MIN_INSTRUCTIONS, True)
+    observed = gains(None)
+    if groups < MIN_INSTRUCTIONS or not np.isfinite(observed).any():
+        alpha = np.nan if groups >= MIN_INSTRUCTIONS else 0.0
+        return None, why_undefined(alpha, groups, MIN_INSTRUCTIONS, True)
     best = int(np.nanargmax(observed))
-    resampled = [
-        gains(np.concatenate([members[one] for one in np.repeat(np.arange(len(members)), weights.astype(int))]))
-        for block in bootstrap_weights(len(members), resamples, seed)
-        for weights in block
-    ]
+    drawn = (weights for block in bootstrap_weights(groups, resamples, seed) for weights in block)
+    resampled = [gains(weights[group])[best] for weights in drawn]
     # Bonferroni correction, because the juror was chosen among all.
-    low = np.nanquantile(np.array(resampled)[:, best], 0.025 / jurors) if resampled else np.nan
+    low = np.nanquantile(resampled, 0.025 / jurors) if resampled else np.nan
     return (names[best], "") if low > 0 else (None, "")
-
-
-def _mean_alpha(tables: Sequence[tuple[str, Integers]]) -> float:
-    """Return the alpha of tables [rows, jurors] with their levels, averaged over those that have one."""
-    found = []
-    for level, table in tables:
-        domain, value = np.unique(table, return_inverse=True)
-        counts = (value.reshape(table.shape)[:, :, None] == np.arange(len(domain))).sum(axis=1)
-        found.append(alpha(counts.astype(np.float64), domain.astype(np.float64), level))
-    known = [one for one in found if np.isfinite(one)]
-    return float(np.mean(known)) if known else float("nan")
 
 
 def _disagreements(

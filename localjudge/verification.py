@@ -7,33 +7,73 @@ digests.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
+from typing import Literal
 
-from localjudge.constraint.compiler import token_table
-from localjudge.diagnostics.check_results import Check, is_sound, note, ok, wrong
 from localjudge.errors import LocalJudgeError, ModelError
 from localjudge.judge import Judge
 from localjudge.models.configuration import read_document, remote_code
-from localjudge.models.digests import model_files, paths_in, read_digests
+from localjudge.models.digests import (
+    ModelManifest,
+    in_words,
+    manifest_file,
+    model_files,
+    paths_in,
+    read_digests,
+)
 from localjudge.models.gguf import unknown_split
 from localjudge.models.model import Model
-from localjudge.models.model_manifest import ModelManifest, in_words, manifest_file
 from localjudge.models.tensor_check import check_adapter, check_tensors
 from localjudge.models.tokenizer import TOKENIZER_FILE
-from localjudge.models.weights import INDEX, PICKLED, WHOLE, is_lfs_pointer, read_index
+from localjudge.models.weights import PICKLED, WHOLE, is_lfs_pointer, read_index
 from localjudge.records import Row
 from localjudge.rows.inputs import EXAMPLES, read_rows
-from localjudge.rubrics.rubric import Rubric
 from localjudge.system.requirements import install_command
 from localjudge.system.steps import Report, no_progress
+
+State = Literal["ok", "note", "wrong"]
 
 _FETCH = "download the whole model again: hf download REPOSITORY --local-dir DIR"
 _SIMPLER = "use a model with a simpler chat template, or correct the template"
 _SPELLS = f"{_FETCH}, or use one with a byte-level or SentencePiece tokenizer"
 _TOKENIZERS = (TOKENIZER_FILE, "tokenizer.model", "vocab.json", "tekken.json")
 _CONFIGURATIONS = ("tokenizer_config.json", "generation_config.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check.
+
+    Attributes:
+        name: what was checked.
+        state: `ok`; `note`, a remark that does not prevent a run; or `wrong`.
+        found: what was found.
+        fix: what to do about it; empty if nothing needs to be done.
+    """
+
+    name: str
+    state: State
+    found: str
+    fix: str = ""
+
+
+def ok(name: str, found: str) -> Check:
+    return Check(name, "ok", found)
+
+
+def note(name: str, found: str, fix: str = "") -> Check:
+    return Check(name, "note", found, fix)
+
+
+def wrong(name: str, found: str, fix: str) -> Check:
+    return Check(name, "wrong", found, fix)
+
+
+def is_sound(checks: Sequence[Check]) -> bool:
+    """Return whether nothing is wrong."""
+    return all(check.state != "wrong" for check in checks)
 
 
 def verify(
@@ -98,6 +138,7 @@ class ModelChecks:
 
     model: Model
     checks: list[Check] = field(default_factory=list)
+    judge: Judge | None = None
 
     def at(self, name: str, look: Callable[[], Check | list[Check]], fix: str = _FETCH) -> bool:
         """Run one check. Return whether nothing is wrong.
@@ -140,12 +181,8 @@ class ModelChecks:
                 "config", f"{about}, from the metadata of the architecture {self.model.gguf.architecture}"
             )
         folder = self.model.path
-        documents = [read_document(folder / "config.json", self.model.name)]
-        documents += [
-            read_document(folder / name, self.model.name)
-            for name in _CONFIGURATIONS
-            if (folder / name).is_file()
-        ]
+        names = ["config.json", *(name for name in _CONFIGURATIONS if (folder / name).is_file())]
+        documents = [read_document(folder / name, f"model {self.model.name}") for name in names]
         remote = sorted({each for document in documents for each in remote_code(document)})
         kind = documents[0].get("model_type")
         try:
@@ -160,8 +197,6 @@ class ModelChecks:
             )
         if remote:
             return note("config", f"{about}; the remote code that it names is never run: {in_words(remote)}")
-        if code := sorted(file.name for file in folder.glob("*.py")):
-            return note("config", f"{about}; there is code beside it, which is never run: {in_words(code)}")
         return ok("config", f"{about}, model_type {kind}")
 
     def weights(self) -> Check:
@@ -177,21 +212,18 @@ class ModelChecks:
             )
         if not there:
             return wrong("weights", "there are no weights", _FETCH)
-        size, index = sum(tensor.size for tensor in self.model.tensors.values()), read_index(folder)
-        left = sorted(there - (set(index.shards.values()) if index else {WHOLE}))
+        index = read_index(folder)
+        left = sorted(there - (set(index.values()) if index else {WHOLE}))
         if unread := [name for name in left if not name.startswith("consolidated")]:
             return wrong(
                 "weights",
                 f"{in_words(unread)}: not part of the model, but an engine might load it",
                 "remove it from the directory",
             )
-        notes = []
-        if index and index.total_size not in (None, size):
-            notes.append(f"{INDEX} says {index.total_size:,} bytes in total")
+        about = f"{len(there) - len(left)} files, {self._held}"
         if left or pickled:  # some publishers include a second copy of the weights in a format of their own
-            notes.append(f"not read: {in_words([*left, *pickled])}")
-        said = "; ".join([f"{len(there) - len(left)} files, {self._held}, {size:,} bytes", *notes])
-        return note("weights", said) if notes else ok("weights", said)
+            return note("weights", f"{about}; not read: {in_words([*left, *pickled])}")
+        return ok("weights", about)
 
     def gguf_header(self) -> Check:
         """Check that the counts of a GGUF file are those of its content, and its tensors within it."""
@@ -253,14 +285,16 @@ class ModelChecks:
         return ok("adapter", check_adapter(self.model) or "none")
 
     def table(self) -> Check:
-        table = token_table(Rubric.load().answer_layout, self.model.vocabulary, self.model.prompts.spell)
-        return ok(
-            "table", f"{len(table.distance)} states, the shortest answer takes {table.smallest_limit} tokens"
-        )
+        """Check that the tokenizer can spell an answer."""
+        self.judge = Judge(self.model, allow_changed_model=True)
+        table = self.judge.decoding.table
+        states, shortest = len(table.distance), table.smallest_limit
+        return ok("table", f"{states} states, the shortest answer takes {shortest} tokens")
 
     def context(self) -> Check:
         """Check that the longest answer and a row fit the context."""
-        judge = Judge(self.model, allow_changed_model=True)
+        assert self.judge is not None  # the check of the table makes it
+        judge = self.judge
         least = Row.from_response(instruction="-", reference="-", candidate="-", id="-", source="-")
         prompt, answer = len(judge.prompts.encode(judge.rubric.text(least))), judge.decoding.max_tokens
         if judge.context is None:
@@ -275,7 +309,7 @@ class ModelChecks:
 def _manifest(model: Model, write: bool, renew: bool, report: Report) -> Iterator[Check]:
     """Check the files against the manifest, or write a new one."""
     found = read_digests(model.path, ignore_cache=True, report=report).sha256
-    now = ModelManifest.from_digests(model.path, found)
+    now = ModelManifest.from_digests(found)
     about = f"{len(now.files)} files, digest {now.digest[:16]}"
     was = None if renew else ModelManifest.read(model.path)
     if was is not None:

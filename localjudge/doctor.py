@@ -1,0 +1,246 @@
+"""Check whether a run can start on this machine: everything that it needs, item by item.
+
+No check needs the library of another check, so a machine without some of the libraries can be checked, too.
+Each library is imported by its own check only. Nothing is sent anywhere, except to the given server.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Collection
+from contextlib import closing, suppress
+from dataclasses import replace
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from shlex import quote
+
+from localjudge.engines.engine_log import output_to
+from localjudge.engines.engine_options import ServerOptions
+from localjudge.engines.selection import choose_engine, engine_extras
+from localjudge.errors import ModelError, UsageError, first_line
+from localjudge.integrations.listener import LOOPBACK, Listener
+from localjudge.models.adapter import Adapter
+from localjudge.models.catalogue import BUNDLED
+from localjudge.models.digests import changes_since_verified
+from localjudge.models.model import Model
+from localjudge.system import requirements
+from localjudge.system.durable import free_space, unwritable
+from localjudge.system.machine import Machine
+from localjudge.system.quantities import memory_size
+from localjudge.system.requirements import install_command
+from localjudge.verification import Check, check_model, is_sound, note, ok, wrong
+
+LEAST_DISK = 200 * 10**6
+"""Free bytes that a run should have when it starts."""
+
+_Look = Callable[[], Check | list[Check]]
+
+
+def examine(
+    model: str | None = None,
+    engine: str = "auto",
+    server: ServerOptions | None = None,
+    out: Path | None = None,
+    adapter: str | None = None,
+    listen: Callable[[], Listener] | None = None,
+) -> list[Check]:
+    """Run every check of an intended run and return the results. A check that raises is wrong, with its fix.
+
+    Args:
+        model: a model directory, the id of one in the local hub cache, or None for the bundled model.
+        engine: `auto`, `vllm`, `transformers` or `server`.
+        server: the server, for the engine `server`.
+        out: the run directory; None to check none.
+        adapter: the directory of a LoRA adapter for the model, if any.
+        listen: returns where an endpoint is to listen, or raises UsageError; None for a run.
+    """
+    engine, why = choose_engine(engine, model)
+    extras = [
+        *engine_extras(engine, model=model, adapts=adapter is not None),
+        *(["serve"] if listen else []),
+    ]
+    libraries = f"{install_command('cpu')}, or with a GPU {install_command('vllm')}"
+    given = "give --model a directory, or an id in the local cache"
+    here: list[tuple[str, _Look, str]] = [
+        ("engine", lambda: _engine(engine, why), libraries),
+        ("gpus", gpus, libraries),
+        ("model", lambda: _model(model, adapter, engine), given),
+        ("fit", lambda: _fit(model), libraries),
+    ]
+    looks: list[tuple[str, _Look, str]] = [
+        ("packages", lambda: required_packages(extras), libraries),
+        ("temporary", lambda: writable("temporary", Path(tempfile.gettempdir())), "set TMPDIR"),
+        *([("out", lambda: writable("out", out), "")] if out else []),
+        *(here if server is None else [("server", lambda: _server(server, model), given)]),
+        *([("endpoint", lambda: _endpoint(listen), "")] if listen else []),
+    ]
+    return [check for name, look, fix in looks for check in _settled(name, look, fix)]
+
+
+def _settled(name: str, look: _Look, fix: str) -> list[Check]:
+    try:
+        found = look()
+    except ModuleNotFoundError as error:
+        advice = fix if name == "packages" else "see packages"
+        return [wrong(name, f"cannot be checked: {error.name} is not installed", advice)]
+    except KeyboardInterrupt:
+        raise
+    except UsageError as error:
+        problem, _, advice = str(error).removeprefix("model ").partition("; ")
+        return [wrong(name, problem, advice or fix)]
+    except BaseException as error:  # the other checks still run; some libraries panic or exit on import
+        return [wrong(name, f"{type(error).__name__}: {first_line(error)}", fix)]
+    return found if isinstance(found, list) else [found]
+
+
+def required_packages(extras: Collection[str]) -> list[Check]:
+    """Check the packages that localjudge and these extras of it require."""
+    found: dict[str, str] = {}
+    faults = []
+    for requirement in requirements.required(["", *extras], requirements.SELF):
+        fix = f"pip install {requirements.quoted(requirement)}"
+        version = requirements.installed(requirement.name)
+        if version is None:
+            faults.append(wrong("packages", f"{requirement.name} is not installed", fix))
+        elif not requirement.specifier.contains(version, prereleases=True):
+            problem = f"{requirement.name} {version}, but localjudge needs {requirement.specifier}"
+            faults.append(wrong("packages", problem, fix))
+        else:
+            found[requirement.name] = version
+    with suppress(metadata.PackageNotFoundError):  # the files of such a package may have replaced ours
+        other = f"localjudge {metadata.version('localjudge')}"
+        problem = f"{other} is installed, another project's package with the module of {requirements.SELF}"
+        faults.append(
+            wrong("packages", problem, f"pip uninstall localjudge; install {requirements.SELF} again")
+        )
+    named = ", ".join(f"{name} {version}" for name, version in found.items())
+    return [*([ok("packages", named)] if found else []), *faults]
+
+
+def writable(name: str, folder: Path, least: int = LEAST_DISK) -> Check:
+    """Check that a folder can be written: the run directory, or that of the libraries' files."""
+    if fault := unwritable(folder, least):
+        fix = "set TMPDIR to another folder" if name == "temporary" else "give another --out"
+        return wrong(name, f"{folder}: {fault}", f"free space or change the permissions, or {fix}")
+    return ok(name, f"{folder}: {free_space(folder)}")
+
+
+def _engine(engine: str, why: str) -> Check:
+    """Check that vLLM, if it is the engine, can be imported and finds a device."""
+    if engine != "vllm":
+        return ok("engine", f"{engine}, {why}")
+    if find_spec("vllm") is None:
+        fix = f"{install_command('vllm')}, or give --engine transformers"
+        return wrong("engine", "vLLM is not installed", fix)
+    with output_to(Path(os.devnull)):
+        import vllm
+        from vllm import LLM  # noqa: F401 (what a run imports)
+        from vllm.platforms import current_platform
+
+        device = current_platform.device_type
+    if not device:
+        problem = f"vLLM {vllm.__version__} finds no device of the kind that it was built for"
+        return wrong("engine", problem, "repair the driver, or give --engine transformers")
+    return ok("engine", f"vllm {vllm.__version__} on {device}, {why}")
+
+
+def gpus() -> Check:
+    """Name the GPUs that torch can use, and those that it cannot use although the machine has them."""
+    import torch
+
+    if count := torch.cuda.device_count():
+        cards = [(torch.cuda.get_device_name(rank), *torch.cuda.mem_get_info(rank)) for rank in range(count)]
+        sizes = [f"{name} {memory_size(free)} of {memory_size(total)} free" for name, free, total in cards]
+        return ok("gpus", ", ".join(sizes))
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    named = ""
+    with suppress(OSError, subprocess.SubprocessError):  # no such program, or no driver
+        named = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
+    if not named:
+        return ok("gpus", "none; the model runs on the CPU")
+    named = "; ".join(named.splitlines())
+    built_for, hidden = torch.version.cuda, os.environ.get("CUDA_VISIBLE_DEVICES")
+    if hidden is not None:
+        return note("gpus", f"{named}, hidden by CUDA_VISIBLE_DEVICES={hidden!r}", "unset CUDA_VISIBLE_DEVICES")
+    if built_for is None:
+        return note("gpus", f"{named}, but this torch is built for CPUs", install_command("vllm"))
+    fix = f"nvidia-smi says which CUDA the driver runs; it must be {built_for} or later"
+    return note("gpus", f"{named}, but torch, built for CUDA {built_for}, cannot use it", fix)
+
+
+def _model(name: str | None, adapter: str | None, engine: str) -> list[Check]:
+    """Check that the model exists, is complete, matches its manifest and can judge."""
+    model = Model.locate(name)
+    if adapter:
+        model = replace(model, adapter=Adapter.find(adapter))
+    if find_spec("transformers") is None:
+        return [note("model", f"{model.name}: found; not checked, because transformers is not installed")]
+    from localjudge.engines.transformers.batched_types import judged_alone
+
+    checks = check_model(model)
+    problems = [
+        Check("model", check.state, f"{model.name}: {check.name}: {check.found}", check.fix)
+        for check in checks
+        if check.state != "ok"
+    ]
+    if not is_sound(checks):
+        return problems
+    if engine == "transformers" and (remark := judged_alone(model.configuration.model_type)):
+        problems.append(note("model", f"{model.name}: {remark}"))
+    verified = "no manifest" if changes_since_verified(model) is None else "as verified"
+    about = {check.name: check.found for check in checks}
+    context = about["context"].partition(":")[0]
+    thinks = "; it always thinks first" * model.always_thinks
+    return [*problems, ok("model", f"{model.name}: {about['files']}, context {context}, {verified}{thinks}")]
+
+
+def _fit(name: str | None) -> list[Check]:
+    """Check that the model and at least one row fit this machine's memory."""
+    from localjudge.models.capacity import CapacityPlan, PlannedModel
+
+    name, machine = name or BUNDLED, Machine.here()
+    try:
+        plan = CapacityPlan.make(PlannedModel.find(name), machine)
+    except ModelError:
+        return []  # the model check reports it, or the shape of the model is not known
+    if plan.fits_here:
+        return [ok("fit", plan.how)]
+    if machine.memory is None and not machine.gpus:
+        return [note("fit", plan.how)]
+    return [wrong("fit", plan.how, f"use a smaller model or more GPUs: localjudge models plan {quote(name)}")]
+
+
+def _server(options: ServerOptions, name: str | None) -> list[Check]:
+    """Ask a server for its models, its version and its token table; no row is sent."""
+    from localjudge.engines.server.connection import REQUEST_ERRORS
+    from localjudge.engines.server.served_model import ServedModel
+    from localjudge.engines.server.server_requests import ServerRequests
+    from localjudge.engines.server.table_server import table_of
+
+    served = ServedModel.ask(options, name, waits=False)
+    answers = ok("server", f"{options.address}: answers; {served.product}; serves {served.name}")
+    requests: ServerRequests[None] = ServerRequests(options)
+    table = None
+    with closing(requests), suppress(*REQUEST_ERRORS):
+        if served.product.startswith("vllm"):
+            table = requests.run(table_of(requests.connection, served.name))
+    if table is None:
+        unverified = "unverified: it applies no token table; an answer that is not whole becomes a failure"
+        return [answers, note("kind", unverified)]
+    return [answers, ok("kind", f"by construction, with --server-kind table: it has the token table {table}")]
+
+
+def _endpoint(listen: Callable[[], Listener]) -> list[Check]:
+    """Check where an endpoint is to listen: bind the address and release it; nobody can connect meanwhile."""
+    listener = listen()
+    listener.bind().close()
+    scheme = "http" if listener.certfile is None else "https"
+    who = "this machine" if listener.token is None else "those who have the token"
+    checks = [ok("endpoint", f"{scheme}://{listener.host}:{listener.port} is free; would answer {who}")]
+    if listener.certfile is None and listener.host not in LOOPBACK:
+        plain = "without TLS, the rows and the token can be read on the network"
+        checks.append(note("endpoint", plain, "give --certfile and --keyfile"))
+    return checks

@@ -1,0 +1,198 @@
+"""The rewards that a judge serves: the formula that computes one from a judgement, and what trainers send.
+
+A formula, such as `helpfulness_expected - 5 * (safety < 3)`, is parsed, never executed: numbers, texts,
+`+ - * / **`, comparisons (true counts as 1), `and`, `or`, `not`, `A if B else C`, and the functions `min`,
+`max` and `abs`. Its names are the aspects, `ASPECT_expected`, and `overall`, the mean of all ordered aspects if
+they have the same values; for a row with criteria, `score` and `score_expected`.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from localjudge.errors import SettingError
+from localjudge.modes.row_outcome import RowOutcome
+from localjudge.records.outcome_columns import OVERALL
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.score_column import averaged
+
+_EXPECTED = "_expected"
+_LONGEST = 1000
+"""Largest number of characters of a formula."""
+
+_OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: math.pow,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Not: operator.not_,
+    ast.And: all,
+    ast.Or: any,
+}
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
+_PARTS = (*_OPERATORS, ast.Name, ast.Load, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp)
+
+END_OF_TURN = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "</s>")
+"""Tokens that end a turn. A trainer sends the response with them; they are not part of its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewardFormula:
+    """A parsed formula, which computes a number from a judgement.
+
+    Attributes:
+        text: the formula as it was given.
+        rubric: the rubric whose aspects it names.
+    """
+
+    text: str
+    rubric: Rubric
+    _tree: ast.expr
+
+    @classmethod
+    def parse(cls, text: str, rubric: Rubric) -> Self:
+        """Parse a formula.
+
+        Raises:
+            SettingError: it is not a formula, or a name is not one of the rubric's.
+        """
+        rubric.mode.require("score", f"`reward` {text[:80]!r}: the rubric {rubric.name}", "")
+        known = {OVERALL} if averaged(rubric.row_columns) else set()
+        for column in rubric.row_columns:
+            known |= {column.aspect, column.name + _EXPECTED} if column.weight else {column.aspect}
+        try:
+            if len(text) > _LONGEST:
+                raise ValueError(f"longer than {_LONGEST} characters")
+            tree = ast.parse(text.strip(), mode="eval").body
+            _check(tree, known)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            reason = error.msg if isinstance(error, SyntaxError) else str(error)
+            raise SettingError("reward", repr(text[:80]), reason) from None
+        return cls(text, rubric, tree)
+
+    def reward(self, row: RowOutcome) -> float:
+        """Return the reward of a row that was judged.
+
+        Raises:
+            ValueError: the reward is not defined: a division by zero, or an expected score that is not known.
+        """
+        known: dict[str, Any] = {OVERALL: row.overall, **row.values, **row.verdicts}
+        known |= {name + _EXPECTED: value for name, value in row.expected.items()}
+        try:
+            value = float(_value(self._tree, known))
+        except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+            raise ValueError(f"the reward {self.text} is not defined: {error}") from None
+        if not math.isfinite(value):
+            raise ValueError(f"the reward {self.text} is not a finite number")
+        return value
+
+
+def _check(tree: ast.expr, names: set[str]) -> None:
+    """Check that a formula consists of what it may have, and of known names.
+
+    Raises:
+        ValueError: a part of the formula is not allowed, or a name is unknown.
+    """
+    functions = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and not node.keywords]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node not in functions:
+            if node.id not in names:
+                wrong = "needs ordered aspects that all have the same values"
+                wrong = wrong if node.id == OVERALL else "is not an aspect"
+                raise ValueError(f"{node.id} {wrong}; give {', '.join(sorted(names))}")
+            continue
+        allowed = isinstance(node, _PARTS)
+        if isinstance(node, ast.Constant):
+            allowed = type(node.value) in (bool, int, float, str)
+        elif isinstance(node, ast.Call):
+            allowed = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords
+        if not allowed:
+            shown = ast.unparse(node)[:40] or type(node).__name__
+            raise ValueError(f"{shown!r} is not allowed; use numbers, aspects, + - * / and comparisons")
+
+
+def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
+    """Return the value of a formula that was checked."""
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            if known.get(name) is None:
+                raise TypeError(
+                    f"{name} is not known: the engine did not give the probabilities of its values, or the row "
+                    "has no positive points"
+                )
+            return known[name]
+        case ast.UnaryOp(op=sign, operand=operand):
+            return _OPERATORS[type(sign)](_value(operand, known))
+        case ast.BinOp(left=left, op=kind, right=right):
+            return _OPERATORS[type(kind)](_value(left, known), _value(right, known))
+        case ast.BoolOp(op=choose, values=values):
+            return _OPERATORS[type(choose)](_value(each, known) for each in values)
+        case ast.Compare(left=left, ops=kinds, comparators=others):
+            sides = [_value(side, known) for side in (left, *others)]
+            pairs = zip(kinds, sides[:-1], sides[1:], strict=True)
+            return all(_OPERATORS[type(kind)](one, other) for kind, one, other in pairs)
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return _value(body if _value(test, known) else orelse, known)
+        case ast.Call(func=ast.Name(id=function), args=arguments):
+            return _FUNCTIONS[function](*(_value(argument, known) for argument in arguments))
+    raise AssertionError(node)  # `_check` refuses other parts
+
+
+def openrlhf_records(payload: Any) -> list[dict[str, Any]]:
+    """Return the records in a request of OpenRLHF.
+
+    Raises:
+        ValueError: it is not such a request.
+    """
+    queries, prompts = _texts(payload, "query"), _texts(payload, "prompts")
+    labels = payload.get("labels") or [None] * len(queries)
+    if not isinstance(labels, list) or not len(queries) == len(prompts) == len(labels):
+        raise ValueError("query, prompts and labels must be lists of the same length")
+    records = []
+    for place, (query, prompt, label) in enumerate(zip(queries, prompts, labels, strict=True), 1):
+        if not query.startswith(prompt):
+            raise ValueError(f"query {place} does not begin with its prompt, so its response is not known")
+        records.append(_record(prompt, query.removeprefix(prompt), label))
+    return records
+
+
+def slime_record(payload: Any) -> dict[str, Any]:
+    """Return the record in a request of slime, whose prompt is a text or a list of messages.
+
+    Raises:
+        ValueError: it is not such a request.
+    """
+    if not isinstance(payload, Mapping) or not isinstance(payload.get("response"), str):
+        raise ValueError("give an object with prompt, response and label")
+    return _record(payload.get("prompt"), payload["response"], payload.get("label"))
+
+
+def _record(prompt: Any, response: str, label: Any) -> dict[str, Any]:
+    text = response.rstrip()
+    ending = next((each for each in END_OF_TURN if text.endswith(each)), "")
+    asked = {"messages": prompt} if isinstance(prompt, list) else {"instruction": prompt}
+    reference = {} if label is None else {"reference": label if isinstance(label, str) else str(label)}
+    return {**asked, "candidate": text.removesuffix(ending) if ending else response, **reference}
+
+
+def _texts(payload: Any, name: str) -> list[str]:
+    found = payload.get(name) if isinstance(payload, Mapping) else None
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise ValueError(f"give {name}: a list of texts")
+    return found

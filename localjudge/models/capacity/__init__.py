@@ -1,1 +1,0 @@
-"""What a model needs: memory, GPUs, and the known models."""

@@ -1,0 +1,246 @@
+"""The paired test of a change: its power, how many instructions or labels it needs, and the bound of a gate.
+
+The test is that of `rank` and `compare`: the paired differences of two systems, one for each instruction. Their
+variance has a part between instructions, and a part within them, which more responses to each instruction make
+smaller (Miller, "Adding Error Bars to Evals", arXiv:2411.00640, section 5). The power is that of Student's t.
+
+The mean of a few instructions says little about rare and large drops: a third of the samples of 20 instructions
+contain no drop if one instruction in twenty has a drop. The bound of a gate is therefore computed as if there
+were more instructions, with the lowest possible change (`WORST_INSTRUCTIONS`), and with a slightly larger
+quantile of Student's t (`QUANTILE`). If all instructions changed equally (mostly not at all), it is the betting
+bound of Waudby-Smith & Ramdas (arXiv:2010.09686) with the largest bet: 59 equal instructions exclude a drop of
+0.2 on a scale from 1 to 5. `benchmarks/gate.py` measures how often a gate passes by mistake.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from localjudge.arrays import Floats, Integers
+from localjudge.statistics import Estimate, p_in_words, sign_test
+from localjudge.statistics.resampling import studentise
+from localjudge.statistics.system_means import column_means
+from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL
+
+ALPHA = 0.05
+MOST = 10_000_000
+"""Largest number of instructions that is searched for."""
+WORST_INSTRUCTIONS = 1.25
+QUANTILE = 0.96
+"""`benchmarks/gate.py` derives both: the smallest of its grid with false passes of at most 5 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The change of one column, on the instructions where both runs have a score.
+
+    Attributes:
+        old: the mean of OLD; all instructions have the same weight.
+        new: the mean of NEW.
+        difference: NEW minus OLD. The interval and `p` are adjusted for all columns: the interval excludes 0
+            exactly if `p` is below 0.05.
+        p: its p-value; None without an interval.
+        sign_p: without an interval, the p-value of the exact sign test over instructions, times the number of
+            columns (Bonferroni); None with one.
+        detectable: the change that runs like these find in 80 % of cases; None without an interval.
+        rose: number of instructions with a higher mean in NEW.
+        fell: number of instructions with a lower mean in NEW.
+        equal: number of instructions with the same mean in both runs.
+    """
+
+    old: float
+    new: float
+    difference: Estimate
+    p: float | None
+    sign_p: float | None
+    detectable: float | None
+    rose: int
+    fell: int
+    equal: int
+
+    @property
+    def is_significant(self) -> bool:
+        return self.p is not None and self.p < SIGNIFICANCE_LEVEL
+
+    @property
+    def direction(self) -> str:
+        """Which way the mean moved."""
+        return "rose" if (self.difference.value or 0) > 0 else "fell"
+
+    @property
+    def moved(self) -> str:
+        """On how many instructions the mean rose or fell: "fell on 3 and rose on 1 of 40"."""
+        counts = sorted({"rose": self.rose, "fell": self.fell}.items(), key=lambda count: -count[1])
+        verbs = [f"{verb} on {count:,}" for verb, count in counts if count]
+        return f"{' and '.join(verbs)} of {self.rose + self.fell + self.equal:,}"
+
+    @property
+    def sign_test(self) -> str:
+        """The p-value of the sign test, in words; only without an interval."""
+        return p_in_words(1.0 if self.sign_p is None else self.sign_p)
+
+
+def tested_changes(old: Floats, new: Floats, width: Floats, resamples: int, seed: int) -> list[Change]:
+    """Return the changes of k columns, adjusted for all of them.
+
+    Args:
+        old: the mean of each column on each instruction in OLD, [instructions, k]; NaN without one.
+        new: the same in NEW.
+        width: the width of the scale of each column, [k].
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
+    """
+    moved, count = new - old, len(width)
+    tested = studentise(column_means(moved), -width, width, True, resamples, seed)
+    rose, fell = (moved > NO_DIFFERENCE).sum(axis=0), (moved < -NO_DIFFERENCE).sum(axis=0)
+    equal = (np.abs(moved) <= NO_DIFFERENCE).sum(axis=0)
+    columns = (
+        column_means(old).value,
+        column_means(new).value,
+        tested.adjusted(),
+        tested.detectable(),
+        rose,
+        fell,
+        equal,
+    )
+    differences = tested.simultaneous(-width, width).estimates()
+    return [
+        Change(
+            old=was,
+            new=now,
+            difference=difference,
+            p=p if math.isfinite(p) else None,
+            sign_p=None if math.isfinite(p) else min(1.0, count * sign_test(up, down)),
+            detectable=detectable if math.isfinite(detectable) else None,
+            rose=up,
+            fell=down,
+            equal=same,
+        )
+        for difference, was, now, p, detectable, up, down, same in zip(
+            differences, *(column.tolist() for column in columns), strict=True
+        )
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Variances:
+    """The variance of the difference of two systems on an instruction: between instructions, and within them.
+
+    `within` is that of one response of each system; None if no system has two responses to an instruction, and
+    then `between` includes it.
+    """
+
+    between: float
+    within: float | None
+
+    def of_difference(self, responses: int) -> float:
+        """Return the variance of a difference of means of this number of responses each."""
+        return self.between + (self.within or 0) / responses
+
+
+def paired_variances(values: Floats, group: Integers, system: Integers) -> Variances | None:
+    """Return the variances of a pilot, the mean of all pairs of systems; None if no two share two instructions.
+
+    Args:
+        values: the score of each row, [n].
+        group: the instruction of each row, [n].
+        system: the system of each row, [n].
+    """
+    shape = int(group.max()) + 1, int(system.max()) + 1
+    cell = group.astype(np.int64) * shape[1] + system
+    rows = np.bincount(cell, minlength=shape[0] * shape[1])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = np.bincount(cell, values, minlength=len(rows)) / rows
+        squares = np.bincount(cell, (values - means[cell]) ** 2, minlength=len(rows))
+    is_several = rows > 1
+    within = float(squares[is_several].sum() / (rows[is_several] - 1).sum()) if is_several.any() else None
+    table, count = means.reshape(shape), rows.reshape(shape)
+    variances = []
+    for one, other in combinations(range(shape[1]), 2):
+        difference = table[:, one] - table[:, other]
+        both = np.isfinite(difference)
+        if both.sum() > 1:
+            sampled = (1 / count[both, one] + 1 / count[both, other]).mean() * (within or 0)
+            variances.append(max(float(difference[both].var(ddof=1) - sampled), 0.0))
+    if not variances:
+        return None
+    return Variances(float(np.mean(variances)), None if within is None else 2 * within)
+
+
+def power(difference: float, variance: float, instructions: int, tests: int = 1) -> float:
+    """Return the probability that a two-sided paired test finds a difference.
+
+    Args:
+        difference: the true mean difference.
+        variance: the variance of the difference on an instruction.
+        instructions: their number, at least 2.
+        tests: number of tests that the level of 0.05 is divided by (Bonferroni).
+    """
+    from scipy.stats import nct, t
+
+    freedom = instructions - 1
+    critical = t.ppf(1 - ALPHA / tests / 2, freedom)
+    shift = abs(difference) * math.sqrt(instructions / variance)
+    return float(1 - nct.cdf(critical, freedom, shift) + nct.cdf(-critical, freedom, shift))
+
+
+def instructions_needed(difference: float, variance: float, wanted: float = 0.8, tests: int = 1) -> int:
+    """Return the smallest number of instructions with a power, at least 5.
+
+    Args:
+        difference: as for `power`.
+        variance: as for `power`.
+        wanted: the power.
+        tests: as for `power`.
+    """
+    return _smallest(lambda count: power(difference, variance, count, tests) >= wanted) if variance > 0 else 5
+
+
+def labels_needed(margin: float, variance: float) -> int:
+    """Return how many labels a 95 % interval of this half width needs, for a mean with this variance."""
+    from scipy.stats import t
+
+    return _smallest(lambda count: t.ppf(1 - ALPHA / 2, count - 1) * math.sqrt(variance / count) <= margin)
+
+
+def _smallest(is_enough: Callable[[int], Any]) -> int:
+    """Return the smallest sufficient number from 5 on, by bisection: all numbers above it must suffice, too."""
+    low, high = 4, 5
+    while not is_enough(high):
+        low, high = high, 2 * high
+        if high > MOST:
+            return MOST
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
+
+
+def lower_bound(
+    changes: Floats, width: float, worst: float = WORST_INSTRUCTIONS, quantile: float = QUANTILE
+) -> Floats:
+    """Return the lower ends of the one-sided 95 % intervals of mean changes.
+
+    Args:
+        changes: the change on each instruction, from -width to width, [..., n].
+        width: the width of the scale.
+        worst: number of further instructions at the lowest possible change.
+        quantile: the quantile of Student's t.
+    """
+    from scipy.special import stdtrit
+
+    count = changes.shape[-1]
+    total = count + worst
+    mean = (changes.sum(axis=-1) - worst * width) / total
+    squares = ((changes - mean[..., None]) ** 2).sum(axis=-1) + worst * (width + mean) ** 2
+    studentised = mean - stdtrit(total - 1, quantile) * np.sqrt(squares / (total - 1) / total)
+    # All wealth of the largest bet that the mean is below m: ((width + change) / (width + m)) ** count.
+    betting = (width + changes[..., 0]) * ALPHA ** (1 / count) - width
+    bound: Floats = np.where(np.ptp(changes, axis=-1) < 1e-9, betting, np.maximum(studentised, -width))
+    return bound
