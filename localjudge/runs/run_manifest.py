@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
+from pydantic import BaseModel, Field, PositiveInt, field_validator, model_validator
 
 from localjudge import __version__
 from localjudge.config import SHARED, JudgeConfig
@@ -33,9 +33,7 @@ MANIFEST = "run.json"
 FORMAT: Literal[6] = 6
 
 
-class _ManifestPart(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _ManifestPart(BaseModel, frozen=True, extra="forbid"):
     def as_dict(self) -> dict[str, Any]:
         """Return the fields that were given, in the form of the file."""
         return self.model_dump(mode="json", exclude_unset=True)
