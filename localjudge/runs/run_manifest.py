@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, Field, PositiveInt, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
 from localjudge import __version__
 from localjudge.config import SHARED, JudgeConfig
@@ -33,13 +33,15 @@ MANIFEST = "run.json"
 FORMAT: Literal[6] = 6
 
 
-class _ManifestPart(BaseModel, frozen=True, extra="forbid"):
+class _ManifestPart(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
     def as_dict(self) -> dict[str, Any]:
         """Return the fields that were given, in the form of the file."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class RunSettings(_ManifestPart, SharedSettings, frozen=True):
+class RunSettings(_ManifestPart, SharedSettings):  # type: ignore[misc]  # it does not see that both are frozen
     """Everything that decides a judgement besides the row; all starts of a run must have the same settings.
 
     `rubric`, `model`, `adapter`, `chat_template` and `vocabulary` are digests; `value_rule` is the number of
