@@ -116,25 +116,29 @@ class PlannedPrompts:
         try:
             found = Model.locate(model)
         except ModelError:
-            lengths = _estimated(Rubric.load(rubric), inputs, columns, step)
-            planned = cls(len(lengths), sum(lengths), counted=False)
+            shown = Rubric.load(rubric)
+            source = RowSource.from_files(inputs, columns, used=shown.fields)
+            with step("reading rows") as report:
+                sizes = [
+                    len(shown.text(row).encode())
+                    for row in with_progress(source.rows, report)
+                    if isinstance(row, Row) and shown.refusal(row) is None
+                ]
+            planned = cls(len(sizes), sum(max(1, size // BYTES_OF_A_TOKEN) for size in sizes), counted=False)
         else:
-            planned = cls._counted(found, inputs, columns, rubric, step)
+            with ExitStack() as stack:
+                judge = stack.enter_context(Judge(found, rubric=rubric, engine="dry-run"))
+                source = RowSource.from_files(inputs, columns, used=judge.rubric.fields)
+                with step("reading rows") as report:
+                    made = RunPlan(judge, source.rows, report=report, expected=source.count())
+                    plan = stack.enter_context(made)
+                with step("encoding rows") as report:
+                    tasks = plan.encode()
+                    tasks.finish(report)
+                planned = cls(tasks.prompts, tasks.tokens, counted=True)
         if not planned.prompts:
             raise UsageError(f"{', '.join(inputs)}: no row can be judged, so there is no prompt to count")
         return planned
-
-    @classmethod
-    def _counted(cls, model: Model, inputs: Sequence[str], columns: Columns, rubric: str, step: Step) -> Self:
-        with ExitStack() as stack:
-            judge = stack.enter_context(Judge(model, rubric=rubric, engine="dry-run"))
-            source = RowSource.from_files(inputs, columns, used=judge.rubric.fields)
-            with step("reading rows") as report:
-                plan = stack.enter_context(RunPlan(judge, source.rows, report=report, expected=source.count()))
-            with step("encoding rows") as report:
-                tasks = plan.encode()
-                tasks.finish(report)
-            return cls(tasks.prompts, tasks.tokens, counted=True)
 
     @property
     def mean(self) -> int:
@@ -155,14 +159,3 @@ class PlannedPrompts:
             "counted": self.counted,
             "seconds": self.prompts / rate if rate else None,
         }
-
-
-def _estimated(rubric: Rubric, inputs: Sequence[str], columns: Columns, step: Step) -> list[int]:
-    """Return the length of each row's prompt in tokens, estimated from its bytes, without a tokenizer."""
-    rows = RowSource.from_files(inputs, columns, used=rubric.fields).rows
-    with step("reading rows") as report:
-        return [
-            max(1, len(rubric.text(row).encode()) // BYTES_OF_A_TOKEN)
-            for row in with_progress(rows, report)
-            if isinstance(row, Row) and rubric.refusal(row) is None
-        ]

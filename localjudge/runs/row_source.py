@@ -37,8 +37,8 @@ class RowSource:
         pairing: how rows of two responses are made; None for rows of one.
         empty: names of the files without rows.
         checked: what the first records of the files show; None for rows of a Python program.
-        count: returns the number of rows, if it is known before they are read; None otherwise.
-        count_all: the same for all rows of the files, also those after a limit.
+        limit: largest number of rows or pairs; None for all.
+        count_all: returns the number of all rows of the files, if it is known before they are read.
     """
 
     rows: Iterable[Row | Failure] = ()
@@ -48,7 +48,7 @@ class RowSource:
     pairing: Pairing | None = None
     empty: Sequence[str] = ()
     checked: CheckedInputs | None = None
-    count: Callable[[], int | None] = _unknown
+    limit: int | None = None
     count_all: Callable[[], int | None] = _unknown
 
     @property
@@ -88,8 +88,11 @@ class RowSource:
         rows = paired_rows(files, columns, max_row_bytes, used, pairing, limit)
         one_prompt = pairing is None and CRITERION not in used
         count_all = partial(count_lines_of, files) if one_prompt else _unknown
-        count = count_all if limit is None else _unknown
-        return cls(rows, files, columns, max_row_bytes, pairing, checked.empty, checked, count, count_all)
+        return cls(rows, files, columns, max_row_bytes, pairing, checked.empty, checked, limit, count_all)
+
+    def count(self) -> int | None:
+        """Return the number of rows, if it is known before they are read; None otherwise."""
+        return self.count_all() if self.limit is None else None
 
     @classmethod
     def from_rows(cls, rows: object, used: Sequence[str] = USED_FIELDS, pairing: Pairing | None = None) -> Self:
