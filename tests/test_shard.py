@@ -137,7 +137,6 @@ def test_merging_names_what_is_missing_or_does_not_belong(
             "jsonl:2: not a line of a run, or damaged",
         ),
         (lambda lines: [*lines[:-1], lines[-1][:-30]], "shards: 1/2 (ONE) is not complete"),
-        (lambda lines: [lines[0][:99], *lines[1:]], "judgements.jsonl:1: not a line of a run, or damaged"),
         (
             lambda lines: [lines[0].replace(b'"tact": ', b'"tact": "x'), *lines[1:]],
             "jsonl:1: not a line",
