@@ -32,9 +32,8 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import logging
 
 from localjudge.engines.transformers import generation
-from localjudge.engines.transformers.grouped_attention import use_grouped_attention
+from localjudge.engines.transformers.fast_layers import pack, use_grouped_attention
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
-from localjudge.engines.transformers.packed_layers import pack
 from localjudge.errors import first_line
 from localjudge.prompts.task import Prompt
 
@@ -144,6 +143,8 @@ class Scripted:
     Args:
         answers: for each row, its tokens, each with its kind: `t` of a text, `f` fixed, `v` a value.
     """
+
+    max_tokens = 64
 
     def __init__(self, answers: Sequence[tuple[list[int], str]]) -> None:
         self._answers = answers
@@ -320,7 +321,7 @@ def largest_difference(
         with _path_taken() as taken:
             batched = way == "in a batch"
             kept = KeptBeginnings()
-            generation.generate(network, asked[rows], scripted, 64, kept, batched=batched)  # type: ignore[arg-type]
+            generation.generate(network, asked[rows], scripted, kept, batched=batched)  # type: ignore[arg-type]
         path = taken[0]
         for row, answer, found in scripted.found:
             tokens = (*prompts[rows][row], *answer)

@@ -222,11 +222,11 @@ def _server(options: ServerOptions, name: str | None) -> list[Check]:
 
     served = ServedModel.ask(options, name, waits=False)
     answers = ok("server", f"{options.address}: answers; {served.product}; serves {served.name}")
-    requests: ServerRequests[None] = ServerRequests(options)
+    requests = ServerRequests(options)
     table = None
     with closing(requests), suppress(*REQUEST_ERRORS):
         if served.product.startswith("vllm"):
-            table = requests.run(table_of(requests.connection, served.name))
+            table = requests.run(table_of, requests.connection, served.name)
     if table is None:
         unverified = "unverified: it applies no token table; an answer that is not whole becomes a failure"
         return [answers, note("kind", unverified)]

@@ -15,9 +15,8 @@ from typing import Any, Literal, Self
 
 from localjudge.config import JudgeConfig
 from localjudge.constraint.value_paths import VALUE_RULE
-from localjudge.engines.answer_reader import ReadAnswer, TableReader
+from localjudge.engines.answer_reader import ReadAnswer, TableReader, prompt_outcome
 from localjudge.engines.engine_options import Cluster, ServerOptions, TableServerOptions
-from localjudge.engines.prompt_outcome import prompt_outcome
 from localjudge.engines.protocol import AdapterEngine, TableEngine, TextEngine
 from localjudge.engines.selection import engine_options, open_engine
 from localjudge.engines.server.text_reader import TextReader
@@ -147,11 +146,9 @@ class Judge:
 
     def _prepare_texts(self, layout: AnswerLayout) -> None:
         """Prepare prompts and answers that are text, for a server that alone has the model's tokenizer."""
-        config = self.config
-        reader = TextReader.from_config(config, layout)
-        self._reader, self.text_decoding = reader, reader.decoding(config)
-        self.task_builder = TaskBuilder(self.rubric, None, None, self.text_decoding.max_tokens)
-        self._prompt_settings = {"thinking_budget": config.thinking_budget}
+        self._reader = TextReader(self.config, layout)
+        self.task_builder = TaskBuilder(self.rubric, None, None, self._reader.max_tokens)
+        self._prompt_settings = {"thinking_budget": self.config.thinking_budget}
 
     def __enter__(self) -> Self:
         return self
@@ -197,7 +194,8 @@ class Judge:
             from localjudge.engines.server.text_server import TextServer
 
             assert isinstance(self.model, ServedModel)
-            return TextServer(self._engine_options, self.model, self.text_decoding)
+            assert isinstance(self._reader, TextReader)
+            return TextServer(self._engine_options, self.model, self._reader)
         context = None if self._longest is None else self._longest + self.decoding.max_tokens
         if context is not None and self.context is not None:
             context = min(context, self.context)  # the longest prompt may have a shorter answer

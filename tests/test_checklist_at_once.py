@@ -237,7 +237,7 @@ def test_a_column_named_criteria_is_still_text_for_other_rubrics() -> None:
 def test_a_server_without_the_table_and_a_model_that_thinks_first_are_refused(tmp_path: Path) -> None:
     config = JudgeConfig.from_settings(rubric="checklist-at-once")
     with pytest.raises(UsageError, match="needs the token table; judge by checklist, one criterion a prompt"):
-        TextReader.from_config(config, config.answer_layout)
+        TextReader(config, config.answer_layout)
     folder = save_random_model(tmp_path, Model.find().path / "tokenizer.json", chat=THINKING_CHAT)
     with pytest.raises(UsageError, match="no model that thinks first gives here; judge by checklist"):
         Judge(folder, rubric="checklist-at-once", thinking_budget=10)

@@ -29,7 +29,7 @@ FOR_TRANSFORMERS = {"accelerate", "gguf", "protobuf", "sentencepiece"}
 # Imported, but installed by a declared package that requires a matching version.
 BROUGHT = {
     "annotated_types": "pydantic",
-    "anyio": "inspect_ai",
+    "anyio": "httpx2",
     "huggingface_hub": "transformers",
     "mistral_common": "vllm",
     "psutil": "vllm",

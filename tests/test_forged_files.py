@@ -16,8 +16,6 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from localjudge import Judge, Row
-from localjudge.constraint.compiler import token_table
-from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import read_vocabulary
 from localjudge.errors import ModelError, UsageError
 from localjudge.models.digests import decisive_digest, read_digests
@@ -25,7 +23,6 @@ from localjudge.models.model import Model
 from localjudge.models.weights import INDEX, read_header, read_index
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.rows.inputs import find_inputs, read_rows
-from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import read_notices
 from localjudge.runs.row_source import RowSource
 from localjudge.studies.calibrate import Calibration
@@ -255,30 +252,6 @@ def test_a_number_that_python_cannot_write_fails_its_own_row(model: Path, short_
     judge = Judge(model, rubric=short_rubric, max_rationale_tokens=2)
     found = list(judge.score([{"id": 10**5000, **texts}, {"id": "whole", **texts}]))
     assert {outcome.id: outcome.status for outcome in found} == {"row 1": "failed", "whole": "judged"}
-
-
-def test_a_table_that_others_can_write_decides_no_score(
-    model: Path, short_rubric: Path, tmp_path: Path
-) -> None:
-    layout, vocabulary = Rubric.load(short_rubric).answer_layout, Model.find(model).vocabulary
-    own = token_table(layout, vocabulary, cache=tmp_path)
-    (file,) = (tmp_path / "tables").iterdir()
-    forged = TokenTable.load(file, _key_in(file))
-    forged.value_token[:, 0] = forged.value_token[:, 2]
-    key = _key_in(file)
-    forged.save(file, key)
-    assert (token_table(layout, vocabulary, cache=tmp_path).score_token != own.score_token).any(), (
-        "one's own is read"
-    )
-    file.chmod(0o666)
-    assert (token_table(layout, vocabulary, cache=tmp_path).score_token == own.score_token).all()
-
-
-def _key_in(file: Path) -> str:
-    import numpy as np
-
-    with np.load(file) as stored:
-        return str(stored["key"])
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000, "{STAMP: 5}", "[]", "nothing"])

@@ -18,8 +18,8 @@ from value_oracle import fold_end
 
 from localjudge import Judge, Rubric
 from localjudge.engines.protocol import Completion
-from localjudge.engines.transformers import cached_rows, generation, grouped_attention
-from localjudge.engines.transformers.grouped_attention import use_grouped_attention
+from localjudge.engines.transformers import cached_rows, fast_layers, generation
+from localjudge.engines.transformers.fast_layers import use_grouped_attention
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
 
@@ -294,15 +294,11 @@ def test_a_model_that_thinks_answers_as_with_a_pass_for_each_token(
 
 def test_the_cache_is_known_by_each_name_that_transformers_has_given_it(llama: Path) -> None:
     network = AutoModelForCausalLM.from_pretrained(llama)
-    found = []
-
-    def look(input_ids: torch.Tensor, inputs: dict[str, Any]) -> None:
-        (now,) = {"past_key_values", "cache"} & inputs.keys()
-        cache = inputs.pop(now)
-        for name in ("past_key_values", "cache", "unknown"):
-            found.append(cached_rows.keeps_rows(network, inputs | {name: cache}))
-
-    generation._begin(network, [[3, 4]], 2, look)
+    _, inputs = generation.prepared(network, [[3, 4]], 2)
+    (now,) = {"past_key_values", "cache"} & inputs.keys()
+    cache = inputs.pop(now)
+    names = ("past_key_values", "cache", "unknown")
+    found = [cached_rows.keeps_rows(network, inputs | {name: cache}) for name in names]
     assert found == [True, True, False]
 
 
@@ -351,4 +347,4 @@ def test_attention_of_one_token_is_that_of_transformers(
     layer = torch.nn.Module()
     layer.num_key_value_groups, layer.is_causal = heads // shared, True
     values = [layer, *(each.to(dtype) for each in (query, key, value)), mask.to(dtype) if masked else None]
-    torch.testing.assert_close(grouped_attention._attention(*values), sdpa_attention_forward(*values))
+    torch.testing.assert_close(fast_layers._attention(*values), sdpa_attention_forward(*values))

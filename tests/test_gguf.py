@@ -16,7 +16,7 @@ from gguf_files import as_gguf, content_of, packed, text, value, write_gguf
 from localjudge import Judge, Judgement, ModelError, UsageError
 from localjudge.airgap.pack import _model_files
 from localjudge.engines.selection import choose_engine
-from localjudge.engines.transformers.grouped_attention import GROUPED
+from localjudge.engines.transformers.fast_layers import GROUPED
 from localjudge.models.capacity import PlannedModel
 from localjudge.models.digests import ModelManifest
 from localjudge.models.gguf import read_gguf

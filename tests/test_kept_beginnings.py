@@ -118,13 +118,10 @@ def test_logits_after_a_kept_beginning_are_those_of_the_whole_prompt(tmp_path: P
     kept = KeptBeginnings()
     found: list[torch.Tensor] = []
     for batch in (prompts[:2], prompts[2:]):
-
-        def look(input_ids: torch.Tensor, inputs: dict[str, Any], batch: list[Prompt] = batch) -> None:
+        with torch.inference_mode():
+            _, inputs = generation.prepared(network, [prompt.tokens for prompt in batch], 2)
             cached = CachedRows(network, batch, inputs, kept)
             found.extend(cached.step([*range(len(batch))], [[]] * len(batch)))
-
-        with torch.inference_mode():
-            generation._begin(network, [prompt.tokens for prompt in batch], 2, look)
     for prompt, logits in zip(prompts, found, strict=True):
         with torch.inference_mode():
             whole = network(torch.tensor([prompt.tokens])).logits[0, -1]

@@ -10,7 +10,7 @@ from transformers import LlamaConfig, Qwen2Config
 from transformers.models.llama.modeling_llama import LlamaMLP
 from transformers.models.qwen2.modeling_qwen2 import Qwen2MLP
 
-from localjudge.engines.transformers.packed_layers import PackedLinear, PackedMLP, pack
+from localjudge.engines.transformers.fast_layers import PackedLinear, PackedMLP, pack
 
 TOKENS = (1, 2, 16, 300)
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localjudge import Judge, JudgeConfig, Rubric, load_run
-from localjudge.engines.answer_reader import ReadAnswer, averaged
+from localjudge.engines.answer_reader import Distribution, ReadAnswer, averaged
 from localjudge.errors import SettingError
 from localjudge.prompts.task import Prompt, Task, TaskFeed
 from localjudge.records import Judgement, Row
@@ -63,9 +63,7 @@ def read_answer(first: Sequence[float], other: Sequence[float], score: int) -> R
     return ReadAnswer(
         answer=Answer({"rationale": f"So {score}."}, {"wit": score, "tact": score}),
         rationale_cut=False,
-        probabilities={"wit": first, "tact": other},
-        mass={"wit": first[0]},
-        likeliest={"wit": first[0] > 0.5},
+        known={"wit": Distribution(first, first[0], first[0] > 0.5), "tact": Distribution(other)},
         thoughts="",
         output_tokens=7,
     )
@@ -85,15 +83,16 @@ def test_the_numbers_are_means_and_the_texts_are_those_of_the_answer_nearest_to_
     found, spread = averaged(samples, aspects)
     expected = [each.expected(aspects) for each in samples]
     for name in aspects:
-        means = np.mean([each.probabilities[name] for each in samples], axis=0)
-        assert found.probabilities[name] == pytest.approx(means)
+        means = np.mean([each.known[name].shares for each in samples], axis=0)
+        assert found.known[name].shares == pytest.approx(means)
         assert found.expected(aspects)[name] == pytest.approx(fmean(each[name] for each in expected), abs=1e-3)
         assert spread[name] == pytest.approx(stdev(each[name] for each in expected), abs=1e-3)
     distance = [sum(abs(each[name] - found.expected(aspects)[name]) for name in aspects) for each in expected]
     chosen = int(found.answer.texts["rationale"].removeprefix("So ").removesuffix(".")) - 1
     assert distance[chosen] == pytest.approx(min(distance), abs=1e-3)
     assert found.answer == samples[chosen].answer
-    assert found.mass == {"wit": pytest.approx(fmean(each.mass["wit"] for each in samples))}
+    assert found.known["wit"].mass == pytest.approx(fmean(each.known["wit"].mass for each in samples))
+    assert np.isnan(found.known["tact"].mass)
     assert found.output_tokens == 7 * len(samples)
     assert averaged(samples[:1], aspects) == (samples[0], {})
 

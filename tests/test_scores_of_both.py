@@ -13,7 +13,7 @@ from pair_runs import lines
 from test_pairs import pair_rows, write
 
 from localjudge import Judge, Rubric, RubricError, load_run
-from localjudge.engines.answer_reader import ReadAnswer
+from localjudge.engines.answer_reader import Distribution, ReadAnswer
 from localjudge.modes.pair import PairOutcome
 from localjudge.records import Judgement
 from localjudge.rubrics.answer import Answer
@@ -45,9 +45,7 @@ def test_the_preference_is_that_of_two_independent_scores(
     read = ReadAnswer(
         answer=Answer({"rationale": "So."}, {"quality_a": one, "quality_b": other}),
         rationale_cut=False,
-        probabilities={"quality_a": first, "quality_b": second},
-        mass={"quality_a": 0.5, "quality_b": 0.25},
-        likeliest={"quality_a": True, "quality_b": False},
+        known={"quality_a": Distribution(first, 0.5, True), "quality_b": Distribution(second, 0.25, False)},
         thoughts="",
         output_tokens=9,
     ).joined(rubric_of().aspects)
@@ -55,10 +53,11 @@ def test_the_preference_is_that_of_two_independent_scores(
     for a in range(10):
         for b in range(10):
             expected["A" if a > b else "B" if b > a else "tie"] += first[a] * second[b]
-    assert read.probabilities == {"quality": pytest.approx([*expected.values()])}
+    (shares, mass, likeliest), *others = read.known.values()
+    assert (others, [*read.known], mass, likeliest) == ([], ["quality"], 0.125, False)
+    assert shares == pytest.approx([*expected.values()])
     assert read.answer.scores == {"quality": "A" if one > other else "B" if other > one else "tie"}
     assert read.answer.texts == {"rationale": "So.", "quality_scores": f"{one} and {other}"}
-    assert (read.mass, read.likeliest) == ({"quality": 0.125}, {"quality": False})
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from scripted_server import (
 )
 
 from localjudge import Judge, UsageError
-from localjudge.engines.vllm.score_collector import TableSettings
+from localjudge.engines.vllm.table_settings import table_digest
 from localjudge.records import Failure, Judgement, Row
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.reader import read_notices
@@ -94,7 +94,7 @@ def rows_of(rows: list[dict[str, str]]) -> list[Row]:
 
 
 def digest_of(judge: Judge) -> str:
-    return TableSettings.from_decoding(judge.decoding, Path()).digest(judge.decoding.table)
+    return table_digest(judge.decoding)
 
 
 def test_doctor_says_whether_a_server_answers_what_it_serves_and_its_kind(cli: Cli) -> None:
@@ -265,7 +265,7 @@ def test_serve_flags_name_a_table_by_its_content_and_limits(
 
     flags = ["--runner", "V1", "--max-rationale-tokens", 9]
     first = named(*flags)
-    assert first.startswith("localjudge.engines.vllm.served_table:V1_")
+    assert first.startswith("localjudge.engines.vllm.runners:V1_")
     assert named(*flags) == first
     assert named("--runner", "V2", *flags[2:]) == first.replace("V1_", "V2_")
     assert named("--runner", "V1", "--max-rationale-tokens", 10) != first

@@ -173,12 +173,10 @@ def test_a_server_on_a_unix_socket_is_asked(short_rubric: Path, tmp_path: Path) 
     [
         ({"max_num_seqs": "0"}, "give a whole number, 1 or more"),
         ({"patience": "soon"}, "give a number"),
-        ({"seeded": "yes"}, "give true or false"),
         ({"retries": "-1"}, "give a whole number, 0 or more"),
         ({"batch_size": "4"}, "the server engine knows server, allow_host"),
         ({"server": ""}, "`engine` server: give its URL"),
         ({"server_kind": "magic"}, "give unverified or table"),
-        ({"ca_file": "/no/such/file"}, "cannot be read"),
     ],
 )
 def test_an_option_of_a_server_that_cannot_be_used_is_named(given: dict[str, str], said: str) -> None:

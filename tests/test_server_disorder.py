@@ -224,8 +224,6 @@ def odd_pages() -> Iterator[tuple[str, Any]]:
             container[key] = before
         for path, key in (("/version", "version"), ("/api/version", "version"), ("/props", "build_info")):
             yield path, {key: odd}
-        yield "/api/tags", {"models": odd}
-        yield "/api/tags", {"models": [odd, {"name": odd, "digest": odd}, {"name": "tiny", "digest": odd}]}
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ from scripted_server import (
 )
 
 from localjudge import EngineError, UsageError
-from localjudge.engines.server.request_window import RequestWindow
+from localjudge.engines.server.server_requests import RequestWindow
 from localjudge.records import Failure, Judgement
 from localjudge.runs.reader import read_outcomes
 
@@ -378,7 +378,7 @@ def test_a_window_doubles_halves_when_the_server_is_busy_and_then_grows_by_one()
     assert sizes == [8, 16, 32, 64, 64]
     together = [window.send() for _ in range(window.size)]
     for number in together:
-        window.busy(number)
+        window.unanswered(number, busy=True)
     assert window.size == 32
     for expected in (32, 33, 34):
         answer_all(window)
@@ -389,7 +389,7 @@ def test_a_lost_request_sets_the_window_to_one_and_it_doubles_to_half_of_what_it
     window = RequestWindow(64, patience_seconds=10)
     answer_all(window)
     for number in [window.send() for _ in range(window.size)]:
-        window.lost(number)
+        window.unanswered(number, busy=False)
     sizes = [window.size]
     for _ in range(4):
         answer_all(window)

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from localjudge import Judge, Judgement, UsageError
 from localjudge.config import JudgeConfig
-from localjudge.constraint.thinking import after_thinking
+from localjudge.constraint.compiler import after_thinking
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.errors import ModelError

@@ -8,14 +8,7 @@ from pathlib import Path
 import pytest
 
 from localjudge.engines.protocol import EngineInfo
-from localjudge.engines.ray.worker_pool import (
-    MOST_DEATHS,
-    OPENING_SILENCE,
-    SILENCE,
-    PooledWorker,
-    WorkerPool,
-    WorkerReport,
-)
+from localjudge.engines.ray.worker_pool import MOST_DEATHS, PooledWorker, WorkerPool
 from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.prompts.task import Prompt
 
@@ -28,24 +21,22 @@ ENGINE = EngineInfo(
     batch_size=4,
     headline="",
 )
-REPORT = WorkerReport(ENGINE, "0.1.0")
 ROOM = 3
 
 
 class Cluster:
-    """A pool of workers that the test starts and ends, and a clock that it sets."""
+    """A pool of workers that the test starts and ends."""
 
-    def __init__(self, wanted: int = 1) -> None:
-        self.seconds = 0.0
-        self.pool = WorkerPool(wanted, Path("engine.log"), clock=lambda: self.seconds)
+    def __init__(self) -> None:
+        self.pool = WorkerPool(Path("engine.log"))
 
     def place(self) -> PooledWorker:
         worker = self.pool.add(actor=None)
-        self.pool.heard(worker, f"node {len(self.pool.workers)}")
+        self.pool.place(worker, f"node {len(self.pool.workers)}")
         return worker
 
     def start(self) -> PooledWorker:
-        self.pool.started(worker := self.place(), REPORT)
+        self.pool.started(worker := self.place(), ENGINE)
         return worker
 
     def put(self, count: int) -> None:
@@ -108,26 +99,6 @@ def test_what_a_worker_that_is_gone_had_goes_out_again_before_all_others(
     assert cluster.pool.is_idle
 
 
-def test_a_worker_that_falls_silent_is_noticed_and_one_that_waits_for_room_is_not(cluster: Cluster) -> None:
-    cluster.pool.add(actor=None)
-    one, two = cluster.start(), cluster.start()
-    cluster.seconds = SILENCE
-    cluster.pool.heard(one, "node 1")
-    assert cluster.pool.silent() == []
-    cluster.seconds = 1.1 * SILENCE
-    assert cluster.pool.silent() == [two]
-    cluster.seconds = 2.1 * SILENCE
-    assert cluster.pool.silent() == [one, two]
-
-
-def test_a_worker_that_opens_its_engine_may_be_silent_for_longer(cluster: Cluster) -> None:
-    worker = cluster.place()
-    cluster.seconds = OPENING_SILENCE
-    assert cluster.pool.silent() == []
-    cluster.seconds = 1.1 * OPENING_SILENCE
-    assert cluster.pool.silent() == [worker]
-
-
 def test_answers_to_abandoned_chunks_are_not_wanted_and_make_room_when_they_come(cluster: Cluster) -> None:
     worker = cluster.start()
     cluster.put(ROOM + 2)
@@ -142,8 +113,9 @@ def test_answers_to_abandoned_chunks_are_not_wanted_and_make_room_when_they_come
 
 def test_a_worker_that_would_judge_otherwise_is_turned_away(cluster: Cluster) -> None:
     cluster.start()
-    other = WorkerReport(ENGINE.model_copy(update={"dtype": "bfloat16"}), "0.1.0")
-    with pytest.raises(EngineError, match=r"^dtype: bfloat16, but float32 elsewhere$"):
+    other = ENGINE.model_copy(update={"dtype": "bfloat16"})
+    said = r"^its engine is transformers in bfloat16, but transformers in float32 elsewhere$"
+    with pytest.raises(EngineError, match=said):
         cluster.pool.started(cluster.place(), other)
 
 
@@ -152,7 +124,8 @@ def test_a_worker_that_cannot_start_says_why_until_as_many_as_are_wanted_were_re
     kind: type[UsageError], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "localjudge.ray")
-    cluster = Cluster(wanted=2)
+    cluster = Cluster()
+    cluster.pool.wanted = 2
     cluster.start()
     with pytest.raises(kind, match="worker on node 2 cannot start: no weights") as caught:
         cluster.pool.lose(cluster.place(), "failed", kind("no weights"))

@@ -117,8 +117,7 @@ def _vllm_command(options: JudgeOptions, runner: str | None, table: Path | None)
     Raises:
         UsageError: an option cannot be used, or the table cannot be written.
     """
-    from localjudge.engines.vllm.score_collector import TableSettings
-    from localjudge.engines.vllm.served_table import Runner, serve_flags
+    from localjudge.engines.vllm.table_settings import Runner, serve_flags, table_digest
     from localjudge.system.durable import cache_folder
     from localjudge.system.machine import Machine
 
@@ -130,8 +129,7 @@ def _vllm_command(options: JudgeOptions, runner: str | None, table: Path | None)
         raise UsageError(f"--runner {runner}: give V1 or V2")
     judge = options.open_judge(config)
     if table is None:
-        digest = TableSettings.from_decoding(judge.decoding, Path()).digest(judge.decoding.table)
-        table = cache_folder() / "served" / f"{digest}.npz"
+        table = cache_folder() / "served" / f"{table_digest(judge.decoding)}.npz"
         table.parent.mkdir(parents=True, exist_ok=True)
     check_out_file(table)
     try:

@@ -1,5 +1,7 @@
 """Compile the layout of an answer into its token table, part by part from the end of the answer to its start.
 
+A model that thinks before it answers has further states (`after_thinking`).
+
 Each part leads to states that exist already, so the distance of a new state follows from theirs.
 `localjudge.constraint.token_table` explains the distance and why every answer is complete.
 
@@ -17,75 +19,24 @@ Each part leads to states that exist already, so the distance of a new state fol
 
 from __future__ import annotations
 
-import hashlib
-import json
-import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from localjudge.constraint.open_text import TextCompiler
-from localjudge.constraint.states import FixedText, Speller, States, own_tokens
+from localjudge.constraint.states import FixedText, Speller, States, TextCompiler, own_tokens
 from localjudge.constraint.token_table import UNREACHABLE, TokenTable
-from localjudge.constraint.value_paths import VALUE_RULE
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.errors import ModelError
 from localjudge.rubrics.answer import AnswerField, AnswerLayout, FreeText, ValueField
-from localjudge.system.durable import keep, recalled
 
-_FORMAT = f"10 {VALUE_RULE}"
 _STAND_IN = "x"
 
 
 def closing_margin_for(max_rationale_tokens: int) -> int:
     """Return how many tokens before its limit a rationale closes after a complete sentence."""
     return min(32, max_rationale_tokens // 4)
-
-
-def token_table(
-    layout: AnswerLayout,
-    vocabulary: Vocabulary,
-    encode: Callable[[str], Sequence[int]] | None = None,
-    *,
-    decodes_opening: bool = False,
-    shorter: Sequence[AnswerLayout] = (),
-    cache: Path | None = None,
-) -> TokenTable:
-    """Return the table of an answer's tokens in a vocabulary; build it, or load it from the cache folder.
-
-    Args:
-        layout: the answer's fields and the fixed text between them.
-        vocabulary: the model's text tokens.
-        encode: the tokenizer's own token ids of a text; None spells fixed text with the fewest tokens.
-        decodes_opening: whether the answer's opening is decoded; otherwise the prompt ends with it.
-        shorter: layouts that are answers of this table, too: of one value less each, down to one, and ending as
-            the layout does.
-        cache: a folder that keeps tables.
-
-    Raises:
-        ModelError: the vocabulary cannot spell an answer.
-    """
-    layouts = (layout, *shorter)
-    ids = [list(encode(_example(each))) if encode else [] for each in layouts]
-    if cache is None:
-        return _build_table(layouts, vocabulary, ids, decodes_opening)
-    answer = json.dumps([[[*map(repr, each.parts)] for each in layouts], ids, decodes_opening])
-    identity = (_FORMAT, version("outlines-core"), vocabulary.digest, answer)
-    key = hashlib.sha256("\n".join(identity).encode()).hexdigest()
-    file = cache / "tables" / f"{key[:32]}.npz"
-    table = _cached_table(file, key)
-    if table is None:
-        table = _build_table(layouts, vocabulary, ids, decodes_opening)
-        keep(file, lambda scratch: table.save(scratch, key))
-    return table
-
-
-def _example(layout: AnswerLayout) -> str:
-    """Return an answer with short values."""
-    return "".join(map(_example_of, layout.parts))
 
 
 def _shape(part: str | AnswerField) -> str:
@@ -103,12 +54,27 @@ def _example_of(part: str | AnswerField) -> str:
             return part.lead + _STAND_IN
 
 
-def _build_table(
-    layouts: Sequence[AnswerLayout],
+def token_table(
+    layout: AnswerLayout,
     vocabulary: Vocabulary,
-    ids: Sequence[Sequence[int]],
-    decodes_opening: bool,
+    encode: Callable[[str], Sequence[int]] | None = None,
+    *,
+    decodes_opening: bool = False,
+    shorter: Sequence[AnswerLayout] = (),
 ) -> TokenTable:
+    """Return the table of an answer's tokens in a vocabulary.
+
+    Args:
+        layout: the answer's fields and the fixed text between them.
+        vocabulary: the model's text tokens.
+        encode: the tokenizer's own token ids of a text; None spells fixed text with the fewest tokens.
+        decodes_opening: whether the answer's opening is decoded; otherwise the prompt ends with it.
+        shorter: layouts that are answers of this table, too: of one value less each, down to one, and ending as
+            the layout does.
+
+    Raises:
+        ModelError: the vocabulary cannot spell an answer.
+    """
     speller = Speller(vocabulary)
     states = States(vocabulary.size)
     final = last = states.add({}, 0)
@@ -117,17 +83,17 @@ def _build_table(
     score_state: list[int] = []
     spellings: list[list[tuple[int, ...]]] = []
     starts: list[int] = []
-    if not layouts[0].parts[-1]:
+    if not layout.parts[-1]:
         if not vocabulary.ends:
             raise ModelError("the model has no token that ends an answer; end the rubric's form with text")
         last = states.add(dict.fromkeys(vocabulary.ends, final), 1)
     built: dict[tuple[str, ...], tuple[int, FixedText]] = {}
-    for layout, own in zip(layouts, ids, strict=True):
-        example, rest = _example(layout).encode(), tuple(map(_shape, layout.parts))
-        speller.own = own_tokens(own, example, vocabulary)
-        place, texts_after = len(example), 0
+    for each in (layout, *shorter):
+        example, rest = "".join(map(_example_of, each.parts)), tuple(map(_shape, each.parts))
+        speller.own = own_tokens([*encode(example)] if encode else [], example.encode(), vocabulary)
+        place, texts_after = len(example.encode()), 0
         follows, following = last, FixedText(states, b"", [], final)
-        for rank, part in reversed([*enumerate(layout.parts)]):
+        for rank, part in reversed([*enumerate(each.parts)]):
             place -= len(_example_of(part).encode())
             if rest[rank:] in built:
                 follows, following = built[rest[rank:]]
@@ -143,12 +109,12 @@ def _build_table(
                     spellings.insert(0, spelled)
                 case FreeText():
                     texts_after += 1
-                    follows = texts.add(len(layout.texts) - texts_after, part, following)
+                    follows = texts.add(len(each.texts) - texts_after, part, following)
                     text_start.insert(0, follows)
             built[rest[rank:]] = follows, following
         starts.insert(0, following.state(0) if decodes_opening else follows)
     start = starts[-1]
-    if max(states.distance[each] for each in starts) >= UNREACHABLE:
+    if max(states.distance[begin] for begin in starts) >= UNREACHABLE:
         raise ModelError("the tokenizer cannot spell an answer to this rubric")
     states.rows[final][list(vocabulary.ends)] = final
     most, longest = max(map(len, spellings)), max(len(value) for values in spellings for value in values)
@@ -166,7 +132,7 @@ def _build_table(
         score_state=np.array(score_state, np.int16),
         value_token=value_token,
         start=start,
-        starts=np.array(starts[: len(layouts) if len(layouts) > 1 else 0], np.int16),
+        starts=np.array(starts if shorter else [], np.int16),
     )
 
 
@@ -214,9 +180,95 @@ def _tokens(speller: Speller, text: bytes) -> tuple[int, ...]:
     return tuple(tokens)
 
 
-def _cached_table(file: Path, key: str) -> TokenTable | None:
-    """Return the table in a cache file; None if the file is missing, damaged or holds another table."""
-    try:
-        return TokenTable.load(recalled(file), key)
-    except (OSError, ValueError, KeyError, EOFError, TypeError, MemoryError, zipfile.BadZipFile):
-        return None
+def after_thinking(
+    table: TokenTable,
+    vocabulary: Vocabulary,
+    opens: Iterable[int],
+    ends: int | bytes,
+    then: Sequence[int] = (),
+) -> TokenTable:
+    """Return the table of a model that thinks until the mark that ends a thought, then answers.
+
+    Where the mark is text, a state remembers how much of it is written, and the first state is entered only
+    once, because it sets the tokens left. The token that completes the mark may go on with white space.
+
+    Args:
+        table: the table of the answers.
+        vocabulary: the model's vocabulary; thoughts consist of its text tokens and of `opens`.
+        opens: tokens that may open a thought.
+        ends: the mark: a token, or a text that the model writes as text tokens.
+        then: the tokens between the mark and the answer.
+
+    Raises:
+        ModelError: the model has no tokens for the text of the mark.
+    """
+    between, width = table.next_state.shape
+    first = between + len(then)
+    answer = between if then else table.start
+    rows = np.full((1 if isinstance(ends, int) else 1 + len(ends), width), -1, np.int16)
+    text = [*vocabulary.pieces, *opens]
+    if isinstance(ends, int):
+        rows[0, text] = first
+        rows[0, ends] = answer
+        distance = [1]
+    else:
+        rows[:, text] = first + 1
+        _follow(rows[1:], vocabulary, ends, first + 1, answer)
+        rows[0] = rows[1]
+        # At first a token is text or mark, and not both, so that a budget of 0 leaves no thought at all.
+        for token in np.flatnonzero(rows[0] != first + 1).tolist():
+            piece = vocabulary.pieces.get(token, b"")
+            if not ends.startswith(piece) and not piece.startswith(ends):
+                rows[0, token] = -1
+        distance = _distances(rows, first, answer)
+        if distance[0] >= UNREACHABLE:
+            raise ModelError(f"its tokens cannot spell the text {ends.decode()!r}, which ends its thoughts")
+    fixed = np.full((len(then), width), -1, np.int16)
+    for place, token in enumerate(then, 1):
+        fixed[place - 1, token] = table.start if place == len(then) else between + place
+    left = [*range(len(then), 0, -1), *(each + len(then) for each in distance)]
+    count = len(left)
+    return replace(
+        table,
+        next_state=np.vstack([table.next_state, fixed, rows]),
+        distance=np.append(table.distance, np.array(left, np.int16) + np.int16(table.smallest_limit)),
+        text=np.append(table.text, np.full(count, -1, np.int16)),
+        sentence_end=np.append(table.sentence_end, np.zeros(count, np.bool_)),
+        closing=np.append(table.closing, np.zeros(count, np.bool_)),
+        thinking=first,
+    )
+
+
+def _follow(rows: NDArray[np.int16], vocabulary: Vocabulary, mark: bytes, first: int, answer: int) -> None:
+    """Set the state after each token that can write a part of the mark.
+
+    Args:
+        rows: int16 (bytes of the mark, V), the state after each token where 0, 1 … bytes are written; changed.
+        vocabulary: the model's vocabulary.
+        mark: the text.
+        first: the state where nothing of it is written.
+        answer: the state after it.
+    """
+    begins = tuple(mark[:count] for count in range(1, len(mark)))
+    goes_on = tuple(mark[count:] for count in range(len(mark)))
+    for token, piece in vocabulary.pieces.items():
+        if piece in mark or mark in piece or piece.startswith(goes_on) or piece.endswith(begins):
+            for written in range(len(mark)):
+                text = mark[:written] + piece
+                _, complete, rest = text.partition(mark)
+                if complete:
+                    rows[written, token] = -1 if rest.strip() else answer
+                else:
+                    rows[written, token] = first + max(
+                        count for count in range(len(mark)) if text.endswith(mark[:count])
+                    )
+
+
+def _distances(rows: NDArray[np.int16], first: int, answer: int) -> list[int]:
+    """Return the fewest tokens that complete the mark from each state of the thoughts."""
+    distance = [UNREACHABLE] * len(rows)
+    for written in reversed(range(len(rows))):
+        after = {*np.unique(rows[written]).tolist()}
+        nearer = [distance[place] for place in range(written + 1, len(rows)) if first + place in after]
+        distance[written] = 1 if answer in after else min([each + 1 for each in nearer] or [UNREACHABLE])
+    return distance

@@ -221,23 +221,17 @@ class TokenTable:
     def is_complete(self, state: int) -> bool:
         return bool(self.distance[state] == 0)
 
-    def save(self, file: Path, key: str = "") -> None:
-        """Write the table to a file together with a key; `load` checks the key."""
+    def save(self, file: Path) -> None:
+        """Write the table to a file."""
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
         parts["thinking"] = -1 if self.thinking is None else self.thinking
         with file.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, key=np.array(key), **parts)
+            np.savez(stream, allow_pickle=False, **parts)
 
     @classmethod
-    def load(cls, file: Path, key: str = "") -> Self:
-        """Return the table in a file.
-
-        Raises:
-            OSError, ValueError, KeyError, zipfile.BadZipFile …: the file holds no table with this key.
-        """
+    def load(cls, file: Path) -> Self:
+        """Return the table in a file."""
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            if str(stored["key"]) != key:
-                raise ValueError(f"{file} holds another table")
             parts: dict[str, Any] = {field.name: stored[field.name] for field in fields(cls)}
         thinking = int(parts["thinking"])
         return cls(**{**parts, "start": int(parts["start"]), "thinking": None if thinking < 0 else thinking})

@@ -101,7 +101,9 @@ def _piece_reader(layout: Mapping[str, Any]) -> Any:
     decoders = _flatten(layout.get("decoder"))
     kinds = {decoder["type"] for decoder in decoders}
     if "ByteLevel" in kinds:
-        byte_of = {character: byte for byte, character in _byte_alphabet().items()}
+        from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+        byte_of = {character: byte for byte, character in bytes_to_unicode().items()}
 
         def from_byte_level(text: str) -> bytes | None:
             try:
@@ -149,15 +151,3 @@ def _flatten(decoder: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     if decoder["type"] == "Sequence":
         return [part for inner in decoder["decoders"] for part in _flatten(inner)]
     return [decoder]
-
-
-def _byte_alphabet() -> dict[int, str]:
-    """Return the printable character that byte-level BPE writes for each byte (Radford et al. 2019)."""
-    printable = [
-        *range(ord("!"), ord("~") + 1),
-        *range(ord("¡"), ord("¬") + 1),
-        *range(ord("®"), ord("ÿ") + 1),
-    ]
-    alphabet = {byte: chr(byte) for byte in printable}
-    others = (byte for byte in range(256) if byte not in alphabet)
-    return alphabet | {byte: chr(256 + rank) for rank, byte in enumerate(others)}

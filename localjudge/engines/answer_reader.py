@@ -1,32 +1,48 @@
-"""Read what an engine completed: the answer, the probabilities of its values, and what was cut."""
+"""Read what an engine completed: the answer, the probabilities of its values, and what was cut.
+
+The outcome of a prompt is the judgement that its answers contain, or the reason why they contain none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isnan, nan
 from operator import mul
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from localjudge.config import JudgeConfig
-from localjudge.constraint.compiler import closing_margin_for, token_table
-from localjudge.constraint.thinking import after_thinking
+from localjudge.constraint.compiler import after_thinking, closing_margin_for, token_table
 from localjudge.constraint.vocabulary import Vocabulary
-from localjudge.engines.protocol import (
-    Completion,
-    Decoding,
-)
+from localjudge.engines.protocol import Completion, Decoding, TextCompletion
 from localjudge.errors import ModelError, SettingError
 from localjudge.models.model import Model
+from localjudge.prompts.task import Task
 from localjudge.prompts.task_builder import Opening
+from localjudge.records import Failure, Judgement, Outcome, Row
 from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.aspect import Aspect, scores_of, written_aspects
 from localjudge.rubrics.rubric import Rubric
-from localjudge.system.durable import cache_folder
 
 DEFAULT_BUDGET = 2048
 """The thinking budget of a model that cannot answer without thinking, if none is given."""
+
+
+class Distribution(NamedTuple):
+    """The probabilities of an aspect's values.
+
+    Attributes:
+        shares: the probability of each value, in the rubric's order.
+        mass: their sum in the model's own distribution, before the constraint; from a server that lists only
+            some tokens, a lower bound; NaN if it is not known.
+        likeliest: whether the model's likeliest token was one of the values'; False if it is not known.
+    """
+
+    shares: Sequence[float]
+    mass: float = nan
+    likeliest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +52,14 @@ class ReadAnswer:
     Attributes:
         answer: its values.
         rationale_cut: whether the limit, and not the model, ended a text.
-        probabilities: the probability of each value of an aspect, in the rubric's order; an aspect whose
-            distribution is not known is missing.
-        mass: their sum in the model's own distribution, before the constraint; from a server that lists only
-            some tokens, a lower bound.
-        likeliest: whether the model's likeliest token was one of the values'.
+        known: the distribution of each aspect, as far as it is known.
         thoughts: the text before the answer; empty without any.
         output_tokens: number of tokens, thoughts included.
     """
 
     answer: Answer
     rationale_cut: bool
-    probabilities: Mapping[str, Sequence[float]]
-    mass: Mapping[str, float]
-    likeliest: Mapping[str, bool]
+    known: Mapping[str, Distribution]
     thoughts: str
     output_tokens: int
 
@@ -62,32 +72,25 @@ class ReadAnswer:
         both = {name: [*written_aspects({name: each})] for name, each in aspects.items() if each.each}
         if not both:
             return self
-        texts, scores = dict(self.answer.texts), dict(self.answer.scores)
-        probabilities: dict[str, Any] = dict(self.probabilities)
-        mass: dict[str, Any] = dict(self.mass)
-        likeliest: dict[str, Any] = dict(self.likeliest)
+        texts, scores, known = dict(self.answer.texts), dict(self.answer.scores), dict(self.known)
         for name, sides in both.items():
             one, other = (int(scores.pop(side)) for side in sides)
             texts[scores_of(name)] = f"{one} and {other}"
             scores[name] = "A" if one > other else "B" if one < other else "tie"
-            shares, masses, picks = (
-                [known.pop(side) for side in sides if side in known]
-                for known in (probabilities, mass, likeliest)
-            )
-            if len(shares) == 2:
-                joint = np.outer(shares[0], shares[1])
+            first, second = (known.pop(side, None) for side in sides)
+            if first and second:
+                joint = np.outer(first.shares, second.shares)
                 better, worse = np.tril(joint, -1).sum(), np.triu(joint, 1).sum()
-                probabilities[name] = [float(better), float(joint.trace()), float(worse)]
-            if len(masses) == 2:
-                mass[name], likeliest[name] = masses[0] * masses[1], all(picks)
-        answer = Answer(texts, {name: scores[name] for name in aspects})
-        return replace(self, answer=answer, probabilities=probabilities, mass=mass, likeliest=likeliest)
+                shares = [float(better), float(joint.trace()), float(worse)]
+                likeliest = first.likeliest and second.likeliest
+                known[name] = Distribution(shares, first.mass * second.mass, likeliest)
+        return replace(self, answer=Answer(texts, {name: scores[name] for name in aspects}), known=known)
 
     def expected(self, aspects: Mapping[str, Aspect]) -> dict[str, float]:
         """Return the mean number of each ordered aspect whose distribution is known."""
-        scales = {name: aspects[name].numbers for name in self.probabilities}
+        scales = {name: aspects[name].numbers for name in self.known}
         return {
-            name: round(sum(map(mul, self.probabilities[name], scale.values())), 4)
+            name: round(sum(map(mul, self.known[name].shares, scale.values())), 4)
             for name, scale in scales.items()
             if scale is not None
         }
@@ -110,24 +113,25 @@ def averaged(
     if len(samples) == 1:
         return samples[0], {}
     every = [each.expected(aspects) for each in samples]
-    known = [name for name in aspects if all(name in each for each in every)]
-    columns = np.array([[each[name] for name in known] for each in every])
+    names = [name for name in aspects if all(name in each for each in every)]
+    columns = np.array([[each[name] for name in names] for each in every])
     nearest = samples[int(np.abs(columns - columns.mean(axis=0)).sum(axis=1).argmin())]
-
-    def mean(name: str) -> dict[str, Any]:
-        parts = [getattr(each, name) for each in samples]
-        shared = [aspect for aspect in aspects if all(aspect in part for part in parts)]
-        return {aspect: np.mean([part[aspect] for part in parts], axis=0).tolist() for aspect in shared}
-
-    read = replace(
-        nearest,
-        probabilities=mean("probabilities"),
-        mass=mean("mass"),
-        likeliest={aspect: share > 0.5 for aspect, share in mean("likeliest").items()},
-        output_tokens=sum(each.output_tokens for each in samples),
-    )
+    known = {
+        name: _mean([each.known[name] for each in samples])
+        for name in aspects
+        if all(name in each.known for each in samples)
+    }
+    read = replace(nearest, known=known, output_tokens=sum(each.output_tokens for each in samples))
     spread = columns.std(axis=0, ddof=1).round(4).tolist()
-    return read, dict(zip(known, spread, strict=True))
+    return read, dict(zip(names, spread, strict=True))
+
+
+def _mean(distributions: Sequence[Distribution]) -> Distribution:
+    """Return the mean of distributions; `likeliest` as in most of them."""
+    shares, masses, likeliest = zip(*distributions, strict=True)
+    return Distribution(
+        np.mean(shares, axis=0).tolist(), float(np.mean(masses)), bool(np.mean(likeliest) > 0.5)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +185,6 @@ class TableReader:
                 prompts.spell,
                 decodes_opening=not opens,
                 shorter=shorter[::-1],
-                cache=cache_folder(),
             )
         except ModelError as error:
             raise ModelError(f"model {model.name}: {error}") from None
@@ -227,18 +230,78 @@ class TableReader:
         said = layout.opening * self.opens + self.vocabulary.decode(tokens)
         answer = self.rubric.parse(said, criteria)
         cut = table.was_cut(tokens, self.decoding.text_tokens, self.decoding.closing_margin)
-        probabilities: dict[str, list[float]] = {}
-        mass: dict[str, float] = {}
-        likeliest: dict[str, bool] = {}
+        known: dict[str, Distribution] = {}
         for place, field in enumerate(layout.values):
             if completion.probabilities is None or np.isnan(completion.probabilities[place]).any():
                 continue
-            probabilities[field.name] = completion.probabilities[place, : len(field.values)].tolist()
+            shares = completion.probabilities[place, : len(field.values)].tolist()
+            known[field.name] = Distribution(shares)
             if completion.mass is not None and completion.likeliest is not None:
-                mass[field.name] = float(completion.mass[place])
-                likeliest[field.name] = bool(completion.likeliest[place])
+                mass, likeliest = float(completion.mass[place]), bool(completion.likeliest[place])
+                known[field.name] = Distribution(shares, mass, likeliest)
         thought = self.vocabulary.decode_text(thoughts)
         if self.thought_end:  # several tokens, and perhaps a part of one
             before = completion.tokens[: len(completion.tokens) - len(tokens)]
             thought = self.vocabulary.decode_text(before).rpartition(self.thought_end)[0]
-        return ReadAnswer(answer, cut, probabilities, mass, likeliest, thought, len(completion.tokens))
+        return ReadAnswer(answer, cut, known, thought, len(completion.tokens))
+
+
+def prompt_outcome(
+    task: Task,
+    key: str,
+    completions: Sequence[Completion | TextCompletion],
+    read: Callable[[Any, int], ReadAnswer],
+    config: JudgeConfig,
+) -> Outcome:
+    """Return the outcome of a prompt.
+
+    Args:
+        task: the task of the prompt, whose row can be judged.
+        key: the key of the outcome.
+        completions: the answers of the engine, one for each sample.
+        read: reads an answer to a prompt of a number of criteria.
+        config: the settings of the judge.
+    """
+    row, found = task.row, list[ReadAnswer]()
+    assert isinstance(row, Row)  # only a row has a prompt
+    aspects = config.rubric.aspects_for(len(row.criteria))
+    identity = row.identity | {"key": key, "prompt_tokens": len(task.tokens)}
+    for completion in completions:
+        if isinstance(completion, TextCompletion):
+            identity["prompt_tokens"] = completion.prompt_tokens
+        if completion.error is not None:
+            return Failure(**identity, error=f"{row.source}: {completion.error}")
+        try:
+            found.append(read(completion, len(row.criteria)).joined(aspects))
+        except (ValueError, LookupError) as error:
+            # The table excludes this case; an engine that does not apply the table is reported here.
+            said = _printable(completion.text) if isinstance(completion, TextCompletion) else None
+            reason = f"{row.source}: the engine's answer is not whole: {_printable(str(error))}"
+            return Failure(**identity, error=reason, failed_answer=said)
+    whole, spread = averaged(found, aspects)
+    scores = whole.answer.scores
+    probabilities = {name: [round(each, 6) for each in known.shares] for name, known in whole.known.items()}
+    return Judgement(
+        **identity,
+        texts=whole.answer.texts,
+        scores=scores,
+        not_likeliest=[
+            name
+            for name, shares in probabilities.items()
+            if shares[[*aspects[name].values.values()].index(scores[name])] < max(shares)
+        ],
+        expected=whole.expected(aspects),
+        probabilities=probabilities,
+        mass={name: round(known.mass, 6) for name, known in whole.known.items() if not isnan(known.mass)},
+        likeliest={name: known.likeliest for name, known in whole.known.items() if not isnan(known.mass)},
+        spread=spread,
+        rationale_cut=whole.rationale_cut,
+        candidate_cut=task.candidate_cut,
+        thoughts=whole.thoughts if config.keep_thoughts else None,
+        output_tokens=whole.output_tokens,
+    )
+
+
+def _printable(text: str) -> str:
+    """Return a text that UTF-8 can hold: half of a surrogate pair becomes its escape sequence."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.engines.batches import chunks
 from localjudge.engines.engine_options import DryRunOptions, batch_invariance
-from localjudge.engines.protocol import Completion, Decoding, EngineInfo
+from localjudge.engines.protocol import Completion, Decoding, EngineInfo, chunks
 from localjudge.models.adapter import Adapter
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt

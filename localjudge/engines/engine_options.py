@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from localjudge.errors import SettingError
 
@@ -51,7 +51,7 @@ class _Options(BaseModel):
         """Read normalized options.
 
         Raises:
-            SettingError: an option or its value is unknown.
+            SettingError: an option or its value is unknown; a server is missing, or its host is not allowed.
         """
         try:
             return cls.model_validate(options)
@@ -190,9 +190,6 @@ class ConnectionOptions(_Options):
         max_num_seqs: the largest number of requests in flight.
         retries: how often a prompt is sent again if its answer is not whole.
         top_logprobs: the number of alternatives to ask for with each token, for probabilities; 0 for none.
-        seeded: whether a vLLM server without our table gets seeds, which crash a vLLM on a CPU; servers other
-            than vLLM always get them.
-        ca_file: a file with the certificates to trust for https; None for the system's.
     """
 
     engine = "server"
@@ -204,19 +201,11 @@ class ConnectionOptions(_Options):
     max_num_seqs: int = Field(256, ge=1, description="a whole number, 1 or more")
     retries: int = Field(0, ge=0, description="a whole number, 0 or more")
     top_logprobs: int = Field(20, ge=0, description="a whole number, 0 or more")
-    seeded: Literal["true", "false"] = Field("false", description="true or false")
-    ca_file: str | None = None
 
-    @classmethod
-    def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read normalized options.
-
-        Raises:
-            SettingError: an option or its value is unknown, there is no server, or its host is not allowed.
-        """
-        read = super().parse(options)
-        _ = read.address
-        return read
+    @model_validator(mode="after")
+    def _check_address(self) -> Self:
+        _ = self.address
+        return self
 
     @cached_property
     def address(self) -> ServerAddress:

@@ -3,14 +3,20 @@
 An engine that applies the token table is a `TableEngine`, and its completions are token ids. A server that
 does not is a `TextEngine`, and its completions are text. The interface of both is one method: it takes an
 iterator of prompts and yields lists of completions that finish together. It takes prompts when it has room for
-them and has a bounded number in flight. Its other settings (`Decoding`, `TextDecoding`) are the same for every
-row of a run.
+them and has a bounded number in flight. Its other settings (`Decoding`) are the same for every row of a run.
+
+Engines that do not take a prompt at a time cut the prompts into chunks in input order, or into batches of
+similar length, which cost little padding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import bisect
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import exp
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,8 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.value_paths import ValuePaths
 from localjudge.models.adapter import Adapter
-from localjudge.prompts.task import Prompt
-from localjudge.records import Turn
+from localjudge.prompts.task import Prompt, StopSubmitting
 
 LARGEST_LOGPROB = 0.001
 """The largest log-probability that is a rounded 0; a larger number from a server is not a log-probability."""
@@ -30,6 +35,13 @@ SMALLEST_LOGPROB = -1000.0
 """A smaller number is that of a token that a mask excludes; vLLM writes -9999."""
 _LARGEST_SUM = 1.05
 """The largest sum of the probabilities of some tokens, which may be rounded."""
+# The upper ends of the intervals of lengths. They grow by 2^(1/8): a full batch has at most 9 % padding.
+_INTERVALS = [int(32 * 2 ** (step / 8)) for step in range(120)]
+# Prompts that fill no batch of one interval share batches. This bounds the longest of a batch relative to its
+# shortest. A larger bound makes fewer batches with more padding: in runs of 16 rows, 15 % at 1.5 and 21 % at 2.
+_SPREAD = 1.5
+# With these rotary embeddings, the rotation of a token depends on the longest row of its batch.
+_BATCH_ROPE_TYPES = {"dynamic", "longrope"}
 
 
 def are_logprobs(numbers: Collection[float]) -> bool:
@@ -153,32 +165,6 @@ def completion(
 
 
 @dataclass(frozen=True, slots=True)
-class TextDecoding:
-    """The settings for answers that are text.
-
-    Attributes:
-        turns: the turns before the row's.
-        schema: JSON Schema of an answer, whose texts are bounded; None if it is not JSON.
-        pattern: regular expression of an answer.
-        max_tokens: limit of tokens in total, with thoughts.
-        thinks: whether a model with optional thinking thinks.
-        template_args: variables of the model's chat template.
-        is_whole: returns whether a completion is a whole answer.
-        temperature, top_p: as in `Decoding`.
-    """
-
-    turns: Sequence[Turn]
-    schema: Mapping[str, Any] | None
-    pattern: str
-    max_tokens: int
-    thinks: bool
-    template_args: Mapping[str, Any]
-    is_whole: Callable[[TextCompletion], bool]
-    temperature: float = 0.0
-    top_p: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class TokenChoice:
     """A token of a text, and the tokens that the server lists in its place.
 
@@ -271,3 +257,84 @@ class TextEngine(Engine, Protocol):
     def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[TextCompletion]]:
         """Do what `TableEngine.complete` does, with the texts of the prompts."""
         ...
+
+
+def chunks(prompts: Iterable[Prompt | None], size: int) -> Iterator[list[Prompt]]:
+    """Yield lists of prompts in input order, and the rest at the end, at None or at `StopSubmitting`.
+
+    A list has `size` prompts, and those that follow with the same instruction, at most twice as many, so that
+    one worker computes what they share.
+    """
+    chunk: list[Prompt] = []
+    with suppress(StopSubmitting):
+        for prompt in prompts:
+            if prompt is None:
+                break
+            shared = [chunk[-1].tokens[:end] == prompt.tokens[:end] for end in prompt.beginnings[1:2] if chunk]
+            if len(chunk) == 2 * size or (len(chunk) >= size and not any(shared)):
+                yield chunk
+                chunk = []
+            chunk.append(prompt)
+    if chunk:
+        yield chunk
+
+
+def batches(prompts: Iterable[Prompt | None], size: int, *, mixed: bool) -> Iterator[list[Prompt]]:
+    """Yield batches of up to `size` prompts of similar length.
+
+    A batch of `size` prompts of one interval of lengths comes as soon as it is complete. The prompts that are
+    left at the end are sorted by length, longest first, and divided into batches. `StopSubmitting` ends the
+    batches without them.
+
+    The content of a batch does not change if other batches are removed from the input, so a run that is
+    continued computes the same batches. This holds because the rest of an interval comes after its full
+    batches, and a batch of the rest ends when it is full or when the next prompt, and so each later one, is too
+    short for it.
+
+    Args:
+        prompts: the prompts, in a fixed order.
+        size: the most prompts of a batch.
+        mixed: whether the prompts left at the end may share a batch with prompts of other intervals.
+    """
+    waiting: dict[int, list[Prompt]] = defaultdict(list)
+    try:
+        for prompt in prompts:
+            if prompt is None:
+                break
+            similar = waiting[_interval(prompt)]
+            similar.append(prompt)
+            if len(similar) == size:
+                yield waiting.pop(_interval(prompt))
+    except StopSubmitting:
+        return
+    batch: list[Prompt] = []
+    for prompt in sorted(chain(*waiting.values()), key=lambda each: len(each.tokens), reverse=True):
+        if batch and (len(batch) == size or not _similar(batch[0], prompt, mixed=mixed)):
+            yield batch
+            batch = []
+        batch.append(prompt)
+    if batch:
+        yield batch
+
+
+def rotates_by_batch(config: Any) -> bool:
+    """Return whether the result of a row depends on the longest row of its batch.
+
+    Prompts of different intervals must not share a batch then (`batches`). The rotation of such a model changes
+    at a length that is usually a power of two, and each power of two ends an interval.
+
+    Args:
+        config: the transformers configuration of a language model.
+    """
+    rope = getattr(config, "rope_parameters", None) or {}
+    types = {each.get("rope_type") for each in (rope, *rope.values()) if isinstance(each, dict)}
+    return not types.isdisjoint(_BATCH_ROPE_TYPES)
+
+
+def _interval(prompt: Prompt) -> int:
+    return bisect.bisect_left(_INTERVALS, len(prompt.tokens))
+
+
+def _similar(longest: Prompt, prompt: Prompt, *, mixed: bool) -> bool:
+    within = mixed and len(longest.tokens) <= _SPREAD * len(prompt.tokens)
+    return within or _interval(longest) == _interval(prompt)

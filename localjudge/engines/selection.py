@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,15 +45,12 @@ def choose_engine(name: str, model: str | None = None) -> tuple[str, str]:
         return "transformers", "because the model is a GGUF file"
     if installed("vllm") is None:
         return "transformers", "because vLLM is not installed"
-    try:
+    with suppress(ImportError, OSError):  # the engine that is chosen reports it
         import torch
 
-        has_gpu = torch.cuda.is_available()
-    except (ImportError, OSError):  # the engine that is chosen reports it
-        has_gpu = False
-    return (
-        ("vllm", "because there is a GPU") if has_gpu else ("transformers", "because there is no GPU for vLLM")
-    )
+        if torch.cuda.is_available():
+            return "vllm", "because there is a GPU"
+    return "transformers", "because there is no GPU for vLLM"
 
 
 def engine_extras(
@@ -81,10 +79,8 @@ def check_combination(name: str, cluster: Cluster | None, *, adapts: bool) -> No
         UsageError: it cannot.
     """
     if name == "server" and (cluster is not None or adapts):
-        what = (
-            "has workers of its own; leave `ray` out" if cluster else "has its own model; leave `adapter` out"
-        )
-        raise SettingError("engine", name, f"a server {what}")
+        own = "workers of its own; leave `ray` out" if cluster else "its own model; leave `adapter` out"
+        raise SettingError("engine", name, f"a server has {own}")
 
 
 def engine_options(
@@ -109,9 +105,8 @@ def engine_options(
         UsageError: packages are not installed, or the engine does not know an option or cannot read the model.
     """
     check_combination(name, cluster, adapts=adapts)
-    require(
-        "a Ray cluster" if cluster else f"engine {name}", *engine_extras(name, cluster, model, adapts=adapts)
-    )
+    purpose = "a Ray cluster" if cluster else f"engine {name}"
+    require(purpose, *engine_extras(name, cluster, model, adapts=adapts))
     chosen = choose_engine(name, model)[0] if cluster is None or is_gguf(model) else name
     if chosen == "server":
         others = dict(options)
@@ -121,9 +116,7 @@ def engine_options(
         return TableServerOptions.parse(others) if kind == "table" else ServerOptions.parse(others)
     if chosen == "dry-run":
         return DryRunOptions.parse(options)
-    if chosen == "transformers":
-        return TransformersOptions.parse(options)
-    return VllmOptions.parse(options)
+    return (TransformersOptions if chosen == "transformers" else VllmOptions).parse(options)
 
 
 def open_engine(

@@ -87,9 +87,9 @@ def test_an_engine_that_asks_at_every_step_goes_on_with_the_chunks_that_have_com
         while worker._inbox.empty():
             pass
         second_is_there.set()
-        assert [each.tokens for each in first.result(10).completions] == [(1,)]
-        answers = second.result(10)
-    assert [(each.tag, each.tokens) for each in answers.completions] == [(0, (2,)), (1, (3,))]
+        assert [each.tokens for each in first.result(10)[0]] == [(1,)]
+        answers, _ = second.result(10)
+    assert [(each.tag, each.tokens) for each in answers] == [(0, (2,)), (1, (3,))]
     assert engine.begun == [[(1,), (2,), (3,)]]
 
 
@@ -100,7 +100,11 @@ def test_an_engine_that_computes_batches_gets_each_chunk_by_itself(
     with ThreadPoolExecutor() as calls:
         answers = list(calls.map(worker.answer, [chunk(1), chunk(2, 3), chunk(4)]))
     assert sorted(engine.begun) == [[(1,)], [(2,), (3,)], [(4,)]]
-    assert [[each.tokens for each in of.completions] for of in answers] == [[(1,)], [(2,), (3,)], [(4,)]]
+    assert [[each.tokens for each in completions] for completions, _ in answers] == [
+        [(1,)],
+        [(2,), (3,)],
+        [(4,)],
+    ]
 
 
 def test_an_engine_that_breaks_says_why_to_every_chunk(worker_with: Callable[[Stepwise], Worker]) -> None:

@@ -38,13 +38,12 @@ from vllm.v1.worker.gpu.sample.logits_processor.loader import _load_v2_logitspro
 from vllm.v1.worker.gpu.states import RequestState
 
 from localjudge import Rubric
-from localjudge.constraint.compiler import token_table
-from localjudge.constraint.thinking import after_thinking
+from localjudge.constraint.compiler import after_thinking, token_table
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import Vocabulary
-from localjudge.engines.vllm import v1_runner as vllm_v1
-from localjudge.engines.vllm import v2_runner as vllm_v2
-from localjudge.engines.vllm.score_collector import KEY, TableSettings
+from localjudge.engines.protocol import Decoding
+from localjudge.engines.vllm.runners import V1Processor, V2Processor
+from localjudge.engines.vllm.table_settings import KEY, table_config, table_digest
 
 CPU = torch.device("cpu")
 WORDS = [b"x", b"The", b" answer", b" is", b" right", b".", b" Not"]
@@ -195,19 +194,14 @@ class Config:
 
     def __init__(self, table: TokenTable, drafts: int = 0) -> None:
         (name,) = (name for name, each in TABLES.items() if each is table)
-        self.additional_config = TableSettings(
-            str(self.folder / f"{name}.npz"),
-            closing_margin=STRETCH,
-            text_tokens=TEXT_TOKENS,
-            thinking_budget=BUDGET if table.thinking else None,
-            max_tokens=most_tokens(table),
-            slots=SLOTS,
-        ).as_config()
+        budget = BUDGET if table.thinking else None
+        self.decoding = Decoding(table, TEXT_TOKENS, STRETCH, thinking_budget=budget)
+        self.additional_config = table_config(self.decoding, self.folder / f"{name}.npz", SLOTS)
         self.speculative_config = SimpleNamespace(num_speculative_tokens=drafts) if drafts else None
 
 
-def v1_processor(table: TokenTable = TABLE) -> vllm_v1.TableProcessor:
-    return vllm_v1.TableProcessor(Config(table), CPU, is_pin_memory=False)
+def v1_processor(table: TokenTable = TABLE) -> V1Processor:
+    return V1Processor(Config(table), CPU, is_pin_memory=False)
 
 
 def some_requests(chance: Random, table: TokenTable, count: int) -> list[Request]:
@@ -390,7 +384,7 @@ class V2Runner:
             device=CPU,
         )
         self.drafts = drafts
-        self.processor = vllm_v2.TableProcessor(
+        self.processor = V2Processor(
             Config(table, drafts), LogitsProcRequestState.from_request_state(self.state)
         )
         self.computed: dict[Request, int] = {}
@@ -462,7 +456,7 @@ class V2Runner:
         self.computed[request] = end - 1
 
 
-def v1_masks(processor: vllm_v1.TableProcessor, rows: list[V2Row]) -> torch.Tensor:
+def v1_masks(processor: V1Processor, rows: list[V2Row]) -> torch.Tensor:
     """What the V1 adapter makes of the same histories."""
     added = [(n, row.request.params, row.request.prompt, row.outputs) for n, row in enumerate(rows)]
     processor.update_state(BatchUpdate(len(rows), removed=list(range(99)), added=added, moved=[]))
@@ -574,14 +568,6 @@ def test_v2_a_refused_draft_does_not_overwrite_the_score_before_it() -> None:
     np.testing.assert_allclose(runner.processor.scores.take([0])[0, : len(seen)], seen, rtol=1e-6)
 
 
-@pytest.mark.parametrize("adapter", [vllm_v1, vllm_v2])
-def test_an_answer_is_asked_for_alone(adapter: Any) -> None:
-    adapter.TableProcessor.validate_params(SamplingParams(n=2))
-    adapter.TableProcessor.validate_params(SamplingParams(extra_args={KEY: 3}))
-    with pytest.raises(ValueError, match="n requests"):
-        adapter.TableProcessor.validate_params(SamplingParams(n=2, temperature=1, extra_args={KEY: 3}))
-
-
 # Requests of strangers, as a server gets them
 
 
@@ -606,15 +592,14 @@ def test_a_request_that_is_no_answer_may_be_longer_than_any_answer_when_it_retur
 
 
 def test_each_runner_loads_the_class_of_its_servers_and_only_with_the_table_that_it_names() -> None:
-    found = Config(TABLE).additional_config[KEY]
-    served_settings = TableSettings(**found)
-    digest = served_settings.digest(TABLE)
+    served = Config(TABLE)
+    digest = table_digest(served.decoding)
     for runner, load in (("V1", v1_loader), ("V2", v2_loader)):
-        (processor,) = load([f"localjudge.engines.vllm.served_table:{runner}_{digest}"])
+        (processor,) = load([f"localjudge.engines.vllm.runners:{runner}_{digest}"])
         assert processor.is_localjudge
-        assert processor.load_table(served_settings).digest == TABLE.digest
+        assert processor.configured(served)[0].table.digest == TABLE.digest
         with pytest.raises(ValueError, match=f"holds the table {digest}, and not {'1' * 32}"):
-            load([f"localjudge.engines.vllm.served_table:{runner}_{'1' * 32}"])[0].load_table(served_settings)
+            load([f"localjudge.engines.vllm.runners:{runner}_{'1' * 32}"])[0].configured(served)
         processor.validate_params(SamplingParams(n=2))
         processor.validate_params(SamplingParams(extra_args={KEY: digest}))
         for refused in (
@@ -625,4 +610,4 @@ def test_each_runner_loads_the_class_of_its_servers_and_only_with_the_table_that
             with pytest.raises(ValueError, match="localjudge: "):
                 processor.validate_params(refused)
     with pytest.raises(AttributeError):
-        load(["localjudge.engines.vllm.served_table:V3_0"])
+        load(["localjudge.engines.vllm.runners:V3_0"])

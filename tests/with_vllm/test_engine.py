@@ -28,8 +28,7 @@ from vllm.platforms.cpu import CpuPlatform
 
 from localjudge import EngineError, ModelError, Rubric, UsageError
 from localjudge.constraint import value_paths
-from localjudge.constraint.compiler import token_table
-from localjudge.constraint.thinking import after_thinking
+from localjudge.constraint.compiler import after_thinking, token_table
 from localjudge.engines.engine_options import TransformersOptions
 from localjudge.engines.protocol import Completion, Decoding
 from localjudge.engines.transformers.transformers_engine import TransformersEngine

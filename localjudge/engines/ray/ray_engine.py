@@ -11,11 +11,14 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 import warnings
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -26,14 +29,12 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from localjudge.engines.batches import batches, chunks, rotates_by_batch
 from localjudge.engines.engine_log import output_to
-from localjudge.engines.engine_options import Cluster
-from localjudge.engines.protocol import Completion, Decoding, EngineInfo
-from localjudge.engines.ray.placement import WorkerPlacement, connect
-from localjudge.engines.ray.worker import RayWorkerSettings, Worker
-from localjudge.engines.ray.worker_pool import PooledWorker, WorkerPool
-from localjudge.errors import EngineError, LocalJudgeError, UsageError
+from localjudge.engines.engine_options import AUTO, LOCAL, Cluster
+from localjudge.engines.protocol import Completion, Decoding, EngineInfo, batches, chunks, rotates_by_batch
+from localjudge.engines.ray.worker import RayWorkerSettings, Worker, digests_of
+from localjudge.engines.ray.worker_pool import PooledWorker, WorkerPlacement, WorkerPool
+from localjudge.errors import EngineError, LocalJudgeError, SettingError
 from localjudge.models.catalogue import model_path
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
@@ -43,17 +44,19 @@ CHUNKS, BATCHES = 16, 3
 so that it stays full while the last prompts of some chunks finish; or it is a whole batch, and then two wait
 while the engine computes one."""
 
-BEAT = 2.0
-"""Seconds between two heartbeats of a worker."""
-
-_PAUSE = 10.0
-"""Seconds before a worker that could not start is replaced."""
-
 _PLACEMENT_SECONDS = 600.0
 """Seconds that a cluster may take to place a worker while it has none."""
 
 _FORWARDED = ("DO_NOT_TRACK", "HF_HOME", "HF_HUB_", "LOCALJUDGE_", "OMP_WAIT_POLICY", "TRANSFORMERS_", "VLLM_")
 """Prefixes of environment variables that workers get if their node does not set them."""
+
+_QUIET: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": False}
+# Of a Ray that is started here: prompts and answers are small. The invalid port makes it run without its API
+# server, which logs one error line. Without a dashboard, that server only collects usage statistics. Even when
+# they are switched off, it sends requests to the metadata services of clouds, which no setting prevents
+# (`get_cloud_from_metadata_requests`).
+_OWN = {"include_dashboard": False, "dashboard_port": -1, "object_store_memory": 200 * 2**20}
+_REACH_SECONDS = 10.0
 
 _WITNESS = """
 import sys
@@ -65,7 +68,7 @@ if not sys.stdin.buffer.read(1):
 or the control service that it is connected to dies."""
 
 _log = logging.getLogger("localjudge.ray")
-_LOGGERS = ("ray", _log.name)
+_LOGGERS = (logging.getLogger("ray"), _log)
 
 
 class RayEngine:
@@ -92,7 +95,12 @@ class RayEngine:
         context: int | None = None,
         log: Path | None = None,
     ) -> None:
-        self._log_to(log)
+        self._handler: logging.Handler = logging.FileHandler(log) if log else logging.NullHandler()
+        self._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        for logger in _LOGGERS:
+            logger.handlers, logger.propagate = [self._handler], False
+            logger.setLevel(logging.INFO if logger is _log else logging.WARNING)
+        warnings.filterwarnings("ignore", module=r"ray\.")
         self._witness = subprocess.Popen(
             [sys.executable, "-I", "-c", _WITNESS],
             stdin=subprocess.PIPE,
@@ -100,49 +108,44 @@ class RayEngine:
             start_new_session=True,  # Ctrl-C is not for it
         )
         self._was_connected = ray.is_initialized()
-        try:
-            with output_to(log or Path(os.devnull)):
-                self._address = connect(cluster.address)
-            self._place = WorkerPlacement(cluster, options, self._address)
-        except UsageError:
-            self._close_log()
-            self._leave()
-            raise
-        self._pool = WorkerPool(self._place.workers[0], log)
-        self._actor = ray.remote(
-            num_cpus=self._place.cpus,
-            num_gpus=self._place.gpus or None,
-            max_concurrency=CHUNKS + 2,  # chunks, a heartbeat, and the opening of the engine
-            scheduling_strategy="SPREAD",
-        )(Worker)
-        self._settings = ray.put(
-            RayWorkerSettings(
-                engine=name,
-                options=dict(options),
-                context=context,
-                model=str(model.path) if model_path(model.name).exists() else model.name,
-                digest=model.digest,
-                adapter=str(model.adapter.path) if model.adapter else None,
-                adapter_digest=model.adapter.digest if model.adapter else None,
-                decoding=decoding,
-                environment={key: value for key, value in os.environ.items() if key.startswith(_FORWARDED)},
-            )
-        )
+        self._pool = WorkerPool(log)
         self._mixed = not rotates_by_batch(model.config)
         self._returns: SimpleQueue[tuple[PooledWorker, str, int, Future[Any]]] = SimpleQueue()
         self._counted: dict[PooledWorker, Mapping[str, Any]] = {}
-        self._due: deque[float] = deque()
         self._last_placed = time.monotonic()
         atexit.register(self.close)
         try:
-            for _ in range(self._place.workers[0]):
+            with output_to(log or Path(os.devnull)):
+                self._address = _connect(cluster.address)
+            nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+            self._place = WorkerPlacement(cluster, options, self._address, nodes)
+            self._actor = ray.remote(
+                num_cpus=self._place.cpus,
+                num_gpus=self._place.gpus or None,
+                max_concurrency=CHUNKS + 2,  # chunks, and the opening of the engine
+                scheduling_strategy="SPREAD",
+            )(Worker)
+            self._settings = ray.put(
+                RayWorkerSettings(
+                    engine=name,
+                    options=dict(options),
+                    context=context,
+                    model=str(model.path) if model_path(model.name).exists() else model.name,
+                    adapter=str(model.adapter.path) if model.adapter else None,
+                    digests=digests_of(model),
+                    decoding=decoding,
+                    environment={key: value for key, value in os.environ.items() if key.startswith(_FORWARDED)},
+                )
+            )
+            self._pool.wanted = self._place.workers[0]
+            for _ in range(self._pool.wanted):
                 self._start_worker()
-            while self._pool.report is None:
+            while self._pool.engine is None:
                 self._next_answers()
         except BaseException:
             self.close()
             raise
-        self.info = self._with_workers(self._pool.report.engine)
+        self.info = self._with_workers(self._pool.engine)
 
     def _with_workers(self, engine: EngineInfo) -> EngineInfo:
         """Return the info of a worker's engine, with the cluster and its workers."""
@@ -156,12 +159,8 @@ class RayEngine:
             "cpus_per_worker": self._place.cpus,
             "gpus_per_worker": self._place.gpus,
         }
-        return engine.model_copy(
-            update={
-                "details": {**engine.details, "ray": described},
-                "headline": f"{where} · {engine.headline}",
-            }
-        )
+        details = {**engine.details, "ray": described}
+        return engine.model_copy(update={"details": details, "headline": f"{where} · {engine.headline}"})
 
     def statistics(self) -> Mapping[str, Any]:
         """Return the sum of the workers' counts; counts after the last answer of a lost worker are missing."""
@@ -180,10 +179,7 @@ class RayEngine:
             self._pool.abandon_chunks()
 
     def _chunks(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Prompt] | None]:
-        """Yield the prompts of each chunk, and None whenever no further prompt is ready, also at the end.
-
-        A chunk is a batch of the workers' engine, or an eighth of the prompts that the engine has in flight, so
-        that it stays full while the last prompts of some chunks finish."""
+        """Yield the prompts of each chunk, and None whenever no further prompt is ready, also at the end."""
         ready = iter(prompts)
         while True:
             found = None
@@ -211,13 +207,12 @@ class RayEngine:
                 break
             number, chunk = self._pool.take(worker)
             self._call(worker, "answer", chunk, number=number)
-        if not self._due and len(self._pool.placed) == len(self._pool.workers) < self._place.workers[1]:
+        if len(self._pool.placed) == len(self._pool.workers) < self._place.workers[1]:
             self._start_worker()
         return True
 
     def _start_worker(self) -> None:
-        worker = self._pool.add(self._actor.remote())
-        self._call(worker, "beat", 0.0)
+        self._call(self._pool.add(self._actor.remote()), "where")
 
     def _call(self, worker: PooledWorker, method: str, *arguments: Any, number: int = 0) -> None:
         """Call a method of the actor; its result arrives in `_returns`."""
@@ -233,24 +228,21 @@ class RayEngine:
             EngineError: there will be no more answers.
             UsageError: a worker cannot start with the given options.
         """
-        if self._returns.empty():  # process every result that has arrived
-            self._look_after_workers()
         try:
             worker, method, number, returned = self._returns.get(timeout=1)
         except Empty:
+            self._check_placement()
             return None
         if worker not in self._pool.workers:
             return None
         try:
             result = returned.result()
             if method == "answer":
-                self._counted[worker] = result.statistics
-                return result.completions if self._pool.answered(worker, number) else None
-            if method == "beat":
-                if not worker.where:  # opened only now, so that an error in opening names the node
-                    self._call(worker, "open", self._settings)
-                self._pool.heard(worker, result)
-                self._call(worker, "beat", BEAT)
+                completions, self._counted[worker] = result
+                return completions if self._pool.answered(worker, number) else None
+            if method == "where":  # opened only now, so that an error in opening names the node
+                self._pool.place(worker, result)
+                self._call(worker, "open", self._settings)
             else:
                 self._pool.started(worker, result)
         except RayTaskError as error:
@@ -267,23 +259,11 @@ class RayEngine:
         with suppress(RayError):
             ray.kill(worker.actor)
         self._pool.lose(worker, what, error)
-        if worker.report is None:
-            self._due.append(time.monotonic() + _PAUSE)
-        else:
-            self._start_worker()
+        self._start_worker()
 
-    def _look_after_workers(self) -> None:
-        """Replace silent workers, and after a pause workers that could not start.
-
-        Raises:
-            EngineError: the cluster has had no room for any worker for too long.
-        """
-        for worker in self._pool.silent():
-            self._replace(worker, "lost", "it stopped answering")
+    def _check_placement(self) -> None:
+        """Raise EngineError if the cluster has had no room for any worker for too long."""
         now = time.monotonic()
-        while self._due and self._due[0] <= now:
-            self._due.popleft()
-            self._start_worker()
         if self._pool.placed:
             self._last_placed = now
         elif now - self._last_placed > _PLACEMENT_SECONDS:
@@ -292,31 +272,57 @@ class RayEngine:
                 f"in {_PLACEMENT_SECONDS / 60:.0f} minutes"
             )
 
-    def _log_to(self, log: Path | None) -> None:
-        self._handler: logging.Handler = logging.FileHandler(log) if log else logging.NullHandler()
-        self._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        for name in _LOGGERS:
-            logger = logging.getLogger(name)
-            logger.handlers, logger.propagate = [self._handler], False
-            logger.setLevel(logging.INFO if logger is _log else logging.WARNING)
-        warnings.filterwarnings("ignore", module=r"ray\.")
-
-    def _close_log(self) -> None:
-        for name in _LOGGERS:
-            logging.getLogger(name).handlers = [logging.NullHandler()]
-        self._handler.close()
-
     def close(self) -> None:
         """Leave the cluster, and stop it if it was started here. Workers end at once."""
         atexit.unregister(self.close)
-        self._close_log()
+        for logger in _LOGGERS:
+            logger.handlers = [logging.NullHandler()]
+        self._handler.close()
         if ray.is_initialized():
             for worker in self._pool.workers:
                 with suppress(RayError):
                     ray.kill(worker.actor)
-        self._leave()
-
-    def _leave(self) -> None:
         if not self._was_connected:
             ray.shutdown()
         self._witness.communicate(b".")
+
+
+def _connect(address: str) -> str:
+    """Join a cluster, or start one on this machine. Return `local` or its address.
+
+    Args:
+        address: the `address` of a `Cluster`.
+
+    Raises:
+        SettingError: there is no cluster at the address.
+    """
+    if ray.is_initialized():
+        return str(ray.get_runtime_context().gcs_address)
+    named = os.environ.get("RAY_ADDRESS", "") if address == AUTO else address
+    if ":" in named:
+        _reach(named)
+    on_terminate = signal.getsignal(signal.SIGTERM)
+    try:
+        if address == LOCAL:
+            ray.init(LOCAL, **_QUIET, **_OWN)
+            return LOCAL
+        if address == AUTO:
+            with suppress(ValueError):  # a cluster is running already; it accepts no start options
+                ray.init(**_QUIET, **_OWN)
+                return LOCAL
+        ray.init(address, **_QUIET)
+        return str(ray.get_runtime_context().gcs_address)
+    except Exception as error:  # Ray also raises plain exceptions if it cannot start
+        raise SettingError("ray", address, (str(error).strip() or repr(error)).splitlines()[0]) from None
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_terminate)  # Ray installs its own signal handler
+
+
+def _reach(address: str) -> None:
+    """Fail early if nothing listens at the address; Ray itself would retry forever."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_REACH_SECONDS).close()
+    except (OSError, OverflowError, ValueError) as error:
+        raise SettingError("ray", address, f"there is no cluster at this address: {error}") from None

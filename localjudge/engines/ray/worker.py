@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import threading
-import time
 import traceback
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -17,8 +17,7 @@ from typing import Any
 import ray
 
 from localjudge import __version__
-from localjudge.engines.protocol import Completion, Decoding, TableEngine
-from localjudge.engines.ray.worker_pool import WorkerReport
+from localjudge.engines.protocol import Completion, Decoding, EngineInfo, TableEngine
 from localjudge.engines.selection import engine_options, open_engine
 from localjudge.errors import EngineError, LocalJudgeError, ModelError, SettingError, UsageError
 from localjudge.models.model import Model
@@ -32,8 +31,8 @@ class RayWorkerSettings:
     Attributes:
         engine: the engine's name and its `options`, as for `engine_options`.
         context: the most tokens of a prompt and its answer, if known.
-        model: the path or id of the model on the worker's node, and the `digest` that it must have there.
-        adapter: the path of its LoRA adapter on the worker's node, if any, and its `adapter_digest`.
+        model: the path or id of the model on the worker's node, and its `adapter`'s path, if any.
+        digests: what must be equal there: the version of localjudge, and the digests of model and adapter.
         environment: variables of the driver, used if the node does not set them.
     """
 
@@ -41,19 +40,16 @@ class RayWorkerSettings:
     options: Mapping[str, str]
     context: int | None
     model: str
-    digest: str
     adapter: str | None
-    adapter_digest: str | None
+    digests: Mapping[str, str]
     decoding: Decoding
     environment: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkAnswers:
-    """The answers to a chunk, in the order they finished, and the engine's counts so far."""
-
-    completions: list[Completion]
-    statistics: Mapping[str, Any]
+def digests_of(model: Model) -> dict[str, str]:
+    """Return what decides a judgement and must be equal on all nodes, by name."""
+    adapter = {"adapter": model.adapter.digest} if model.adapter else {}
+    return {"localjudge": __version__, "model": model.digest} | adapter
 
 
 @dataclass(slots=True)
@@ -74,17 +70,16 @@ class Worker:
     def __init__(self) -> None:
         self._inbox: SimpleQueue[list[Prompt]] = SimpleQueue()
         self._places: dict[int, tuple[_Chunk, int]] = {}
-        self._tag = 0
+        self._tags = count()
         self._broken: EngineError | None = None
         self._lock = threading.Lock()
 
-    def beat(self, seconds: float) -> str:
-        """Wait, then return the node and process of this worker as a heartbeat."""
-        time.sleep(seconds)
+    def where(self) -> str:
+        """Return the node and process of this worker."""
         return f"node {ray.util.get_node_ip_address()}, process {os.getpid()}"
 
-    def open(self, settings: RayWorkerSettings) -> WorkerReport:
-        """Open the engine.
+    def open(self, settings: RayWorkerSettings) -> EngineInfo:
+        """Open the engine and return its description.
 
         Raises:
             UsageError, ModelError, EngineError: the engine cannot be opened.
@@ -92,34 +87,30 @@ class Worker:
         try:
             self._engine = self._open(settings)
             info = self._engine.info
+            in_batches = info.batch_size is not None
             threading.Thread(
-                target=self._work,
-                args=(info.batch_size is not None,),
-                daemon=True,
-                name="localjudge-engine",
+                target=self._work, args=(in_batches,), daemon=True, name="localjudge-engine"
             ).start()
-            return WorkerReport(info, __version__)
         except BaseException as error:
             raise _explained(error) from None
+        return info
 
-    def answer(self, prompts: list[Prompt]) -> ChunkAnswers:
-        """Answer a chunk.
+    def answer(self, prompts: list[Prompt]) -> tuple[list[Completion], Mapping[str, Any]]:
+        """Return the answers to a chunk, in the order they finished, and the engine's counts so far.
 
         Raises:
             EngineError: the engine failed.
         """
         chunk = _Chunk(prompts, [], Future())
+        # The driver's tags restart with each run, and chunks of an abandoned run may still be here.
+        tagged = [replace(prompt, tag=next(self._tags)) for prompt in prompts]
         with self._lock:
             if self._broken:
                 raise self._broken
-            first = self._tag
-            self._tag += len(prompts)
-            tags = range(first, self._tag)
-            self._places |= {tag: (chunk, place) for place, tag in enumerate(tags)}
-        # The driver's tags restart with each run, and chunks of an abandoned run may still be here.
-        self._inbox.put([replace(prompt, tag=tag) for prompt, tag in zip(prompts, tags, strict=True)])
+            self._places |= {prompt.tag: (chunk, place) for place, prompt in enumerate(tagged)}
+        self._inbox.put(tagged)
         chunk.answered.result()
-        return ChunkAnswers(chunk.completions, dict(self._engine.statistics()))
+        return chunk.completions, dict(self._engine.statistics())
 
     def _open(self, settings: RayWorkerSettings) -> TableEngine:
         for name, value in settings.environment.items():
@@ -127,15 +118,13 @@ class Worker:
         adapts = settings.adapter is not None
         options = engine_options(settings.engine, settings.options, model=settings.model, adapts=adapts)
         model = Model.find(settings.model, adapter=settings.adapter)
-        if model.digest != settings.digest:
-            raise ModelError(
-                f"model {model.name}: differs from the model where the run was started: its digest is "
-                f"{model.digest[:12]} at {model.path}, and {settings.digest[:12]} there"
-            )
-        if model.adapter and model.adapter.digest != settings.adapter_digest:
-            raise ModelError(
-                f"adapter {settings.adapter}: differs from the adapter where the run was started; copy it here"
-            )
+        for what, here in digests_of(model).items():
+            if here != (there := settings.digests[what]):
+                name = {"model": f" {model.name}", "adapter": f" {settings.adapter}"}.get(what, "")
+                where = f"the {what} where the run was started"
+                raise ModelError(
+                    f"{what}{name}: differs from {where}: {here[:12]} here, and {there[:12]} there"
+                )
         return open_engine(options, model, settings.decoding, context=settings.context)
 
     def _work(self, in_batches: bool) -> None:
@@ -177,25 +166,19 @@ class Worker:
 def _explained(error: BaseException) -> LocalJudgeError:
     """Return the error as a `LocalJudgeError`, with the last error in this process's log."""
     traceback.print_exception(error)
+    kind: type[LocalJudgeError] = EngineError
+    reason = traceback.format_exception_only(error)[0].splitlines()[0]
     if isinstance(error, LocalJudgeError):
         kind, reason = UsageError if isinstance(error, SettingError) else type(error), str(error).strip()
-    else:
-        lines = str(error).strip().splitlines()
-        kind, reason = EngineError, f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    if (logged := _last_error_logged()) and logged not in reason:
-        reason += f" ({logged})"
-    return kind(reason)
+    logged = _last_error_logged()
+    return kind(reason if logged in reason else f"{reason} ({logged})")
 
 
-def _last_error_logged() -> str | None:
-    """Return the last error that this process or a child printed to its Ray log."""
-    found = None
-    for stream in (1, 2):
-        try:
-            log = Path(os.readlink(f"/proc/self/fd/{stream}"))
-            tail = log.read_bytes()[-65536:].decode(errors="replace") if log.is_file() else ""
-        except OSError:
-            continue
-        for match in re.finditer(r"\b(?:\w+\.)*\w*(?:Error|Exception): .+", tail):
-            found = match[0]
-    return found
+def _last_error_logged() -> str:
+    """Return the last error that this process or a child printed to its Ray log; empty if there is none."""
+    found = [""]
+    for log in (Path(f"/proc/self/fd/{stream}").resolve() for stream in (1, 2)):
+        if log.is_file():
+            tail = log.read_bytes()[-65536:].decode(errors="replace")
+            found += re.findall(r"\b(?:\w+\.)*\w*(?:Error|Exception): .+", tail)
+    return found[-1]

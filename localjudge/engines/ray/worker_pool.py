@@ -1,4 +1,4 @@
-"""The workers of a cluster and their chunks of prompts, as the driver tracks them.
+"""The workers of a cluster: how many it can hold, and their chunks of prompts, as the driver tracks them.
 
 Only the driver knows which worker has which chunk. A chunk waits here or belongs to one worker. If a worker is
 lost, its chunks are sent again before all others. This module does not use Ray.
@@ -7,21 +7,16 @@ lost, its chunks are sent again before all others. This module does not use Ray.
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from localjudge.engines.engine_options import LOCAL, Cluster
 from localjudge.engines.protocol import EngineInfo
-from localjudge.errors import EngineError, LocalJudgeError, ModelError, UsageError
+from localjudge.errors import EngineError, LocalJudgeError, ModelError, SettingError, UsageError
 from localjudge.prompts.task import Prompt
-
-SILENCE, OPENING_SILENCE = 15.0, 60.0
-"""Seconds without a heartbeat after which a worker is lost: once it is ready, and while it opens its engine.
-Opening imports libraries, which can stop a process's other threads for many seconds on a slow disk. Ray itself
-needs about a minute to notice that a host no longer answers."""
 
 MOST_DEATHS = 3
 """Deaths per worker, without any answer between them, after which the engine gives up."""
@@ -29,22 +24,53 @@ MOST_DEATHS = 3
 _log = logging.getLogger("localjudge.ray")
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerReport:
-    """The report of a worker whose engine is ready.
+class WorkerPlacement:
+    """The number and the size of workers.
+
+    Args:
+        cluster: the requested cluster and workers.
+        options: the engine's options; `tensor_parallel_size` is the number of GPUs that it uses.
+        address: the address of the joined cluster.
+        nodes: the resources of its nodes, by Ray's names.
 
     Attributes:
-        engine: its engine.
-        localjudge: the version of localjudge on its node.
+        workers: minimum and maximum.
+        gpus: GPUs per worker.
+        cpus: CPUs per worker. Workers without GPUs share all CPUs evenly; none has more than one node has.
+
+    Raises:
+        SettingError: this machine cannot hold the workers. (Another cluster may grow.)
     """
 
-    engine: EngineInfo
-    localjudge: str
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: Mapping[str, str],
+        address: str,
+        nodes: Sequence[Mapping[str, float]],
+    ) -> None:
+        gpus = [node.get("GPU", 0.0) for node in nodes]
+        cpus = [node["CPU"] for node in nodes if node.get("CPU", 0.0) >= 1] or [1.0]
+        parallel = options.get("tensor_parallel_size", "1")
+        usual_gpus = float(parallel) if any(gpus) and parallel.isdigit() else 0.0
+        self.gpus = usual_gpus if cluster.gpus_per_worker is None else cluster.gpus_per_worker
+        if self.gpus:
+            self.cpus = 1.0
+            usual = room = sum(int(each // self.gpus) for each in gpus)
+        else:
+            usual = sum(max(1, int(each // 2)) for each in cpus)
+            most = cluster.workers[1] if cluster.workers else usual
+            self.cpus = float(max(1, min(sum(cpus) // most, *cpus)))
+            room = sum(int(each // self.cpus) for each in cpus)
+        fewest, most = cluster.workers or (max(1, usual), max(1, usual))
+        if address == LOCAL and fewest > room:
+            has = f"{sum(cpus):g} CPUs, {sum(gpus):g} GPUs"
+            advice = f"this machine has room for {room} worker(s) of {self} ({has}); give fewer"
+            raise SettingError("num_workers", fewest, advice)
+        self.workers = (fewest, min(most, room) if address == LOCAL else most)
 
-    @property
-    def shared_settings(self) -> dict[str, str]:
-        """The settings that all workers of a run must share."""
-        return {"engine": self.engine.name, "dtype": self.engine.dtype, "localjudge": self.localjudge}
+    def __str__(self) -> str:
+        return f"{self.gpus:g} GPU" if self.gpus else f"{self.cpus:g} CPU"
 
 
 @dataclass(slots=True, eq=False)
@@ -54,16 +80,14 @@ class PooledWorker:
     Attributes:
         actor: its Ray handle.
         where: its node and process; empty until the cluster has placed it.
-        seen: the time of its last heartbeat.
-        report: what it reported when its engine was ready; None until then.
+        engine: the description of its engine; None until it is ready.
         chunks: the numbers of its chunks.
         calls: the number of its calls in progress: its chunks, and abandoned chunks that it still computes.
     """
 
     actor: Any
     where: str = ""
-    seen: float = 0.0
-    report: WorkerReport | None = None
+    engine: EngineInfo | None = None
     chunks: set[int] = field(default_factory=set)
     calls: int = 0
 
@@ -72,40 +96,31 @@ class WorkerPool:
     """Assigns chunks to workers, tracks ready and lost workers, decides when to give up, and writes the log.
 
     Args:
-        wanted: once this many workers have been ready, a worker that cannot start is replaced instead of
-            ending the run.
         log: the path of the log, for messages.
-        clock: returns seconds from any origin.
 
     Attributes:
+        wanted: once this many workers have been ready, a worker that cannot start is replaced instead of
+            ending the run.
         workers: the workers that are not lost.
-        report: the report of the first ready worker; None until then.
+        engine: the engine of the first ready worker; None until then.
         lost: the number of workers that were ready and are lost.
     """
 
-    def __init__(self, wanted: int, log: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, log: Path | None) -> None:
+        self.wanted = 1
         self.workers: list[PooledWorker] = []
-        self.report: WorkerReport | None = None
+        self.engine: EngineInfo | None = None
         self.lost = 0
-        self._wanted = wanted
         self._log = log
-        self._clock = clock
         self._chunks: dict[int, list[Prompt]] = {}
         self._waiting: deque[int] = deque()
-        self._number = 0
-        self._ever_ready = self._most_placed = self._deaths = 0
+        self._number = self._ever_ready = self._most_placed = self._deaths = 0
         self._reason = "the memory is often too small"
-
-    @property
-    def ready(self) -> list[PooledWorker]:
-        return [worker for worker in self.workers if worker.report is not None]
 
     @property
     def placed(self) -> list[PooledWorker]:
         """Workers that the cluster has placed."""
         return [worker for worker in self.workers if worker.where]
-
-    # Chunks
 
     @property
     def has_waiting(self) -> bool:
@@ -124,8 +139,8 @@ class WorkerPool:
 
     def free_worker(self, capacity: int) -> PooledWorker | None:
         """Return the ready worker with the fewest calls, if it has fewer than `capacity`."""
-        worker = min(self.ready, key=lambda each: each.calls, default=None)
-        return worker if worker and worker.calls < capacity else None
+        ready = [worker for worker in self.workers if worker.engine and worker.calls < capacity]
+        return min(ready, key=lambda each: each.calls, default=None)
 
     def take(self, worker: PooledWorker) -> tuple[int, list[Prompt]]:
         """Assign the next chunk to this worker; return its number and its prompts."""
@@ -151,42 +166,26 @@ class WorkerPool:
         for worker in self.workers:
             worker.chunks.clear()
 
-    # Workers
-
     def add(self, actor: Any) -> PooledWorker:
         self.workers.append(worker := PooledWorker(actor))
         return worker
 
-    def heard(self, worker: PooledWorker, where: str) -> None:
-        """Record a heartbeat; the first one means that the worker is placed."""
-        worker.seen = self._clock()
-        if not worker.where:
-            worker.where = where
-            self._most_placed = max(self._most_placed, len(self.placed))
-            _log.info("worker on %s: starting", where)
+    def place(self, worker: PooledWorker, where: str) -> None:
+        """Record that the cluster has placed a worker."""
+        worker.where = where
+        self._most_placed = max(self._most_placed, len(self.placed))
+        _log.info("worker on %s: starting", where)
 
-    def silent(self) -> list[PooledWorker]:
-        """Return the workers without a heartbeat for too long."""
-        now = self._clock()
-        return [
-            worker
-            for worker in self.placed
-            if now - worker.seen > (SILENCE if worker.report else OPENING_SILENCE)
-        ]
-
-    def started(self, worker: PooledWorker, report: WorkerReport) -> None:
+    def started(self, worker: PooledWorker, engine: EngineInfo) -> None:
         """Record that a worker's engine is ready.
 
         Raises:
-            EngineError: it would judge differently from the first worker: its `shared_settings` differ.
+            EngineError: it would judge differently from the first worker.
         """
-        found, expected = report.shared_settings, (self.report or report).shared_settings
-        if different := [name for name, value in expected.items() if found[name] != value]:
-            raise EngineError(
-                "; ".join(f"{name}: {found[name]}, but {expected[name]} elsewhere" for name in different)
-            )
-        self.report = self.report or report
-        worker.report = report
+        worker.engine, self.engine = engine, self.engine or engine
+        here, first = (f"{each.name} in {each.dtype}" for each in (engine, self.engine))
+        if here != first:
+            raise EngineError(f"its engine is {here}, but {first} elsewhere")
         self._ever_ready += 1
         _log.info("worker on %s: ready", worker.where)
 
@@ -195,7 +194,7 @@ class WorkerPool:
 
         Args:
             worker: the worker.
-            what: `failed` (to start), `broke` (its engine), or `lost` (its process ended, or it is silent).
+            what: `failed` (to start), `broke` (its engine), or `lost` (its process ended).
             error: the reason.
 
         Raises:
@@ -204,13 +203,13 @@ class WorkerPool:
         """
         self.workers.remove(worker)
         self._waiting.extendleft(sorted(worker.chunks, reverse=True))
-        self.lost += worker.report is not None
+        self.lost += worker.engine is not None
         self._deaths += 1
         where = f"worker on {worker.where}" if worker.where else "a new worker"
         _log.info("%s: %s: %s", where, what, error)
         if isinstance(error, LocalJudgeError):
             self._reason = f"{where}: {error}"
-        if what == "failed" and self._ever_ready < self._wanted:
+        if what == "failed" and self._ever_ready < self.wanted:
             kind = next((kind for kind in (ModelError, UsageError) if isinstance(error, kind)), EngineError)
             raise kind(f"{where} cannot start: {error}")
         if self._deaths >= MOST_DEATHS * max(1, self._most_placed):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import ssl
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import httpx2
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, WrapValidator
 
 from localjudge.engines.engine_options import ConnectionOptions, ServerAddress
-from localjudge.errors import EngineError, SettingError
+from localjudge.errors import EngineError
 from localjudge.rubrics.json_layout import RepeatedKeyError, without_duplicates
 
 KEY_VARIABLE = "LOCALJUDGE_SERVER_KEY"
@@ -25,6 +27,34 @@ _LOOK_SECONDS = 30.0
 """Limit of seconds of a question about the server itself, which it answers without its model."""
 _NOT_READY = {502, 503, 504}
 _ROW = {400, 413, 414, 422}
+_MOST_TOKENS = 2**31
+"""More tokens than a prompt or an answer can have."""
+
+
+def _or_none(value: Any, read: Any) -> Any:
+    try:
+        return read(value)
+    except ValidationError:
+        return None
+
+
+OR_NONE = WrapValidator(_or_none)
+"""Reads a value of another type as None: the server does not say."""
+TokenCount = Annotated[
+    int, BeforeValidator(lambda value: value if type(value) is int and 0 <= value < _MOST_TOKENS else 0)
+]
+"""A number of tokens; 0 if the server's number is none."""
+Logprob = Annotated[
+    float, Field(strict=True), BeforeValidator(lambda value: math.nan if value is None else value)
+]
+"""A log-probability; NaN if the server's is null. A text is not a number."""
+
+
+class Usage(BaseModel):
+    """The numbers of tokens of a prompt and its answer; 0 if the server does not say."""
+
+    prompt_tokens: TokenCount = 0
+    completion_tokens: TokenCount = 0
 
 
 class RetryReason(Enum):
@@ -54,6 +84,10 @@ class RetryableRequestError(Exception):
         self.reason, self.wait = reason, wait
 
 
+def _lost(words: str) -> RetryableRequestError:
+    return RetryableRequestError(RetryReason.LOST, words)
+
+
 class RequestRefusedError(Exception):
     """The server refuses a request, or its reply cannot be read: the same request would end in the same way."""
 
@@ -69,18 +103,11 @@ class Connection:
 
     Args:
         options: the server.
-
-    Raises:
-        SettingError: its certificates cannot be read.
     """
 
     def __init__(self, options: ConnectionOptions) -> None:
         self.address, self._seconds = options.address, options.request_timeout
-        try:
-            trusted = ssl.create_default_context(cafile=options.ca_file)
-        except OSError as error:
-            advice = f"cannot be read: {error.strerror or error}"
-            raise SettingError("engine_args", f"ca_file={options.ca_file}", advice) from None
+        trusted = ssl.create_default_context()
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
         transport = httpx2.AsyncHTTPTransport(
             verify=trusted, trust_env=False, limits=limits, uds=self.address.socket
@@ -117,9 +144,9 @@ class Connection:
         """
         reply = await self._ask("POST", self.address.base + path, body, self._seconds)
         if not isinstance(reply, dict):
-            raise RetryableRequestError(RetryReason.LOST, "the server's reply is not a JSON object")
+            raise _lost("the server's reply is not a JSON object")
         if reply.get("error"):  # some gateways answer 200 with an error inside
-            raise RetryableRequestError(RetryReason.LOST, f"the server says: {_words_of(reply)}")
+            raise _lost(f"the server says: {_words_of(reply)}")
         return reply
 
     async def _ask(self, method: str, url: str, body: dict[str, Any] | None, seconds: float) -> Any:
@@ -134,53 +161,43 @@ class Connection:
                 async for piece in response.aiter_bytes():
                     received += piece
                     if len(received) > LARGEST_REPLY:
-                        raise RequestRefusedError(
-                            f"the server's reply has more than {LARGEST_REPLY:,} bytes and was cut off"
-                        )
+                        large = f"the server's reply has more than {LARGEST_REPLY:,} bytes and was cut off"
+                        raise RequestRefusedError(large)
         except (TimeoutError, httpx2.ReadTimeout, httpx2.WriteTimeout):
-            raise RetryableRequestError(
-                RetryReason.LOST, f"the server gave no answer within {seconds:g} s"
-            ) from None
+            raise _lost(f"the server gave no answer within {seconds:g} s") from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            raise RetryableRequestError(
-                RetryReason.AWAY, f"the server cannot be reached: {_first_line(error)}"
-            ) from None
+            away = f"the server cannot be reached: {_first_line(error)}"
+            raise RetryableRequestError(RetryReason.AWAY, away) from None
         except httpx2.HTTPError as error:
-            raise RetryableRequestError(
-                RetryReason.LOST, f"the connection broke: {_first_line(error)}"
-            ) from None
+            raise _lost(f"the connection broke: {_first_line(error)}") from None
         return _read_reply(self.address, response, bytes(received))
 
 
 def _read_reply(address: ServerAddress, response: httpx2.Response, received: bytes) -> Any:
-    status = response.status_code
-    repeated = document = None
+    status, document, repeated = response.status_code, None, ""
     try:
         document = json.loads(received, object_pairs_hook=without_duplicates)
-    except RepeatedKeyError as error:
-        repeated = error
+    except RepeatedKeyError as error:  # which of the two is meant is not known
+        repeated = f"the server's reply {error}"
     except (ValueError, RecursionError):
         pass
     if status == 200:
-        if repeated:  # which of the two is meant is not known
-            raise RequestRefusedError(f"the server's reply {repeated}")
+        if repeated:
+            raise RequestRefusedError(repeated)
         if document is None:
-            raise RetryableRequestError(RetryReason.LOST, "the server's reply is not JSON")
+            raise _lost("the server's reply is not JSON")
         return document
-    said = (
-        f"the server answered {status}: {_words_of(document) or _first_line(received.decode(errors='replace'))}"
-    )
+    words = _words_of(document) or _first_line(received.decode(errors="replace"))
+    said = f"the server answered {status}: {words}"
     if 300 <= status < 400:
-        to = response.headers.get("location", "another address")
-        raise EngineError(
-            f"server {address}: redirects to {to[:200]}, and rows go only where you say; give the final URL"
-        )
-    if status == 429:
-        raise RetryableRequestError(RetryReason.BUSY, said, _seconds(response.headers.get("retry-after")))
-    if status in _NOT_READY:
-        raise RetryableRequestError(RetryReason.NOT_READY, said, _seconds(response.headers.get("retry-after")))
+        to = response.headers.get("location", "another address")[:200]
+        advice = f"redirects to {to}, and rows go only where you say; give the final URL"
+        raise EngineError(f"server {address}: {advice}")
+    if status == 429 or status in _NOT_READY:
+        reason = RetryReason.BUSY if status == 429 else RetryReason.NOT_READY
+        raise RetryableRequestError(reason, said, _seconds(response.headers.get("retry-after")))
     if status >= 500 or status == 408:
-        raise RetryableRequestError(RetryReason.LOST, said)
+        raise _lost(said)
     if status in _ROW:
         raise RequestRefusedError(said)
     advice = f"; put the key into the variable {KEY_VARIABLE}" if status in (401, 403) else ""

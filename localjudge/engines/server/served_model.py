@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Self, TypeGuard
+from typing import Any, ClassVar, Generic, Self, TypeGuard
 
 import httpx2
 from pydantic import JsonValue
@@ -26,14 +27,14 @@ from localjudge.models.digests import Digests
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
 
+UNVERIFIED = "unverified"
+"""The kind of a server that applies no token table."""
 # Where servers say what they are, and the field of the version: vLLM, Ollama, llama.cpp.
 _PRODUCTS = {
     "/version": ("vllm", "version"),
     "/api/version": ("ollama", "version"),
     "/props": ("llama.cpp", "build_info"),
 }
-_LARGEST_FACT = 2.0**53
-"""The smallest number that not every reader of JSON holds exactly."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,11 @@ class ServedModel(Model):
 
     Attributes:
         product: the server's program, and its version: `vllm 0.32.0`; `unknown` if it does not say.
-        reported: what the server says about the model.
+        server_context: the most tokens of a prompt and its answer there; None if the server does not say.
     """
 
     product: str = "unknown"
-    reported: dict[str, JsonValue] = field(default_factory=dict, hash=False)
+    server_context: int | None = None
 
     @classmethod
     def ask(cls, options: ConnectionOptions, name: str | None, *, waits: bool = True) -> Self:
@@ -63,10 +64,10 @@ class ServedModel(Model):
             SettingError: the server cannot be reached.
             ModelError: it does not serve such a model, or several and none is named.
         """
-        requests: ServerRequests[Any] = ServerRequests(options)
+        requests = ServerRequests(options)
         try:
-            look = partial(_look, requests.connection, needs_list=name is None)
-            listed, product = requests.run_when_ready(look) if waits else requests.run(look())
+            ask = requests.run_when_ready if waits else requests.run
+            listed, product = ask(_look, requests.connection, name is None)
         except REQUEST_ERRORS as error:
             advice = f"{_reason(error, options)}; start the server, or correct the URL"
             raise SettingError("server", options.address, advice) from None
@@ -82,8 +83,9 @@ class ServedModel(Model):
         known = next((each for each in (name, f"{name}:latest") if each in found), None)
         if known is None and found:
             raise ModelError(f"model {name}: {where} does not serve it; it serves {names}")
-        reported = {key: value for key, value in found.get(known or "", {}).items() if _is_fact(key, value)}
-        return cls(known or name, Path(), product=product, reported=reported)
+        context = found.get(known or "", {}).get("max_model_len")
+        context = context if isinstance(context, int) else None
+        return cls(known or name, Path(), product=product, server_context=context)
 
     @property
     def is_served(self) -> bool:
@@ -96,8 +98,8 @@ class ServedModel(Model):
 
     @property
     def digest(self) -> str:
-        """The name of the model, and the digest that the server reports, if any; neither is verified."""
-        return f"unverified {self.name} {self.reported.get('digest', '')}".rstrip()
+        """The name of the model, which is not verified."""
+        return f"unverified {self.name}"
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -108,18 +110,12 @@ class ServedModel(Model):
         raise ModelError(f"model {self.name}: is on a server; its configuration is not here")
 
 
-def _is_fact(key: str, value: Any) -> bool:
-    """Return whether a field of a listed model is worth a record: short, and the same at the next question."""
-    is_known = _is_text(value) or (isinstance(value, int | float) and abs(value) < _LARGEST_FACT)
-    return key != "created" and _is_text(key) and is_known and len(str(value)) <= 200
-
-
 def _is_text(value: Any) -> TypeGuard[str]:
     """Return whether a value is a text that UTF-8 can hold."""
     return isinstance(value, str) and value.isprintable()
 
 
-async def _look(connection: Connection, *, needs_list: bool) -> tuple[list[Any], str]:
+async def _look(connection: Connection, needs_list: bool) -> tuple[list[Any], str]:
     """Return the models that a server lists, and its product and version.
 
     Args:
@@ -136,31 +132,12 @@ async def _look(connection: Connection, *, needs_list: bool) -> tuple[list[Any],
     listed = document.get("data") if isinstance(document, dict) else None
     product = "unknown"
     for path, (name, key) in _PRODUCTS.items():
-        found = await _asked(connection, path)
-        if isinstance(found, dict) and _is_text(found.get(key)):
-            product = f"{name} {found[key][:60]}"
-            break
-    models = listed if isinstance(listed, list) else []
-    if product.startswith("ollama"):  # it names a digest of each model
-        tags = await _asked(connection, "/api/tags")
-        tagged = tags.get("models") if isinstance(tags, dict) else None
-        known = [each for each in tagged if isinstance(each, dict)] if isinstance(tagged, list) else []
-        digests = {each["name"]: each.get("digest") for each in known if _is_text(each.get("name"))}
-        models = [
-            {**each, "digest": digests.get(each["id"])}
-            if isinstance(each, dict) and _is_text(each.get("id"))
-            else each
-            for each in models
-        ]
-    return models, product
-
-
-async def _asked(connection: Connection, path: str) -> Any:
-    """Return the document at a path of the server; None if it has none."""
-    try:
-        return await connection.get(connection.address.root + path)
-    except REQUEST_ERRORS:
-        return None
+        with suppress(*REQUEST_ERRORS):
+            found = await connection.get(connection.address.root + path)
+            if isinstance(found, dict) and _is_text(found.get(key)):
+                product = f"{name} {found[key][:60]}"
+                break
+    return listed if isinstance(listed, list) else [], product
 
 
 def _reason(error: Exception, options: ConnectionOptions) -> str:
@@ -180,11 +157,15 @@ class ServerEngine(ABC, Generic[Answered]):
         SettingError: the server does not answer a trial.
     """
 
+    kind: ClassVar[str]
+    """The kind of the server, and its `meaning` for people."""
+    meaning: ClassVar[str]
+
     def __init__(self, options: ConnectionOptions, served: ServedModel, path: str) -> None:
         self._options, self._served, self._path = options, served, path
         self._prompt_tokens = 0
         self._left_out: dict[str, JsonValue] = {}
-        self._requests: ServerRequests[Answered] = ServerRequests(options, lambda: (path, self._trial()))
+        self._requests = ServerRequests(options, lambda: (path, self._trial()))
         try:
             self._check()
         except REQUEST_ERRORS as error:
@@ -209,43 +190,30 @@ class ServerEngine(ABC, Generic[Answered]):
 
     def _try(self, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Send a trial, or this request without text of a row, when the server is ready; return its reply."""
-        connection = self._requests.connection
-        return self._requests.run_when_ready(lambda: connection.post(self._path, body or self._trial()))
+        post = self._requests.connection.post
+        return self._requests.run_when_ready(post, self._path, body or self._trial())
 
     def _leave_out(self, what: str, reason: str) -> None:
         """Record and log why the server's numbers do not show the probabilities or the mass of the values."""
         self._left_out[what] = reason
         LOG.warning("server %s: no %s (null): %s", self._options.address, what, reason)
 
-    def _info(self, kind: str, meaning: str, **facts: Any) -> EngineInfo:
-        """Return the description of the engine.
-
-        Args:
-            kind: the kind of server.
-            meaning: the kind, explained.
-            facts: other fields of `EngineInfo`; `details` are added to those of every server.
-        """
+    def _info(self, context: int | None, **details: JsonValue) -> EngineInfo:
+        """Return the description of the engine; `details` are added to those of every server."""
         address, served, most = str(self._options.address), self._served, self._options.max_num_seqs
-        details = {
-            "kind": kind,
-            "server": address,
-            "model": {"name": served.name, "digests": "unknown", "reported": served.reported},
-            **facts.pop("details"),
-        }
-        if self._left_out:
-            details["left_out"] = self._left_out
+        model: JsonValue = {"name": served.name, "digests": "unknown"}
+        left_out = {"left_out": self._left_out} if self._left_out else {}
         return EngineInfo(
             name="server",
             dtype="unknown",
             device="unknown",
             versions={"httpx2": httpx2.__version__, "server": served.product},
             max_num_seqs=most,
-            details=details,
-            headline=(
-                f"engine server ({meaning}) · {address} · {served.product} · {served.name} · "
-                f"up to {most} requests at once"
-            ),
-            **facts,
+            applies_table=self.kind != UNVERIFIED,
+            context=context,
+            details={"kind": self.kind, "server": address, "model": model, **details, **left_out},
+            headline=f"engine server ({self.meaning}) · {address} · {served.product} · {served.name} · "
+            f"up to {most} requests at once",
         )
 
     def statistics(self) -> Mapping[str, Any]:

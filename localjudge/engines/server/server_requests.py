@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import queue
 import random
-import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from contextlib import ExitStack
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from anyio.from_thread import start_blocking_portal
 
 from localjudge.engines.engine_options import ConnectionOptions
 from localjudge.engines.server.connection import (
@@ -19,7 +21,6 @@ from localjudge.engines.server.connection import (
     RetryableRequestError,
     RetryReason,
 )
-from localjudge.engines.server.request_window import RequestWindow
 from localjudge.errors import EngineError
 from localjudge.prompts.task import Prompt, until_stopped
 
@@ -40,7 +41,52 @@ LOG = logging.getLogger("localjudge.server")
 """What a person must know of a server while it is used."""
 
 
-class ServerRequests(Generic[Answered]):
+class RequestWindow:
+    """A bound on the requests in flight, which follows what the server answers.
+
+    It doubles with each round of answers up to a threshold and grows by one a round above it. A server that is
+    busy halves it; a request that is lost, by a time-out or with its connection, sets it to one, and the
+    threshold to half of what it was (RFC 5681, sections 3.1 and 3.2). Requests that were in flight together
+    count as one event. It does not grow while answers take longer than `patience_seconds`.
+
+    Args:
+        largest: the largest number of requests in flight.
+        patience_seconds: if an answer takes longer than this, the server counts as fully loaded.
+    """
+
+    FIRST = 8
+
+    def __init__(self, largest: int, patience_seconds: float) -> None:
+        self._largest, self._patience = largest, patience_seconds
+        self._size = float(min(self.FIRST, largest))
+        self._threshold = float(largest)
+        self._sent = self._counts_from = 0
+
+    @property
+    def size(self) -> int:
+        """The number of requests that may be in flight, at least 1."""
+        return int(self._size)
+
+    def send(self) -> int:
+        """Count a request that is sent; return its number."""
+        self._sent += 1
+        return self._sent
+
+    def answered(self, seconds: float) -> None:
+        """Count an answer, and the time that it took."""
+        if seconds <= self._patience:
+            grown = self._size + (1.0 if self._size < self._threshold else 1.0 / self._size)
+            self._size = min(grown, float(self._largest))
+
+    def unanswered(self, number: int, *, busy: bool) -> None:
+        """Count a request that the server was too busy for, or that was lost."""
+        if number > self._counts_from:
+            self._threshold = max(1.0, self._size / 2)
+            self._size = self._threshold if busy else 1.0
+            self._counts_from = self._sent
+
+
+class ServerRequests:
     """Requests to a server, on an event loop in a thread of its own.
 
     A server that is away, silent or busy does not fail any row: its requests are repeated, with growing waits,
@@ -54,52 +100,50 @@ class ServerRequests(Generic[Answered]):
 
     Attributes:
         connection: the connection to the server.
+        run: runs an asynchronous function with these arguments on the loop, and returns its result.
         repeated: number of requests that were repeated, by `RetryReason`.
         largest: the largest number of requests that were in flight.
     """
 
     def __init__(
-        self,
-        options: ConnectionOptions,
-        trial: Callable[[], tuple[str, dict[str, Any]]] = lambda: ("", {}),
+        self, options: ConnectionOptions, trial: Callable[[], tuple[str, dict[str, Any]]] = lambda: ("", {})
     ) -> None:
         self.connection = Connection(options)
         self.repeated = {kind.value: 0 for kind in RetryReason}
         self.largest = 0
         self._options, self._trial = options, trial
         self._window = RequestWindow(options.max_num_seqs, options.request_timeout / 4)
-        self._in_flight = self._open = 0
-        self._answered_at = time.monotonic()  # or when a request is sent and no other waits for its answer
+        self._in_flight = 0
+        self._answered_at = time.monotonic()  # or when a request is sent and no other is in flight
         self._is_reported = False
         self._running_trial: asyncio.Task[bool] | None = None
-        self._loop = asyncio.new_event_loop()
-        self._room = asyncio.Condition()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="localjudge-server", daemon=True)
-        self._thread.start()
+        self._room = asyncio.Event()
+        self._ending = ExitStack()
+        self._portal = self._ending.enter_context(start_blocking_portal(name="localjudge-server"))
+        self._ending.callback(self._portal.call, self._end)
+        self.run = self._portal.call
 
-    def run(self, coroutine: Coroutine[Any, Any, Found]) -> Found:
-        """Run a coroutine on the loop and return its result."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
-
-    def run_when_ready(self, start: Callable[[], Coroutine[Any, Any, Found]]) -> Found:
-        """Run a coroutine on the loop, again while the server is not ready or too busy; return its result.
+    def run_when_ready(self, function: Callable[..., Awaitable[Found]], *arguments: Any) -> Found:
+        """Do what `run` does, again while the server is not ready or too busy; return the result.
 
         A server that cannot be reached is not waited for: its URL may be wrong.
 
         Args:
-            start: returns the coroutine, which sends requests by `connection`.
+            function: sends requests by `connection`.
+            arguments: its arguments.
 
         Raises:
             EngineError: the server is not ready within `patience` seconds.
         """
-        return self.run(self._when_ready(start))
+        found: Found = self.run(self._when_ready, function, *arguments)
+        return found
 
-    async def _when_ready(self, start: Callable[[], Coroutine[Any, Any, Found]]) -> Found:
+    async def _when_ready(self, function: Callable[..., Awaitable[Found]], *arguments: Any) -> Found:
         tries = 0
         self._answered_at = time.monotonic()
         while True:
             try:
-                found = await start()
+                found = await function(*arguments)
             except RetryableRequestError as met:
                 if met.reason not in (RetryReason.NOT_READY, RetryReason.BUSY):
                     raise
@@ -114,16 +158,12 @@ class ServerRequests(Generic[Answered]):
                 return found
 
     def close(self) -> None:
-        """Close the connection and end the thread."""
-        if self._loop.is_closed():
-            return
-        self.run(self._end())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        # As `asyncio.run` does: replies that were cut off, and sockets that close in a later step.
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.run_until_complete(asyncio.sleep(0.01))
-        self._loop.close()
+        """Cancel what is left, close the connection and end the thread."""
+        self._ending.close()
+
+    async def _end(self) -> None:
+        await self.connection.close()
+        await self._portal.stop(cancel_remaining=True)
 
     def complete(
         self, prompts: Iterable[Prompt | None], answer: Callable[[Prompt], Awaitable[Answered]]
@@ -138,26 +178,26 @@ class ServerRequests(Generic[Answered]):
             EngineError: the server answers nothing any more.
         """
         waiting = until_stopped(prompts)
-        running: set[Future[None]] = set()
-        finished: queue.SimpleQueue[Answered | BaseException] = queue.SimpleQueue()
-        open_requests = 0
+        running: set[Future[Answered]] = set()
+        finished: SimpleQueue[Future[Answered]] = SimpleQueue()
         try:
             while True:
-                while open_requests < self._window.size + _AHEAD:
-                    prompt = next(waiting, None)
-                    if prompt is None:
-                        break
-                    future = asyncio.run_coroutine_threadsafe(_put(finished, answer(prompt)), self._loop)
-                    running.add(future)
-                    future.add_done_callback(running.discard)
-                    open_requests += 1
-                if not open_requests:
+                while len(running) < self._window.size + _AHEAD and (prompt := next(waiting, None)):
+                    self._answered_at = self._answered_at if running else time.monotonic()
+                    running.add(future := self._portal.start_task_soon(answer, prompt))
+                    future.add_done_callback(finished.put)
+                if not running:
                     return
-                answers = _take(finished)
-                open_requests -= len(answers)
-                yield answers
+                ended = [finished.get()]
+                while not finished.empty():
+                    ended.append(finished.get())
+                running.difference_update(ended)
+                if answers := [future.result() for future in ended if not future.exception()]:
+                    yield answers
+                for future in ended:  # an error is raised when the answers are written
+                    future.result()
         finally:
-            for future in list(running):
+            for future in running:
                 future.cancel()
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -167,15 +207,6 @@ class ServerRequests(Generic[Answered]):
             RequestRefusedError: this request gets no answer.
             EngineError: the server answers nothing any more.
         """
-        if not self._open:
-            self._answered_at = time.monotonic()
-        self._open += 1
-        try:
-            return await self._post_until_answered(path, body)
-        finally:
-            self._open -= 1
-
-    async def _post_until_answered(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         lost = tries = 0
         failing_since: float | None = None
         while True:
@@ -208,30 +239,27 @@ class ServerRequests(Generic[Answered]):
 
     async def _post_once(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Send a request as soon as the window has room for it."""
-        async with self._room:
-            await self._room.wait_for(lambda: self._in_flight < self._window.size)
-            self._in_flight += 1
-            self.largest = max(self.largest, self._in_flight)
+        while self._in_flight >= self._window.size:
+            self._room.clear()
+            await self._room.wait()
+        self._in_flight += 1
+        self.largest = max(self.largest, self._in_flight)
         number, began = self._window.send(), time.monotonic()
         try:
             reply = await self.connection.post(path, body)
+            self._window.answered(time.monotonic() - began)
         except RetryableRequestError as met:
-            if met.reason is RetryReason.BUSY:
-                self._window.busy(number)
-            else:
-                self._window.lost(number)
+            self._window.unanswered(number, busy=met.reason is RetryReason.BUSY)
             raise
         except RequestRefusedError:
             self._answered()
             raise
         else:
             self._answered()
-            self._window.answered(time.monotonic() - began)
             return reply
         finally:
-            async with self._room:
-                self._in_flight -= 1
-                self._room.notify_all()
+            self._in_flight -= 1
+            self._room.set()
 
     async def _answers_trial(self) -> bool:
         """Return whether the server answers a request without a row's text; one trial runs at a time."""
@@ -285,34 +313,3 @@ class ServerRequests(Generic[Answered]):
             f"server {self._options.address}: no answer for {self._options.patience:g} s: {met}; when it "
             "is back, the same command continues"
         )
-
-    async def _end(self) -> None:
-        """Cancel what is left, and close the connection."""
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        await self.connection.close()
-
-
-async def _put(finished: queue.SimpleQueue[Answered | BaseException], answer: Awaitable[Answered]) -> None:
-    try:
-        finished.put(await answer)
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:  # the caller's thread raises it
-        finished.put(error)
-
-
-def _take(finished: queue.SimpleQueue[Answered | BaseException]) -> list[Answered]:
-    """Return all answers that are there; wait for the first. An error is raised when the others are written."""
-    found: list[Answered] = []
-    while not found or not finished.empty():
-        one = finished.get()
-        if isinstance(one, BaseException):
-            if not found:
-                raise one
-            finished.put(one)
-            break
-        found.append(one)
-    return found

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,16 +26,13 @@ from localjudge.engines.protocol import (
     EngineInfo,
     completion,
 )
-from localjudge.engines.server.connection import Connection, RequestRefusedError
-from localjudge.engines.server.reply_fields import OR_NONE, Logprob, Usage
+from localjudge.engines.server.connection import OR_NONE, Connection, Logprob, RequestRefusedError, Usage
 from localjudge.engines.server.served_model import ServedModel, ServerEngine
-from localjudge.engines.vllm.score_collector import KEY, STATE, TableSettings
+from localjudge.engines.vllm.table_settings import KEY, STATE, table_digest
 from localjudge.errors import SettingError
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
 
-BY_CONSTRUCTION: Literal["by construction"] = "by construction"
-"""The kind of a server with our token table."""
 _PATH = "/completions"
 _MOST_LISTED = 128
 """vLLM's limit of tokens whose log-probabilities a request names."""
@@ -91,10 +87,12 @@ class TableServer(ServerEngine[Completion]):
         SettingError: the server has another table, other limits or a smaller context, or does not answer.
     """
 
+    kind, meaning = "by construction", "whole by construction: it has this token table"
+
     def __init__(self, model: Model, decoding: Decoding, options: TableServerOptions) -> None:
         self._model, self._decoding = model, decoding
         self._paths = ValuePaths(decoding.table)
-        self._digest = TableSettings.from_decoding(decoding, Path()).digest(decoding.table)
+        self._digest = table_digest(decoding)
         known = decoding.table.score_token[decoding.table.first_token_decides]
         listed = np.unique(known[known >= 0]).tolist()
         self._listed = listed if len(listed) <= _MOST_LISTED else []
@@ -104,13 +102,7 @@ class TableServer(ServerEngine[Completion]):
 
     @property
     def info(self) -> EngineInfo:
-        return self._info(
-            BY_CONSTRUCTION,
-            f"whole {BY_CONSTRUCTION}: it has this token table",
-            applies_table=True,
-            context=self._context,
-            details={"table": self._digest, "seeded": self._seeded},
-        )
+        return self._info(self._context, table=self._digest, seeded=self._seeded)
 
     def _check(self) -> None:
         """Check that the server has the context and this table, and that its answer to a trial follows it.
@@ -122,16 +114,13 @@ class TableServer(ServerEngine[Completion]):
         def refusal(reason: str) -> SettingError:
             return SettingError("server", self._options.address, reason)
 
-        advice = (
-            "start it with the command that localjudge serve --print-vllm-flags prints, or give `server_kind` "
-            "unverified"
-        )
-        context = self._served.reported.get("max_model_len")
-        if isinstance(context, int) and (self._context is None or context < self._context):
+        command = "the command that localjudge serve --print-vllm-flags prints"
+        advice = f"start it with {command}, or give `server_kind` unverified"
+        context = self._served.server_context
+        if context is not None and (self._context is None or context < self._context):
             here = self._context or "without a limit"
             raise refusal(f"its context is {context}, and here it is {here}; give `max_model_len` {context}")
-        connection, name = self._requests.connection, self._served.name
-        there = self._requests.run_when_ready(lambda: table_of(connection, name))
+        there = self._requests.run_when_ready(table_of, self._requests.connection, self._served.name)
         if there is None:
             raise refusal(f"has no token table; {advice}")
         if there != self._digest:
@@ -153,10 +142,8 @@ class TableServer(ServerEngine[Completion]):
             raise refusal(f"its answer to a trial breaks the token table: {error}; {advice}") from None
         if any(each < SMALLEST_LOGPROB for found in _listed(reply) for each in found):
             self._listed = []
-            reason = (
-                "its log-probabilities are those after the mask; start it with --logprobs-mode raw_logprobs"
-            )
-            self._leave_out("probabilities", reason)
+            advice = "start it with --logprobs-mode raw_logprobs"
+            self._leave_out("probabilities", f"its log-probabilities are those after the mask; {advice}")
 
     def _trial(self) -> dict[str, Any]:
         tokens = [*self._model.prompts.head, *self._model.prompts.tail] or [0]

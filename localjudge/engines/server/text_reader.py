@@ -5,23 +5,22 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from functools import cached_property
+from typing import Any
 
 from localjudge.config import JudgeConfig
-from localjudge.engines.answer_reader import ReadAnswer
+from localjudge.engines.answer_reader import Distribution, ReadAnswer
 from localjudge.engines.protocol import (
     SMALLEST_LOGPROB,
     TextCompletion,
-    TextDecoding,
     TokenChoice,
     are_logprobs,
 )
 from localjudge.errors import SettingError
 from localjudge.prompts.thought_marks import open_thought, split_thought
 from localjudge.rubrics.answer import AnswerLayout, ValueField, check_characters
-from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.written_values import (
     CHARACTERS_PER_TOKEN,
     answer_pattern,
@@ -39,28 +38,23 @@ _SWITCH = (
 _UNLISTED = 0.001
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TextReader:
     """A reader of answers that are text; a server may enforce that they are complete.
 
     Attributes:
-        rubric: the rubric.
+        config: the settings of the judge.
         layout: the answer as the judge writes it.
-        text_characters: the largest number of characters of each text of an answer.
+
+    Raises:
+        SettingError: a setting needs the tokenizer or the token table, which a server keeps to itself.
     """
 
-    rubric: Rubric
+    config: JudgeConfig
     layout: AnswerLayout
-    text_characters: int
 
-    @classmethod
-    def from_config(cls, config: JudgeConfig, layout: AnswerLayout) -> Self:
-        """Return the reader of a judge's answers.
-
-        Raises:
-            SettingError: a setting needs the tokenizer or the token table, which a server keeps to itself.
-        """
-        counted = "only the server can count the tokens of a prompt"
+    def __post_init__(self) -> None:
+        config, counted = self.config, "only the server can count the tokens of a prompt"
         if config.on_overflow != "fail":
             raise SettingError("on_overflow", config.on_overflow, f"{counted}; give fail")
         if config.max_result_tokens is not None:
@@ -69,22 +63,26 @@ class TextReader:
             advice = "which needs the token table; judge by checklist, one criterion a prompt"
             name = config.rubric.name
             raise SettingError("rubric", name, f"asks for all criteria in one answer, {advice}")
-        return cls(config.rubric, layout, CHARACTERS_PER_TOKEN * config.max_rationale_tokens)
 
-    def decoding(self, config: JudgeConfig) -> TextDecoding:
-        """Return how a server is to decode the answers."""
-        budget = config.thinking_budget
-        return TextDecoding(
-            turns=self.rubric.turns(self.layout),
-            schema=bounded_schema(self.layout, self.text_characters),
-            pattern=answer_pattern(self.layout, self.text_characters),
-            max_tokens=longest_answer(self.layout, self.text_characters) + (budget or 0),
-            thinks=budget is not None,
-            template_args=config.template_args or {},
-            is_whole=self.is_whole,
-            temperature=config.temperature,
-            top_p=config.top_p,
-        )
+    @property
+    def text_characters(self) -> int:
+        """The largest number of characters of each text of an answer."""
+        return CHARACTERS_PER_TOKEN * self.config.max_rationale_tokens
+
+    @property
+    def max_tokens(self) -> int:
+        """The largest number of tokens in total, with thoughts."""
+        return longest_answer(self.layout, self.text_characters) + (self.config.thinking_budget or 0)
+
+    @cached_property
+    def schema(self) -> Mapping[str, Any] | None:
+        """JSON Schema of an answer, whose texts are bounded; None if it is not JSON."""
+        return bounded_schema(self.layout, self.text_characters)
+
+    @cached_property
+    def pattern(self) -> str:
+        """Regular expression of an answer."""
+        return answer_pattern(self.layout, self.text_characters)
 
     def read(self, completion: TextCompletion, criteria: int = 0) -> ReadAnswer:
         """Read a completion; a server is asked for one criterion at a time.
@@ -99,25 +97,16 @@ class TextReader:
         if after and not text:
             raise ValueError(f"it has no answer{after}")
         check_characters(completion.thoughts + completion.text, "it")
-        answer = self.rubric.parse(text)
+        answer = self.config.rubric.parse(text)
         cut = any(len(each) >= self.text_characters for each in answer.texts.values())
-        found: dict[str, _Distribution] = {}
+        known: dict[str, Distribution] = {}
         if completion.choices:
             places = value_places(self.layout, text)
             for field in self.layout.values:
                 rest = text[places[field.name][0] :] if field.name in places else ""
-                if rest and (shown := _distribution(completion.choices, rest, field)):
-                    found[field.name] = shown
-        known = {name: each for name, each in found.items() if not (each.masked or completion.masked)}
-        return ReadAnswer(
-            answer,
-            cut,
-            {name: each.probabilities for name, each in found.items()},
-            {name: each.mass for name, each in known.items()},
-            {name: each.likeliest for name, each in known.items()},
-            thoughts,
-            completion.output_tokens,
-        )
+                if rest and (found := _distribution(completion, rest, field)):
+                    known[field.name] = found
+        return ReadAnswer(answer, cut, known, thoughts, completion.output_tokens)
 
     def _split_thoughts(self, completion: TextCompletion) -> tuple[str, str]:
         """Return the thoughts, and the answer without white space and fences around it."""
@@ -136,16 +125,7 @@ class TextReader:
         return True
 
 
-class _Distribution(NamedTuple):
-    """The probabilities of values, and what is known of the other tokens unless they are masked."""
-
-    probabilities: list[float]
-    mass: float
-    likeliest: bool
-    masked: bool
-
-
-def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) -> _Distribution | None:
+def _distribution(completion: TextCompletion, rest: str, field: ValueField) -> Distribution | None:
     """Return the probability of each value, and their mass; None if the tokens do not show it.
 
     A text shows a value if it begins this value alone, or if it is this value and the beginning of what follows
@@ -153,14 +133,14 @@ def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) 
     has no probability: the text of its token is the beginning of both.
 
     Args:
-        choices: the tokens of the completion; a token that ends the turn may follow the answer's.
+        completion: the completion; a token that ends the turn may follow the answer's.
         rest: the answer from this value on.
         field: the values.
 
     Raises:
         ValueError: the numbers in the value's place are not log-probabilities.
     """
-    place = _place(choices, rest)
+    place = _place(completion.choices, rest)
     if place is None or any(
         one != other and other.startswith(one) for one in field.values for other in field.values
     ):
@@ -192,7 +172,10 @@ def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) 
         return None
     top = max(by_text, key=lambda text: by_text[text])
     masked = any(logprob is not None and logprob < SMALLEST_LOGPROB for _, logprob in choice.alternatives)
-    return _Distribution([share / total for share in shares.values()], min(total, 1.0), top in starts, masked)
+    normalized = [share / total for share in shares.values()]
+    if masked or completion.masked:
+        return Distribution(normalized)
+    return Distribution(normalized, min(total, 1.0), top in starts)
 
 
 def _chances(choice: TokenChoice, name: str) -> list[tuple[str, float]]:
@@ -215,7 +198,7 @@ def _place(choices: Sequence[TokenChoice], rest: str) -> tuple[TokenChoice, str]
     """Return the token with the beginning of a value, and what it holds before; None if the tokens lack it.
 
     Args:
-        choices: as in `_distribution`.
+        choices: the tokens of a completion.
         rest: the answer from this value on.
     """
     begin = "".join(choice.text for choice in choices).rfind(rest)

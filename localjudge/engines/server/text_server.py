@@ -5,26 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from operator import itemgetter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
 from localjudge.engines.engine_options import ServerOptions
-from localjudge.engines.protocol import (
-    EngineInfo,
-    TextCompletion,
-    TextDecoding,
-    TokenChoice,
-    are_logprobs,
-)
-from localjudge.engines.server.connection import RequestRefusedError, RetryableRequestError
-from localjudge.engines.server.reply_fields import OR_NONE, Usage
-from localjudge.engines.server.served_model import ServedModel, ServerEngine
+from localjudge.engines.protocol import EngineInfo, TextCompletion, TokenChoice, are_logprobs
+from localjudge.engines.server.connection import OR_NONE, RequestRefusedError, RetryableRequestError, Usage
+from localjudge.engines.server.served_model import UNVERIFIED, ServedModel, ServerEngine
+from localjudge.engines.server.text_reader import TextReader
 from localjudge.errors import SettingError
 from localjudge.prompts.task import Prompt
 
-UNVERIFIED: Literal["unverified"] = "unverified"
-"""The kind of a server that applies no token table."""
 _TRIAL = "Answer in the form that is asked for."
 _NO_ANSWER = "the server's reply has no answer in it"
 _FORM_KEYS = {"response_format", "structured_outputs"}
@@ -69,28 +61,26 @@ class TextServer(ServerEngine[TextCompletion]):
     Args:
         options: the server.
         model: a model of this server.
-        decoding: how answers are decoded.
+        reader: reads the answers, and says how they are decoded.
 
     Raises:
         SettingError: the server does not answer a trial.
     """
 
-    def __init__(self, options: ServerOptions, model: ServedModel, decoding: TextDecoding) -> None:
-        self._decoding = decoding
+    kind, meaning = UNVERIFIED, f"{UNVERIFIED}: it applies no token table"
+
+    def __init__(self, options: ServerOptions, model: ServedModel, reader: TextReader) -> None:
+        self._reader, self._config = reader, reader.config
         self._top_logprobs = options.top_logprobs
-        self._turns = [{"role": turn.role, "content": turn.text} for turn in decoding.turns]
+        turns = reader.config.rubric.turns(reader.layout)
+        self._turns = [{"role": turn.role, "content": turn.text} for turn in turns]
         self._retries, self._masked = 0, False
         super().__init__(options, model, "/chat/completions")
 
     @property
     def info(self) -> EngineInfo:
-        enforced = "json_schema" if self._decoding.schema else "regex" if self._is_vllm else "nothing"
-        return self._info(
-            UNVERIFIED,
-            f"{UNVERIFIED}: it applies no token table",
-            applies_table=False,
-            details={"enforced": enforced, "top_logprobs": self._top_logprobs, "seeded": self._is_seeded},
-        )
+        enforced = "json_schema" if self._reader.schema else "regex" if self._is_vllm else "nothing"
+        return self._info(None, enforced=enforced, top_logprobs=self._top_logprobs, seeded=self._is_seeded)
 
     def statistics(self) -> Mapping[str, Any]:
         return {**super().statistics(), "retries": self._retries}
@@ -102,8 +92,7 @@ class TextServer(ServerEngine[TextCompletion]):
     @property
     def _is_seeded(self) -> bool:
         """Whether requests have seeds. They can end a vLLM on a CPU, and it does not say what it runs on."""
-        seeded = self._options.seeded == "true" or not self._is_vllm
-        return self._decoding.temperature > 0 and seeded
+        return self._config.temperature > 0 and not self._is_vllm
 
     def _check(self) -> None:
         """Send a trial, and find out what the log-probabilities that the server lists can show."""
@@ -128,7 +117,7 @@ class TextServer(ServerEngine[TextCompletion]):
             enforced: the list of the trial with the form.
         """
         free = {key: value for key, value in self._trial().items() if key not in _FORM_KEYS}
-        other = {"temperature": 2.0 if self._decoding.temperature <= 1 else 0.5, "top_p": 1.0}
+        other = {"temperature": 2.0 if self._config.temperature <= 1 else 0.5, "top_p": 1.0}
         try:
             usual, hot = (_first_listed(self._try(body)) for body in (free, free | other))
         except (RequestRefusedError, RetryableRequestError) as error:
@@ -170,27 +159,26 @@ class TextServer(ServerEngine[TextCompletion]):
             if not self._top_logprobs:  # some servers list them all the same
                 completion = replace(completion, choices=())
             self._prompt_tokens += completion.prompt_tokens
-            if completion.error is None and self._decoding.is_whole(completion):
+            if completion.error is None and self._reader.is_whole(completion):
                 break
         return completion
 
     def _body(self, messages: list[dict[str, str]]) -> dict[str, Any]:
-        decoding = self._decoding
         body: dict[str, Any] = {
             "model": self._served.name,
             "messages": messages,
-            "max_tokens": decoding.max_tokens,
-            "temperature": decoding.temperature,
-            "top_p": decoding.top_p,
+            "max_tokens": self._reader.max_tokens,
+            "temperature": self._config.temperature,
+            "top_p": self._config.top_p,
             "stream": False,
         }
         if self._top_logprobs:
             body |= {"logprobs": True, "top_logprobs": self._top_logprobs}
-        if decoding.schema is not None:
-            schema = {"name": "answer", "strict": True, "schema": decoding.schema}
+        if self._reader.schema is not None:
+            schema = {"name": "answer", "strict": True, "schema": self._reader.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         elif self._is_vllm:
-            body["structured_outputs"] = {"regex": decoding.pattern}
+            body["structured_outputs"] = {"regex": self._reader.pattern}
         return body | self._template_fields()
 
     def _template_fields(self) -> dict[str, Any]:
@@ -199,19 +187,17 @@ class TextServer(ServerEngine[TextCompletion]):
         Ollama's templates have no variables: `reasoning_effort`, a field of OpenAI's, alone says whether and
         how much its models think. vLLM reads this field, too, for gpt-oss.
         """
-        variables = dict(self._decoding.template_args)
+        variables = dict(self._config.template_args or {})
         effort = {"reasoning_effort": variables["reasoning_effort"]} if "reasoning_effort" in variables else {}
         if self._served.product.startswith("ollama"):
-            thinks = [variables.pop(name) for name in ("enable_thinking", "thinking") if name in variables]
+            given = [variables.pop(name) for name in ("enable_thinking", "thinking") if name in variables]
             if others := variables.keys() - effort.keys():
                 advice = "Ollama's models read only enable_thinking and reasoning_effort; leave it out"
                 raise SettingError("template_args", min(others), advice)
-            return effort or ({} if all(thinks) else {"reasoning_effort": "none"})
+            return effort or ({} if all(given) else {"reasoning_effort": "none"})
         if self._is_vllm:
-            variables = {
-                "enable_thinking": self._decoding.thinks,
-                "thinking": self._decoding.thinks,
-            } | variables
+            thinks = self._config.thinking_budget is not None
+            variables = {"enable_thinking": thinks, "thinking": thinks} | variables
         return effort | ({"chat_template_kwargs": variables} if variables else {})
 
 
@@ -226,7 +212,6 @@ def _completion(tag: int, document: Mapping[str, Any]) -> TextCompletion:
         return TextCompletion(tag, error=several if reply.choices else _NO_ANSWER)
     (choice,) = reply.choices
     usage, message = reply.usage or Usage(), choice.message
-    listed = (choice.logprobs and choice.logprobs.content) or []
     return TextCompletion(
         tag,
         text=message.content or "",
@@ -234,7 +219,7 @@ def _completion(tag: int, document: Mapping[str, Any]) -> TextCompletion:
         finished=choice.finish_reason != "length",
         choices=[
             TokenChoice(each.token, [(other.token, other.logprob) for other in each.top_logprobs or []])
-            for each in listed
+            for each in (choice.logprobs and choice.logprobs.content) or []
         ],
         prompt_tokens=usage.prompt_tokens,
         output_tokens=usage.completion_tokens,

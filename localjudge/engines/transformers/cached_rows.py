@@ -11,15 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
+from weakref import proxy
 
 import torch
 from transformers import DynamicCache, GenerationMixin, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from localjudge.engines.batches import rotates_by_batch
+from localjudge.engines.protocol import rotates_by_batch
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings, PromptPart
 from localjudge.prompts.task import Prompt
 
@@ -27,35 +27,6 @@ from localjudge.prompts.task import Prompt
 _TOKENS_OF_A_PASS = 1024
 # The tokens by which a cache grows.
 _GROWTH = 128
-
-
-@dataclass(slots=True)
-class _Places:
-    """Where a pass writes.
-
-    Attributes:
-        rows: number of rows in the cache.
-        longest: number of tokens of the longest prompt.
-        first, last: the rows of the pass.
-        begins: the place of the first new token of each row of the pass.
-        count: number of new tokens of each row.
-        only_fills: whether nobody reads its logits.
-        row, place: for each new token, its row of the pass and its place, (rows, 1) and (rows, tokens).
-    """
-
-    rows: int
-    longest: int
-    first: int = field(init=False)
-    last: int = field(init=False)
-    begins: Sequence[int] = field(init=False)
-    count: int = field(init=False)
-    only_fills: bool = field(init=False)
-    row: torch.Tensor = field(init=False)
-    place: torch.Tensor = field(init=False)
-
-    @property
-    def width(self) -> int:
-        return max(self.begins) + self.count
 
 
 class _FilledError(Exception):
@@ -66,11 +37,11 @@ class _RowLayer(DynamicLayer):  # type: ignore[misc]
     """The keys and values of a layer, (rows, heads, places, width of a head).
 
     Args:
-        now: where the pass writes.
+        now: the rows, which say where the pass writes.
         is_last: whether no further layer keeps keys and values.
     """
 
-    def __init__(self, now: _Places, is_last: bool) -> None:
+    def __init__(self, now: CachedRows, is_last: bool) -> None:
         super().__init__()
         self._now = now
         self._is_last = is_last
@@ -94,10 +65,10 @@ class _RowLayer(DynamicLayer):  # type: ignore[misc]
         now = self._now
         if not self.is_initialized:
             self.lazy_initialization(keys, values)
-            self.keys, self.values = (_room(each, now.rows, 0) for each in (keys, values))
+            self.keys, self.values = (_room(each, now.count, 0) for each in (keys, values))
         if self.keys.shape[2] < width:
             old, places = (self.keys, self.values), max(width, now.longest) + _GROWTH
-            self.keys, self.values = (_room(each, now.rows, places) for each in old)
+            self.keys, self.values = (_room(each, now.count, places) for each in old)
             for grown, before in zip((self.keys, self.values), old, strict=True):
                 grown[:, :, : before.shape[2]] = before
 
@@ -130,6 +101,15 @@ class CachedRows:
         prompts: the rows' prompts.
         inputs: the model's inputs, with an empty cache.
         kept: the beginnings of earlier prompts; gets those of these.
+
+    Attributes:
+        count: number of rows.
+        longest: number of tokens of the longest prompt.
+        first, last: the rows of the pass.
+        begins: the place of the first new token of each row of the pass.
+        width: number of places of the pass.
+        only_fills: whether nobody reads its logits.
+        row, place: for each new token, its row of the pass and its place, (rows, 1) and (rows, tokens).
     """
 
     can_move = True
@@ -146,11 +126,12 @@ class CachedRows:
         self._kept = kept
         self._cache_name = _cache_name(inputs)
         self._cache = inputs[self._cache_name]
-        self._now = _Places(len(prompts), max(map(len, self._prompts)))
+        self.count, self.longest = len(prompts), max(map(len, self._prompts))
         last = len(self._cache.layers) - 1
-        self._layers = self._cache.layers = [_RowLayer(self._now, n == last) for n in range(last + 1)]
+        now = proxy(self)  # a circle of references would keep the memory of the keys and values for a while
+        self._layers = self._cache.layers = [_RowLayer(now, n == last) for n in range(last + 1)]
         self._held: list[list[int]] = [[] for _ in prompts]  # the tokens of each answer that the cache has
-        kept.most = max(kept.most, len(prompts) * self._now.longest)
+        kept.most = max(kept.most, self.count * self.longest)
         levels = max(len(prompt.beginnings) for prompt in prompts)
         self._order = self._prefill([_parts(prompt, levels) for prompt in prompts])
 
@@ -272,21 +253,21 @@ class CachedRows:
         Raises:
             _FilledError: the cache is filled, and no logits are wanted.
         """
-        device, now = self._model.device, self._now
-        now.first, now.last, now.begins, now.count = first, first + len(new), begins, max(map(len, new))
-        now.only_fills = not kept
-        tokens = torch.tensor([[*each, *[0] * (now.count - len(each))] for each in new], device=device)
-        now.row = torch.arange(len(new), device=device)[:, None]
-        now.place = torch.tensor(begins, device=device)[:, None] + torch.arange(now.count, device=device)
+        device, most = self._model.device, max(map(len, new))
+        self.first, self.last, self.begins, self.width = first, first + len(new), begins, max(begins) + most
+        self.only_fills = not kept
+        tokens = torch.tensor([[*each, *[0] * (most - len(each))] for each in new], device=device)
+        self.row = torch.arange(len(new), device=device)[:, None]
+        self.place = torch.tensor(begins, device=device)[:, None] + torch.arange(most, device=device)
         ends = torch.tensor([begin + len(each) for begin, each in zip(begins, new, strict=True)], device=device)
         mask = None  # that of the model: each token sees those before it
         if min(begins) != max(begins):
             dtype = self._model.dtype
-            hidden = torch.arange(now.width, device=device) > now.place[:, None, :, None]
+            hidden = torch.arange(self.width, device=device) > self.place[:, None, :, None]
             mask = torch.zeros_like(hidden, dtype=dtype).masked_fill(hidden, torch.finfo(dtype).min)
         logits: torch.Tensor = self._model(
             input_ids=tokens,
-            position_ids=torch.minimum(now.place, ends[:, None] - 1).clamp(min=0),
+            position_ids=torch.minimum(self.place, ends[:, None] - 1).clamp(min=0),
             attention_mask=mask,
             use_cache=True,
             return_dict=True,

@@ -1,4 +1,4 @@
-"""The generation loop: a pass for each token of a text, and one for each value.
+"""The answers of a batch, and the generation loop: a pass for each token of a text, and one for each value.
 
 The fixed text of an answer is known, so it takes no passes of its own. As texts close, their rows wait. When
 all have closed, they go through the fixed text and the values together: each pass takes the tokens since the
@@ -15,14 +15,17 @@ windows, recurrent layers …) go through the same loop with all rows in the bat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from transformers import GenerationConfig, PreTrainedModel
 
-from localjudge.engines.transformers.answers import BatchAnswers
+from localjudge.constraint.masking import HostTable
+from localjudge.constraint.value_paths import Branch
+from localjudge.engines.protocol import Decoding
 from localjudge.engines.transformers.cached_rows import CachedRows, keeps_rows
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
 from localjudge.prompts.task import Prompt
@@ -30,11 +33,112 @@ from localjudge.prompts.task import Prompt
 _PADDING = 0
 
 
+class BatchAnswers:
+    """The answers of a batch, a row each.
+
+    The token at each place of a sampled row has its own random number. So the row's tokens do not depend on the
+    other rows of the batch, nor on which tokens were picked and which are fixed.
+
+    Attributes:
+        tokens: the tokens of each row so far, thoughts included.
+        max_tokens: the most tokens of a row.
+    """
+
+    def __init__(self, table: HostTable, decoding: Decoding, prompts: Sequence[Prompt]) -> None:
+        self._table, self._decoding = table, decoding
+        self.max_tokens = decoding.max_tokens
+        if decoding.temperature > 0:
+            generators = [np.random.Generator(np.random.Philox(each.seed)) for each in prompts]
+            self._draws = np.stack([each.random(self.max_tokens) for each in generators])
+        self._fixed_token = table.fixed_token
+        self._allowances = decoding.allowances
+        self._writes = (table.table.text >= 0) | table.table.thinks
+        self._starts = [each.start for each in prompts]
+        entry = table.table.entry
+        self._states = np.array([entry if start is None else start for start in self._starts], np.int64)
+        # The length at which each row must be complete, unless another text begins before.
+        self._deadline = self._allowances[self._states]
+        self.tokens: list[list[int]] = [[] for _ in prompts]
+        self._complete = np.zeros(len(prompts), bool)
+
+    @property
+    def writing(self) -> list[int]:
+        """The rows that are inside a text, or that think."""
+        rows: list[int] = np.flatnonzero(self._writes[self._states]).tolist()
+        return rows
+
+    @property
+    def incomplete(self) -> list[int]:
+        """The rows whose answer is not complete."""
+        rows: list[int] = np.flatnonzero(~self._complete).tolist()
+        return rows
+
+    def pick(self, rows: Sequence[int], logits: torch.Tensor) -> None:
+        """Pick the next token of these rows; rows that are complete stay as they are.
+
+        Args:
+            rows: rows of the batch.
+            logits: float32 (rows, V); they are changed.
+        """
+        at = np.array(rows)
+        lengths = np.array([len(self.tokens[row]) for row in rows])
+        # The token after a complete answer is ignored, but some token must be allowed.
+        left = np.where(self._complete[at], 1, self._deadline[at] - lengths)
+        self._table.constrain(logits, self._states[at], left, at)
+        picked = logits.argmax(dim=-1) if self._decoding.temperature == 0 else self._sample(at, lengths, logits)
+        for row, token in zip(rows, picked.tolist(), strict=True):
+            if not self._complete[row]:
+                self._append(row, token)
+
+    def branches(self) -> list[tuple[int, Branch]]:
+        """Return the picks beside the answers that are to be computed next, each with its row."""
+        if not self._table.paths.most_branches:
+            return []
+        kept = self._table.scores.look([*range(len(self.tokens))])
+        return [
+            (row, branch)
+            for row, tokens in enumerate(self.tokens)
+            for branch in self._table.paths.unexplored(kept[row], tokens, self._starts[row])
+        ]
+
+    def keep(self, branches: Sequence[tuple[int, Branch]], logits: torch.Tensor) -> None:
+        """Keep what the model says at these picks; logits are float32 (branches, V)."""
+        at = torch.tensor([(row, branch.pick) for row, branch in branches], device=logits.device)
+        self._table.scores.keep(logits, at[:, 0], at[:, 1])
+
+    def append_fixed(self, rows: Sequence[int]) -> None:
+        """Append the fixed text that comes next in each of these rows, up to the next text or value."""
+        for row in rows:
+            while (token := self._fixed_token[self._states[row]]) >= 0 and not self._writes[self._states[row]]:
+                self._append(row, int(token))
+
+    def _append(self, row: int, token: int) -> None:
+        table, state = self._table.table, self._states[row]
+        after = self._states[row] = table.next_state[state, token]
+        self.tokens[row].append(token)
+        if self._allowances[after] and after != state:
+            self._deadline[row] = len(self.tokens[row]) + self._allowances[after]
+        self._complete[row] = table.distance[after] == 0
+
+    def _sample(self, rows: NDArray[np.int64], places: NDArray[np.int64], logits: torch.Tensor) -> torch.Tensor:
+        """Return one token per row, (rows,), by inverting the cumulative distribution."""
+        weights = torch.softmax(logits.double() / self._decoding.temperature, dim=-1)
+        if self._decoding.top_p < 1:
+            # The nucleus (Holtzman et al. 2020): the most likely tokens until their mass reaches top_p.
+            ranked, order = weights.sort(dim=-1, descending=True, stable=True)
+            outside = ranked.cumsum(dim=-1) - ranked >= self._decoding.top_p
+            weights = weights.scatter(1, order, ranked.masked_fill(outside, 0.0))
+        mass = weights.cumsum(dim=-1)
+        draws = torch.from_numpy(self._draws[rows, places.clip(max=self._draws.shape[1] - 1)])[:, None]
+        picked = torch.searchsorted(mass, draws.to(mass.device) * mass[:, -1:], right=True)[:, 0]
+        # A draw that rounds up to the whole mass would select a token beyond the last one with any mass.
+        return torch.where(picked < mass.shape[1], picked, weights.argmax(dim=-1))
+
+
 def generate(
     model: PreTrainedModel,
     prompts: Sequence[Prompt],
     answers: BatchAnswers,
-    max_tokens: int,
     kept: KeptBeginnings,
     *,
     batched: bool,
@@ -45,18 +149,14 @@ def generate(
         model: a causal model.
         prompts: the rows' prompts.
         answers: the answers of the rows.
-        max_tokens: the most tokens of an answer.
         kept: the beginnings of earlier prompts; not used for a model whose cache is not only keys and values.
         batched: whether the rows of this model may share a batch (`shares_batch`); otherwise there is one row.
     """
-
-    def go_on(input_ids: torch.Tensor, inputs: dict[str, Any]) -> None:
-        fits = batched and keeps_rows(model, inputs)
-        padded = partial(_PaddedRows, model, input_ids, tokens, inputs)
-        _complete(model, CachedRows(model, prompts, inputs, kept) if fits else padded(), answers)
-
     tokens = [prompt.tokens for prompt in prompts]
-    _begin(model, tokens, max_tokens, go_on)
+    begun = prepared(model, tokens, answers.max_tokens)
+    fits = batched and keeps_rows(model, begun[1])
+    rows = CachedRows(model, prompts, begun[1], kept) if fits else _PaddedRows(model, tokens, begun)
+    _complete(model, rows, answers)
 
 
 def can_write(model: PreTrainedModel) -> bool:
@@ -67,47 +167,40 @@ def can_write(model: PreTrainedModel) -> bool:
     the rounding differs, by a few hundredths of what the logits differ from each other.
     """
     *prompt, last, other = range(3, 8)
-    found: list[torch.Tensor] = []
-
-    def go_on(input_ids: torch.Tensor, inputs: dict[str, Any]) -> None:
-        rows = _PaddedRows(model, input_ids, [prompt], inputs)
-        rows.step([0], [[]])
-        found.append(rows.step([0], [[last]])[0])
-
     with torch.inference_mode():
-        _begin(model, [prompt], 2, go_on)
+        rows = _PaddedRows(model, [prompt], prepared(model, [prompt], 2))
+        rows.step([0], [[]])
+        (found,) = rows.step([0], [[last]])
         tokens = torch.tensor([[*prompt, last], [*prompt, other]], device=model.device)
         whole = model(input_ids=tokens, use_cache=False, return_dict=True).logits.float()
     seen = (whole[0, -2] - whole[1, -2]).std() > 0.01 * whole[0, -2].std()
-    incomplete = (found[0] - whole[0, -1]).std() > 0.2 * whole[0, -1].std()
+    incomplete = (found - whole[0, -1]).std() > 0.2 * whole[0, -1].std()
     # A comparison with a number that is not finite is false: a broken model fails row by row, with its reason.
     return not (seen or incomplete)
 
 
-def _begin(
-    model: PreTrainedModel,
-    prompts: Sequence[list[int]],
-    max_tokens: int,
-    go_on: Callable[[torch.Tensor, dict[str, Any]], None],
-) -> None:
-    """Go on with the tokens of these prompts, padded on the left, and the model's inputs for them."""
+def prepared(
+    model: PreTrainedModel, prompts: Sequence[list[int]], max_tokens: int
+) -> tuple[torch.Tensor, dict[str, Any]]:
+    """Return the tokens of these prompts, padded on the left, and the model's inputs for them with a cache."""
     length = max(map(len, prompts))
     padding = length - torch.tensor([[len(prompt)] for prompt in prompts])
     tokens = [[*[_PADDING] * (length - len(prompt)), *prompt] for prompt in prompts]
 
-    def loop(model: PreTrainedModel, input_ids: torch.Tensor, **inputs: Any) -> None:
+    def take(model: PreTrainedModel, input_ids: torch.Tensor, **inputs: Any) -> Any:
         # Arguments of `generate` that are not inputs of the model.
         for name in ("logits_processor", "stopping_criteria", "generation_config", "synced_gpus"):
             inputs.pop(name, None)
-        go_on(input_ids, inputs)
+        return input_ids, inputs
 
     # `generate` prepares the inputs and the cache that this model takes.
-    model.generate(
+    found: tuple[torch.Tensor, dict[str, Any]] = model.generate(
         torch.tensor(tokens, device=model.device),
         attention_mask=(torch.arange(length) >= padding).long().to(model.device),
         generation_config=GenerationConfig(max_new_tokens=max_tokens, do_sample=False, pad_token_id=_PADDING),
-        custom_generate=loop,
+        custom_generate=take,
     )
+    return found
 
 
 def _complete(model: PreTrainedModel, cached: CachedRows | _PaddedRows, answers: BatchAnswers) -> None:
@@ -137,14 +230,11 @@ class _PaddedRows:
     def __init__(
         self,
         model: PreTrainedModel,
-        input_ids: torch.Tensor,
         prompts: Sequence[list[int]],
-        inputs: dict[str, Any],
+        begun: tuple[torch.Tensor, dict[str, Any]],
     ) -> None:
-        self._model = model
-        self._input_ids = input_ids
-        self._prompts = prompts
-        self._inputs = inputs
+        self._model, self._prompts = model, prompts
+        self._input_ids, self._inputs = begun
         self._begun = False
 
     def step(self, rows: Sequence[int], answers: Sequence[list[int]]) -> torch.Tensor:
@@ -178,16 +268,5 @@ class _PaddedRows:
         for begin in range(0, len(branches), size):
             some = branches[begin : begin + size]
             prompts = [[*self._prompts[row], *answer] for row, answer in some]
-            found: list[torch.Tensor] = []
-            _begin(self._model, prompts, 1, partial(self._first_step, prompts, found))
-            yield [*range(begin, begin + len(some))], found[0]
-
-    def _first_step(
-        self,
-        prompts: Sequence[list[int]],
-        found: list[torch.Tensor],
-        input_ids: torch.Tensor,
-        inputs: dict[str, Any],
-    ) -> None:
-        rows = _PaddedRows(self._model, input_ids, prompts, inputs)
-        found.append(rows.step(range(len(prompts)), [[]] * len(prompts)))
+            rows = _PaddedRows(self._model, prompts, prepared(self._model, prompts, 1))
+            yield [*range(begin, begin + len(some))], rows.step(range(len(some)), [[]] * len(some))

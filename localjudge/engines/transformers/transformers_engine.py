@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +11,6 @@ from dataclasses import replace
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -21,21 +19,17 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, GenerationConfig
 
 from localjudge.constraint.masking import HostTable
-from localjudge.engines.batches import batches, rotates_by_batch
 from localjudge.engines.engine_options import TransformersOptions, batch_invariance
-from localjudge.engines.protocol import Completion, Decoding, EngineInfo, completion
-from localjudge.engines.transformers.answers import BatchAnswers
+from localjudge.engines.protocol import Completion, Decoding, EngineInfo, batches, completion, rotates_by_batch
 from localjudge.engines.transformers.batched_types import judged_alone, writes_otherwise
-from localjudge.engines.transformers.generation import can_write, generate
-from localjudge.engines.transformers.grouped_attention import use_grouped_attention
+from localjudge.engines.transformers.fast_layers import pack, use_grouped_attention
+from localjudge.engines.transformers.generation import BatchAnswers, can_write, generate
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
-from localjudge.engines.transformers.packed_layers import pack
 from localjudge.errors import EngineError, ModelError
 from localjudge.models.adapter import WEIGHTS, Adapter
 from localjudge.models.gguf import LINKED, alone
 from localjudge.models.model import Model
 from localjudge.models.tensor_check import check_adapter, check_tensors
-from localjudge.models.weights import INDEX
 from localjudge.prompts.task import Prompt
 from localjudge.system.machine import has_bfloat16
 
@@ -92,14 +86,17 @@ class TransformersEngine:
                 if self._device.type == "cpu":
                     pack(self._model)
             if self._device.type == "cpu":
-                _keep_freed_memory()
+                # glibc keeps freed blocks, such as outputs of layers, up to the size of the largest one freed
+                # so far, at most 32 MiB. Each 4 KiB that it gives back to the system costs a page fault later.
+                torch.empty(31 << 20, dtype=torch.uint8)
             if model.adapter:
-                self._adapters = LoadedAdapters(self._model, model.adapter)
+                self._adapters = LoadedAdapters(self._model)
+                self._adapters.use(model.adapter)
             self._model = self._model.to(self._device).eval()
-        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-            raise ModelError(
-                f"model {model.name}: {str(error).strip().splitlines()[0]}; run localjudge models verify"
-            ) from None
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            reason = str(error).strip().splitlines()[0]
+            reason = f"its files have no {reason}" if isinstance(error, KeyError) else reason
+            raise ModelError(f"model {model.name}: {reason}; run localjudge models verify") from None
         kind = model.configuration.model_type
         if writes_otherwise(kind) or not can_write(self._model):
             raise ModelError(
@@ -110,7 +107,6 @@ class TransformersEngine:
         self._table = HostTable(decoding.table, decoding.closing_margin, self._device, self._batch_size)
         device, dtype = _device_name(self._device), str(self._model.dtype).removeprefix("torch.")
         why = " (the processor has no bfloat16 instructions; dtype=bfloat16 uses it anyway)" * widened
-        recorded: dict[str, Any] = {"details": found} if (found := self._table.paths.described) else {}
         self.info = EngineInfo(
             name="transformers",
             dtype=dtype,
@@ -124,9 +120,9 @@ class TransformersEngine:
             context=options.context(model),
             batch_size=self._batch_size,
             batch_invariant=batch_invariance(supported=False),
+            details={**self._table.paths.described},
             headline=f"engine transformers · {device} · {dtype}{why} · "
             + (self._remark or f"batches of {self._batch_size}"),
-            **recorded,
         )
 
     def statistics(self) -> Mapping[str, Any]:
@@ -159,8 +155,7 @@ class TransformersEngine:
         answers = self._answers = BatchAnswers(self._table, self._decoding, batch)
         try:
             with torch.inference_mode():
-                most, batched = self._decoding.max_tokens, self._remark is None
-                generate(self._model, batch, answers, most, self._beginnings, batched=batched)
+                generate(self._model, batch, answers, self._beginnings, batched=self._remark is None)
         except torch.OutOfMemoryError:
             raise EngineError(
                 f"not enough memory for {len(batch)} prompts of up to {max(lengths)} tokens; "
@@ -177,15 +172,6 @@ class TransformersEngine:
         ]
 
 
-def _keep_freed_memory() -> None:
-    """Make glibc keep freed blocks of less than 32 MiB, such as the outputs of a layer, for the next pass.
-
-    It keeps blocks up to the size of the largest one that was freed, up to that limit. Each 4 KiB of what it
-    gives back to the system costs a page fault the next time.
-    """
-    torch.empty(31 << 20, dtype=torch.uint8)
-
-
 def _device_name(device: torch.device) -> str:
     on_host = f"{device.type} ({platform.machine()}, {torch.get_num_threads()} threads)"
     return str(torch.cuda.get_device_name(device)) if device.type == "cuda" else on_host
@@ -195,31 +181,16 @@ def _device_name(device: torch.device) -> str:
 def _loadable(model: Model) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield a directory that transformers can load, and arguments of its own.
 
-    transformers requires `metadata` in an index, which may lack it. The weights of a GGUF file are unpacked: to
-    keep them packed, transformers downloads kernels of the hub, which are programs.
+    The weights of a GGUF file are unpacked: to keep them packed, transformers downloads kernels of the hub,
+    which are programs.
     """
-    if model.is_gguf:
-        from transformers import GgufConfig
+    if not model.is_gguf:
+        yield model.path, {}
+        return
+    from transformers import GgufConfig
 
-        how = {
-            "gguf_file": LINKED,
-            "quantization_config": GgufConfig(dequantize=True),
-        }
-        with alone(model.path) as link, redirect_stderr(StringIO()):  # a progress bar that has no switch
-            yield link, how
-        return
-    folder = model.path
-    index = folder / INDEX
-    content = json.loads(index.read_bytes()) if index.is_file() else {"metadata": {}}
-    if isinstance(content.get("metadata"), dict):
-        yield folder, {}
-        return
-    with TemporaryDirectory(prefix="localjudge-") as scratch:
-        for file in folder.iterdir():
-            Path(scratch, file.name).symlink_to(file)
-        Path(scratch, INDEX).unlink()
-        Path(scratch, INDEX).write_text(json.dumps(content | {"metadata": {}}), encoding="utf-8")
-        yield Path(scratch), {}
+    with alone(model.path) as link, redirect_stderr(StringIO()):  # a progress bar that has no switch
+        yield link, {"gguf_file": LINKED, "quantization_config": GgufConfig(dequantize=True)}
 
 
 class LoadedAdapters:
@@ -231,50 +202,39 @@ class LoadedAdapters:
 
     Args:
         network: the model, which is changed.
-        first: the adapter in use.
-
-    Raises:
-        ValueError: PEFT finds no place for a matrix.
     """
 
-    def __init__(self, network: Any, first: Adapter) -> None:
-        from peft import PeftModel
-
+    def __init__(self, network: Any) -> None:
         # PEFT 0.21 reads a property of the model whose name is deprecated in transformers 5.24.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
-        self._names = {first.digest: "adapter0"}
-        self._model = PeftModel(network, _configuration(first), "adapter0", autocast_adapter_dtype=False)
-        self._fill(first)
+        self._network = network
+        self._model: Any = None
+        self._names: dict[str, str] = {}
 
     def use(self, adapter: Adapter) -> None:
         """Compute with this adapter from now on; load it if it is not here.
 
         Raises:
-            ValueError: as for the first.
+            ValueError: PEFT finds no place for a matrix.
         """
+        from peft import LoraConfig, PeftModel, set_peft_model_state_dict
+
+        name = self._names.get(adapter.digest, f"adapter{len(self._names)}")
         if adapter.digest not in self._names:
-            name = self._names[adapter.digest] = f"adapter{len(self._names)}"
-            self._model.add_adapter(name, _configuration(adapter), autocast_adapter_dtype=False)
-            self._fill(adapter)
-        self._model.set_adapter(self._names[adapter.digest])
+            self._names[adapter.digest] = name
+            config = LoraConfig(
+                r=adapter.rank,
+                lora_alpha=adapter.alpha,
+                use_rslora=adapter.rank_stabilized,
+                target_modules=sorted(adapter.modules),
+                inference_mode=True,
+            )
+            if self._model is None:
+                self._model = PeftModel(self._network, config, name, autocast_adapter_dtype=False)
+            else:
+                self._model.add_adapter(name, config, autocast_adapter_dtype=False)
+            found = set_peft_model_state_dict(self._model, load_file(adapter.path / WEIGHTS), name)
+            if found.unexpected_keys:
+                raise ValueError(f"PEFT finds no place for {found.unexpected_keys[0]} of {adapter.name}")
+        self._model.set_adapter(name)
         self._model.eval()
-
-    def _fill(self, adapter: Adapter) -> None:
-        from peft import set_peft_model_state_dict
-
-        matrices = load_file(adapter.path / WEIGHTS)
-        found = set_peft_model_state_dict(self._model, matrices, self._names[adapter.digest])
-        if found.unexpected_keys:
-            raise ValueError(f"PEFT finds no place for {found.unexpected_keys[0]} of {adapter.name}")
-
-
-def _configuration(adapter: Adapter) -> Any:
-    from peft import LoraConfig
-
-    return LoraConfig(
-        r=adapter.rank,
-        lora_alpha=adapter.alpha,
-        use_rslora=adapter.rank_stabilized,
-        target_modules=sorted(adapter.modules),
-        inference_mode=True,
-    )

@@ -41,7 +41,7 @@ from localjudge.engines.vllm.engine_session import (
     InFlightRequest,
     one_line,
 )
-from localjudge.engines.vllm.score_collector import KEY, STATE, TableSettings
+from localjudge.engines.vllm.table_settings import KEY, STATE, table_config
 from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.models.adapter import Adapter
 from localjudge.models.model import Model
@@ -93,7 +93,7 @@ class VllmEngine:
             "enable_prefix_caching": True,
             "generation_config": "vllm",
             "disable_log_stats": False,
-            "worker_extension_cls": "localjudge.engines.vllm.score_collector.ScoreCollector",
+            "worker_extension_cls": "localjudge.engines.vllm.runners.ScoreCollector",
             **({"max_model_len": context} if context else {}),
             **({"enable_lora": True, "max_lora_rank": _rank_limit(model.adapter)} if model.adapter else {}),
             **options.arguments,
@@ -111,7 +111,6 @@ class VllmEngine:
     def info(self) -> EngineInfo:
         config = self._config
         device, dtype = config.device_config.device_type, str(config.model_config.dtype).removeprefix("torch.")
-        runner = "V2" if self._uses_v2 else "V1"
         kv_cache_tokens = getattr(config.cache_config, "kv_cache_size_tokens", None)
         context, most = config.model_config.max_model_len, config.scheduler_config.max_num_seqs
         return EngineInfo(
@@ -126,15 +125,13 @@ class VllmEngine:
                 supported=current_platform.is_cuda() and current_platform.has_device_capability(90)
             ),
             details={
-                "runner": runner,
+                "runner": self._runner,
                 "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
                 "kv_cache_tokens": kv_cache_tokens,
                 **self.paths.described,
             },
-            headline=(
-                f"engine vllm {vllm.__version__} · {device} · {dtype} · runner {runner} · "
-                f"KV cache {kv_cache_tokens} tokens · up to {most} rows at once · context {context}"
-            ),
+            headline=f"engine vllm {vllm.__version__} · {device} · {dtype} · runner {self._runner} · "
+            f"KV cache {kv_cache_tokens} tokens · up to {most} rows at once · context {context}",
         )
 
     def statistics(self) -> Mapping[str, Any]:
@@ -201,7 +198,7 @@ class VllmEngine:
         arguments = dict(self._arguments)
         try:
             config = EngineArgs(**arguments).create_engine_config()
-            self._uses_v2 = bool(getattr(config, "use_v2_model_runner", False))
+            self._runner = "V2" if getattr(config, "use_v2_model_runner", False) else "V1"
             most = config.scheduler_config.max_num_seqs
         except TypeError as error:
             raise UsageError(f"`engine_args`: vLLM {vllm.__version__} says: {error}") from None
@@ -209,11 +206,10 @@ class VllmEngine:
             raise ModelError(f"model {self._model.name}: vLLM says: {one_line(error)}") from None
         table = Path(self._folder.name) / "table.npz"
         self.slots = 2 * (most + max(8, most // 4)) + 2 * COLLECT
-        settings = TableSettings.from_decoding(self._decoding, table, self.slots)
         self._decoding.table.save(table)
-        runner = "v2_runner" if self._uses_v2 else "v1_runner"
-        arguments["logits_processors"] = [f"localjudge.engines.vllm.{runner}:TableProcessor"]
-        arguments["additional_config"] = {**arguments.get("additional_config", {}), **settings.as_config()}
+        ours = table_config(self._decoding, table, self.slots)
+        arguments["logits_processors"] = [f"localjudge.engines.vllm.runners:{self._runner}Processor"]
+        arguments["additional_config"] = {**arguments.get("additional_config", {}), **ours}
         try:
             llm = LLM(**arguments)
         except (ValueError, RuntimeError, OSError) as error:
