@@ -15,7 +15,7 @@ A row that cannot be judged raises no exception: it becomes a `Failure`. The rea
 names a setting by its flag. The key of an unreadable row depends on the reason: do not change its wording.
 
 The message of an exception names a setting as a Python program does, in backquotes: "allow larger rows with
-`max_row_bytes`". The command line shows its flag instead, --max-row-bytes (`localjudge.cli.messages.in_flags`).
+`max_row_bytes`". The command line shows its flag instead, --max-row-bytes (`localjudge.cli.commands.in_flags`).
 """
 
 from __future__ import annotations

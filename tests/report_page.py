@@ -28,6 +28,11 @@ def head(page: Path) -> dict[str, Any]:
     return dict(json.loads(data(page, "head")))
 
 
+def section(page: Path, name: str) -> dict[str, Any]:
+    """Return the sentences and the tables of a section."""
+    return dict(head(page)["sections"][name])
+
+
 def held_rows(page: Path) -> list[list[Any]]:
     """Return the texts of each judgement, in the order of the page's columns."""
     chunks = [json.loads(data(page, f"chunk-{number}")) for number in range(len(head(page)["chunks"]))]

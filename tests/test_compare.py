@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import Cli, random_model
 from pair_runs import judged_pairs, lines, write_responses
-from report_page import head
+from report_page import head, section
 from scipy.stats import kendalltau
 from sklearn.metrics import cohen_kappa_score
 
@@ -158,7 +158,7 @@ def test_the_report_of_two_runs_says_what_compare_says(tmp_path: Path, cli: Cli)
     new = judged(tmp_path / "new", rows_of(after, "another"))
     page = tmp_path / "page.html"
     assert cli("report", old, new, "--out", page).code == 0
-    shown = head(page)["changes"]
+    shown = section(page, "changes")
     assert any("helpfulness fell by 0.33" in lead for lead in shown["leads"])
     means, verdicts, moved, texts = shown["tables"]
     change = compared(cli, old, new)["columns"]["helpfulness"]
@@ -170,9 +170,9 @@ def test_the_report_of_two_runs_says_what_compare_says(tmp_path: Path, cli: Cli)
 
     other = judged(tmp_path / "other", rows_of(before, "another"), "another judge")
     assert cli("report", old, other, "--out", page).code == 0
-    assert "cannot be compared" in head(page)["changes"]["leads"][0]
+    assert "cannot be compared" in section(page, "changes")["leads"][0]
     assert cli("report", old, "--out", page).code == 0
-    assert head(page)["changes"] is None
+    assert head(page)["sections"]["changes"] is None
 
 
 def test_runs_without_a_common_row_are_refused(tmp_path: Path, cli: Cli) -> None:

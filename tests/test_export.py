@@ -19,8 +19,8 @@ from localjudge import UsageError
 from localjudge.modes import EACH_PROMPT
 from localjudge.records import Judgement
 from localjudge.records.outcome_columns import AnswerColumns, to_bytes, to_line
-from localjudge.report.export.inspect_log import _file_names
-from localjudge.report.export.run_export import write_csv, write_jsonl, write_parquet
+from localjudge.report.harness_formats import _file_names
+from localjudge.report.run_export import write_csv, write_jsonl, write_parquet
 from localjudge.runs.reader import read_notices
 
 
@@ -276,18 +276,11 @@ def test_inspect_gets_the_shares_of_labels_and_no_statistic_of_too_few_samples(
         assert len(shares) == 3
 
 
-@pytest.mark.parametrize("other", ["thesis.txt", ".hidden", "folder.eval/thesis.txt"])
-def test_a_folder_with_other_files_is_never_replaced_by_logs(
-    cli: Cli, run: Path, tmp_path: Path, other: str
-) -> None:
+def test_a_folder_that_exists_is_never_replaced_by_logs(cli: Cli, run: Path, tmp_path: Path) -> None:
     pytest.importorskip("inspect_ai.log")
-    out = tmp_path / "mine"
-    (out / other).parent.mkdir(parents=True)
-    (out / other).write_text("mine")
-    (out / "old.eval").write_text("a log")
-    end = cli("export", run, "--to", "inspect", "--out", out)
-    assert (end.code, "which is not an Inspect log; give a new folder" in end.err) == (2, True)
-    assert ((out / other).read_text(), (out / "old.eval").exists()) == ("mine", True)
+    (tmp_path / "mine").mkdir()
+    end = cli("export", run, "--to", "inspect", "--out", tmp_path / "mine")
+    assert (end.code, "exists already; give a new folder" in end.err) == (2, True)
 
 
 def test_systems_whose_names_differ_in_signs_or_case_get_a_log_each() -> None:
@@ -313,7 +306,7 @@ def test_a_mistake_is_one_line(
 
 
 WIT = AnswerColumns({"wit": int})
-SCHEMA = partial(EACH_PROMPT.schema, WIT)
+SCHEMA = partial(EACH_PROMPT.schema, WIT, ())
 
 
 def judgement_with(columns: dict[str, Any]) -> Judgement:
@@ -347,7 +340,7 @@ def test_columns_that_json_cannot_hold_are_one_line_that_names_the_row(
         to_bytes(judgement, WIT)
     for write in (write_jsonl, write_csv, write_parquet):
         with pytest.raises(UsageError, match=said):
-            write([line], list(line), SCHEMA, tmp_path / "out", {})
+            write([line], list(line), SCHEMA, tmp_path / "out")
 
 
 @pytest.mark.parametrize("to", ["jsonl", "csv", "parquet"])
@@ -378,14 +371,6 @@ def test_a_field_of_the_template_never_replaces_a_column_of_the_run(
     own = {"input_status": "status", "input_warmth": "warmth", "input_model": "model", "mood": "mood"}
     own |= {"input_input_source": "source", "input_source": "input_source"}
     assert {name: line[name] for name in own} == {name: f"own {field}" for name, field in own.items()}
-
-
-def test_a_line_without_a_column_of_its_table_is_named(tmp_path: Path) -> None:
-    line = to_line(judgement_with({}), WIT)
-    odd = {name: value for name, value in line.items() if name != "wit"}
-    for write in (write_jsonl, write_csv, write_parquet):
-        with pytest.raises(UsageError, match=r"^mine.py:7: has no wit; every line of a table"):
-            write([line, odd], list(line), SCHEMA, tmp_path / "out", {})
 
 
 def test_texts_that_have_changed_are_not_passed_off_as_judged(cli: Cli, run: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from conftest import Cli, random_model
 from preloaded import Preloaded
 from scripted_server import chat, serving
 
-from localjudge.cli.guide import TOPICS
+from localjudge.cli.help import TOPICS
 from localjudge.rubrics.rubric_file import shipped_rubrics
 
 ROOT = Path(__file__).parents[1]

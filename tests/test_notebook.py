@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from localjudge import Failure, Judge
-from localjudge.cli.guide import __file__ as guide
+from localjudge.cli.help import GUIDE
 
-CELLS = json.loads(Path(guide).with_name("notebook.ipynb").read_text(encoding="utf-8"))["cells"]
+CELLS = json.loads((GUIDE / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
 
 
 def displayed(cells: list[dict[str, Any]]) -> list[str]:

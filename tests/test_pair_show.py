@@ -12,7 +12,7 @@ from conftest import Cli
 from pair_runs import RUBRIC, judged_pairs, lines, read_pairs, write_pairs, write_responses
 from rich.console import Console
 
-from localjudge.cli.shown_outcome import ShownOutcome
+from localjudge.cli.shown_rows import ShownOutcome
 from localjudge.rows.pairs import Pairing
 from localjudge.runs.reader import read_notices
 from localjudge.runs.reread_texts import RowTextStore

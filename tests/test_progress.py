@@ -17,11 +17,10 @@ from conftest import Cli, write_rows
 
 from localjudge import JudgeConfig, RowSource, RunObserver, score_run
 from localjudge.airgap.pack_files import write_parts
-from localjudge.cli.messages import Messages
 from localjudge.cli.progress import JudgingProgress, Progress, StepProgress
 from localjudge.matching.judged_rows import read_scores
 from localjudge.models.digests import read_digests
-from localjudge.report.export.run_export import export
+from localjudge.report.run_export import export
 from localjudge.runs.merge import merge
 from localjudge.runs.repeat import repeat
 from localjudge.runs.row_source import Shard
@@ -82,28 +81,13 @@ def test_the_rate_of_a_judging_ends_with_its_last_row() -> None:
     assert judging.text() == "20 of 20 rows · 2.0 rows/s · 0 tokens/s · elapsed 0:10"
 
 
-@pytest.mark.parametrize(
-    ("width", "shown"),
-    [
-        (80, "preparing the model · 2.0 GB of 10.0 GB · elapsed 0:10 · remaining 0:40"),
-        (60, "preparing the model · 2.0 GB of 10.0 GB · remaining 0:40"),
-        (40, "preparing the model · remaining 0:40"),
-        (20, "preparing the model"),
-    ],
-)
-def test_a_narrow_terminal_keeps_what_matters_most(width: int, shown: str) -> None:
-    step = StepProgress("preparing the model", "bytes", clock(0.0, 10.0))
-    step.report(2_000_000_000, 10_000_000_000)
-    assert step.text(width) == shown
-
-
 @pytest.mark.parametrize("setting", [{}, {"FORCE_COLOR": "1"}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_a_pipe_gets_no_live_line_and_nothing_about_a_short_step(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, setting: dict[str, str]
 ) -> None:
     for name, value in setting.items():
         monkeypatch.setenv(name, value)
-    with guarded_streams(), Progress(Messages()).step("merging") as report:
+    with guarded_streams(), Progress().step("merging") as report:
         report(7, 20)
     assert capfd.readouterr() == ("", "")
 
@@ -126,7 +110,7 @@ def test_a_log_gets_a_line_about_a_long_step_at_each_interval_and_at_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with stderr_to_pipe(monkeypatch) as lines:
-        with Progress(Messages(), interval=0.01, clock=clock(0.0, 10.0)).step("merging") as report:
+        with Progress(interval=0.01, clock=clock(0.0, 10.0)).step("merging") as report:
             report(5, 20)
             for _ in range(2):
                 told = line_with(lines, "5 of 20 rows")
@@ -137,7 +121,7 @@ def test_a_log_gets_a_line_about_a_long_step_at_each_interval_and_at_its_end(
 
 def test_a_log_of_json_gets_the_numbers_of_a_step_at_each_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     with stderr_to_pipe(monkeypatch) as lines:
-        with Progress(Messages("json"), interval=0.01, clock=clock(0.0, 10.0)).step("merging") as report:
+        with Progress("json", interval=0.01, clock=clock(0.0, 10.0)).step("merging") as report:
             report(5, 20)
             told = json.loads(line_with(lines, '"done": 5'))
             assert told.pop("time").endswith("+00:00")
@@ -152,7 +136,7 @@ def test_a_log_of_json_gets_the_numbers_of_a_step_at_each_interval(monkeypatch: 
 
 def test_a_step_within_a_step_is_shown_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     with stderr_to_pipe(monkeypatch) as lines:
-        progress = Progress(Messages(), interval=0.01)
+        progress = Progress(interval=0.01)
         with progress.step("outer"):
             assert line_with(lines, "outer")
             with progress.step("inner"):
@@ -164,12 +148,11 @@ def test_a_step_within_a_step_is_shown_in_its_place(monkeypatch: pytest.MonkeyPa
 LIBRARY = """
 import sys
 from pathlib import Path
-from localjudge.cli.messages import Messages
 from localjudge.cli.progress import Progress
 from localjudge.engines.engine_log import output_to
 from localjudge.system.terminal import guarded_streams
 
-with guarded_streams(), Progress(Messages(), interval=0.01).step("loading") as report:
+with guarded_streams(), Progress(interval=0.01).step("loading") as report:
     with output_to(Path("engine.log")):
         print("from a library", file=sys.stderr)
         sys.stdin.read()
@@ -195,14 +178,12 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in the background of a shell
 from localjudge.cli import main
 from localjudge.cli import runs
-from localjudge.cli.progress import Progress
 
 def merge(folders, out, report):
     report(7, 20)
     sys.stdin.read()
 
-import localjudge.runs.merge
-localjudge.runs.merge.merge = merge
+runs.merge_shards = merge
 sys.argv = ["localjudge", "merge", "part", "--out", "whole"]
 main()
 """

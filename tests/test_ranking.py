@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Cli
-from report_page import head
+from report_page import section
 
 from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.scores import Scores
@@ -85,7 +85,7 @@ def test_repeated_rows_and_easier_instructions_do_not_make_a_system_better(tmp_p
         assert "better is significantly higher than worse in wit (better minus worse: 0." in said
         cli("report", tmp_path / name, "--out", tmp_path / "report.html")
         sentence = "On " + said.split("On ")[1].split(").")[0] + ")."
-        assert sentence in head(tmp_path / "report.html")["table"]["notes"]
+        assert sentence in section(tmp_path / "report.html", "systems")["leads"]
         if name == "repeated":
             assert found.systems[1].means["wit"].value == pytest.approx(3)
             assert found.systems[0].same_instructions is None

@@ -19,9 +19,9 @@ from report_page import data, open_in_browser
 
 from localjudge import Judge, read_rows
 from localjudge.matching.run_rows import FAILED
-from localjudge.report import charts, confidence_charts
+from localjudge.report import charts
 from localjudge.report.listed_rows import ListedRows
-from localjudge.report.run_report import ReportOptions, write_report
+from localjudge.report.run_report import write_report
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
@@ -65,7 +65,7 @@ def other(rows: Path, model: Path, short_rubric: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def page(run: Path) -> Path:
-    write_report([run], run.parent / "report.html", ReportOptions(resamples=100))
+    write_report([run], run.parent / "report.html", resamples=100)
     return run.parent / "report.html"
 
 
@@ -144,8 +144,8 @@ def test_every_chart_is_one_that_the_library_draws(run: Path) -> None:
         specs = [
             *(charts.means(judgements, column, found) for column in judgements.rubric.score_columns),
             *(charts.distribution(judgements, aspect) for aspect in ("tact", "wit")),
-            *(confidence_charts.expected_against_score(judgements, aspect) for aspect in ("tact", "wit")),
-            confidence_charts.confidence(judgements),
+            *(charts.expected_against_score(judgements, aspect) for aspect in ("tact", "wit")),
+            charts.confidence(judgements),
             charts.length_against_score(judgements),
         ]
     for spec in specs:
@@ -201,11 +201,14 @@ def test_without_its_inputs_a_run_is_reported_without_texts_and_says_so(
 def test_runs_of_the_same_systems_are_told_apart_and_stand_side_by_side(
     run: Path, other: Path, tmp_path: Path
 ) -> None:
-    write_report([run, other], tmp_path / "report.html", ReportOptions(resamples=100))
+    write_report([run, other], tmp_path / "report.html", resamples=100)
     head = json.loads(data(tmp_path / "report.html", "head"))
     assert {series["label"] for series in head["series"]} >= {"a · run", "a · other", "b · run", "b · other"}
     assert len(head["snippets"]) == 3
-    assert len(head["table"]["rows"]) == len(head["series"]) == 6
+    tables = head["sections"]["systems"]["tables"]
+    by_judge = [table["rows"] for table in tables if table["caption"].startswith("Mean expected scores")]
+    assert [len(rows) for rows in by_judge] == [3, 3]
+    assert {row[0] for rows in by_judge for row in rows} == {series["label"] for series in head["series"]}
 
 
 def test_a_jury_is_reported_beside_its_members_with_its_texts_and_labels(
@@ -221,10 +224,9 @@ def test_a_jury_is_reported_beside_its_members_with_its_texts_and_labels(
     assert "without the text" not in end.err
     head = json.loads(data(tmp_path / "report.html", "head"))
     assert len(head["series"]) == 9
-    assert "mean at equal length" in [column["name"] for column in head["table"]["columns"]]
-    assert [row[0] for row in head["agreement"]["tables"][0]["rows"]] == [
-        f"{name}, {aspect}" for name in ("run", "other", "jury") for aspect in ("tact", "wit")
-    ]
+    shown = {table["caption"]: table for table in head["sections"]["agreement"]["tables"]}
+    for name in ("run", "other", "jury"):
+        assert [row[0] for row in shown[f"Agreement with the labels · {name}"]["rows"]] == ["tact", "wit"]
 
 
 def test_what_cannot_be_reported_ends_with_2_and_one_line(

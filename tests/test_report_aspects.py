@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import vl_convert
 from conftest import read_lines, write_rows
-from report_page import OpenPage, data, head, held_rows
+from report_page import OpenPage, data, head, held_rows, section
 
 from localjudge import Judge, read_rows
-from localjudge.report import charts, confidence_charts
+from localjudge.report import charts
 from localjudge.report.listed_rows import ListedRows
-from localjudge.report.run_report import ReportOptions, write_report
+from localjudge.report.run_report import write_report
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
@@ -84,7 +84,7 @@ def labels(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def report(run: Path) -> Path:
     page = run.parent / "report.html"
-    write_report([run], page, ReportOptions(resamples=100))
+    write_report([run], page, resamples=100)
     return page
 
 
@@ -139,22 +139,9 @@ def test_a_page_of_several_scales_shows_no_overall_score_and_orders_by_the_first
     for line in read_lines(kinds):
         place = head(kinds_page)["ids"].index(line["id"])
         assert overall[place] == pytest.approx(line["polite_expected"], abs=0.0006)
-    assert "Overall" not in head(kinds_page)["leads"]["systems"]
     [length] = head(kinds_page)["figures"]["length"]
     assert length["spec"]["layer"][0]["encoding"]["y"]["scale"]["domain"] == [0, 1]
     assert length["spec"]["layer"][0]["encoding"]["y"]["title"] == "polite"
-
-
-def test_a_table_says_what_each_mean_is_on(kinds_page: Path) -> None:
-    columns = {column["name"]: column for column in head(kinds_page)["table"]["columns"]}
-    shown = {name: (column["kind"], column["note"]) for name, column in columns.items() if "bounds" in column}
-    assert shown == {
-        **{f"grade={label}": ("share", "share") for label in LABELS_OF_GRADE},
-        "polite": ("share", "share of yes"),
-        "tilt": ("estimate", "\N{MINUS SIGN}2 to 2"),
-        "quality": ("estimate", "1 poor to 3 good"),
-        "mean at equal length": ("share", "share of yes"),
-    }
 
 
 def test_the_labels_of_an_aspect_are_one_stacked_bar_for_each_system(kinds: Path, kinds_page: Path) -> None:
@@ -180,16 +167,18 @@ def test_every_chart_of_every_kind_is_one_that_the_library_draws(kinds: Path, ki
     for spec in specs:
         assert "<path" in vl_convert.vegalite_to_svg({**spec, "width": 300})
     with ListedRows([kinds]) as judgements:
-        assert confidence_charts.expected_against_score(judgements, "polite") is None
+        assert charts.expected_against_score(judgements, "polite") is None
 
 
-def test_a_rubric_of_labels_only_has_no_overall_no_rank_and_no_chart_of_length(labels_page: Path) -> None:
+def test_a_rubric_of_labels_only_has_a_share_of_each_label_and_no_chart_of_length(labels_page: Path) -> None:
     about = head(labels_page)
-    names = [column["name"] for column in about["table"]["columns"]]
-    assert names == ["system", *(f"grade={label}" for label in LABELS_OF_GRADE), "rows"]
-    assert all(len(row) == len(names) for row in about["table"]["rows"])
-    assert "rank" not in about["leads"]["systems"]
-    assert "length" not in about["figures"]
+    main, others, *_ = section(labels_page, "systems")["tables"]
+    assert [column["name"] for column in main["columns"]][1] == "grade=correct"
+    assert (others["caption"], others["folded"]) == ("Shares of the other labels", False)
+    assert [column["name"] for column in others["columns"][1:]] == [
+        f"grade={name}" for name in LABELS_OF_GRADE[1:]
+    ]
+    assert about["figures"]["length"] == []
     assert about["figures"]["expected"] == []
     assert np.isnan(np.frombuffer(data(labels_page, "overall"), "<f4")).all()
 
@@ -210,7 +199,7 @@ def test_runs_with_their_rationales_in_different_places_stand_in_one_report(
 ) -> None:
     before = score(tmp_path / "before", model, LABELS, "before")
     page = tmp_path / "report.html"
-    write_report([labels, before], page, ReportOptions(resamples=100))
+    write_report([labels, before], page, resamples=100)
     assert sum("rationale" in prompt["texts"] for _, _, (prompt,), *_ in held_rows(page)) == 12
     assert head(page)["rationale"]
 

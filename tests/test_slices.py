@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Cli
-from report_page import head
+from report_page import section
 from scipy.stats import spearmanr
 from test_compare import judged, rows_of
 
@@ -144,7 +144,7 @@ def test_the_system_is_a_column_everywhere(tmp_path: Path, cli: Cli) -> None:
     ]
     page = tmp_path / "page.html"
     assert cli("report", run, "--by-column", "system", "--out", page).code == 0
-    table = head(page)["slices"]["tables"][0]
+    table = section(page, "slices")["tables"][0]
     assert [row[0] for row in table["rows"]] == ["north", "south"]
 
 
@@ -170,14 +170,14 @@ def test_the_report_has_the_slices_of_the_changes_the_systems_and_the_labels(tmp
         tmp_path / "new", with_topics([score - 1 - at // 3 % 2 for at, score in enumerate(before)], "other")
     )
     assert cli("report", old, new, "--by-column", "topic", "--out", page).code == 0
-    changed = next(table for table in head(page)["changes"]["tables"] if "By topic" in table["caption"])
+    changed = next(table for table in section(page, "changes")["tables"] if "By topic" in table["caption"])
     assert [(row[0], row[1], row[-1]) for row in changed["rows"]] == [
         (name, 30, "helpfulness fell, overall fell") for name in TOPICS
     ]
     labels = tmp_path / "labels.jsonl"
     labels.write_text("".join(json.dumps(row) + "\n" for row in with_topics(before)))
     assert cli("report", old, "--labels", labels, "--by-column", "topic", "--out", page).code == 0
-    shown = head(page)["slices"]
+    shown = section(page, "slices")
     assert "adjusted for 3 slices" in shown["leads"][0]
     ranked, agreed = shown["tables"]
     for table, args in ((ranked, ("rank", old)), (agreed, ("agree", old, "--labels", labels))):

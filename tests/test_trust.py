@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Cli, read_lines, write_rows
-from report_page import head
+from report_page import section
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
@@ -526,7 +526,7 @@ def test_a_difference_that_is_the_same_everywhere_is_not_tested_and_nothing_else
     assert found.groups["wit"] == (("b",), ("a",))
     assert found.untested["wit"] == (("a", "b", "it is the same on all instructions"),)
     assert cli("report", run, "--out", tmp_path / "report.html").code == 0
-    notes = " ".join(head(tmp_path / "report.html")["table"]["notes"])
+    notes = " ".join(section(tmp_path / "report.html", "systems")["leads"])
     for said in (" ".join(cli("rank", run).out.split()), notes):
         assert "No significant difference" not in said
         reason = "because it is the same on all instructions; b is higher on 20 and lower on 0"
@@ -923,8 +923,14 @@ def test_a_report_of_calibrated_scores_covers_the_calibrated_aspects_and_says_so
     packed = re.search(r'id="data-head">([^<]*)<', page.read_text())
     assert packed
     head = json.loads(gzip.decompress(base64.b64decode(packed[1])))
-    assert "Means of the calibrated scores" in head["leads"]["systems"]
-    assert [column["name"] for column in head["table"]["columns"]][:4] == ["system", "overall", "wit", "tact"]
+    main, aspects, *_ = head["sections"]["systems"]["tables"]
+    assert "Mean calibrated scores" in main["caption"]
+    names = [column["name"] for table in (main, aspects) for column in table["columns"]]
+    assert [name for name in names if name in ("overall", "wit", "tact", "clarity", "depth")] == [
+        "overall",
+        "wit",
+        "tact",
+    ]
 
 
 def test_a_calibration_keeps_the_notices_of_the_run_that_it_was_fitted_on(

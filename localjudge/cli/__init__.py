@@ -11,8 +11,7 @@ from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
-from localjudge.cli.commands import TOPICS, AllCommands, function_of
-from localjudge.cli.help import CommandGroup
+from localjudge.cli.commands import AllCommands, CommandGroup, descriptions
 from localjudge.cli.messages import LOG_JSON, QUIET, Messages, lacking, options_first
 from localjudge.cli.options import typed_command
 from localjudge.errors import LocalJudgeError, UsageError
@@ -27,11 +26,7 @@ class Commands(CommandGroup):
         self.commands = cast(Any, AllCommands())
 
     def descriptions(self) -> Iterator[tuple[str, str, str]]:
-        for heading, commands in TOPICS.items():
-            for where, example in commands.items():
-                found = function_of(where)
-                text = str(found.info.help if isinstance(found, typer.Typer) else found.__doc__)
-                yield heading, example.split()[0], " ".join(text.split()).partition(". ")[0].rstrip(".") + "."
+        return descriptions()
 
     def get_params(self, ctx: Any) -> list[Any]:
         found: list[Any] = super().get_params(ctx)
@@ -44,7 +39,7 @@ class Commands(CommandGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stopped:
-            Messages.here().error(f"localjudge: stopped; to continue, run this again: {typed_command()}")
+            Messages().error(f"localjudge: stopped; to continue, run this again: {typed_command()}")
             raise typer.Exit(getattr(stopped, "exit_code", 130)) from None
 
 
@@ -105,7 +100,7 @@ _CLOSED = "the reader of the output closed it before its end; what a run has jud
 
 def main() -> None:
     """Run the program. A user's mistake ends with one line and an exit code, not with a traceback."""
-    with guarded_streams(), Messages.here().until_the_end():
+    with guarded_streams(), Messages().until_the_end():
         if sys.platform == "win32":
             _end(2, "this program runs on Linux and macOS; on Windows, use it in WSL")
         try:
@@ -147,6 +142,6 @@ def _end(code: str | int | None, message: str = "") -> NoReturn:
         code, message = code or 1, message or f"stdout: {error}"
     with suppress(OSError):
         if message:
-            Messages.here().error(f"localjudge: {' '.join(message.split())}")
+            Messages().error(f"localjudge: {' '.join(message.split())}")
         sys.stderr.flush()
     sys.exit(code)

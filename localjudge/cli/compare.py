@@ -9,18 +9,29 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.audit import BELOW_THRESHOLD
-from localjudge.cli.options import AsJson, as_document, as_text, check_out_file, print_json, print_table
-from localjudge.cli.statistics_options import (
-    AllTables,
-    ByColumn,
-    LabelOptions,
-    ScoresOf,
-    StatisticsOptions,
-    common_mode,
+from localjudge.cli.console import (
+    as_document,
+    as_text,
+    print_json,
+    print_table,
+    printed_findings,
+    printed_table,
 )
+from localjudge.cli.options import BELOW_THRESHOLD, AsJson, check_out_file
+from localjudge.cli.progress import Progress
+from localjudge.cli.statistics_options import AllTables, ScoresOf, StatisticsOptions, common_mode
 from localjudge.errors import UsageError
+from localjudge.matching.judged_rows import JudgedPairs, read_judged
+from localjudge.report.change_tables import change_findings
+from localjudge.report.study_options import ByColumn, LabelOptions
+from localjudge.report.tables import Cells, Table
 from localjudge.settings import Flag
+from localjudge.statistics.paired_test import instructions_needed
+from localjudge.studies.compare import change_by_slice, change_lines, compare_runs
+from localjudge.studies.compare.compared_rows import ComparedRows
+from localjudge.studies.compare.gate import as_junit, check_gate
+from localjudge.studies.compare.matched_runs import match_runs
+from localjudge.studies.sample_size import Pilot, labels_in_words
 from localjudge.system.durable import write_text
 from localjudge.system.quantities import as_number, counted
 
@@ -53,9 +64,6 @@ def compare(
         Path | None, Flag("Write the result as Markdown, for the page of a CI job.", "FILE")
     ] = None,
     junit: Annotated[Path | None, Flag("Write the conditions as JUnit XML.", "FILE")] = None,
-    labels: Annotated[
-        list[str] | None, Flag("Labels of rows: which of two judges agrees better?", "FILE")
-    ] = None,
     people: LabelOptions,
     scores: ScoresOf = None,
     by_column: ByColumn = None,
@@ -71,39 +79,29 @@ def compare(
     margins, systems, runs = _margins(margin or ()), system or (), [old, new]
     if junit and not (margins or improve):
         raise UsageError("--junit: has no condition to report; give --margin or --improve")
-    options = {"scores": scores, "labels": labels, "by_column": by_column}
+    options = {"scores": scores, "labels": people.labels, "by_column": by_column}
     common_mode(runs, preferences={"scores": scores}, points=options)
-    from localjudge.cli.printed_tables import printed_findings
-    from localjudge.cli.progress import Progress
-    from localjudge.report.tables.change_tables import change_findings
-    from localjudge.studies.compare import change_by_slice, change_lines, compare_runs
-    from localjudge.studies.compare.compared_rows import ComparedRows
-    from localjudge.studies.compare.gate import as_junit, check_gate
-    from localjudge.studies.compare.matched_runs import match_runs
 
     progress = Progress()
     with progress.step("reading both runs"):
         rows = ComparedRows.read(runs, scores, systems)
-        known = people.labels_of(rows.source) if labels else None
+        known = people.labels_of(rows.source) if people.labels else None
         matched = match_runs(rows)
-        if labels and matched.differs != "judge":
+        if people.labels and matched.differs != "judge":
             raise UsageError(
                 "--labels: compares two judges, and these runs have one; localjudge rank OLD NEW --labels "
                 "estimates the means of people"
             )
         conditions = check_gate(matched, margins, improve or ())
     with progress.step(statistics.computing):
-        changes = compare_runs(matched, known, statistics.resamples, statistics.seed)
+        changes = compare_runs(matched, known, *statistics.draws)
         slices = people.slices(rows.source, by_column) if by_column else None
-        draws = (statistics.resamples, statistics.seed)
-        sliced = change_by_slice(matched, slices, *draws) if slices else None
+        sliced = change_by_slice(matched, slices, *statistics.draws) if slices else None
     found = change_findings(changes, conditions)
     if markdown:
         # Indented, text from outside can be no markup.
-        page = (
-            f"## {' → '.join(changes.names)}\n\n{indent(as_text(printed_findings(found, all_tables)), ' ' * 4)}"
-        )
-        write_text(markdown, page)
+        text = indent(as_text(printed_findings(found, all_tables)), " " * 4)
+        write_text(markdown, f"## {' → '.join(changes.names)}\n\n{text}")
     if junit:
         name, answer = f"localjudge compare {' '.join(changes.names)}", "\n".join(change_lines(changes))
         write_text(junit, as_junit(conditions, name, answer))
@@ -142,9 +140,6 @@ def sample_size(
     by: Annotated[str | None, Flag("The column to compare.", "COLUMN")] = None,
     power: Annotated[float, Flag("The probability to find it.", "P", least=0.5, most=0.99)] = 0.8,
     systems: Annotated[int, Flag("The number of systems to compare.", "N", least=2)] = 2,
-    labels: Annotated[
-        list[str] | None, Flag("Labels of the pilot's rows, to plan labels, too.", "FILE")
-    ] = None,
     people: LabelOptions,
     as_json: AsJson = False,
 ) -> None:
@@ -152,22 +147,17 @@ def sample_size(
     people.require("sample-size")
     if not difference:
         raise UsageError("--difference 0: must be above 0")
-    if labels and not pilot:
+    if people.labels and not pilot:
         raise UsageError("--labels: must label the rows of a pilot; give --pilot, too")
-    from localjudge.cli.printed_tables import printed_table
-    from localjudge.matching.judged_rows import JudgedPairs, read_judged
-    from localjudge.report.tables import Cells, Table
-    from localjudge.statistics.paired_test import instructions_needed
-    from localjudge.studies.sample_size import Pilot, labels_in_words
 
     basis = {f"standard deviation {each:g} (assumed)": each**2 for each in _DEVIATIONS}
     inflation, responses, column, notes = 1.0, _RESPONSES[:1], "a column", ["--pilot measures the deviation"]
     if pilot:
-        common_mode(pilot, preferences={"labels": labels})
+        common_mode(pilot, preferences={"labels": people.labels})
         judged = read_judged(pilot)
         found = Pilot.from_judged(judged, by)
         inflation, column, notes = found.inflation, found.column, [*found.notes]
-        if labels and not isinstance(judged, JudgedPairs):
+        if people.labels and not isinstance(judged, JudgedPairs):
             notes += labels_in_words(people.labels_of(judged), judged, column, difference)
         responses = _RESPONSES if found.variances.within is not None else responses
         basis = {

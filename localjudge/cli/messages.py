@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
+
+from localjudge.cli.commands import in_flags
 
 if TYPE_CHECKING:
     from localjudge.cli.console import Console
-
 
 Form = Literal["text", "quiet", "json"]
 
@@ -63,57 +63,27 @@ def lacking(error: BaseException) -> str | None:
     return None
 
 
-_SETTING = re.compile("`([a-z_]+)`")
-
-
-def in_flags(text: str) -> str:
-    """Return a text with the flag of each setting that it names in backquotes: `top_p` becomes --top-p.
-
-    The rest of the package names settings as Python programs know them.
-    """
-    return _SETTING.sub(lambda named: _flags().get(named[1], named[0]), text)
-
-
-@cache
-def _flags() -> Mapping[str, str]:
-    """Return the flag of each parameter of a command, by the parameter's name."""
-    from localjudge.cli.commands import AllCommands
-
-    commands, found = [*AllCommands().values()], dict[str, str]()
-    for command in commands:
-        commands += getattr(command, "commands", {}).values()
-        options = (each for each in command.params if each.param_type_name == "option")
-        found |= {option.name: max(option.opts, key=len) for option in options}
-    return found
-
-
 class Messages:
     """What a command says on stderr, besides its results on stdout.
 
     Args:
         form: `text`; `quiet`, which is errors alone; `json`, which is one object in each line, with the fields
-            `time` (ISO 8601, UTC), `event`, and those of the event.
+            `time` (ISO 8601, UTC), `event`, and those of the event; None for the form that the command line
+            asks for. It is read before Click reads it, because Click's own errors have this form, too.
 
     Attributes:
         console: writes to stderr, or where `Progress` points it to; it is made when it is first used.
     """
 
-    def __init__(self, form: Form = "text") -> None:
-        self.form = form
+    def __init__(self, form: Form | None = None) -> None:
+        asked: Iterator[Form] = (_FORMS[each] for each in options_first(sys.argv[1:]) if each in _FORMS)
+        self.form: Form = next(asked, "text") if form is None else form
 
     @cached_property
     def console(self) -> Console:
         from localjudge.cli.console import Console
 
         return Console(stderr=True, soft_wrap=not sys.stderr.isatty())
-
-    @classmethod
-    def here(cls) -> Messages:
-        """Return the messages in the form that the command line of this process asks for.
-
-        The command line is read before Click reads it, because Click's own errors have this form, too.
-        """
-        return cls(next((_FORMS[each] for each in options_first(sys.argv[1:]) if each in _FORMS), "text"))
 
     def say(self, text: str, *, always: bool = False) -> None:
         """Print a message about the progress; `always` prints it with `--quiet`, too."""

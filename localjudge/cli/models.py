@@ -1,4 +1,4 @@
-"""The commands `models`: list the models that can judge, plan what one needs, verify one."""
+"""List the models that can judge, plan what one needs, verify one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.help import explained, group_that_lists
+from localjudge.cli.commands import explained, group_that_lists
+from localjudge.cli.console import print_checks, print_json, print_table, printed_table
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
     AdapterName,
@@ -16,22 +17,28 @@ from localjudge.cli.options import (
     ColumnNames,
     RubricName,
     input_extras,
-    print_json,
-    print_table,
     settle_environment,
 )
+from localjudge.cli.progress import Progress
 from localjudge.errors import UsageError
+from localjudge.models.adapter import Adapter
+from localjudge.models.capacity import PROMPT_TOKENS, CapacityPlan, PlannedModel, gpus_of_80
+from localjudge.models.catalogue import profiles
+from localjudge.models.model import Model
+from localjudge.report.run_tables import catalogue_table, plan_table, plan_text
+from localjudge.rows.columns import parse_columns
+from localjudge.runs.cost_estimate import PlannedPrompts
 from localjudge.settings import Flag
+from localjudge.system.machine import Machine
 from localjudge.system.quantities import GIB
+from localjudge.system.requirements import require
+from localjudge.verification import is_sound
+from localjudge.verification import verify as look_at
 
 
 def list_models(as_json: AsJson = False) -> None:
     """List the models that can judge, and what each needs on GPUs of 80 GB; `models` alone does the same."""
     settle_environment()
-    from localjudge.cli.printed_tables import printed_table
-    from localjudge.models.capacity import gpus_of_80
-    from localjudge.models.catalogue import profiles
-    from localjudge.report.tables.capacity_tables import catalogue_table
 
     known = profiles()
     if as_json:
@@ -40,13 +47,13 @@ def list_models(as_json: AsJson = False) -> None:
         print_table(printed_table(catalogue_table(known)))
         for profile in (profile for profile in known if profile.traps):
             print(f"{profile.name}: {profile.traps[0]}")  # the most serious known problem
-        Messages.here().say("GPUs of 80 GB each; for details: localjudge models plan MODEL")
+        Messages().say("GPUs of 80 GB each; for details: localjudge models plan MODEL")
 
 
 app = group_that_lists(
     "models",
     list_models,
-    "List the models that can judge, plan what one needs, verify one.",
+    __doc__,
     "localjudge models list",
 )
 
@@ -85,21 +92,11 @@ def plan(
     if rate is not None and not (rows and 0 < rate < math.inf):
         raise UsageError(f"--rate {rate:g}: give rows/s above 0, with the rows in --rows")
     settle_environment()
-    from localjudge.cli.printed_tables import printed_table
-    from localjudge.models.adapter import Adapter
-    from localjudge.models.capacity import PROMPT_TOKENS, CapacityPlan, PlannedModel
-    from localjudge.report.tables.capacity_tables import plan_table, plan_text
-    from localjudge.system.machine import Machine
 
     subject, prompts = PlannedModel.find(model), None
     if adapter:
         subject = subject.with_adapter(Adapter.find(adapter))
     if rows:
-        from localjudge.cli.progress import Progress
-        from localjudge.rows.columns import parse_columns
-        from localjudge.runs.cost_estimate import PlannedPrompts
-        from localjudge.system.requirements import require
-
         require("models plan", *input_extras(rows))
         taken = parse_columns(columns or ())
         prompts = PlannedPrompts.of(subject.name, rows, taken, rubric, Progress().step)
@@ -147,12 +144,6 @@ def verify(
     the model if a file has changed. Exits with 0 if nothing is wrong and with 2 otherwise.
     """
     settle_environment()
-    from localjudge.cli.printed_tables import print_checks
-    from localjudge.cli.progress import Progress
-    from localjudge.models.adapter import Adapter
-    from localjudge.models.model import Model
-    from localjudge.verification import is_sound
-    from localjudge.verification import verify as look_at
 
     if no_manifest and renew:
         raise UsageError("--renew writes a manifest and --no-manifest writes none; give only one of them")

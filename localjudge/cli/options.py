@@ -1,15 +1,14 @@
-"""Shared parts of the commands: options, groups of options, the environment, and output to stdout."""
+"""Shared parts of the commands: options, groups of options, and the environment."""
 
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -17,11 +16,13 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from localjudge.errors import UsageError
+from localjudge.rows.formats import needs_pyarrow
 from localjudge.settings import Flag, JudgeSettings, choices, flag_of
+from localjudge.system.durable import unwritable
 from localjudge.system.machine import SWITCHES
 
-FAILED_ROWS = 3
-"""Exit code of a run that finished with failures."""
+FAILED_ROWS = BELOW_THRESHOLD = 3
+"""Exit code of a run that finished with failures, and of a check or condition that does not hold."""
 
 RUN, MODEL, RUBRIC, ROWS, PAIRS, ANSWERS, ENGINE, SERVER, RAY = HEADINGS = (
     "Run",
@@ -76,6 +77,7 @@ ColumnNames = Annotated[
 ]
 Limit = Annotated[int | None, Flag("Use only the first N rows or pairs.", "N", ROWS, least=1)]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
+RunFolders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run directories.")]
 AsJson = Annotated[bool, Flag("Print JSON, for programs.", name="--json")]
 
 
@@ -162,37 +164,8 @@ def typed_command() -> str:
     return shlex.join([name if shutil.which(name) == program else program, *arguments])
 
 
-def print_table(table: object) -> None:
-    from localjudge.cli.console import Console
-
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
-
-
-def as_text(table: object) -> str:
-    """Return a table as text without colours, for a file."""
-    from localjudge.cli.console import Console
-
-    text = "".join(segment.text for segment in Console(width=120).render(table))  # type: ignore[arg-type]
-    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
-
-
-def print_json(document: object, indent: int | None = None) -> None:
-    """Print a document, or a dataclass, as JSON; in ASCII where stdout cannot hold other characters."""
-    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    print(json.dumps(document, ensure_ascii=not is_unicode, indent=indent, default=as_document))
-
-
-def as_document(found: Any) -> dict[str, Any]:
-    """Return a dataclass as JSON has it: an estimate with an interval has no reason `why` it has none."""
-    return asdict(
-        found, dict_factory=lambda fields: {name: one for name, one in fields if one or name != "why"}
-    )
-
-
 def input_extras(inputs: Iterable[str]) -> list[str]:
     """Return the extras that are needed to read these files."""
-    from localjudge.rows.formats import needs_pyarrow
-
     return ["parquet"] if any(map(needs_pyarrow, inputs)) else []
 
 
@@ -217,22 +190,16 @@ def check_out(out: Path) -> None:
     Raises:
         UsageError: it is a file, it or its parent cannot be written, or the disk is full.
     """
-    from localjudge.system.durable import unwritable
-
     if fault := unwritable(out, least=1 << 20):
         raise UsageError(f"--out {out}: {fault}; free space or change the permissions, or give another --out")
 
 
-def settle_environment(
-    *, deterministic: bool = False, allow_download: bool = False, ray: str | None = None
-) -> None:
+def settle_environment(*, allow_download: bool = False, ray: str | None = None) -> None:
     """Set the variables for no network and quiet libraries, except those that the user has set.
 
     Libraries read them at import, so call this first.
     """
-    from localjudge.engines.engine_options import BATCH_INVARIANT
-
-    settings = SWITCHES | QUIET | ({BATCH_INVARIANT: "1"} if deterministic else {})
+    settings = SWITCHES | QUIET
     if ray == "local":
         # A Ray on one host uses the loopback address, and does not search for another address.
         settings |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}

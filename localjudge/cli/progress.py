@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
 from rich.live import Live
 from rich.text import Text
 
-from localjudge.cli.messages import Messages
+from localjudge.cli.messages import Form, Messages
 from localjudge.runs import RunObserver
 from localjudge.system.quantities import duration, file_size
 from localjudge.system.steps import Report
@@ -30,31 +29,22 @@ _SHORT = 0.5
 Clock = Callable[[], float]
 
 
-class Progress(RunObserver):
+class Progress(Messages, RunObserver):
     """The messages and the steps of a command. A step within another is shown in its place.
 
     Args:
-        messages: the messages; None for the form that the command line asks for.
+        form: as for `Messages`.
         interval: seconds between two lines about a step if stderr is not a terminal.
         clock: returns the time in seconds.
     """
 
     def __init__(
-        self, messages: Messages | None = None, interval: float = INTERVAL, clock: Clock = time.monotonic
+        self, form: Form | None = None, interval: float = INTERVAL, clock: Clock = time.monotonic
     ) -> None:
-        self._messages = messages or Messages.here()
+        super().__init__(form)
         self._interval, self._clock = interval, clock
         self._steps: list[StepProgress] = []
         self._answer_tokens: Callable[[], int] = int
-
-    def say(self, text: str, *, always: bool = False) -> None:
-        self._messages.say(text, always=always)
-
-    def warn(self, text: str, *, always: bool = False) -> None:
-        self._messages.warn(text, always=always)
-
-    def notices(self, found: Iterable[str], *, in_table: bool = False) -> None:
-        self._messages.notices(found, in_table=in_table)
 
     @contextmanager
     def step(self, text: str, unit: str = "rows", /) -> Iterator[Report]:
@@ -65,7 +55,7 @@ class Progress(RunObserver):
         step = StepProgress(text, unit, self._clock)
         with self._shown(step):
             yield step.report
-            if step.was_told and self._messages.form == "text":
+            if step.was_told and self.form == "text":
                 self.say(step.text())
 
     @contextmanager
@@ -78,7 +68,7 @@ class Progress(RunObserver):
             with self._shown(judging, redirect=True):
                 yield
         finally:
-            if judging.done and self._messages.form == "text":
+            if judging.done and self.form == "text":
                 self.say(judging.text())
 
     def watch(self, answer_tokens: Callable[[], int]) -> None:
@@ -103,7 +93,7 @@ class Progress(RunObserver):
             redirect: print what Python code prints meanwhile above the live line; otherwise it goes to the
                 engine's log, if it is redirected there.
         """
-        self._messages.event("begin", step=step.name)
+        self.event("begin", step=step.name)
         self._steps.append(step)
         try:
             if len(self._steps) > 1:
@@ -111,14 +101,14 @@ class Progress(RunObserver):
             else:
                 with self._to_stderr(), self._display(redirect):
                     yield
-            self._messages.event("finish", **step.numbers())
+            self.event("finish", **step.numbers())
         finally:
             self._steps.remove(step)
 
     @contextmanager
     def _to_stderr(self) -> Iterator[None]:
         """Let messages reach stderr while the output of the engine's libraries goes to its log."""
-        console, stderr = self._messages.console, self._messages.console.file
+        console, stderr = self.console, self.console.file
         try:
             copy = os.dup(stderr.fileno())
         except (OSError, ValueError):  # a stream that is not a file
@@ -134,10 +124,10 @@ class Progress(RunObserver):
     @contextmanager
     def _display(self, redirect: bool) -> Iterator[None]:
         """Show the innermost step: live on a terminal, and every `interval` seconds elsewhere."""
-        console = self._messages.console
-        if self._messages.form == "quiet":
+        console = self.console
+        if self.form == "quiet":
             yield
-        elif self._messages.form == "text" and (
+        elif self.form == "text" and (
             console.is_jupyter or (console.file.isatty() and not console.is_dumb_terminal)
         ):
             with Live(
@@ -151,7 +141,7 @@ class Progress(RunObserver):
                 yield
         else:
             ended = Event()
-            thread = Thread(target=self._tell, args=(ended,), name="localjudge-progress", daemon=True)
+            thread = Thread(target=self._repeat, args=(ended,), name="localjudge-progress", daemon=True)
             thread.start()
             try:
                 yield
@@ -162,18 +152,18 @@ class Progress(RunObserver):
     def _line(self) -> Text:
         """Return the live line; a step that has just begun has none, so that short ones do not flicker."""
         step = self._steps[-1] if self._steps else None
-        shown = step.text(self._messages.console.width) if step and step.elapsed > _SHORT else ""
+        shown = step.text() if step and step.elapsed > _SHORT else ""
         return Text(shown, no_wrap=True, overflow="ellipsis")
 
-    def _tell(self, ended: Event) -> None:
+    def _repeat(self, ended: Event) -> None:
         while not ended.wait(self._interval):
             with suppress(IndexError, OSError, ValueError):  # between two steps; stderr was closed
                 step = self._steps[-1]
                 step.was_told = True
-                if self._messages.form == "json":
-                    self._messages.event("progress", **step.numbers())
+                if self.form == "json":
+                    self.event("progress", **step.numbers())
                 else:
-                    self._messages.say(step.text())
+                    self.say(step.text())
 
 
 @dataclass(slots=True)
@@ -219,16 +209,9 @@ class StepProgress:
         """Seconds until the step ends at its mean rate; None if that is unknown, or it is done."""
         return (self.total - self.done) / self.rate if self.total and 0 < self.done < self.total else None
 
-    def text(self, width: int | None = None) -> str:
-        """Return the progress as one line.
-
-        Args:
-            width: largest number of columns; parts of the line are left out until it fits.
-        """
-        parts = self._parts()
-        while width and len(parts) > 1 and cell_len(_joined(parts)) > width:
-            parts.remove(max(parts))
-        return _joined(parts)
+    def text(self) -> str:
+        """Return the progress as one line."""
+        return " · ".join(self._parts())
 
     def numbers(self) -> dict[str, Any]:
         """Return the progress as the fields of an event; times are in seconds."""
@@ -243,23 +226,14 @@ class StepProgress:
             "remaining_seconds": None if left is None else round(left, 3),
         }
 
-    def _parts(self) -> list[tuple[int, str]]:
-        """Return the parts of the line in their order, each with a number: the largest is left out first."""
-        if not self.done:
-            return [(0, self.name), *self._times()]
-        return [
-            (0, self.name),
-            (2, self._amount()),
-            *self._times(),
-            (4, f"{self._shown(self.rate)}/s"),
-        ]
+    def _parts(self) -> list[str]:
+        """Return the parts of the line; a narrow terminal cuts the last ones."""
+        amount, rate = [self._amount()], [f"{self._shown(self.rate)}/s"]
+        return [self.name, *amount * bool(self.done), *self._times(), *rate * bool(self.done)]
 
-    def _times(self) -> list[tuple[int, str]]:
+    def _times(self) -> list[str]:
         left = self.remaining
-        return [
-            (3, f"elapsed {duration(self.elapsed)}"),
-            *([] if left is None else [(1, f"remaining {duration(left)}")]),
-        ]
+        return [f"elapsed {duration(self.elapsed)}", *([] if left is None else [f"remaining {duration(left)}"])]
 
     def _amount(self) -> str:
         if self.total is None:
@@ -313,17 +287,13 @@ class JudgingProgress(StepProgress):
     def numbers(self) -> dict[str, Any]:
         return {**StepProgress.numbers(self), "failed": self.failed, "output_tokens": self.tokens}
 
-    def _parts(self) -> list[tuple[int, str]]:
+    def _parts(self) -> list[str]:
         tokens = self.tokens
         return [
-            (0, self._amount()),
-            *([(2, f"{self.failed:,} failed")] if self.failed else []),
-            *([(3, f"{tokens:,} tokens")] if tokens and not self.done else []),
-            (4, f"{self._shown(self.rate)}/s"),
-            (5, f"{tokens / self.elapsed:,.0f} tokens/s"),
+            self._amount(),
+            *[f"{self.failed:,} failed"] * bool(self.failed),
+            *[f"{tokens:,} tokens"] * bool(tokens and not self.done),
+            f"{self._shown(self.rate)}/s",
+            f"{tokens / self.elapsed:,.0f} tokens/s",
             *self._times(),
         ]
-
-
-def _joined(parts: Iterable[tuple[int, str]]) -> str:
-    return " · ".join(text for _, text in parts)

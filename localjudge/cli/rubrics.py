@@ -1,4 +1,4 @@
-"""The commands `rubrics`: list the included rubrics, show one, write a template for a new one."""
+"""List the included rubrics, show the content of one, start a new rubric."""
 
 from __future__ import annotations
 
@@ -8,24 +8,21 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.help import explained, group_that_lists
+from localjudge.cli.commands import explained, group_that_lists
+from localjudge.cli.console import print_json
 from localjudge.cli.messages import Messages
-from localjudge.cli.options import (
-    AsJson,
-    ModelName,
-    RationalePlace,
-    print_json,
-    settle_environment,
-)
+from localjudge.cli.options import AsJson, ModelName, RationalePlace, settle_environment
+from localjudge.constraint.value_paths import ValuePaths
 from localjudge.errors import UsageError
+from localjudge.judge import Judge
+from localjudge.rubrics.aspect_text import answer_format
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.rubric_file import shipped_rubrics
 from localjudge.system.durable import write_text
 
 
 def list_rubrics(as_json: AsJson = False) -> None:
     """List the included rubrics; `rubrics` alone does the same."""
-    from localjudge.rubrics.rubric import Rubric
-    from localjudge.rubrics.rubric_file import shipped_rubrics
-
     included = [Rubric.load(name) for name in shipped_rubrics()]
     if as_json:
         print_json([rubric.model_dump(mode="json", exclude={"prompt"}) for rubric in included])
@@ -34,7 +31,7 @@ def list_rubrics(as_json: AsJson = False) -> None:
     for rubric in included:
         print(f"{rubric.name:<{width}}  {', '.join(rubric.aspects)}")
         print(f"    {rubric.description}" + " Needs a reference." * rubric.needs_reference)
-    Messages.here().say("localjudge rubrics show NAME prints the values of the aspects and the prompt")
+    Messages().say("localjudge rubrics show NAME prints the values of the aspects and the prompt")
 
 
 _SYSTEM = {
@@ -51,7 +48,7 @@ _Rubric = Annotated[
 app = group_that_lists(
     "rubrics",
     list_rubrics,
-    "List the included rubrics, show the content of one, start a new rubric.",
+    __doc__,
     "localjudge rubrics init my-rubric.toml",
 )
 
@@ -66,8 +63,6 @@ def show(
     The digest is the SHA-256 of everything in the rubric that can change a score, without name and description.
     Runs with the same digest were judged with the same rubric.
     """
-    from localjudge.rubrics.rubric import Rubric
-
     found = Rubric.load(rubric)
     if as_json:
         print_json(found.model_dump(mode="json") | {"digest": found.digest})
@@ -99,11 +94,6 @@ def check(
 
     Tokens and probabilities depend on the model's tokenizer. The exit code is 1 if something looks wrong.
     """
-    from localjudge.constraint.value_paths import ValuePaths
-    from localjudge.judge import Judge
-    from localjudge.rubrics.aspect_text import answer_format
-    from localjudge.rubrics.rubric import Rubric
-
     settle_environment()
     found = Rubric.load(rubric, rationale=rationale)
     judge = Judge(model, rubric=found)
@@ -161,4 +151,4 @@ def init(
         write_text(file, text)
     except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise UsageError(f"{file}: cannot be written: {error.strerror}") from None
-    Messages.here().say(f"{file} · edit it, then: localjudge score ROWS --rubric {file} --out DIR")
+    Messages().say(f"{file} · edit it, then: localjudge score ROWS --rubric {file} --out DIR")

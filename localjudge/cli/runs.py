@@ -1,169 +1,49 @@
-"""Commands that read run directories: `show`, `export`, `merge` and `report`."""
+"""The commands that turn runs into something else, or that into a run."""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Mapping
 from pathlib import Path
-from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
-from localjudge.cli.messages import Messages
-from localjudge.cli.options import FAILED_ROWS, RunFolder, check_out_file, input_extras, print_table
-from localjudge.cli.statistics_options import (
-    AllowNoGain,
-    ByColumn,
-    CalibrationFile,
-    IntervalFile,
-    LabelColumns,
-    MovedInputs,
-    RunFolders,
-)
+from localjudge.cli.console import print_table, printed
+from localjudge.cli.options import FAILED_ROWS, ColumnNames, Inputs, RunFolder, RunFolders, check_out_file
+from localjudge.cli.progress import Progress
 from localjudge.errors import UsageError
+from localjudge.matching.labels import parse_mapping
+from localjudge.report.run_export import TABLES
+from localjudge.report.run_export import export as write_export
+from localjudge.report.run_report import ReportOptions, write_report
+from localjudge.report.run_tables import summary_tables
+from localjudge.report.study_options import IntervalFile, LabelColumns
+from localjudge.rows.columns import parse_columns
+from localjudge.rubrics.aspect import Aspect, Scale
+from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.merge import merge as merge_shards
+from localjudge.runs.reader import read_notices
+from localjudge.runs.run_manifest import read_manifest
+from localjudge.runs.summary import Summary
 from localjudge.settings import Flag
+from localjudge.studies.imported_scores import import_scores as import_run
 from localjudge.system.quantities import counted, file_size
 
-if TYPE_CHECKING:
-    from localjudge.modes.row_outcome import RowOutcome
 
-
-def show(
-    run: RunFolder,
-    row_id: Annotated[
-        list[str] | None,
-        Flag("Show the judgement of this row or pair: its id, or its line in the input.", "ID", name="--id"),
-    ] = None,
-    system: Annotated[
-        str | None, Flag("List the rows of this system, or the pairs with it, one line each.", "NAME")
-    ] = None,
-    failed: Annotated[bool, Flag("List the failures with their reasons.")] = False,
-    sort: Annotated[
-        str | None,
-        Flag(
-            "List the judged rows by this score, lowest first; by the expected score if the run has it. "
-            "Pairs are sorted by the preference for the first response.",
-            "ASPECT",
-        ),
-    ] = None,
-    descending: Annotated[bool, Flag("With --sort: highest first.")] = False,
-    limit: Annotated[int | None, Flag("List only the first N rows.", "N", least=1)] = None,
-    intervals: IntervalFile = None,
-    by_column: Annotated[
-        str | None, Flag("Show the systems for each value of this column of the rows.", "COLUMN")
-    ] = None,
+def report(
+    runs: RunFolders,
+    out: Annotated[Path, Flag("The file to write.", "FILE")] = Path("report.html"),
+    *,
+    options: ReportOptions,
 ) -> None:
-    """Show a run: its systems with their scores, a list of its rows, or single judgements by id.
-
-    Each of --system, --failed, --sort and --limit selects the list: id, system, scores and the beginning of the
-    texts, or the reason for a failure. The list of a run of pairs has both systems, and for each aspect the
-    verdict (a is the first, ? is undecided), the preference for a from 0 to 1, and whether both orders agree.
-    """
-    from localjudge.cli.printed_tables import headed, printed
-    from localjudge.cli.progress import Progress
-    from localjudge.report.tables.run_tables import summary_tables
-    from localjudge.runs.reader import read_notices
-    from localjudge.runs.run_manifest import read_manifest
-    from localjudge.runs.summary import read_summary, summaries_by_column
-
-    lists_rows = system is not None or failed or sort is not None or limit is not None
-    if row_id and lists_rows:
-        raise UsageError("--id shows single judgements; give it without --system, --failed, --sort and --limit")
-    if descending and sort is None:
-        raise UsageError("--descending: give the aspect with --sort ASPECT")
-    if intervals and not row_id:
-        raise UsageError("--intervals: give --id, or export the run with its intervals")
-    if row_id:
-        _show_judgements(run, row_id, intervals)
-        return
-    manifest, notices = read_manifest(run), read_notices(run)
-    if lists_rows:
-        from localjudge.cli.shown_rows import RowList, RowSelection
-        from localjudge.runs.reread_texts import RowTextStore
-
-        with Progress().step("reading the run"):
-            found = RowList.read(run, manifest.rubric, RowSelection(system, failed, sort, descending, limit))
-        if notices:
-            print_table(headed(notices))
-        width = get_terminal_size().columns if sys.stdout.isatty() else None
-        with RowTextStore(manifest, [row.digest for row in found.rows]) as texts:
-            for line in found.lines(texts, width):
-                print(line)
-            for problem in texts.problems:
-                Messages.here().say(f"the texts of the rows are missing: {problem}")
-        what = manifest.rubric.mode.item
-        Messages.here().say(f"{len(found.rows)} of {counted(found.matching, what)}")
-        return
-    if by_column:
-        with Progress().step("reading the run"):
-            each = summaries_by_column(run, by_column)
-        print_table(headed(notices))
-        for value, one in each.items():
-            print_table(printed([f"{by_column}: {value}", *summary_tables(one)]))
-        return
-    with Progress().step("reading the run") as report:
-        summary = read_summary(run, report)
-    if not summary.rows:
-        print_table(headed(notices, "no rows"))
-        return
-    print_table(printed(summary_tables(summary), notices))
-    if mass := summary.signs.mass.in_words(manifest.mass_is_lower_bound):
-        print(mass)
-    for spread in summary.spread.lines:
-        print(spread)
-    for reason, count in summary.reasons.most_common(10):
-        print(f"{count} failed: {reason}")
-    for sign in summary.signs.lines:
-        print(sign)
-
-
-def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
-    from localjudge.cli.console import Console
-    from localjudge.cli.printed_tables import headed
-    from localjudge.cli.progress import Progress
-    from localjudge.cli.shown_outcome import ShownOutcome
-    from localjudge.runs.reader import read_notices, read_row_outcomes
-    from localjudge.runs.reread_texts import RowTextStore
-    from localjudge.runs.run_manifest import read_manifest
-
-    manifest = read_manifest(run)
-    if intervals:
-        from localjudge.studies.calibrate import read_intervals
-
-        intervals_of = read_intervals(intervals, [run])
-    wanted = set(ids)
-    with Progress().step("reading the run"):
-        found = [each for each in read_row_outcomes(run) if each.id in wanted]
-        places = wanted - {each.id for each in found}
-        rows = read_row_outcomes(run) if places else ()
-        by_place = [each for each in rows if places.intersection(_places(each))]
-    for place in sorted(places):
-        if those := [each.id for each in by_place if place in _places(each)]:
-            Messages.here().say(f"--id {place}: is not an id; it is the line of {', '.join(those)}")
-    found += by_place
-    if notices := read_notices(run):
-        print_table(headed(notices))
-    console = Console(width=None if sys.stdout.isatty() else get_terminal_size((120, 24)).columns)
-    with RowTextStore(manifest, [each.first.digest for each in found]) as texts:
-        for each in found:
-            text = texts.get(each.first.digest)
-            ends = intervals_of(each.first) if intervals else {}
-            outcome = ShownOutcome(each, manifest.rubric.aspects, text, ends)
-            console.print(outcome.title, soft_wrap=True)  # a path is copied in one piece
-            console.print(outcome)
-        for problem in texts.problems:
-            Messages.here().say(f"the texts of the row are missing: {problem}")
-    if missing := wanted - {name for each in found for name in (each.id, *_places(each))}:
-        known = next((each.id for each in read_row_outcomes(run)), None)
-        such = f"; its ids are such as {known}" if known else ""
-        what = manifest.rubric.mode.item
-        raise UsageError(f"{run}: no {what} with the id {', '.join(sorted(missing))}{such}")
-
-
-def _places(found: RowOutcome) -> set[str]:
-    """Return the places of a row, or of both rows of a pair, and their lines alone: answers.csv:4 and 4."""
-    places = found.first.source.split(" and ")
-    return {*places, *(place.rpartition(":")[2] for place in places)}
+    """Write a report of runs: one file for any browser, which fetches nothing."""
+    options.require("report", "report")
+    check_out_file(out)
+    progress = Progress()
+    notices = write_report(runs, out, options, progress.step)
+    progress.notices(notices)
+    progress.say(f"{out} · {file_size(out.stat().st_size)}")
 
 
 def export(
@@ -181,12 +61,6 @@ def export(
     intervals: IntervalFile = None,
 ) -> None:
     """Write a run, or its pairs, for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
-    from localjudge.cli.progress import Progress
-    from localjudge.report.export.run_export import TABLES
-    from localjudge.report.export.run_export import export as write
-    from localjudge.runs.reader import read_notices
-    from localjudge.runs.run_manifest import read_manifest
-
     if to is None:
         to = out.suffix.removeprefix(".")
         if to not in TABLES:
@@ -198,7 +72,7 @@ def export(
     what = read_manifest(run).rubric.mode.item
     progress = Progress()
     with progress.step("exporting", f"{what}s") as report:
-        written = write(run, to, out, with_texts, baseline, report, intervals)
+        written = write_export(run, to, out, with_texts, baseline, report, intervals)
     progress.say(f"{counted(written, what)} · {out}")
     progress.notices(read_notices(run))
 
@@ -212,58 +86,82 @@ def merge(
     The judgements are those of one machine: byte for byte with --engine-arg batch_size=1 or --deterministic.
     Elsewhere shards fill other batches, and where two tokens are almost equally probable, a score may differ.
     """
-    from localjudge.cli.printed_tables import printed
-    from localjudge.cli.progress import Progress
-    from localjudge.report.tables.run_tables import summary_tables
-    from localjudge.runs.merge import merge as put_together
-    from localjudge.runs.reader import read_notices
-
     progress = Progress()
     with progress.step("merging") as report:
-        summary = put_together(shards, out, report)
-    notices = read_notices(out)
-    print_table(printed(summary_tables(summary), notices))
-    progress.notices(notices, in_table=True)
-    progress.say(f"{summary.counted} · {out}")
+        summary = merge_shards(shards, out, report)
+    _tell(progress, summary, out)
     for sign in summary.signs.lines:
         progress.warn(sign)
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)
 
 
-def report(
-    runs: RunFolders,
-    out: Annotated[Path, Flag("The file to write.", "FILE")] = Path("report.html"),
-    title: Annotated[str | None, Flag("Its title.  [default: the runs' names]", "TEXT")] = None,
-    inputs: MovedInputs = None,
-    labels: Annotated[list[str] | None, Flag("Labels to compare the judge with.", "FILE")] = None,
+def _tell(progress: Progress, summary: Summary, run: Path) -> None:
+    """Print the numbers of a run that was written."""
+    notices = read_notices(run)
+    print_table(printed(summary_tables(summary), notices))
+    progress.notices(notices, in_table=True)
+    progress.say(f"{summary.counted} · {run}")
+
+
+def import_scores(
+    inputs: Inputs,
+    out: Annotated[Path, Flag("The run directory.", "DIR")],
+    aspect: Annotated[list[str] | None, Flag("An aspect that was judged.", "NAME")] = None,
+    scale: Annotated[
+        str | None, Flag("The lowest and the highest score.  [default: 1-5]", "LOWEST-HIGHEST")
+    ] = None,
+    choices: Annotated[str | None, Flag("The labels, instead of a scale.", "A,B,...")] = None,
+    rubric: Annotated[
+        str | None, Flag("The rubric whose aspects were judged, instead of --aspect.", "NAME|FILE")
+    ] = None,
+    judge: Annotated[str, Flag("A name for the judge.", "NAME")] = "elsewhere",
     mapping: LabelColumns = None,
-    calibration: CalibrationFile = None,
-    allow_no_gain: AllowNoGain = None,
-    intervals: IntervalFile = None,
-    by_column: ByColumn = None,
-    audit: Annotated[Path | None, Flag("The output of `audit --json`.", "FILE")] = None,
+    columns: ColumnNames = None,
 ) -> None:
-    """Write a report of runs: one file for any browser, which fetches nothing."""
-    from localjudge.system.requirements import require
-
-    require("report", "report", *input_extras([*(labels or ()), *(inputs or ())]))
-    from localjudge.cli.progress import Progress
-    from localjudge.report.run_report import ReportOptions, write_report
-
-    check_out_file(out)
+    """Import scores from elsewhere as a run, for the commands that read runs."""
     progress = Progress()
-    options = ReportOptions(
-        title=title,
-        inputs=inputs or (),
-        labels=labels or (),
-        mapping=mapping or (),
-        audit=audit,
-        calibration=calibration,
-        allow_no_gain=allow_no_gain or (),
-        intervals=intervals,
-        by_column=by_column,
-    )
-    notices = write_report(runs, out, options, progress.step)
-    progress.notices(notices)
-    progress.say(f"{out} · {file_size(out.stat().st_size)}")
+    aspects = _aspects(aspect or [], scale, choices, rubric)
+    with progress.step("importing"):
+        summary = import_run(
+            inputs,
+            out,
+            aspects,
+            judge=judge,
+            mapping=parse_mapping(mapping or (), tuple(aspects)),
+            columns=parse_columns(columns or ()),
+        )
+    _tell(progress, summary, out)
+
+
+def _aspects(
+    names: list[str], scale: str | None, choices: str | None, rubric: str | None
+) -> Mapping[str, Aspect]:
+    """Return the aspects of an import with their values."""
+    given = {"--aspect": bool(names), "--scale": scale, "--choices": choices}
+    if rubric is not None:
+        if surplus := [option for option, value in given.items() if value]:
+            raise UsageError(
+                f"{surplus[0]}: --rubric {rubric} already names the aspects; give only one of the two"
+            )
+        read = Rubric.load(rubric)
+        read.mode.require("aspects", f"--rubric {rubric}:", "; give one that judges one response")
+        return read.aspects
+    if not names:
+        raise UsageError("--aspect is missing: name the aspects that were judged, or give their --rubric")
+    try:
+        if choices is not None:
+            if scale is not None:
+                raise UsageError(
+                    f"--scale {scale}: labels have no scale; give only one of --scale and --choices"
+                )
+            values = Aspect(choices={label.strip(): label.strip() for label in choices.split(",")})
+        else:
+            lowest, dash, highest = (scale or "1-5").partition("-")
+            if not (dash and lowest.isdecimal() and highest.isdecimal()):
+                raise UsageError(f"--scale {scale}: write LOWEST-HIGHEST, such as 1-5")
+            values = Aspect(scale=Scale(lowest=int(lowest), highest=int(highest)))
+    except ValidationError as error:
+        option, reason = "--choices" if choices else "--scale", error.errors()[0]["msg"]
+        raise UsageError(f"{option} {choices or scale}: {reason.removeprefix('Value error, ')}") from None
+    return dict.fromkeys(names, values)

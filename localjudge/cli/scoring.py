@@ -9,10 +9,11 @@ from dataclasses import fields
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from localjudge.cli.console import print_json, print_table, printed
 from localjudge.cli.judge_options import JudgeOptions, PairOptions, PromptOptions, RowOptions
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
@@ -23,20 +24,28 @@ from localjudge.cli.options import (
     Inputs,
     Limit,
     check_out,
-    print_json,
-    print_table,
     settle_environment,
     typed_command,
 )
+from localjudge.cli.progress import Progress
+from localjudge.config import JudgeConfig
+from localjudge.engines.engine_options import Cluster
 from localjudge.errors import UsageError
+from localjudge.judge import Judge
+from localjudge.records import Failure
+from localjudge.records.outcome_columns import OVERALL
+from localjudge.report.run_tables import summary_tables
+from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, NO_CONVERSATION
+from localjudge.rows.criteria import by_criterion
+from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
+from localjudge.rubrics.score_column import averaged
+from localjudge.runs import StopSignal
+from localjudge.runs.pipeline import score_run
+from localjudge.runs.row_source import Shard
 from localjudge.settings import Flag, PromptSettings
-
-if TYPE_CHECKING:
-    from localjudge.config import JudgeConfig
-    from localjudge.engines.engine_options import Cluster
-    from localjudge.judge import Judge
-    from localjudge.runs import StopSignal
-    from localjudge.studies.rank.until_decided import UntilDecided
+from localjudge.studies.rank.until_decided import UntilDecided
+from localjudge.system.requirements import require
+from localjudge.system.terminal import printable, unfiltered
 
 Orders = Annotated[str, Flag("Judge each pair in its own order only, or in both orders.", "one|both", PAIRS)]
 
@@ -69,13 +78,6 @@ def score(
     ] = False,
 ) -> None:
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
-    from localjudge.cli.printed_tables import printed
-    from localjudge.cli.progress import Progress
-    from localjudge.report.tables.run_tables import summary_tables
-    from localjudge.runs import StopSignal
-    from localjudge.runs.pipeline import score_run
-    from localjudge.runs.row_source import Shard
-
     config, cluster = judge.prepare("score", inputs)
     pairing = pairs.pairing(config.rubric.fields, orders, judge.seed)
     part = Shard.parse(shard, os.environ)
@@ -137,10 +139,6 @@ def _until_decided(
     """Return a `Stopping` that stops the run when the best system in this column is known."""
     if column is None:
         return None
-    from localjudge.records.outcome_columns import OVERALL
-    from localjudge.rubrics.score_column import averaged
-    from localjudge.studies.rank.until_decided import UntilDecided
-    from localjudge.system.requirements import require
 
     require("--until-decided", "trust")
     if not shuffle:
@@ -195,19 +193,12 @@ def prompt(
     With --max-result-tokens or --on-overflow, rows are cut as score cuts them. A line with the id stands before
     each of several prompts; one prompt alone is printed byte for byte, and --json has the exact text of each.
     """
-    from localjudge.config import JudgeConfig
-    from localjudge.records import Failure
-    from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, NO_CONVERSATION
-    from localjudge.rows.criteria import by_criterion
-    from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
-    from localjudge.system.terminal import printable, unfiltered
-
     judged_by = asked.load()
     settings = {each.name: getattr(asked, each.name) for each in fields(PromptSettings)}
     config = JudgeConfig.from_settings(model=asked.model, rubric=judged_by, **settings)
     named = rows.named(judged_by.fields)
     files = find_inputs(inputs)
-    messages = Messages.here()
+    messages = Messages()
     checked = check_inputs(files, named, judged_by.fields)
     for line in filter(None, (checked.how, checked.left_out)):
         messages.say(line)
@@ -216,8 +207,6 @@ def prompt(
     settle_environment(allow_download=asked.allow_download)
     cuts, judge = asked.on_overflow != "fail" or asked.max_result_tokens is not None, None
     if tokens or cuts:
-        from localjudge.judge import Judge
-
         judge = Judge(config, allow_download=asked.allow_download)
     # A terminal gets filtered text; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)

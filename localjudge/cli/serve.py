@@ -1,22 +1,43 @@
-"""The command `serve`: a judge behind HTTP, or the flags of a vLLM server with its token table."""
+"""The commands that listen for requests: `serve`, a judge behind HTTP, and `label`, a page for people."""
 
 from __future__ import annotations
 
+import secrets
 import shlex
 import signal
+import socket
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-from localjudge.cli.judge_options import JudgeOptions
+import typer
+
+from localjudge.cli.judge_options import JudgeOptions, PairOptions
 from localjudge.cli.messages import Messages
-from localjudge.cli.options import RUN, SERVER, check_out_file
+from localjudge.cli.options import RUN, SERVER, ColumnNames, RubricName, check_out_file, input_extras
+from localjudge.cli.progress import Progress
+from localjudge.engines.vllm.table_settings import Runner, serve_flags, table_digest
 from localjudge.errors import UsageError
-from localjudge.integrations.listener import ListenSettings
+from localjudge.integrations.judge_service import JudgeService
+from localjudge.integrations.listener import LOOPBACK, Listener, ListenSettings
+from localjudge.integrations.served_rewards import RewardFormula
+from localjudge.labelling.label_file import LabelFile
+from localjudge.labelling.sample import candidates_of_rows, candidates_of_run
+from localjudge.labelling.session import LabelSession
+from localjudge.report.study_options import MovedInputs
+from localjudge.rows.columns import parse_columns
+from localjudge.rows.row_store import RowStore
+from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.row_source import RowSource
+from localjudge.runs.run_manifest import MANIFEST, read_manifest
 from localjudge.settings import Flag
+from localjudge.system.durable import cache_folder
+from localjudge.system.machine import Machine
+from localjudge.system.quantities import counted
+from localjudge.system.requirements import require
 
 if TYPE_CHECKING:
     from localjudge.integrations.http_app import FailedReward
@@ -66,14 +87,10 @@ def serve(
         return
     if runner or table:
         raise UsageError("--runner and --table belong to --print-vllm-flags; give it, too")
-    from localjudge.system.requirements import require
 
     require("serve", "serve")
-    from localjudge.cli.progress import Progress
     from localjudge.integrations.http_app import AccessRules, JudgeApp
     from localjudge.integrations.http_server import CLOSING_SECONDS, EndInBatch, JudgeServer, KeptJudgements
-    from localjudge.integrations.judge_service import JudgeService
-    from localjudge.integrations.served_rewards import RewardFormula
 
     if len(judge.adapter or ()) > 1:
         raise UsageError("serve: takes one --adapter; start one server for each adapter")
@@ -101,14 +118,18 @@ def serve(
         ended.service = service
         app = JudgeApp(made, service, AccessRules(listener.token, max_body_bytes), formula, failed)
         server = JudgeServer(app.asgi(), service, listener)
-        scheme = "http" if listener.certfile is None else "https"
         who = "requests with the token" if listener.token is not None else "requests of this machine"
-        listening.listen()
-        port = listening.getsockname()[1]
-        progress.say(f"listening on {scheme}://{listener.host}:{port} for {who}; Ctrl-C stops")
+        progress.say(f"listening on {_listen(listener, listening)} for {who}; Ctrl-C stops")
         server.run(sockets=[listening])
         if service.error is not None:
             raise service.error
+
+
+def _listen(listener: Listener, listening: socket.socket) -> str:
+    """Accept connections, and return the address to open."""
+    listening.listen()
+    scheme = "http" if listener.certfile is None else "https"
+    return f"{scheme}://{listener.host}:{listening.getsockname()[1]}"
 
 
 def _vllm_command(options: JudgeOptions, runner: str | None, table: Path | None) -> str:
@@ -117,14 +138,10 @@ def _vllm_command(options: JudgeOptions, runner: str | None, table: Path | None)
     Raises:
         UsageError: an option cannot be used, or the table cannot be written.
     """
-    from localjudge.engines.vllm.table_settings import Runner, serve_flags, table_digest
-    from localjudge.system.durable import cache_folder
-    from localjudge.system.machine import Machine
-
     config, _ = replace(options, engine="dry-run").prepare("serve", ())
     if runner is None:
         runner = "V2" if Machine.here().gpus else "V1"
-        Messages.here().say(f"runner {runner}; give --runner if vLLM says that it takes the other one")
+        Messages().say(f"runner {runner}; give --runner if vLLM says that it takes the other one")
     if runner not in get_args(Runner):
         raise UsageError(f"--runner {runner}: give V1 or V2")
     judge = options.open_judge(config)
@@ -154,3 +171,89 @@ def _failed_reward(given: str | None) -> FailedReward:
 def _end(number: int, frame: FrameType | None) -> None:
     """End the program with the exit code of the signal, so that every context is left."""
     raise SystemExit(128 + number)
+
+
+def label(
+    rows: Annotated[
+        list[str],
+        typer.Argument(metavar="INPUT...|RUN", help="Files as for score, or a run directory."),
+    ],
+    pairs: PairOptions,
+    listen: ListenSettings,
+    *,
+    rubric: RubricName = "six-aspects",
+    out: Annotated[Path, Flag("The label file; it is continued.", "FILE")] = Path("labels.jsonl"),
+    annotator: Annotated[str | None, Flag("The annotator.  [default: the page asks]", "NAME")] = None,
+    sample: Annotated[int | None, Flag("Label about N rows.  [default: all]", "N", least=1)] = None,
+    prefer: Annotated[
+        Literal["system", "score", "orders", "jurors", "mass", "interval"] | None,
+        Flag(
+            "Draw some rows more often: those of rare systems or scores, or those that the judge of RUN "
+            "doubts, by its orders, jurors, mass or interval. rank, agree and calibrate correct for it by "
+            "weights.",
+            "system|score|orders|jurors|mass|interval",
+        ),
+    ] = None,
+    overlap: Annotated[
+        float, Flag("The share of instructions that everyone labels.", "SHARE", least=0, most=1)
+    ] = 0.0,
+    adjudicate: Annotated[
+        bool, Flag("Ask again for rows of FILE whose annotators differ; their labels are shown afterwards.")
+    ] = False,
+    show_judge: Annotated[bool, Flag("Show the judge's answer; the labels then say so.")] = False,
+    seed: Annotated[int, Flag("The seed of the sample.", "S")] = 0,
+    columns: ColumnNames = None,
+    inputs: MovedInputs = None,
+) -> None:
+    """Label a sample of rows on a page of this machine, blind, with the keyboard alone.
+
+    The default rubric has the aspects of just-eval, the default of score, each with a description for people.
+    """
+    require("label", "serve", "trust", *input_extras([*rows, *(inputs or ())]))
+    import uvicorn
+
+    from localjudge.integrations.http_server import server_config
+    from localjudge.labelling.label_app import LabelApp
+
+    progress, run = Progress(), Path(rows[0])
+    is_run = len(rows) == 1 and (run / MANIFEST).is_file()
+    if show_judge and not is_run:
+        raise UsageError("--show-judge: needs the judgements of a run; give a run directory")
+    listener = listen.listener()
+    with ExitStack() as stack:
+        store = stack.enter_context(RowStore())
+        if is_run:
+            found = read_manifest(run).rubric
+            found.mode.require_whole_rows("label")
+            candidates = candidates_of_run(run, store, sample, prefer, show_judge, inputs or ())
+        else:
+            found = Rubric.load(rubric)
+            found.mode.require_whole_rows("label")
+            pairing = pairs.pairing(found.fields, "one" if len(found.mode.responses) > 1 else "both", seed)
+            used = found.fields if pairing is None else pairing.used(found.fields)
+            named = parse_columns(columns or (), used)
+            source = RowSource.from_files(rows, named, used=found.fields, pairing=pairing)
+            candidates = candidates_of_rows(source.rows, store, sample, prefer)
+        if lost := candidates.unreadable:
+            progress.warn(f"{counted(len(lost), 'row')} cannot be read and are left out; first: {lost[0]}")
+        file = stack.enter_context(LabelFile(out))
+        if file.torn is not None:
+            progress.warn(f"{out}: a crash had cut its last line, which was moved to {file.torn}")
+        session = LabelSession(found, candidates, file, overlap, seed, adjudicate)
+        what = "whose annotators differ" if adjudicate else f"to label of {len(store):,}"
+        progress.say(f"{counted(len(session), 'row')} {what} · {out}: {len(file.lines):,} answered")
+        token = listener.token or secrets.token_urlsafe(16)
+        app = LabelApp(session, token, f"Labels: {found.name}", annotator, listener.host in LOOPBACK)
+        listening = stack.enter_context(listener.bind())
+        progress.say(f"open {_listen(listener, listening)}/?token={token}", always=True)
+        progress.say("Ctrl-C ends; every label is in the file as soon as the next row is shown")
+        with suppress(KeyboardInterrupt):  # the usual end
+            uvicorn.Server(server_config(app.asgi(), listener)).run(sockets=[listening])
+        file.refresh()
+        if file.lost:
+            progress.warn(f"{out}: another program has removed {counted(file.lost, 'answer')} from it")
+        again = "" if is_run else "score the same rows, then: "
+        judged = run if is_run else "RUN"
+        progress.say(
+            f"{out}: {counted(len(file.lines), 'answer')} · {again}localjudge agree {judged} --labels {out}"
+        )

@@ -2,76 +2,59 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from localjudge.cli.options import RunFolder, check_out_file
-from localjudge.cli.statistics_options import (
-    AllowNoGain,
-    AllTables,
-    ByColumn,
-    CalibrationFile,
-    LabelFiles,
-    LabelOptions,
-    RunFolders,
-    ScoresOf,
-    StatisticsOptions,
-    common_mode,
-)
+from localjudge.cli.options import RunFolder, RunFolders, check_out_file
+from localjudge.cli.progress import Progress
+from localjudge.cli.statistics_options import AllTables, ScoresOf, StatisticsOptions, common_mode
 from localjudge.errors import UsageError
+from localjudge.matching.judged_rows import JudgedPairs, read_judged, read_scores
+from localjudge.report.agreement_tables import agreement_findings, calibration_findings, pair_agreement_findings
+from localjudge.report.judge_tables import jury_findings
+from localjudge.report.ranking_tables import preference_findings, ranking_findings
+from localjudge.report.study_options import ByColumn, CalibrationOptions, LabelOptions
+from localjudge.runs.reader import is_complete
 from localjudge.settings import Flag
-
-if TYPE_CHECKING:
-    from localjudge.matching.labels import Labels
-    from localjudge.matching.scores import Scores
+from localjudge.studies.agree import agree as agree_with_labels
+from localjudge.studies.agree import agree_on_pairs
+from localjudge.studies.by_slice import agree_by_slice, rank_by_slice
+from localjudge.studies.calibrate import fit
+from localjudge.studies.joined_runs import write_jury
+from localjudge.studies.jury import compare_judges
+from localjudge.studies.rank import rank as rank_systems
+from localjudge.studies.rank.preference_ranking import rank_pairs
 
 _READING = "reading runs, labels and texts"
 
 
 def agree(
     run: RunFolder,
-    labels: Annotated[
-        list[str] | None,
-        Flag(
-            "Label files: records with id, or with their texts, and a column for each aspect.  [default for "
-            "pairs: the run's inputs]",
-            "FILE",
-        ),
-    ] = None,
     *,
     people: LabelOptions,
     by_column: ByColumn = None,
-    calibration: CalibrationFile = None,
-    allow_no_gain: AllowNoGain = None,
+    calibration: CalibrationOptions,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
     """Compare a run with labels: agreement, also within instructions, single annotators, and baselines."""
-    people.require("agree")
     statistics.check([run])
-    options = {"calibration": calibration, "allow_no_gain": allow_no_gain}
-    mode = common_mode([run], preferences=options, points={"by_column": by_column})
-    if len(mode.responses) == 1 and not labels:
-        raise UsageError("--labels is missing: name the files with the labels of the rows")
-    from localjudge.cli.progress import Progress
-    from localjudge.matching.judged_rows import JudgedPairs, read_judged
-    from localjudge.report.tables.agreement_tables import agreement_findings, pair_agreement_findings
-    from localjudge.studies.agree import agree as compare
-    from localjudge.studies.agree import agree_on_pairs
-    from localjudge.studies.by_slice import agree_by_slice
+    mode = common_mode([run], preferences=asdict(calibration), points={"by_column": by_column})
+    people.require("agree", with_labels=len(mode.responses) == 1)  # those of pairs can be in the inputs
 
-    progress, draws = Progress(), (statistics.resamples, statistics.seed)
+    progress, draws = Progress(), statistics.draws
     with progress.step(_READING) as report:
         judged = read_judged([run], report=report, criteria="split")
         known = people.labels_of(judged, equal_chances=False)
         if not isinstance(judged, JudgedPairs):
-            applied = _calibrated(judged, calibration, allow_no_gain, known)
+            applied = calibration.applied_to(judged, known)
     with progress.step(statistics.computing):
         if isinstance(judged, JudgedPairs):
             pairs = agree_on_pairs(judged, known, by_column, *draws)
             statistics.print(pairs, pair_agreement_findings(pairs), all_tables)
             return
-        found = compare(judged, known, applied, *draws)
+        found = agree_with_labels(judged, known, applied, *draws)
         sliced = agree_by_slice(judged, known, people.slices(judged, by_column)) if by_column else None
     statistics.print(found, agreement_findings(found), all_tables, sliced)
 
@@ -79,10 +62,6 @@ def agree(
 def rank(
     runs: RunFolders,
     *,
-    labels: Annotated[
-        list[str] | None,
-        Flag("Labels of a random sample of the rows, to estimate means of the human score.", "FILE"),
-    ] = None,
     people: LabelOptions,
     scores: ScoresOf = None,
     by: Annotated[
@@ -94,30 +73,18 @@ def rank(
         ),
     ] = None,
     by_column: ByColumn = None,
-    calibration: CalibrationFile = None,
-    allow_no_gain: AllowNoGain = None,
+    calibration: CalibrationOptions,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
     """Compare systems: means or strengths, pairs without significant difference, and the effect of length."""
     people.require("rank")
     statistics.check(runs)
-    options = {
-        "labels": labels,
-        "mapping": people.mapping,
-        "calibration": calibration,
-        "by_column": by_column,
-    }
+    options: dict[str, object] = {"labels": people.labels, "mapping": people.mapping, "by_column": by_column}
+    options |= {"calibration": calibration.calibration}
     mode = common_mode(runs, preferences={**options, "scores": scores}, points=options)
-    from localjudge.cli.progress import Progress
-    from localjudge.matching.judged_rows import JudgedPairs, read_judged
-    from localjudge.report.tables.ranking_tables import preference_findings, ranking_findings
-    from localjudge.runs.reader import is_complete
-    from localjudge.studies.by_slice import rank_by_slice
-    from localjudge.studies.rank import rank as compare
-    from localjudge.studies.rank.preference_ranking import rank_pairs
 
-    if calibration and scores == "integer":
+    if calibration.calibration and scores == "integer":
         raise UsageError(
             "--scores integer: calibrated scores are not integers; give only one of --scores and --calibration"
         )
@@ -126,18 +93,18 @@ def rank(
             f"{incomplete[0]}: not complete, and the {mode.item}s that finish first are not a random sample; "
             "the same score command continues it"
         )
-    progress, draws = Progress(), (statistics.resamples, statistics.seed)
+    progress, draws = Progress(), statistics.draws
     with progress.step(_READING) as report:
         judged = read_judged(runs, report=report, criteria="joined", tag=by)
         if not isinstance(judged, JudgedPairs):
-            known = people.labels_of(judged, equal_chances=False) if labels else None
-            judged = _calibrated(judged, calibration, allow_no_gain, known) or judged
+            known = people.labels_of(judged, equal_chances=False) if people.labels else None
+            judged = calibration.applied_to(judged, known) or judged
     with progress.step(statistics.computing):
         if isinstance(judged, JudgedPairs):
             order = rank_pairs(judged, by, *draws)
             statistics.print(order, preference_findings(order), all_tables)
             return
-        found = compare(judged, known, scores, by, *draws)
+        found = rank_systems(judged, known, scores, by, *draws)
         parts = (judged, people.slices(judged, by_column)) if by_column else None if by else judged.by_tag
         sliced = rank_by_slice(*parts, scores, by, *draws) if parts else None
     statistics.print(found, ranking_findings(found), all_tables, sliced)
@@ -150,24 +117,17 @@ def jury(
         Path | None,
         Flag("Write the jury's scores as a run: median and mean, or the most frequent label.", "DIR"),
     ] = None,
-    labels: Annotated[
-        list[str] | None, Flag("Labels of rows, to count the independent votes of the jury.", "FILE")
-    ] = None,
     people: LabelOptions,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
     """Compare judges, or samples of one judge: agreement, outlier, and their combined scores as a run."""
     people.require("jury")
-    from localjudge.cli.progress import Progress
-    from localjudge.report.tables.jury_tables import jury_findings
-    from localjudge.studies.joined_runs import write_jury
-    from localjudge.studies.jury import compare_judges
 
     statistics.check(runs)
-    progress, known = Progress(), people.labels_of if labels else None
+    progress, known = Progress(), people.labels_of if people.labels else None
     with progress.step(statistics.computing):
-        found = compare_judges(runs, statistics.resamples, statistics.seed, labels=known)
+        found = compare_judges(runs, *statistics.draws, labels=known)
     statistics.print(found, jury_findings(found), all_tables)
     if out is not None:
         with progress.step("writing the jury's run"):
@@ -177,7 +137,6 @@ def jury(
 
 def calibrate(
     run: RunFolder,
-    labels: LabelFiles,
     out: Annotated[Path, Flag("The calibration file to write.", "FILE")],
     *,
     interval: Annotated[
@@ -194,12 +153,8 @@ def calibrate(
     statistics: StatisticsOptions,
 ) -> None:
     """Fit a monotone map from the judge's scores to labels; measure its gain on unseen instructions."""
-    people.require("calibrate")
+    people.require("calibrate", with_labels=True)
     check_out_file(out)
-    from localjudge.cli.progress import Progress
-    from localjudge.matching.judged_rows import read_scores
-    from localjudge.report.tables.agreement_tables import calibration_findings
-    from localjudge.studies.calibrate import fit
 
     statistics.check([run])
     progress = Progress()
@@ -207,17 +162,7 @@ def calibrate(
         scores = read_scores([run], report=report)
         known = people.labels_of(scores, equal_chances=False)
     with progress.step(statistics.computing):
-        found = fit(scores, known, statistics.resamples, statistics.seed, interval)
+        found = fit(scores, known, *statistics.draws, interval)
     found.save(out)
     document = {**found.model_dump(mode="json"), "notes": known.notes}
     statistics.print(document, calibration_findings(found, known.notes), all_tables=True)
-
-
-def _calibrated(
-    scores: Scores, file: Path | None, without_gain: list[str] | None, labels: Labels | None
-) -> Scores | None:
-    if file is None:
-        return None
-    from localjudge.studies.calibrate import Calibration
-
-    return Calibration.load(file).apply_to(scores, without_gain or (), labels)

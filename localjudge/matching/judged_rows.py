@@ -121,19 +121,33 @@ def read_judged_pairs(folders: Sequence[Path], report: Report = no_progress) -> 
     manifests = [read_manifest(folder) for folder in folders]
     for folder, manifest in zip(folders, manifests, strict=True):
         refuse_single(folder, manifest.rubric)
-    aspects, columns = common_rubric(folders, manifests).aspects, list[Mapping[str, Any]]()
+    common_rubric(folders, manifests)
+    columns: list[Mapping[str, Any]] = []
 
-    def numbers_of(pair: RowOutcome) -> Iterable[tuple[str, str, float]]:
+    def numbers_of(run: int, pair: RowOutcome) -> Iterable[tuple[str, str, float]]:
         columns.append(pair.first.columns)
         return pair.numbers()
 
-    rows, numbers = read_rows(folders, manifests, numbers_of, report)
-    judged = rows.judged
+    return pairs_of(*read_rows(folders, manifests, numbers_of, report), columns)
+
+
+def pairs_of(rows: RunRows, numbers: RowNumbers, columns: Sequence[Mapping[str, Any]] = ()) -> JudgedPairs:
+    """Return the judged pairs among rows that were read.
+
+    Args:
+        rows: the pairs.
+        numbers: their numbers.
+        columns: the other columns of each; empty if they are not needed.
+
+    Raises:
+        UsageError: no pair was judged.
+    """
+    judged, aspects = rows.judged, rows.manifests[0].rubric.aspects
     if not len(judged):
         raise UsageError(f"{rows.where}: no pair was judged")
     return JudgedPairs(
         **rows.with_scores(judged),
-        columns=[columns[row] for row in judged.tolist()],
+        columns=[columns[row] for row in judged.tolist()] if columns else [],
         aspects={name: PairVerdicts.from_numbers(numbers, name).take(judged) for name in aspects},
     )
 
@@ -160,11 +174,28 @@ def read_scores(
     """
     manifests = [read_manifest(folder) for folder in folders]
     refuse_pairs(folders, manifests, "score" if criteria else "aspects")
-    rubric = common_rubric(folders, manifests)
-    has_criteria = "criteria" in rubric.mode.gives
-    is_split = has_criteria and criteria == "split"
+    is_split = "criteria" in common_rubric(folders, manifests).mode.gives and criteria == "split"
     rows, numbers = read_rows(folders, manifests, report=report, by_criterion=is_split)
-    if has_criteria and not is_split:
+    return scores_of(rows, numbers, by_run, is_split, tag)
+
+
+def scores_of(
+    rows: RunRows, numbers: RowNumbers, by_run: bool = True, is_split: bool = False, tag: str | None = None
+) -> Scores:
+    """Return the scores of rows that were read.
+
+    Args:
+        rows: the rows.
+        numbers: their numbers.
+        by_run: as for `read_scores`.
+        is_split: whether a row with criteria was read as one for each.
+        tag: as for `read_scores`.
+
+    Raises:
+        UsageError: no row has scores, or no criterion has the tag.
+    """
+    rubric = rows.manifests[0].rubric
+    if "criteria" in rubric.mode.gives and not is_split:
         return _scores_of_criteria(rubric.row_columns[0].name, rows, numbers, by_run, tag)
     columns = rubric.score_columns
     found = _scores(columns, [[column.name for column in columns]], rows, numbers, by_run)

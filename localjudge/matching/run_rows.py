@@ -6,7 +6,6 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from operator import methodcaller
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,8 +29,8 @@ from localjudge.system.steps import Report, no_progress, with_progress
 
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
 """The bits of the flags of a row."""
-NumbersOf = Callable[[RowOutcome], Iterable[tuple[str, str, float]]]
-"""Gives the numbers of a row, as `RowOutcome.numbers` does: the kind, the column and the number of each."""
+NumbersOf = Callable[[int, RowOutcome], Iterable[tuple[str, str, float]]]
+"""Gives the numbers of a row of a run, as `RowOutcome.numbers` does: kind, column and number of each."""
 
 
 class RowNumbers:
@@ -203,7 +202,7 @@ class RunRows(RowArrays):
 def read_rows(
     folders: Sequence[Path],
     manifests: Sequence[RunManifest],
-    numbers_of: NumbersOf = methodcaller("numbers"),
+    numbers_of: NumbersOf = lambda run, row: row.numbers(),
     report: Report = no_progress,
     by_criterion: bool = False,
 ) -> tuple[RunRows, RowNumbers]:
@@ -239,7 +238,7 @@ def read_rows(
     )
     for run, places, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
         first = outcome.first
-        values.add(numbers_of(outcome))
+        values.add(numbers_of(run, outcome))
         runs.append(run)
         lines.append(places)
         ids.append(outcome.id)

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from localjudge.arrays import Floats
 from localjudge.errors import UsageError
 from localjudge.matching.run_rows import FAILED, common_rubric, read_rows
-from localjudge.modes.row_outcome import VALUE, RowOutcome
+from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Judgement, Outcome
 from localjudge.records.outcome_columns import OVERALL, from_bytes
-from localjudge.report.page import PageRow
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS
 from localjudge.runs.reread_texts import RowTexts, RowTextStore
 from localjudge.runs.run_manifest import read_manifest
+from localjudge.runs.summary import WarningSigns
 from localjudge.studies.calibrate import IntervalsOf
 from localjudge.system.durable import LineStore
 
@@ -39,8 +39,27 @@ SNIPPET = 160
 """Number of characters of an instruction that the list shows."""
 ORDERS_DIFFER = 8
 """The bit of a pair's flags, besides those of all rows: in some aspect the orders say different things."""
+_DECIDES = "decides"
+"""The kind of the number that decides about a row."""
 _DIGITS = 6
 """Number of decimals on the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageRow:
+    """A row as the page reads it.
+
+    Attributes:
+        instruction: the number of its instruction.
+        text: the texts of its row, if they were found.
+        values: what its view shows.
+        characters: about how many characters its texts have.
+    """
+
+    instruction: int
+    text: RowTexts | None
+    values: Sequence[Any]
+    characters: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +104,32 @@ class _ListedAnswers:
 
     Args:
         rubric: the rubric of the rows.
+        runs: the number of runs.
 
     Attributes:
+        signs: the warning signs of each run.
         details: what was counted of rows of the rubric's mode.
     """
 
-    def __init__(self, rubric: Rubric) -> None:
+    def __init__(self, rubric: Rubric, runs: int) -> None:
         self._aspects = len(rubric.aspects)
+        self.signs = [WarningSigns(rubric) for _ in range(runs)]
         self.details = rubric.mode.details(rubric.aspects)
         self._place, self._size = array("h"), array("i")
         self._numbers = array("d")
         self._differ = array("B")
 
-    def add(self, row: RowOutcome) -> Iterable[tuple[str, str, float]]:
-        """Add the answers of a row, and return the number that decides about it."""
+    def add(self, run: int, row: RowOutcome) -> Iterable[tuple[str, str, float]]:
+        """Add the answers of a row of a run, and return its numbers and the one that decides about it."""
         answers = row.listed()
+        self.signs[run].add(row)
         self.details.add(row)
         self._differ.append(ORDERS_DIFFER * any(each.agree == 0 for each in answers))
         self._size.append(len(answers) // self._aspects)
         for each in answers:
             self._place.append(each.place)
             self._numbers.extend((each.expected, each.confidence, each.agree))
-        return [(VALUE, OVERALL, row.overall)]
+        return [*row.numbers(), (_DECIDES, OVERALL, row.overall)]
 
     def columns(self, order: NDArray[np.intp], by_criterion: bool) -> dict[str, Any]:
         """Return the columns of the answers.
@@ -146,11 +169,13 @@ class ListedRows:
         folders: the run directories.
         manifests: the content of each `run.json`.
         rubric: the rubric of the first run.
-        rows: the rows.
+        read: the rows and their numbers in the order of the lines, for statistics.
+        rows: the rows in the order of the page.
         lengths: int32 (N, R), characters of the R responses of each row; -1 if its texts were not found.
         snippets: the beginning of each instruction, or the id of its first row if the text was not found.
         series: the systems.
         columns: the numbers.
+        signs: the warning signs of each run.
         details: what was counted of rows of their mode.
         notes: remarks on their names.
         problems: the reasons why texts are missing.
@@ -169,11 +194,11 @@ class ListedRows:
         self.manifests = [read_manifest(folder) for folder in folders]
         self.rubric = common_rubric(folders, self.manifests)
         self.kind = self.rubric.mode
-        answers = _ListedAnswers(self.rubric)
+        answers = _ListedAnswers(self.rubric, len(folders))
         with ExitStack() as stack:
             files = [folder / JUDGEMENTS for folder in folders]
             self._lines = [stack.enter_context(LineStore.of_file(file)) for file in files]
-            rows, numbers = read_rows(folders, self.manifests, answers.add)
+            rows, numbers = self.read = read_rows(folders, self.manifests, answers.add)
             for file, lines in zip(files, self._lines, strict=True):
                 if not lines.is_in(file):
                     raise UsageError(f"{file}: was written again while it was read; repeat the command")
@@ -190,8 +215,8 @@ class ListedRows:
                 for problem in texts.problems
             ]
             self.lengths, self.snippets = self._measured()
-            self.series, self.columns = self._columns(answers, order, numbers.column(VALUE, OVERALL)[order])
-            self.details = answers.details
+            self.series, self.columns = self._columns(answers, order, numbers.column(_DECIDES, OVERALL)[order])
+            self.signs, self.details = answers.signs, answers.details
             self._open = stack.pop_all()
 
     def __enter__(self) -> Self:

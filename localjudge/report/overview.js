@@ -3,49 +3,51 @@
 // ---- tables ---------------------------------------------------------------------------------------------
 
 const breakable = (name) => name.split(/(?<=[=_])/).flatMap((part, place) => (place ? [make("wbr"), part] : [part]));
-function cell(value, { kind, bounds }) {
+function cell(value, kind, ends) {  // a number, an estimate with its interval, or words
   if (kind === "text") return make("th", { scope: "row" }, value);
-  if (kind === "rate") return rateCell(value);
   if (kind === "word") return make("td", { class: "word" }, value ?? "–");
   if (value === null || typeof value !== "object") return make("td", {}, value === null ? "–" : String(value));
-  const shown = kind === "share" ? percent : fixed;
-  const node = make("td", { class: "figure" }, make("span", { class: "mean" }, shown(value.value)));
-  const low = value.low ?? null, high = value.high ?? null;
+  const node = make("td", { class: "figure" }, make("span", { class: "mean" }, fixed(value.value)));
+  const { low, high } = value;
   if (low !== null || high !== null) {
-    const ends = high === null ? `≥\u00a0${shown(low)}` : low === null ? `≤\u00a0${shown(high)}`
-      : `${shown(low).replace(/\s%/, "")}\u00a0to ${shown(high)}`;
-    node.append(make("span", { class: "interval" }, ends));
-    if (bounds && low !== null && high !== null) {
-      const [from, to] = bounds, place = (number) => `${100 * (number - from) / (to - from)}%`;
+    node.append(make("span", { class: "interval" }, high === null ? `≥\u00a0${fixed(low)}`
+      : low === null ? `≤\u00a0${fixed(high)}` : `${fixed(low)}\u00a0to ${fixed(high)}`));
+    if (ends && low !== null && high !== null) {
+      const [from, to] = ends, place = (number) => 100 * (number - from) / (to - from);
       const bar = make("span", { class: "bar" }), mark = make("span", { class: "mark" });
-      const strip = make("span", { class: "strip", "aria-hidden": "true" }, bar, mark);
-      bar.style.left = place(low);
-      bar.style.right = `${100 - parseFloat(place(high))}%`;
-      mark.style.left = place(value.value);
-      node.append(strip);
+      bar.style.left = `${place(low)}%`;
+      bar.style.right = `${100 - place(high)}%`;
+      mark.style.left = `${place(value.value)}%`;
+      node.append(make("span", { class: "strip", "aria-hidden": "true" }, bar, mark));
     }
   }
   return node;
 }
-function fillTable(table, { caption, columns, rows, dots }) {
+function endsOf(values) {  // the ends of all intervals of a column, so that one can compare them
+  const known = values.flatMap((value) => (value === null ? [] : [value.low, value.high])).filter((end) => typeof end === "number");
+  const ends = [Math.min(...known), Math.max(...known)];
+  return ends[0] < ends[1] ? ends : null;
+}
+function fillTable(table, { caption, columns, rows }) {
   if (caption) table.append(make("caption", {}, caption));
-  const headings = columns.map(({ name, kind, note }) =>
-    make("th", { scope: "col", class: kind === "text" || kind === "word" ? "word" : kind === "rate" ? "rate" : "" }, ...breakable(name),
-      note ? make("span", { class: "note" }, note) : null));
+  const headings = columns.map(({ name, kind }) => make("th", { scope: "col", class: kind === "number" ? "" : "word" }, ...breakable(name)));
   table.append(make("thead", {}, make("tr", {}, ...headings)));
-  const body = rows.map((row, place) => {
-    const cells = row.map((value, column) => cell(value, columns[column]));
-    if (dots) cells[0].prepend(dot(dots[place]));
+  const isOfSystems = columns[0].name === "system";
+  const ends = columns.map((_, column) => (isOfSystems ? endsOf(rows.map((row) => row[column])) : null));
+  const body = rows.map((row) => {
+    const cells = row.map((value, column) => cell(value, columns[column].kind, ends[column]));
+    const index = isOfSystems ? head.series.findIndex(({ label }) => label === row[0]) : -1;
+    if (index >= 0) cells[0].prepend(dot(index));
     return make("tr", {}, ...cells);
   });
   table.append(make("tbody", {}, ...body));
 }
-function showTables(section, shown) {
-  if (!shown) return;
+function showTables(section, { leads, tables }) {
   $(section).hidden = false;
   const body = $(section + "-body");
-  for (const lead of shown.leads ?? []) body.append(make("p", { class: "lead" }, lead));
-  for (const one of shown.tables) {
+  for (const lead of tables.length ? [] : $(section).querySelectorAll(":scope > .lead")) lead.remove();
+  for (const lead of leads) body.append(make("p", { class: "lead" }, lead));
+  for (const one of tables) {
     const table = make("table");
     fillTable(table, one.folded ? { ...one, caption: null } : one);
     const scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": one.caption }, table);
@@ -61,17 +63,8 @@ $("title").textContent = head.title;
 $("about").textContent = head.about;
 $("foot").textContent = head.foot;
 for (const notice of head.notices) $("notices").append(make("p", { class: "notice" }, notice));
-for (const [section, lead] of Object.entries(head.leads)) $(section + "-lead").textContent = lead;
-$("h-means").textContent = head.means;
-$("systems").hidden = !head.table;
-if (head.table) fillTable($("systems-table"), head.table);
-for (const note of head.table?.notes ?? []) $("systems-notes").append(make("p", { class: "lead" }, note));
-showTables("changes", head.changes);
-showTables("slices", head.slices);
-showTables("matrix", head.matrix);
-showTables("position", head.position);
-showTables("agreement", head.agreement);
-showTables("audit", head.audit);
+document.body.dataset.kind = aspects[0].kind === "pair" ? "pairs" : "scores";
+for (const [section, found] of Object.entries(head.sections)) if (found) showTables(section, found);
 for (const section of document.querySelectorAll("main > section")) {
   const charts = section.querySelectorAll(".charts");
   if (charts.length && ![...charts].some((node) => head.figures[node.id.slice(7)]?.length)) section.hidden = true;
@@ -89,7 +82,11 @@ function showLegend(node, shown) {
   }
   return node;
 }
-showLegend($("scale-legend"), head.legend);
+const legends = head.figures.distribution?.map(({ legend }) => legend) ?? [];
+if (legends.every((one) => JSON.stringify(one) === JSON.stringify(legends[0]))) {  // one legend for all
+  showLegend($("scale-legend"), legends[0] ?? []);
+  for (const one of legends) one.length = 0;
+}
 
 // ---- charts ---------------------------------------------------------------------------------------------
 

@@ -12,18 +12,16 @@ import gzip
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from string import Template
-from typing import Any, Protocol
+from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.modes.mode import Mode
-from localjudge.runs.reread_texts import RowTexts
+from localjudge.report.listed_rows import ListedRows, PageRow
 from localjudge.system.durable import replacing
 from localjudge.system.steps import Report, no_progress, with_progress
 
@@ -33,57 +31,13 @@ _SCRIPTS = ("page_data.js", "row_view.js", "overview.js", "search.js", "reader.j
 """The parts of the page's script, in their order; they share one scope."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageRow:
-    """A row as the page reads it.
-
-    Attributes:
-        instruction: the number of its instruction.
-        text: the texts of its row, if they were found.
-        values: what its view shows.
-        characters: about how many characters its texts have.
-    """
-
-    instruction: int
-    text: RowTexts | None
-    values: Sequence[Any]
-    characters: int
-
-
-class PageContent(Protocol):
-    """What a page lists. All rows of an instruction stand together.
-
-    Attributes:
-        kind: the mode of the rows, which has the words of the template.
-        ids: the id of each row.
-        snippets: the beginning of each instruction.
-    """
-
-    kind: Mode[Any]
-    snippets: list[str]
-
-    @property
-    def ids(self) -> list[str]: ...
-
-    def arrays(self) -> Mapping[str, tuple[str, bytes]]:
-        """Return the columns of numbers: the name of the page's typed array, and its bytes, little-endian."""
-        ...
-
-    def page_rows(self) -> Iterable[PageRow]:
-        """Yield the rows in the order of the columns."""
-        ...
-
-
-def write_page(
-    out: Path, title: str, head: dict[str, Any], content: PageContent, report: Report = no_progress
-) -> None:
+def write_page(out: Path, head: dict[str, Any], listed: ListedRows, report: Report = no_progress) -> None:
     """Write the report.
 
     Args:
         out: the file to write; an existing file is replaced when the new one is complete.
-        title: the title of the document.
         head: the content of the page above the list.
-        content: the content of the list; it is written in chunks, and the page reads a chunk when it needs it.
+        listed: the rows; they are written in chunks, and the page reads a chunk when it needs it.
         report: receives the number of rows that were written.
 
     Raises:
@@ -95,70 +49,52 @@ def write_page(
         f"script-src '{_digest(script)}' '{_digest(library)}'; "
         "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    one, many, result = content.kind.listed
+    one, many, result = listed.kind.listed
     words = {"one": one, "many": many, "Many": many.capitalize(), "result": result}
-    begin, end = Template(_asset("template.html")).substitute(
-        policy=html.escape(policy), title=html.escape(title), style=_asset("style.css"), data="\0", **words
-    ).split("\0")  # fmt: skip
-    chunks, arrays = _Chunks(content, report), content.arrays()
+    filled = {"policy": html.escape(policy), "title": html.escape(head["title"]), "style": _asset("style.css")}
+    page = Template(_asset("template.html")).substitute(filled, data="\0", **words)
+    begin, end = page.split("\0")
+    arrays, sizes = listed.arrays(), []
     try:
         with replacing(out) as scratch, scratch.open("w", encoding="utf-8") as stream:
             stream.write(begin)
             stream.write(_data("library", library.encode()))
             for name, (_, numbers) in arrays.items():
                 stream.write(_data(name, numbers))
-            about = {
-                **head,
-                "words": words,
-                "arrays": {name: kind for name, (kind, _) in arrays.items()},
-                "ids": content.ids,
-                "snippets": content.snippets,
-                "chunks": chunks.sizes,
-            }
+            page_rows = with_progress(listed.page_rows(), report, len(listed))
+            for number, (instructions, rows) in enumerate(_chunks(page_rows)):
+                sizes.append([len(instructions), len(rows)])
+                chunk = json.dumps({"instructions": instructions, "rows": rows})
+                stream.write(_data(f"chunk-{number}", chunk.encode()))
+            kinds = {name: kind for name, (kind, _) in arrays.items()}
+            lists = {"ids": listed.ids, "snippets": listed.snippets, "chunks": sizes}
             # The head is written last because the number of chunks is known only then. The order does not
             # matter: the script runs after the browser has read the whole file.
-            for number, chunk in enumerate(chunks):
-                stream.write(_data(f"chunk-{number}", chunk))
-            stream.write(_data("head", json.dumps(about).encode()))
+            stream.write(_data("head", json.dumps(head | lists | {"words": words, "arrays": kinds}).encode()))
             stream.write(f"<script>{script}</script>\n")
             stream.write(end)
     except OSError as error:
         raise UsageError(f"`out` {out}: {error.strerror}") from None
 
 
-class _Chunks:
-    """The rows in chunks of about `CHUNK` characters; all rows of an instruction are in one chunk.
+def _chunks(page_rows: Iterable[PageRow]) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Yield the instructions, each with its reference, and the rows of each chunk of about `CHUNK` characters.
 
-    A chunk is `{"instructions": [[instruction, reference] …], "rows": [[…] …]}`. Missing values are null.
+    All rows of an instruction are in one chunk. Missing values are None.
     """
-
-    def __init__(self, content: PageContent, report: Report) -> None:
-        self._content, self._report = content, report
-        self.sizes: list[list[int]] = []
-
-    def __iter__(self) -> Iterator[bytes]:
-        """Yield each chunk, and append its numbers of instructions and rows to `sizes`."""
-        instructions: list[Any] = []
-        rows: list[Any] = []
-        size = 0
-        page_rows = with_progress(self._content.page_rows(), self._report, len(self._content.ids))
-        for _, together in groupby(page_rows, key=lambda row: row.instruction):
-            if size >= CHUNK:
-                yield self._close(instructions, rows)
-                instructions, rows, size = [], [], 0
-            known: RowTexts | None = None
-            for row in together:
-                known = known or row.text
-                rows.append(row.values)
-                size += row.characters
-            instructions.append([known.instruction, known.reference] if known else [None, None])
-            size += len(known.instruction) + len(known.reference or "") if known else 0
-        if rows:
-            yield self._close(instructions, rows)
-
-    def _close(self, instructions: list[Any], rows: list[Any]) -> bytes:
-        self.sizes.append([len(instructions), len(rows)])
-        return json.dumps({"instructions": instructions, "rows": rows}).encode()
+    instructions, rows, size = list[Any](), list[Any](), 0
+    for _, together in groupby(page_rows, key=lambda row: row.instruction):
+        if size >= CHUNK:
+            yield instructions, rows
+            instructions, rows, size = [], [], 0
+        of_one = [*together]
+        text = next((row.text for row in of_one if row.text), None)
+        said = [text.instruction, text.reference] if text else [None, None]
+        instructions.append(said)
+        rows += [row.values for row in of_one]
+        size += sum(len(each or "") for each in said) + sum(row.characters for row in of_one)
+    if rows:
+        yield instructions, rows
 
 
 def _data(name: str, content: bytes) -> str:

@@ -11,6 +11,7 @@ const compared = series.length > N;
 const given = (column, aspect, row) => (criteria ? [...column.subarray(criteria[row], criteria[row + 1])] : [ofAspect(column, aspect, row)]);
 const whole = ordered.length === 1 || head.decides === "overall";   // the mean of all ordered aspects exists
 const label = (index) => head.series[index].label;
+const knowsSystems = head.sections.systems.tables.length > 0;
 const sides = (row) => (compared ? [series[row], series[N + row]] : [series[row]]);
 const winner = (aspect, row) => [series[row], "tie", series[N + row], "undecided"][ofAspect(scores, aspect, row)];
 const hasWinner = (won) => won !== TIE && won !== UNDECIDED;
@@ -61,8 +62,8 @@ const hide = (id) => { $(id).parentNode.style.display = "none"; };
 const systems = () => [option("", "all"), ...head.series.map((_, index) => option(index, label(index)))];
 $("by-series").append(...systems());
 $("by-series").parentNode.after(make("label", {}, "Against ", make("select", { id: "by-opponent" }, ...systems())));
-if (!compared || !head.table) hide("by-opponent");
-if (!head.table) hide("by-series");
+if (!compared || !knowsSystems) hide("by-opponent");
+if (!knowsSystems) hide("by-series");
 $("by-aspect").append(...(criteria || compared ? [] : [option("", "any")]), ...aspects.map(({ name }, aspect) => option(aspect, name)));
 if (criteria || (compared && aspects.length === 1)) hide("by-aspect");
 if (compared) $("key-beside").remove();
@@ -270,20 +271,4 @@ function nextBeside() {
   const rest = others(row), at = rest.findIndex((other) => series[other] === besideSeries);
   besideSeries = at + 1 < rest.length ? series[rest[at + 1]] : -1;
   paintDetail();
-}
-
-// ---- the matrix of the systems --------------------------------------------------------------------------
-
-function rateCell(value) {
-  if (value === null) return make("td", { class: "rate" }, "–");
-  const { share, low, high, n, colour, at } = value;
-  const interval = low === null ? "" : `${percent(low)} to ${percent(high)}`;
-  const select = () => {
-    clearTools();
-    [$("by-series").value, $("by-opponent").value] = at;
-    refresh();
-    $("judgements").scrollIntoView();
-  };
-  return make("td", { class: "rate" }, paint(make("button", { type: "button", title: interval, onclick: select },
-    make("span", { class: "mean" }, percent(share)), make("span", { class: "note" }, `n ${count(n)}`)), colour));
 }

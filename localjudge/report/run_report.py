@@ -1,33 +1,39 @@
-"""A report of runs as one file for a browser: tables, charts, and all rows.
+"""A report of runs as one file for a browser: findings, charts, and all rows.
 
-runs → rows, texts → charts, head → page
+runs → rows, texts → findings, charts → page
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+import numpy as np
 
 from localjudge.errors import UsageError
-from localjudge.matching.judged_rows import read_judged_pairs, read_scores
-from localjudge.matching.labels import label_targets, parse_mapping, read_labels
+from localjudge.matching.judged_rows import pairs_of, read_judged_pairs, read_scores, scores_of
 from localjudge.matching.run_rows import run_names
-from localjudge.matching.scores import read_slices
+from localjudge.matching.scores import Scores
+from localjudge.report.agreement_tables import agreement_findings, pair_agreement_findings
+from localjudge.report.change_tables import change_findings
+from localjudge.report.judge_tables import audit_findings
 from localjudge.report.listed_rows import ListedRows
-from localjudge.report.overview import by_series, head, score_notices, score_sections
+from localjudge.report.overview import head
 from localjudge.report.page import write_page
-from localjudge.report.pair_overview import pair_sections
-from localjudge.report.report_tables import agreement_section, section
-from localjudge.report.tables import slice_table
-from localjudge.report.tables.change_tables import change_findings
+from localjudge.report.ranking_tables import preference_findings, ranking_findings
+from localjudge.report.study_options import ByColumn, CalibrationOptions, IntervalFile, LabelOptions
+from localjudge.report.tables import Findings, joined, slice_table
 from localjudge.runs.reader import is_complete
 from localjudge.runs.run_manifest import read_manifest
+from localjudge.settings import Flag
+from localjudge.statistics import Estimate
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.studies.agree import agree, agree_on_pairs
-from localjudge.studies.by_slice import agree_by_slice, rank_by_slice
-from localjudge.studies.calibrate import Calibration, read_intervals
+from localjudge.studies.audit.audit_findings import Audit
+from localjudge.studies.by_slice import Sliced, agree_by_slice, rank_by_slice
+from localjudge.studies.calibrate import read_intervals
 from localjudge.studies.compare import change_by_slice, compare_runs
 from localjudge.studies.compare.compared_rows import ComparedRows
 from localjudge.studies.compare.matched_runs import match_runs
@@ -37,47 +43,25 @@ from localjudge.system.requirements import require
 from localjudge.system.steps import Step, no_steps
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportOptions:
-    """What a report has besides the rows of its runs.
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(LabelOptions, CalibrationOptions):
+    """What a report has besides the rows of its runs."""
 
-    Attributes:
-        title: its title; None for the names of the runs.
-        inputs: the input files, if they were moved after the runs.
-        labels: label files to compare the judge with.
-        mapping: the aspects of label columns with other names, as OURS=THEIRS.
-        audit: the output of `localjudge audit --json`.
-        calibration: the output file of `localjudge calibrate`; the means are then of calibrated scores.
-        allow_no_gain: aspects to calibrate although no gain is shown.
-        intervals: the output file of `localjudge calibrate --interval`; each score then has its interval.
-        by_column: a column of the rows; the statistics of each of its values are written, too.
-        resamples: number of resamples for the intervals.
-        seed: seed of the resamples.
-    """
-
-    title: str | None = None
-    inputs: Sequence[str] = ()
-    labels: Sequence[str] = ()
-    mapping: Sequence[str] = ()
-    audit: Path | None = None
-    calibration: Path | None = None
-    allow_no_gain: Sequence[str] = ()
-    intervals: Path | None = None
-    by_column: str | None = None
-    resamples: int = RESAMPLES
-    seed: int = 0
-
-    @property
-    def draws(self) -> tuple[int, int]:
-        """The number of resamples, and their seed."""
-        return self.resamples, self.seed
+    title: Annotated[str | None, Flag("Its title.  [default: the runs' names]", "TEXT")] = None
+    intervals: IntervalFile = None
+    by_column: ByColumn = None
+    audit: Annotated[Path | None, Flag("The output of `audit --json`.", "FILE")] = None
 
 
 _EVERYTHING = ReportOptions()
 
 
 def write_report(
-    runs: Sequence[Path], out: Path, options: ReportOptions = _EVERYTHING, step: Step = no_steps
+    runs: Sequence[Path],
+    out: Path,
+    options: ReportOptions = _EVERYTHING,
+    step: Step = no_steps,
+    resamples: int = RESAMPLES,
 ) -> list[str]:
     """Write a report of runs, and return the notices for its reader, one line each.
 
@@ -86,6 +70,7 @@ def write_report(
         out: the file to write.
         options: what the report has besides the rows.
         step: receives the steps.
+        resamples: number of resamples for the intervals.
 
     Raises:
         UsageError: a file or run directory cannot be used, or an option does not fit the runs.
@@ -97,94 +82,168 @@ def write_report(
             one = f"`{name}`: is for runs with one judgement for each response; this rubric"
             mode.require("aspects", one, "")
     with step(f"reading the {mode.listed[1]}"):
-        listed = ListedRows(runs, options.inputs)
+        listed = ListedRows(runs, options.inputs or ())
     with listed:
         with step("comparing the systems"):
-            sections_of = _pair_sections if len(mode.responses) > 1 else _score_sections
-            sections, notices = sections_of(listed, options)
-            sections["changes"] = _changes(runs, options)
-            about = head(listed, options.title, notices, sections, options.audit)
+            found = _ReportFindings(listed, options, resamples)
+            about = head(listed, options.title, found.sections, found.means, found.notices)
         with step("writing the page", mode.listed[1]) as report:
-            write_page(out, about["title"], about, listed, report)
+            write_page(out, about, listed, report)
     return list(about["notices"])
 
 
-def _score_sections(listed: ListedRows, options: ReportOptions) -> tuple[dict[str, Any], list[str]]:
-    """Return the sections of the statistics of scores, of responses or of criteria, and their notices."""
-    runs, rubric, labels = listed.folders, listed.rubric, options.labels
-    curves = Calibration.load(options.calibration) if options.calibration else None
-    listed.intervals_of = read_intervals(options.intervals, runs) if options.intervals else None
-    ours = parse_mapping(options.mapping, label_targets(rubric))
-    rankings, agreements, sliced = [], [], []
-    for of_one_judge in _by_judge(runs):
-        scores = read_scores(of_one_judge, criteria="joined")
-        known = None
-        if labels and "criteria" not in rubric.mode.gives:
-            known = read_labels(labels, scores, ours, options.inputs, False)
-        named = by_series(curves.apply_to(scores, options.allow_no_gain, known) if curves else scores, listed)
-        # The overall human mean requires labels of every aspect.
-        whole = known if known and set(known.aspects) >= set(named.aspects) else None
-        rankings.append(rank(named, whole, resamples=options.resamples, seed=options.seed))
-        parts = None
-        if options.by_column:
-            parts = named, read_slices(of_one_judge, scores.manifests, options.by_column, options.inputs)
-        elif all(map(is_complete, of_one_judge)):
-            parts = scores.by_tag
-        if parts:
-            found = rank_by_slice(by_series(parts[0], listed), parts[1], None, None, *options.draws)
-            sliced.append((", ".join(run_names(of_one_judge)), found))
-    for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
-        scores = read_scores([run], criteria="split")
-        known = read_labels(labels, scores, ours, options.inputs, False)
-        calibrated = curves.apply_to(scores, options.allow_no_gain, known) if curves else None
-        agreements.append((name, agree(scores, known, calibrated, *options.draws)))
-        if options.by_column:
-            slices = read_slices([run], scores.manifests, options.by_column, options.inputs)
-            sliced.append((name, agree_by_slice(scores, known, slices)))
-    sections = score_sections(listed, rankings, sliced)
-    sections["agreement"] = agreement_section(agreements)
-    return sections, [*score_notices(listed, rankings)]
+class _ReportFindings:
+    """What the studies say of the runs of a report.
 
+    Args:
+        listed: the rows of the report.
+        options: what the report has besides the rows.
+        resamples: number of resamples for the intervals.
 
-def _pair_sections(listed: ListedRows, options: ReportOptions) -> tuple[dict[str, Any], list[str]]:
-    """Return the sections of the statistics of preferences, and their notices."""
-    runs, inputs, labels = listed.folders, options.inputs, options.labels
-    ranking = None
-    if listed.compares_systems and all(map(is_complete, runs)):
-        first = next(iter(listed.rubric.aspects))
-        ranking = rank_pairs(read_judged_pairs(runs), first, *options.draws)
-    ours, agreements = parse_mapping(options.mapping, label_targets(listed.rubric)), []
-    for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
-        judged = read_judged_pairs([run])
-        known = read_labels(labels, judged, ours, inputs, False)
-        agreements.append((name, agree_on_pairs(judged, known, None, *options.draws)))
-    sections = pair_sections(listed, ranking)
-    sections["agreement"] = agreement_section(agreements)
-    return sections, []
-
-
-def _changes(runs: Sequence[Path], options: ReportOptions) -> dict[str, Any] | None:
-    """Return what `localjudge compare` finds in two complete runs, or why they cannot be compared.
-
-    None unless there are two runs, and both are complete.
+    Attributes:
+        sections: the findings of each section of the page; None for one that is not shown.
+        means: the means of each system by column, for the charts.
+        notices: the notices of calibrated scores.
     """
-    if len(runs) != 2 or not all(map(is_complete, runs)):
-        return None
-    try:
-        matched = match_runs(ComparedRows.read(runs))
-        found = change_findings(compare_runs(matched, resamples=options.resamples, seed=options.seed))
-    except UsageError as error:
-        return {"leads": [f"The runs cannot be compared: {error}"], "tables": []}
-    if options.by_column:
-        slices = read_slices(runs, matched.rows.source.manifests, options.by_column, options.inputs)
-        by_slice = slice_table(change_by_slice(matched, slices, *options.draws))
-        found = replace(found, main=[*found.main, by_slice])
-    return section(found)
 
+    def __init__(self, listed: ListedRows, options: ReportOptions, resamples: int) -> None:
+        self._listed, self._options, self._resamples = listed, options, resamples
+        self.means: dict[str, Mapping[str, Estimate]] = {}
+        self.notices: list[str] = []
+        self._slices: list[tuple[str, Findings]] = []
+        pairs = len(listed.kind.responses) > 1
+        if options.intervals:
+            listed.intervals_of = read_intervals(options.intervals, listed.folders)
+        systems = self._preferences() if pairs else [*map(self._ranking, self._by_judge())]
+        labelled = run_names(listed.folders) if options.labels else ()
+        agreement = [
+            (name, self._pair_agreement(run) if pairs else self._agreement(run, name))
+            for run, name in zip(listed.folders, labelled, strict=False)
+        ]
+        self.sections = {
+            "systems": joined(systems),
+            "changes": self._changes(),
+            "slices": joined(self._slices),
+            "agreement": joined(agreement),
+            "audit": self._audit(),
+        }
 
-def _by_judge(runs: Sequence[Path]) -> list[list[Path]]:
-    """Group the runs by judge, because means by different judges cannot be compared."""
-    together: dict[tuple[object, ...], list[Path]] = {}
-    for run in runs:
-        together.setdefault(tuple(read_manifest(run).judge.values()), []).append(run)
-    return list(together.values())
+    def _by_judge(self) -> list[list[Path]]:
+        """Return the runs of each judge, because means by different judges cannot be compared."""
+        together: dict[tuple[object, ...], list[Path]] = {}
+        for run, manifest in zip(self._listed.folders, self._listed.manifests, strict=True):
+            together.setdefault(tuple(manifest.judge.values()), []).append(run)
+        return list(together.values())
+
+    def _ranking(self, runs: Sequence[Path]) -> tuple[str, Findings]:
+        """Return the comparison of the systems of one judge's runs, after the names of the runs."""
+        options, name = self._options, ", ".join(run_names(runs))
+        scores = self._scores(runs)
+        known = (
+            options.labels_of(scores, False)
+            if options.labels and "criteria" not in self._listed.kind.gives
+            else None
+        )
+        calibrated = options.applied_to(scores, known) or scores
+        # The overall human mean requires labels of every aspect.
+        whole = known if known and set(known.aspects) >= set(calibrated.aspects) else None
+        ranking = rank(calibrated, whole, resamples=self._resamples)
+        self.means |= {system.name: system.means for system in ranking.systems}
+        parts = scores.by_tag if all(map(is_complete, runs)) else None
+        if options.by_column:
+            parts = calibrated, options.slices(scores, options.by_column)
+        if parts:
+            self._add_slices(name, rank_by_slice(*parts, None, None, self._resamples, 0))
+        found = ranking_findings(ranking)
+        if ranking.of == "calibrated":
+            self.notices += ranking.notices
+            note = "the charts of single judgements show uncalibrated scores"
+            found = replace(found, notes=[*found.notes, note])
+        return name, found
+
+    def _scores(self, runs: Sequence[Path]) -> Scores:
+        """Return the scores of one judge's runs, with the report's series as systems."""
+        if len(runs) == len(self._listed.folders):
+            return scores_of(*self._listed.read)
+        return self._by_series(read_scores(runs, criteria="joined"))
+
+    def _by_series(self, scores: Scores) -> Scores:
+        listed = self._listed
+        runs = [listed.folders.index(folder) for folder in scores.folders]
+        names, _ = listed.rows.names.names()
+        known = [
+            names[runs[run], identity.systems[0]]
+            for run, identity in zip(scores.run.tolist(), scores.identities, strict=True)
+        ]
+        systems = [label for label in listed.series if label in {*known}]
+        places = {label: place for place, label in enumerate(systems)}
+        system = np.array([places[label] for label in known], dtype=np.int32)
+        tags = scores.by_tag and (self._by_series(scores.by_tag[0]), scores.by_tag[1])
+        return replace(scores, systems=tuple(systems), system=system, by_tag=tags)
+
+    def _preferences(self) -> list[tuple[str, Findings]]:
+        """Return the comparison of the systems of pairs, and the effect of the order of the responses."""
+        listed = self._listed
+        lines = [*listed.details.lines()]
+        if not listed.compares_systems or not all(map(is_complete, listed.folders)):
+            return [("", Findings(lines, []))]
+        ranking = rank_pairs(pairs_of(*listed.read), resamples=self._resamples)
+        found = preference_findings(ranking)
+        return [("", replace(found, answer=[*found.answer, *lines]))]
+
+    def _agreement(self, run: Path, name: str) -> Findings:
+        """Return the agreement of a run with its labels."""
+        one = len(self._listed.folders) == 1 and "criteria" not in self._listed.kind.gives
+        scores = scores_of(*self._listed.read) if one else read_scores([run], criteria="split")
+        known = self._options.labels_of(scores, False)
+        if column := self._options.by_column:
+            self._add_slices(name, agree_by_slice(scores, known, self._options.slices(scores, column)))
+        calibrated = self._options.applied_to(scores, known)
+        return agreement_findings(agree(scores, known, calibrated, self._resamples, 0))
+
+    def _pair_agreement(self, run: Path) -> Findings:
+        """Return the agreement of a run of pairs with its labels."""
+        judged = read_judged_pairs([run])
+        return pair_agreement_findings(
+            agree_on_pairs(judged, self._options.labels_of(judged, False), None, self._resamples, 0)
+        )
+
+    def _add_slices(self, name: str, sliced: Sliced) -> None:
+        self._slices.append((name, Findings([sliced.note], [slice_table(sliced)])))
+
+    def _changes(self) -> Findings | None:
+        """Return what `localjudge compare` finds in two complete runs, or why they cannot be compared.
+
+        None unless there are two runs, and both are complete.
+        """
+        runs, options = self._listed.folders, self._options
+        if len(runs) != 2 or not all(map(is_complete, runs)):
+            return None
+        try:
+            matched = match_runs(ComparedRows.read(runs))
+            found = change_findings(compare_runs(matched, resamples=self._resamples))
+        except UsageError as error:
+            return Findings([f"The runs cannot be compared: {error}"], [])
+        if options.by_column:
+            slices = options.slices(matched.rows.source, options.by_column)
+            by_slice = slice_table(change_by_slice(matched, slices, self._resamples, 0))
+            found = replace(found, main=[*found.main, by_slice])
+        return found
+
+    def _audit(self) -> Findings | None:
+        """Return what `localjudge audit --json` has printed; None without it.
+
+        Raises:
+            UsageError: the file cannot be read, or is not the output of an audit.
+        """
+        file = self._options.audit
+        if file is None:
+            return None
+        try:
+            audit = Audit.model_validate_json(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"`audit` {file}: {error.strerror}") from None
+        except ValueError:
+            raise UsageError(f"--audit {file}: not the output of `localjudge audit --json`") from None
+        found = audit_findings(audit)
+        return replace(found, answer=[*found.answer, *audit.leads()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from localjudge.modes.pair_preference import WINNERS
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect import Aspect
@@ -20,8 +21,10 @@ _LABEL_COLOURS = (
 _MOST_IN_LEGEND = 12
 
 
-def kind(aspect: Aspect) -> Literal["scale", "ordered", "boolean", "labels"]:
-    """Return the kind of an aspect: numbers, ordered choices, no and yes, or labels without an order."""
+def kind(aspect: Aspect) -> Literal["pair", "scale", "ordered", "boolean", "labels"]:
+    """Return the kind of an aspect: a pair's winner, numbers, ordered choices, no and yes, or other labels."""
+    if aspect.preference is not None:
+        return "pair"
     if aspect.scale is not None or aspect.boolean:
         return "boolean" if aspect.boolean else "scale"
     return "ordered" if aspect.ordered else "labels"
@@ -33,12 +36,16 @@ def mean_is_share(column: ScoreColumn) -> bool:
 
 
 def value_texts(aspect: Aspect) -> list[str]:
-    """Return the text of each value of an aspect, in the order of the values."""
+    """Return the text of each value of an aspect, in the order of the values; of pairs, of each winner."""
+    if aspect.preference is not None:
+        return [*WINNERS]
     return [_number(value) if aspect.scale is not None else shown(value) for value in aspect.values.values()]
 
 
 def value_colours(aspect: Aspect) -> list[str]:
-    """Return the colour of each value of an aspect, in the order of the values."""
+    """Return the colour of each value of an aspect, in the order of `value_texts`."""
+    if aspect.preference is not None:
+        return [share_colour(share) for share in (1, 0.5, 0, 0.5)]
     if aspect.boolean:
         return [ORDERED_COLOURS[len(ORDERED_COLOURS) // 2], ORDERED_COLOURS[-1]]
     count = len(aspect.values)
@@ -59,18 +66,6 @@ def decides(rubric: Rubric) -> str | None:
     """Return the name of the score that decides which response is better; None if no aspect is ordered."""
     columns = deciding(rubric.row_columns)
     return None if not columns else columns[0].name if len(columns) == 1 else OVERALL
-
-
-def scale_text(column: ScoreColumn) -> str:
-    """Return the scale of the mean of a column in words: the ends of the scale, or that it is a share."""
-    if mean_is_share(column):
-        return "share" if column.name != column.aspect else "share of yes"
-    ends = [(number, shown(value)) for value, number in column.numbers.items()]
-    low, high = (
-        f"{_number(number)} {text}" if text != str(number) else _number(number)
-        for number, text in (ends[0], ends[-1])
-    )
-    return f"{low} to {high}"
 
 
 def _number(value: object) -> str:

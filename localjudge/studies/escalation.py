@@ -67,7 +67,7 @@ class Verdicts:
             kind = "labels without an order" if aspects[aspect].numbers is None else "a winner and no score"
             raise UsageError(f"`within` {within}: is for scores in an order; {aspect} has {kind}")
 
-        def decision(outcome: RowOutcome) -> list[tuple[str, str, float]]:
+        def decision(run: int, outcome: RowOutcome) -> list[tuple[str, str, float]]:
             if any(aspect not in each.probabilities for each in outcome.judged):
                 raise UsageError(
                     f"{folder}: {outcome.first.source} has no probabilities of {aspect}, which are the "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localjudge.cli.guide import __file__ as guide
+from localjudge.cli.help import GUIDE
 
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
@@ -15,7 +15,7 @@ nbformat = pytest.importorskip("nbformat")
 
 @pytest.mark.slow
 def test_a_kernel_runs_the_notebook_and_shows_tables_and_bars(tmp_path: Path) -> None:
-    notebook = nbformat.read(Path(guide).with_name("notebook.ipynb"), as_version=4)
+    notebook = nbformat.read((GUIDE / "notebook.ipynb"), as_version=4)
     nbformat.validate(notebook)
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]

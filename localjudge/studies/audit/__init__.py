@@ -123,7 +123,7 @@ class AuditedScores:
         """Read the runs of `size` sampled rows in the folder that `run_audit` filled."""
         folders = [out / name for name in RUNS if (out / name).is_dir()]
 
-        def numbers_of(row: RowOutcome) -> Iterator[tuple[str, str, float]]:
+        def numbers_of(run: int, row: RowOutcome) -> Iterator[tuple[str, str, float]]:
             yield from row.numbers()
             yield "sampled", "row", sampled_row(row.first)
 

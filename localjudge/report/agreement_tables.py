@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.statistics import EQUAL_EVERYWHERE, UNDEFINED_SIGN, Estimate, two_decimals
@@ -14,12 +15,8 @@ from localjudge.studies.calibrate import Calibration
 from localjudge.system.quantities import counted
 
 _HEADINGS = {
-    "within_one": "±1",
-    "mae": "MAE",
-    "spearman": "Spearman",
-    "pearson": "Pearson",
-    "kendall": "Kendall",
-}
+    "within_one": "±1", "mae": "MAE", "spearman": "Spearman", "pearson": "Pearson", "kendall": "Kendall"
+}  # fmt: skip
 _ROW_NAMES = {
     "length": "length only", "overlap": "word overlap only", "most frequent": "most frequent label",
     "equal": "equal scores", "random": "random scores",
@@ -28,7 +25,10 @@ _IN_ORDER = (
     "In order: how often scores and labels rank two responses to one instruction the same way, ties included"
 )
 _BASELINES = ("longer wins", "first wins")
-_PAIR_STATISTICS = ("accuracy", "without ties", "pairs", "kappa", "AUC")
+_WITHIN = {"pearson": "Pearson", "in_order": "in order", "over_chance": "over chance", "epsilon": "epsilon"}
+_OF_PAIRS = {
+    "accuracy": "accuracy", "without_ties": "without ties", "decided": "pairs", "kappa": "kappa", "auc": "AUC"
+}  # fmt: skip
 
 
 def agreement_findings(agreement: Agreement) -> Findings:
@@ -134,25 +134,30 @@ def _best(found: Mapping[str, Estimate]) -> str:
     return f"{two_decimals(known[name])}\n{_ROW_NAMES.get(name, name)}" if known else UNDEFINED_SIGN
 
 
+def _compared(comparisons: Mapping[str, Any], statistics: Mapping[str, str]) -> tuple[list[str], list[Cells]]:
+    """Return the headings and a row for each kind of scores and each baseline.
+
+    Args:
+        comparisons: what each was compared with, by its name.
+        statistics: the heading of each statistic, by its attribute.
+    """
+    rows: list[Cells] = [
+        (_ROW_NAMES.get(name, name), *(getattr(found, statistic) for statistic in statistics))
+        for name, found in comparisons.items()
+    ]
+    return ["", *statistics.values()], rows
+
+
 def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | str]:
     """Yield all statistics of an aspect, those within instructions, and the test of the annotators."""
-    columns = ("", *(_HEADINGS.get(name, name) for name in STATISTICS))
-    rows = [
-        (_ROW_NAMES.get(name, name), *(getattr(each, statistic) for statistic in STATISTICS))
-        for name, each in found.comparisons.items()
-    ]
-    yield Table(_labelled(aspect, found), columns, rows)
+    headings = {name: _HEADINGS.get(name, name) for name in STATISTICS}
+    yield Table(_labelled(aspect, found), *_compared(found.comparisons, headings))
     if found.within is None:
         yield NOT_WITHIN
     else:
-        size = [(found.within.instructions, "instruction"), (found.within.pairs, "response pair")]
-        title = f"{aspect} within instructions · {', '.join(counted(*each) for each in size)}"
-        within = found.within.comparisons.items()
-        pairs = [
-            (_ROW_NAMES.get(name, name), each.pearson, each.in_order, each.over_chance, each.epsilon)
-            for name, each in within
-        ]
-        yield Table(title, ("", "Pearson", "in order", "over chance", "epsilon"), pairs)
+        pairs = counted(found.within.pairs, "response pair")
+        title = f"{aspect} within instructions · {counted(found.within.instructions, 'instruction')}, {pairs}"
+        yield Table(title, *_compared(found.within.comparisons, _WITHIN))
         yield WITHIN_NOTE
     alpha = ""
     if found.alpha_ordinal.value is not None:
@@ -162,9 +167,8 @@ def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | st
 
 def _nominal_details(aspect: str, found: NominalAgreement) -> Iterator[Table | str]:
     """Yield the comparisons of an aspect without an order, and its confusion matrix."""
-    compared = found.comparisons.items()
-    rows = [(_ROW_NAMES.get(name, name), each.accuracy, each.kappa, each.brier) for name, each in compared]
-    yield Table(_labelled(aspect, found), ("", "accuracy", "kappa", "Brier"), rows)
+    headings = {"accuracy": "accuracy", "kappa": "kappa", "brier": "Brier"}
+    yield Table(_labelled(aspect, found), *_compared(found.comparisons, headings))
     counts: list[Cells] = [
         (label, *given, recall)
         for label, given, recall in zip(found.labels, found.confusion, found.recall, strict=True)
@@ -188,13 +192,8 @@ def pair_agreement_findings(agreement: PairAgreement) -> Findings:
         kappa[aspect] = verdicts.kappa
         best = _best({name: each.accuracy for name, each in found.comparisons.items()})
         rows.append([aspect, found.pairs, verdicts.accuracy, verdicts.without_ties, verdicts.kappa, best])
-        size = [(found.pairs, "pair"), (found.instructions, "instruction"), (found.annotators, "annotator")]
-        title = f"{aspect} · {', '.join(counted(*each) for each in size)}"
-        compared = [
-            (name, each.accuracy, each.without_ties, each.decided, each.kappa, each.auc)
-            for name, each in found.comparisons.items()
-        ]
-        details += [Table(title, ("", *_PAIR_STATISTICS), compared), *_lines(found)]
+        title = _labelled(aspect, found, counted(found.pairs, "pair"))
+        details += [Table(title, *_compared(found.comparisons, _OF_PAIRS)), *_lines(found)]
         if subsets := agreement.subsets[aspect]:
             details.append(_subsets(f"Accuracy in {aspect} by {agreement.by}", found, subsets))
     columns = "aspect", "pairs", "accuracy", "without ties", "kappa", "best baseline\naccuracy"
@@ -283,8 +282,9 @@ def _intervals(calibration: Calibration) -> Iterator[Table | str]:
         )
 
 
-def _labelled(aspect: str, found: AspectAgreement | NominalAgreement) -> str:
-    return (
-        f"{aspect} · {counted(found.rows, 'row')}, {counted(found.instructions, 'instruction')}, "
-        f"{counted(found.annotators, 'annotator')}"
-    )
+def _labelled(aspect: str, found: AspectAgreement | NominalAgreement | LabelledPairs, rows: str = "") -> str:
+    """Return the title of the statistics of an aspect; `rows` says how many were compared."""
+    if not isinstance(found, LabelledPairs):
+        rows = counted(found.rows, "row")
+    others = f"{counted(found.instructions, 'instruction')}, {counted(found.annotators, 'annotator')}"
+    return f"{aspect} · {rows}, {others}"

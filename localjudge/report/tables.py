@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from localjudge.statistics import Estimate
+from localjudge.statistics import Estimate, two_decimals
 from localjudge.studies.by_slice import Sliced
 
 Cell = str | int | float | Estimate | None
@@ -54,6 +55,55 @@ class Findings:
     notes: Sequence[str] = ()
     first: Sequence[Table] = ()
 
+    def for_page(self, opened: int = 0) -> dict[str, Any]:
+        """Return the findings in the form that the page of a report reads.
+
+        Args:
+            opened: the number of tables of the details, from the first, that are not folded.
+        """
+        tables: list[dict[str, Any]] = []
+        opened += sum(isinstance(part, Table) for part in (*self.first, *self.main))
+        for part in (*self.first, *self.main, *(part for parts in self.details.values() for part in parts)):
+            if isinstance(part, str):
+                tables[-1]["notes"].append(part)
+                continue
+            kinds = ["text", *("word" if name in part.words else "number" for name in part.columns[1:])]
+            columns = [
+                {"name": name.replace("\n", " "), "kind": kind}
+                for name, kind in zip(part.columns, kinds, strict=True)
+            ]
+            rows = [[*map(_on_page, row)] for row in (*part.rows, *part.totals)]
+            shown = {"caption": part.title, "columns": columns, "rows": rows, "notes": []}
+            tables.append({**shown, "folded": len(tables) >= opened})
+        return {"leads": [*self.answer, *dict.fromkeys(self.notes)], "tables": tables}
+
+
+def joined(findings: Sequence[tuple[str, Findings]]) -> Findings | None:
+    """Return the findings on several runs as one; the sentences and titles of each have the name of its runs.
+
+    Args:
+        findings: each after the name of its runs; for none, the result is None.
+    """
+    if len(findings) < 2:
+        return findings[0][1] if findings else None
+
+    def named(name: str, parts: Sequence[Any]) -> list[Any]:
+        return [
+            replace(part, title=f"{part.title} · {name}".removeprefix(" · "))
+            if isinstance(part, Table)
+            else part
+            for part in parts
+        ]
+
+    details = [(key, named(name, parts)) for name, found in findings for key, parts in found.details.items()]
+    return Findings(
+        [f"{name}: {line}" for name, found in findings for line in found.answer],
+        [part for name, found in findings for part in named(name, found.main)],
+        {key: [part for other, parts in details if other == key for part in parts] for key, _ in details},
+        [notice for _, found in findings for notice in found.notices],
+        [note for _, found in findings for note in found.notes],
+    )
+
 
 def slice_table(sliced: Sliced) -> Table:
     """Return a line for each slice: its instructions, its estimates, and what is significant.
@@ -78,3 +128,11 @@ def slice_table(sliced: Sliced) -> Table:
     ]
     columns = (sliced.column, "instr.", *sliced.names, last)
     return Table(sliced.title, columns, rows, words=[last])
+
+
+def _on_page(cell: Cell) -> Any:
+    if isinstance(cell, Estimate):
+        return None if cell.value is None else cell.as_dict()
+    if isinstance(cell, str):
+        return cell.replace("\n", ", ")
+    return two_decimals(cell) if isinstance(cell, float) else cell

@@ -1,1 +1,0 @@
-"""Export runs to the formats of other tools."""

@@ -1,0 +1,92 @@
+"""The options of what computes statistics of runs and reads more than the runs, each declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from localjudge.errors import UsageError
+from localjudge.matching.judged_rows import JudgedPairs
+from localjudge.matching.labels import Labels, label_targets, parse_mapping, read_labels
+from localjudge.matching.scores import Scores, Slices, read_slices
+from localjudge.rows.formats import needs_pyarrow
+from localjudge.rows.inputs import find_inputs
+from localjudge.settings import Flag
+from localjudge.studies.calibrate import Calibration
+from localjudge.system.requirements import require
+
+LabelColumns = Annotated[
+    list[str] | None,
+    Flag(
+        "The label column of an aspect, or of the share of a label: grade=correct=right reads the share "
+        "grade=correct from the column right. Codes are stated after it: wit=label:good=5,bad=1.",
+        "OURS=THEIRS",
+        name="--map",
+    ),
+]
+MovedInputs = Annotated[list[str] | None, Flag("The input files of the run, if they were moved.", "FILE")]
+IntervalFile = Annotated[
+    Path | None, Flag("Add the interval of each score: the output of `calibrate --interval`.", "FILE")
+]
+ByColumn = Annotated[
+    str | None,
+    Flag(
+        "Also print the statistics for each value of this column of the rows, such as topic; differences "
+        "are adjusted for the number of values.",
+        "COLUMN",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelOptions:
+    """The files that statistics of runs read besides the runs."""
+
+    labels: Annotated[
+        list[str] | None,
+        Flag("Label files: records with id, or with their texts, and a column for each aspect.", "FILE"),
+    ] = None
+    mapping: LabelColumns = None
+    inputs: MovedInputs = None
+
+    @property
+    def moved(self) -> Sequence[str]:
+        """The inputs, if they were moved."""
+        return self.inputs or ()
+
+    def require(self, what: str, extra: str = "trust", with_labels: bool = False) -> None:
+        """Require the packages of what computes statistics, the inputs, if they were moved, and labels."""
+        if with_labels and not self.labels:
+            raise UsageError("--labels is missing: name the files with the labels of the rows")
+        files = [*(self.labels or ()), *self.moved]
+        require(what, extra, *["parquet"] * any(map(needs_pyarrow, files)))
+        find_inputs(self.moved)
+
+    def labels_of(self, judged: Scores | JudgedPairs, equal_chances: bool = True) -> Labels:
+        """Return the labels of the judged rows; the labels of pairs can be in the inputs."""
+        ours = parse_mapping(self.mapping or (), label_targets(judged.manifests[0].rubric))
+        return read_labels(self.labels or self.moved, judged, ours, self.moved, equal_chances)
+
+    def slices(self, judged: Scores | JudgedPairs, column: str) -> Slices:
+        """Return the slices of the judged rows by the values of a column."""
+        return read_slices(judged.folders, judged.manifests, column, self.moved)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationOptions:
+    """The options that apply a calibration."""
+
+    calibration: Annotated[
+        Path | None, Flag("Apply the output of `calibrate`; stored scores do not change.", "FILE")
+    ] = None
+    allow_no_gain: Annotated[
+        list[str] | None, Flag("Calibrate this aspect although no gain is shown.", "ASPECT")
+    ] = None
+
+    def applied_to(self, scores: Scores, labels: Labels | None) -> Scores | None:
+        """Return the calibrated scores; None without a calibration."""
+        if self.calibration is None:
+            return None
+        return Calibration.load(self.calibration).apply_to(scores, self.allow_no_gain or (), labels)
