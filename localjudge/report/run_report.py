@@ -198,8 +198,7 @@ class _ReportFindings:
         known = self._options.labels_of(scores, False)
         if column := self._options.by_column:
             self._add_slices(name, agree_by_slice(scores, known, self._options.slices(scores, column)))
-        calibrated = self._options.applied_to(scores, known)
-        return agreement_findings(agree(scores, known, calibrated, self._resamples, 0))
+        return agreement_findings(agree(scores, known, self._resamples, 0))
 
     def _pair_agreement(self, run: Path) -> Findings:
         """Return the agreement of a run of pairs with its labels."""
