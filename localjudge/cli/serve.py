@@ -24,8 +24,8 @@ from localjudge.errors import UsageError
 from localjudge.integrations.judge_service import JudgeService
 from localjudge.integrations.listener import LOOPBACK, ListenSettings
 from localjudge.integrations.served_rewards import RewardFormula
-from localjudge.labelling.candidates import candidates_of_rows, candidates_of_run
 from localjudge.labelling.label_file import LabelFile
+from localjudge.labelling.sample import candidates_of_rows, candidates_of_run
 from localjudge.labelling.session import LabelSession
 from localjudge.report.study_options import MovedInputs
 from localjudge.rows.columns import parse_columns

@@ -20,11 +20,11 @@ from localjudge.judge import Judge
 from localjudge.records import Outcome
 from localjudge.records.outcome_columns import to_bytes
 from localjudge.rows.pairs import Pairing
+from localjudge.runs.earlier_starts import manifest_of, recorded_run
 from localjudge.runs.journal import Journal, read_journal
 from localjudge.runs.ownership import Ownership
 from localjudge.runs.reader import JUDGEMENTS, SUMMARY
 from localjudge.runs.run_manifest import MANIFEST, RunManifest, as_json
-from localjudge.runs.run_start import manifest_of, recorded_run
 from localjudge.runs.summary import Summary
 
 REQUEST_SECONDS, CLOSING_SECONDS = 15, 2

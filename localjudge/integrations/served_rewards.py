@@ -59,7 +59,7 @@ class RewardFormula:
         Raises:
             SettingError: it is not a formula, or a name is not one of the rubric's.
         """
-        rubric.mode.require(["pointwise", "checklist"], f"`reward` {text[:80]!r}: the rubric {rubric.name}", "")
+        rubric.mode.require("score", f"`reward` {text[:80]!r}: the rubric {rubric.name}", "")
         known = {OVERALL} if averaged(rubric.row_columns) else set()
         for column in rubric.row_columns:
             known |= {column.aspect, column.name + _EXPECTED} if column.weight else {column.aspect}
