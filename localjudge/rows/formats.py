@@ -245,7 +245,12 @@ def _utf8_pieces(stream: Any, name: str) -> Iterator[bytes]:
     """Yield the pieces of a text as UTF-8, none of them empty."""
     begin = stream.read(16)
     mark, encoding = next((each for each in _MARKS.items() if begin.startswith(each[0])), (b"", "UTF-8"))
-    unmarked = encoding == "UTF-8" and len(begin) == 16 and {any(begin[::2]), any(begin[1::2])} == {True, False}
+    halves = begin[::2], begin[1::2]
+    unmarked = (
+        not mark
+        and len(begin) == 16
+        and any(not any(one) and all(other) for one, other in (halves, halves[::-1]))
+    )
     if encoding == "UTF-32" or unmarked:
         known = encoding if not unmarked else "UTF-16LE" if begin[0] else "UTF-16BE"
         what = f"{known} without a byte order mark" if unmarked else known
