@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.commands import explained, group_that_lists
+from localjudge.cli.commands import explained, group
 from localjudge.cli.console import print_checks, print_json, print_table, printed_table
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
@@ -44,9 +44,12 @@ from localjudge.system.requirements import require
 from localjudge.verification import is_sound
 from localjudge.verification import verify as look_at
 
+app = group(__doc__, "localjudge models list")
 
+
+@explained(app, "localjudge models list", "list")
 def list_models(as_json: AsJson = False) -> None:
-    """List the models that can judge, and what each needs on GPUs of 80 GB; `models` alone does the same."""
+    """List the models that can judge, and what each needs on GPUs of 80 GB."""
     settle_environment()
 
     known = profiles()
@@ -69,14 +72,6 @@ def _catalogue_table(profiles: Iterable[Profile]) -> Table:
         rows.append((profile.id, fill(profile.licence, 18), *size, gpus, profile.thinking))
     columns = "model", "licence", "parameters", "context", "weights", "GPUs", "thinks"
     return Table("", columns, rows, words=["licence", "thinks"])
-
-
-app = group_that_lists(
-    "models",
-    list_models,
-    __doc__,
-    "localjudge models list",
-)
 
 
 @explained(app, "localjudge models plan bundled --rows examples --gpu-memory 24")
