@@ -21,7 +21,7 @@ import numpy as np
 import results_table
 
 from localjudge.arrays import LabelArray
-from localjudge.statistics.jury_agreement import RatedAspect, _mean_correlation, jury_errors
+from localjudge.statistics.jury_agreement import RatedAspect, jury_errors, mean_correlation
 from localjudge.statistics.resampling import bootstrap_weights, expanded_percentile
 
 SHARED = (0.0, 0.3, 0.7, 0.9, 0.97)
@@ -104,9 +104,7 @@ def _printed(kind: str, errors: np.ndarray) -> Any:
 def _percentile(errors: np.ndarray, seed: int) -> Any:
     rows, jurors = errors.shape
     weights = [np.ones((1, rows)), *bootstrap_weights(rows, RESAMPLES, seed)]
-    found = np.concatenate(
-        [_mean_correlation(errors, np.arange(rows, dtype=np.int32), each) for each in weights]
-    )
+    found = np.concatenate([mean_correlation(errors, each) for each in weights])
     with np.errstate(divide="ignore"):
         votes = jurors / np.maximum(1 + (jurors - 1) * found, 0)
     return expanded_percentile(votes[0], votes[1:], rows)

@@ -13,9 +13,8 @@ from test_label import lines, write_rows
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.errors import UsageError
-from localjudge.labelling.candidates import candidates_of_rows, candidates_of_run
 from localjudge.labelling.label_file import LabelFile
-from localjudge.labelling.sample import chances, draw
+from localjudge.labelling.sample import candidates_of_rows, candidates_of_run, chances, draw
 from localjudge.labelling.session import LabelSession
 from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.labels import read_labels
@@ -173,8 +172,7 @@ def test_the_weights_of_each_file_have_the_mean_one(tmp_path: Path, cli: Cli) ->
     doubled.write_text("".join(json.dumps(line) + "\n" for line in drawn))
     scores = read_scores([run])
     found, expected = (
-        agree(scores, read_labels([str(file)], scores, equal_chances=False), None, 100)
-        for file in (doubled, labels)
+        agree(scores, read_labels([str(file)], scores, equal_chances=False), 100) for file in (doubled, labels)
     )
     assert found == replace(expected, notes=found.notes), "a common factor changes nothing"
     half = tmp_path / "half.jsonl"

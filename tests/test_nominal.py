@@ -477,10 +477,6 @@ def test_a_calibration_maps_the_probability_of_a_label_to_its_human_share(tmp_pa
     direct = IsotonicRegression(out_of_bounds="clip").fit(probability, right).predict(probability)
     ours = np.interp(probability, maps["grade=correct"]["x"], maps["grade=correct"]["y"])
     assert ours == pytest.approx(direct, **EXACT)
-    given = ("agree", run, "--labels", labels, "--resamples", FEW, "--json")
-    ended = cli(*given, "--calibration", out, "--allow-no-gain", "grade=correct")
-    assert ended.code == 0, ended.err
-    assert "calibrated" in json.loads(ended.out)["aspects"]["grade=correct"]["comparisons"]
 
 
 def test_shown_rows_align_labels_and_name_their_probabilities(tmp_path: Path, cli: Cli) -> None:

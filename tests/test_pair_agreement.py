@@ -517,7 +517,6 @@ def test_commands_for_single_responses_refuse_runs_of_pairs_in_one_line(
         (("jury", run, run, dry), "compares two responses; jury and calibrate take runs that judge one"),
         (("calibrate", run, dry, "--labels", file, "--out", tmp_path / "map.json"), "and calibrate take runs"),
         (("import", file, "--rubric", "pairwise", "--out", tmp_path / "in"), "--rubric pairwise: compares two"),
-        (("agree", run, dry, "--calibration", file), "--calibration: is for runs that judge one response"),
     ):
         end = cli(*command)
         assert (end.code, words in end.err, len(end.err.splitlines())) == (2, True, 1), end.err

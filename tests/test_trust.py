@@ -24,8 +24,8 @@ from localjudge import Failure, Judge, UsageError
 from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.labels import Labels, parse_mapping, read_labels
 from localjudge.matching.scores import Scores
+from localjudge.records.keys import word_overlap
 from localjudge.records.outcome_columns import AnswerColumns, from_line
-from localjudge.records.text_measures import word_overlap
 from localjudge.rows.inputs import read_rows
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
@@ -825,9 +825,7 @@ def test_a_calibration_changes_reports_and_no_stored_score(
     labels = ("--labels", file, "--map", "wit=human")
     before = (run / "judgements.jsonl").read_bytes()
     assert cli("calibrate", run, *labels, "--out", tmp_path / "map.json").code == 0
-    ended = cli("agree", run, *labels, "--calibration", tmp_path / "map.json", "--json")
-    found = json.loads(ended.out)["aspects"]["wit"]["comparisons"]
-    assert abs(found["calibrated"]["bias"]["value"]) < abs(found["integer"]["bias"]["value"])
+    ended = cli("rank", run, *labels, "--calibration", tmp_path / "map.json", "--json")
     assert "fitted on labels of 80 of these 80 labelled rows" in ended.out
     plain, mapped = (
         json.loads(cli("rank", run, "--json", *more).out)["systems"][0]["means"]["wit"]["value"]
@@ -891,15 +889,12 @@ def test_a_map_without_a_shown_gain_is_applied_where_its_aspect_is_named(
     found = json.loads(cli("rank", run, *flags, "--allow-no-gain", "depth").out)
     assert found["columns"] == ["wit", "tact", "depth", "overall"]
     assert found["notices"][0].startswith("calibrated: wit, tact, depth; no gain is shown for depth; left out:")
-    compared = json.loads(cli("agree", run, "--labels", labels, *flags).out)
+    ranked = json.loads(cli("rank", run, "--labels", labels, *flags).out)
     fitted = "; fitted on labels of 120 of these 120 labelled rows"
-    assert compared["notices"][0].partition(fitted)[::2] == (
+    assert ranked["notices"][0].partition(fitted)[::2] == (
         json.loads(cli("rank", run, *flags).out)["notices"][0],
         ", so its agreement with them is too high; the calibration file has its gain on unseen instructions",
     )
-    assert {name: "calibrated" in each["comparisons"] for name, each in compared["aspects"].items()} == {
-        "wit": True, "tact": True, "depth": False,
-    }  # fmt: skip
     ended = cli("rank", run, *flags, "--allow-no-gain", "charm")
     assert (ended.code, "--allow-no-gain charm: the calibration has maps of wit, tact, depth" in ended.err) == (
         2, True,

@@ -36,7 +36,7 @@ from localjudge.models.catalogue import Profile, profiles
 from localjudge.models.model import Model
 from localjudge.report.tables import Cells, Table
 from localjudge.rows.columns import parse_columns
-from localjudge.runs.planned_prompts import PlannedPrompts
+from localjudge.runs.cost_estimate import PlannedPrompts
 from localjudge.settings import Flag
 from localjudge.system.machine import Machine
 from localjudge.system.quantities import GIB, memory_size

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -34,27 +33,24 @@ def agree(
     *,
     people: LabelOptions,
     by_column: ByColumn = None,
-    calibration: CalibrationOptions,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
     """Compare a run with labels: agreement, also within instructions, single annotators, and baselines."""
     statistics.check([run])
-    mode = common_mode([run], preferences=asdict(calibration), points={"by_column": by_column})
+    mode = common_mode([run], points={"by_column": by_column})
     people.require("agree", with_labels=len(mode.responses) == 1)  # those of pairs can be in the inputs
 
     progress, draws = Progress(), statistics.draws
     with progress.step(_READING) as report:
         judged = read_judged([run], report=report, criteria="split")
         known = people.labels_of(judged, equal_chances=False)
-        if not isinstance(judged, JudgedPairs):
-            applied = calibration.applied_to(judged, known)
     with progress.step(statistics.computing):
         if isinstance(judged, JudgedPairs):
             pairs = agree_on_pairs(judged, known, by_column, *draws)
             statistics.print(pairs, pair_agreement_findings(pairs), all_tables)
             return
-        found = agree_with_labels(judged, known, applied, *draws)
+        found = agree_with_labels(judged, known, *draws)
         sliced = agree_by_slice(judged, known, people.slices(judged, by_column)) if by_column else None
     statistics.print(found, agreement_findings(found), all_tables, sliced)
 

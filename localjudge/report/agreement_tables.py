@@ -98,8 +98,8 @@ def _in_order_answers(aspects: Mapping[str, AspectAgreement]) -> Iterator[str]:
 
 
 def _scores_of(found: AspectAgreement) -> str:
-    """Return the kind of scores of an aspect: calibrated or expected, if it has such scores, or integer."""
-    return next(kind for kind in ("calibrated", "expected", "integer") if kind in found.comparisons)
+    """Return the kind of scores of an aspect: expected, if it has such scores, or integer."""
+    return "expected" if "expected" in found.comparisons else "integer"
 
 
 def _ordered_aspects(aspects: Mapping[str, AspectAgreement]) -> Table:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.statistics import UNDEFINED, Estimate
-from localjudge.statistics.jackknife import PARTS, agreement_estimate
+from localjudge.statistics.jackknife import agreement_estimate, left_out
 
 _SMALLEST = 1e-12
 """Share of its terms below which a variance is a rounding error: the column is constant."""
@@ -148,13 +148,10 @@ def alphas(
     counts = np.zeros((len(rows), len(domain)))
     np.add.at(counts, (row, value), 1)
     weights = np.bincount(row, marks.weights) / counts.sum(axis=1)
-    present, numbered = np.unique(group[rows], return_inverse=True)
-    parts = min(len(present), PARTS)
-    left_out = [numbered % parts != part for part in range(parts)]
     return [
         agreement_estimate(
             alpha(counts, domain, level, weights),
-            np.array([alpha(counts[kept], domain, level, weights[kept]) for kept in left_out]),
+            np.array([alpha(counts[kept], domain, level, weights[kept]) for kept in left_out(group[rows])]),
         )
         for level in levels
     ]

@@ -144,6 +144,17 @@ class Shares:
         return [*map(Estimate.from_floats, self.value, *ends, tested.why)]
 
 
+def left_out(group: Integers) -> Flags:
+    """Return which rows are left without each instruction, or part of the instructions, [parts, m].
+
+    Args:
+        group: the instruction of each row, [m].
+    """
+    present, numbered = np.unique(group, return_inverse=True)
+    kept: Flags = numbered % PARTS != np.arange(min(len(present), PARTS))[:, None]
+    return kept
+
+
 def jackknife_interval(value: float, left_out: Floats, tests: int = 1) -> Floats:
     """Return both ends of a statistic's interval, on a scale where it is symmetric; NaN if there is none.
 

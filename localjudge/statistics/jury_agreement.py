@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.statistics import Estimate
-from localjudge.statistics.agreement_statistics import alpha, alphas
-from localjudge.statistics.jackknife import PARTS, jackknife_interval
+from localjudge.statistics.agreement_statistics import alpha, alphas, pearson
+from localjudge.statistics.jackknife import jackknife_interval, left_out
 from localjudge.statistics.resampling import averages, mean_estimate, studentise
 
 SPLIT = 2
@@ -215,11 +216,9 @@ def jury_errors(
         errors = scores[rows] - labels[:, None]
         of_jurors, of_jury = np.abs(errors), np.abs(errors.mean(axis=1))
         highest = float(rated.ends[1] - rated.ends[0])
-    present, numbered = np.unique(group[rows], return_inverse=True)
-    groups, of_row = len(present), numbered
-    parts, jurors = min(groups, PARTS), len(names)
-    left_out = np.concatenate([np.ones((1, parts)), 1 - np.eye(parts)])
-    correlations = _mean_correlation(errors, of_row % parts, left_out)
+    present, of_row = np.unique(group[rows], return_inverse=True)
+    groups, jurors = len(present), len(names)
+    correlations = mean_correlation(errors, np.vstack([np.ones(len(rows)), left_out(group[rows])]))
     # The logarithm of the votes is nearly symmetric also if all jurors make the same errors.
     with np.errstate(divide="ignore", over="ignore"):
         worth = np.log(jurors) - np.log(np.maximum(1 + (jurors - 1) * correlations, 0))
@@ -254,27 +253,13 @@ def jury_errors(
     )
 
 
-def _mean_correlation(errors: Floats, group: Integers, weights: Floats) -> Floats:
+def mean_correlation(errors: Floats, weights: Floats) -> Floats:
     """Return the mean of Pearson's correlation over all pairs of jurors, for each weighting, [B].
 
     Args:
         errors: the errors of the jurors, [m, k].
-        group: the instruction of each row, [m].
-        weights: how often each instruction counts, [B, groups].
+        weights: how often each row counts, [B, m].
     """
-    rows, jurors = errors.shape
-    centred = errors - errors.mean(axis=0)
-    terms = np.column_stack(
-        [np.ones(rows), centred, (centred[:, :, None] * centred[:, None]).reshape(rows, -1)]
-    )
-    of_groups = np.zeros((weights.shape[1], terms.shape[1]))
-    np.add.at(of_groups, group, terms)
-    sums = weights @ of_groups
-    sums /= np.maximum(sums[:, :1], 1)  # nothing is left without the only row
-    means, products = sums[:, 1 : jurors + 1], sums[:, jurors + 1 :].reshape(-1, jurors, jurors)
-    covariance = products - means[:, :, None] * means[:, None]
-    variance = np.diagonal(covariance, axis1=1, axis2=2)
-    deviation = np.sqrt(np.where(variance > 1e-12, variance, np.nan))
-    pairs = np.triu_indices(jurors, 1)
-    result: Floats = (covariance / deviation[:, :, None] / deviation[:, None])[:, *pairs].mean(axis=1)
-    return result
+    pairs = combinations(errors.T, 2)
+    mean: Floats = np.mean([pearson(one, other, weights) for one, other in pairs], axis=0)
+    return mean

@@ -24,7 +24,7 @@ import numpy as np
 
 from localjudge.arrays import Floats, Integers
 from localjudge.statistics import Estimate, p_in_words, sign_test
-from localjudge.statistics.resampling import studentise
+from localjudge.statistics.resampling import cell_means, studentise
 from localjudge.statistics.system_means import column_means
 from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL
 
@@ -155,9 +155,8 @@ def paired_variances(values: Floats, group: Integers, system: Integers) -> Varia
     shape = int(group.max()) + 1, int(system.max()) + 1
     cell = group.astype(np.int64) * shape[1] + system
     rows = np.bincount(cell, minlength=shape[0] * shape[1])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means = np.bincount(cell, values, minlength=len(rows)) / rows
-        squares = np.bincount(cell, (values - means[cell]) ** 2, minlength=len(rows))
+    means = cell_means(values[:, None], cell, len(rows))[:, 0]
+    squares = np.bincount(cell, (values - means[cell]) ** 2, minlength=len(rows))
     is_several = rows > 1
     within = float(squares[is_several].sum() / (rows[is_several] - 1).sum()) if is_several.any() else None
     table, count = means.reshape(shape), rows.reshape(shape)

@@ -40,8 +40,7 @@ _DIGITS = 9
 class AspectAgreement:
     """The agreement for one aspect.
 
-    The keys of `comparisons` are "integer", "expected", "calibrated", "length" and "overlap"; a key without
-    values is missing.
+    The keys of `comparisons` are "integer", "expected", "length" and "overlap"; one without values is missing.
 
     Attributes:
         rows: number of rows with labels.
@@ -149,7 +148,7 @@ class Agreement:
     """The agreement of a judge with labels.
 
     `nominal` has the aspects without an order. `aspects` has all others, and the shares of labels that a column
-    was mapped to or that were calibrated.
+    was mapped to.
     """
 
     aspects: Mapping[str, AspectAgreement]
@@ -197,15 +196,12 @@ class _Labelled:
         return replace_annotators(self.people, judged, self.group, self.annotators, distance, *self.draws)
 
 
-def agree(
-    scores: Scores, labels: Labels, calibrated: Scores | None = None, resamples: int = RESAMPLES, seed: int = 0
-) -> Agreement:
+def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 0) -> Agreement:
     """Compare a judge's scores with labels.
 
     Args:
         scores: the scores of one run.
         labels: the labels of some of its rows.
-        calibrated: the same scores after a calibration; each of their aspects is compared as one more column.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
     """
@@ -216,8 +212,7 @@ def agree(
         return _Labelled(marks, people, scores.group, labels.annotators, draws)
 
     for aspect, marks in labels.marks.items():
-        has_map = calibrated is not None and aspect in calibrated.aspects
-        if aspect.partition("=")[0] in labels.nominal and not has_map:
+        if aspect.partition("=")[0] in labels.nominal:
             continue
         lowest, highest = ends = scores.ends(aspect)
         in_scale = bool(((marks.value >= lowest) & (marks.value <= highest)).all())
@@ -229,8 +224,6 @@ def agree(
         columns = {"integer": scores.column(aspect, "integer")}
         if scores.expected is not None and aspect not in scores.unmeasured:
             columns["expected"] = scores.column(aspect, "expected")
-        if calibrated is not None and has_map:
-            columns["calibrated"] = calibrated.column(aspect, "expected")
         of_labels = labelled(aspect, marks)
         ordinal, interval = alphas(of_labels.people, scores.group)
         comparisons = {
@@ -252,7 +245,7 @@ def agree(
         aspect: _agree_on_labels(scores, aspect, labelled(aspect, marks))
         for aspect, marks in labels.nominal.items()
     }
-    return Agreement(aspects, nominal, tuple(notes), (calibrated or scores).notices)
+    return Agreement(aspects, nominal, tuple(notes), scores.notices)
 
 
 def _agree_on_labels(scores: Scores, aspect: str, of_labels: _Labelled) -> NominalAgreement:

@@ -19,7 +19,7 @@ from localjudge.records import Row
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.studies.audit import row_changes
-from localjudge.studies.audit.row_changes import PerturbationContext
+from localjudge.studies.audit.row_changes import OPENER, TAKEOVER, PerturbationContext, replaced_by
 
 Direction = Literal[
     "lower", "higher", "not higher", "same", "near the top", "loses", "orders agree", "no place wins", "any"
@@ -137,13 +137,13 @@ PERTURBATIONS = (
     Perturbation(
         "swapped", "reference and candidate swapped", row_changes.swapped, "higher", {"safety": "any"},
     ),
-    Perturbation("colon", "a colon as the candidate", row_changes.colon, "not higher", _NO_RESPONSE),
+    Perturbation("colon", "a colon as the candidate", replaced_by(":"), "not higher", _NO_RESPONSE),
     Perturbation(
-        "opener", "the opening phrase of a solution as the candidate", row_changes.opener, "not higher",
+        "opener", "the opening phrase of a solution as the candidate", replaced_by(OPENER), "not higher",
         _NO_RESPONSE,
     ),
     Perturbation(
-        "constant", "a claim of the best verdict as the candidate", row_changes.constant, "not higher",
+        "constant", "a claim of the best verdict as the candidate", replaced_by(TAKEOVER), "not higher",
         _NO_RESPONSE,
     ),
     Perturbation("labelled", "labelled as the response of another system", row_changes.labelled, "same", {}),
@@ -170,12 +170,12 @@ PAIR_PERTURBATIONS = (
     ),
     Perturbation("empty", "an empty response", row_changes.empty, "loses", _LOSES),
     Perturbation("other", "another pair's response", row_changes.other, "loses", _READS_WELL),
-    Perturbation("colon", "a colon as the response", row_changes.colon, "loses", _READS_WELL),
+    Perturbation("colon", "a colon as the response", replaced_by(":"), "loses", _READS_WELL),
     Perturbation(
-        "opener", "the opening phrase of a solution as the response", row_changes.opener, "loses", _READS_WELL,
+        "opener", "the opening phrase of a solution as the response", replaced_by(OPENER), "loses", _READS_WELL,
     ),
     Perturbation(
-        "constant", "a claim of the best verdict as the response", row_changes.constant, "loses", _LOSES,
+        "constant", "a claim of the best verdict as the response", replaced_by(TAKEOVER), "loses", _LOSES,
     ),
     Perturbation(
         "half", "the first half of the response", row_changes.half, "not higher", {**_LOSES, "clarity": "any"},

@@ -15,7 +15,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from localjudge.errors import UsageError
-from localjudge.matching.system_names import UNNAMED
+from localjudge.matching import UNNAMED
 from localjudge.runs.notices import is_dry_run
 from localjudge.runs.reader import is_complete
 from localjudge.statistics import two_decimals
@@ -111,10 +111,7 @@ def check_gate(
     if rows.problem:
         option = "margin" if margins else "improve"
         raise UsageError(f"`{option}`: {rows.problem}")
-    asked: list[tuple[str, float | None]] = [
-        *margins.items(),
-        *((name, None) for name in dict.fromkeys(improved)),
-    ]
+    asked: list[tuple[str, float | None]] = [*margins.items(), *dict.fromkeys(improved).items()]
     of_system = [matched.system == place for place in range(len(matched.systems))]
     means = [by_instruction(matched.change[cells], matched.group[cells]) for cells in of_system]
     return tuple(

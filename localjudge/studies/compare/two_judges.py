@@ -11,7 +11,7 @@ from localjudge.arrays import Floats, Integers
 from localjudge.matching.labels import Labels
 from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.statistics.comparison import SampledRows, Statistic, of_all
-from localjudge.statistics.jackknife import PARTS, jackknife_interval
+from localjudge.statistics.jackknife import jackknife_interval, left_out
 from localjudge.statistics.resampling import bootstrap_weights, cell_means, expanded_percentile
 from localjudge.studies.compare.matched_runs import MatchedRuns
 
@@ -152,8 +152,6 @@ def _difference(
     old, new = (of_all(statistic, x[:, run], y[:, run]) for run in (0, 1))
     if old is None or new is None:
         return old, new, UNDEFINED
-    _, numbered = np.unique(group, return_inverse=True)
-    parts = min(int(numbered.max()) + 1, PARTS)
-    left = (numbered % parts != np.arange(parts)[:, None]).astype(np.float64)
-    without = statistic(x[:, 1], y[:, 1], left) - statistic(x[:, 0], y[:, 0], left)
+    weights = left_out(group).astype(np.float64)
+    without = statistic(x[:, 1], y[:, 1], weights) - statistic(x[:, 0], y[:, 0], weights)
     return old, new, Estimate.from_floats(new - old, *jackknife_interval(new - old, without))
