@@ -28,6 +28,7 @@ import coverage
 import numpy as np
 import results_table
 
+from localjudge.matching import SystemNames
 from localjudge.matching.scores import Scores
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
@@ -144,9 +145,17 @@ def _scores(expected: np.ndarray, system: np.ndarray, group: np.ndarray) -> Scor
         columns=score_columns({"aspect": Aspect(scale=Scale(lowest=1, highest=5))}),
         folders=(Path("simulated"),),
         manifests=(),
-        ids=[""] * rows,
-        digests=[""] * rows,
+        names=SystemNames((), ()),
         run=np.zeros(rows, dtype=np.int32),
+        lines=[()] * rows,
+        ids=[""] * rows,
+        identities=[],
+        shown=[("", False)] * rows,
+        lengths=np.full((rows, 1), np.nan),
+        overlap=np.full(rows, np.nan),
+        flags=np.zeros(rows, dtype=np.uint8),
+        errors=[""] * rows,
+        mass={},
         systems=("0", "1", "2"),
         system=system.astype(np.int32),
         group=group.astype(np.int32),

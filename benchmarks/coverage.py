@@ -23,6 +23,7 @@ import results_table
 from scipy.stats import norm
 
 from localjudge.arrays import LabelArray
+from localjudge.matching import SystemNames
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Scores
 from localjudge.rubrics.aspect import Aspect, Scale
@@ -167,9 +168,17 @@ def _agree(human: np.ndarray, judged: np.ndarray, group: np.ndarray, resamples: 
         columns=score_columns({"aspect": Aspect(scale=Scale(lowest=1, highest=5))}),
         folders=(Path("simulated"),),
         manifests=(),
-        ids=[""] * len(group),
-        digests=[""] * len(group),
+        names=SystemNames((), ()),
         run=np.zeros(len(group), dtype=np.int32),
+        lines=[()] * len(group),
+        ids=[""] * len(group),
+        identities=[],
+        shown=[("", False)] * len(group),
+        lengths=np.full((len(group), 1), np.nan),
+        overlap=np.full(len(group), np.nan),
+        flags=np.zeros(len(group), dtype=np.uint8),
+        errors=[""] * len(group),
+        mass={},
         systems=("one",),
         system=np.zeros(len(group), dtype=np.int32),
         group=group.astype(np.int32),

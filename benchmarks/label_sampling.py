@@ -23,8 +23,7 @@ import numpy as np
 import results_table
 
 from localjudge.arrays import Floats, Integers, LabelArray
-from localjudge.labelling.preference import doubtful
-from localjudge.labelling.sample import chances, draw
+from localjudge.labelling.sample import chances, doubtful, draw
 from localjudge.statistics.agreement_statistics import STATISTICS, Comparison, compare
 from localjudge.statistics.resampling import studentise
 from localjudge.statistics.system_means import drawn_with_chances, prediction_powered

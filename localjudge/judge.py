@@ -321,7 +321,7 @@ class Judge:
         Raises:
             UsageError: the rubric does not compare responses, or as for `score`.
         """
-        self.rubric.mode.require(["pairwise"], f"the rubric {self.rubric.name}", "; compare with pairwise")
+        self.rubric.mode.require("pairs", f"the rubric {self.rubric.name}", "; compare with pairwise")
         pairing = pairing or Pairing()
         read = pairing.rows(given_rows(rows, pairing.used(self.rubric.fields)))
         join = self.rubric.mode.join(self.rubric.aspects, pairing.orders)
@@ -337,7 +337,7 @@ class Judge:
         Raises:
             UsageError: the rubric does not check criteria of a row, or as for `score`.
         """
-        self.rubric.mode.require(["checklist"], f"the rubric {self.rubric.name}", "; check with checklist")
+        self.rubric.mode.require("criteria", f"the rubric {self.rubric.name}", "; check with checklist")
         return self.rubric.mode.join(self.rubric.aspects, 1).all(self.score(rows, order))
 
     @property

@@ -93,10 +93,7 @@ class SharedSettings(PromptSettings):
     """Settings that all starts of a run share. They identify the run, and `run.json` records them."""
 
     temperature: Annotated[
-        float,
-        Ge(0),
-        Lt(inf),
-        Flag("0 picks the most likely token.", "T", "Answers", "give 0 or more"),
+        float, Ge(0), Lt(inf), Flag("0 picks the most likely token.", "T", "Answers", "give 0 or more")
     ] = 0.0
     top_p: Annotated[
         float,

@@ -14,8 +14,8 @@ from report_page import OpenPage
 from test_label import PAIR, RUBRIC, ask, lines, served, session, write_rows
 
 from localjudge.errors import UsageError
-from localjudge.labelling.candidates import candidates_of_rows
 from localjudge.labelling.label_file import LabelFile
+from localjudge.labelling.sample import candidates_of_rows
 from localjudge.labelling.session import LabelSession
 from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.labels import Labels, read_labels

@@ -22,7 +22,7 @@ from scripted import scripted_checks
 from localjudge import Judge, RowSource, Rubric, RubricError, UsageError, score_run
 from localjudge.cli.options import FAILED_ROWS
 from localjudge.modes.checklist import CHECKLIST, SCORE_COLUMN, ChecklistOutcome, Points
-from localjudge.modes.system_counts import SystemCounts
+from localjudge.modes.mode import SystemCounts
 from localjudge.records import Criterion, Failure, Judgement, Outcome, Row
 from localjudge.rows.criteria import read_criteria
 from localjudge.rows.inputs import given_rows

@@ -397,20 +397,13 @@ def test_a_list_has_a_name_of_its_own(cli: Cli, command: str) -> None:
     assert (end.code, end.err) == (2, f"localjudge: {command} --json list: write --json after the command\n")
 
 
-def test_show_prints_the_table_that_the_run_ended_with_and_how_often_each_score_was_given(
+def test_show_prints_the_table_that_the_run_ended_with(
     cli: Cli, tmp_path: Path, rows: Path, flags: list[str]
 ) -> None:
     ran = cli("score", rows, "--out", tmp_path / "out", *flags)
     shown = cli("show", tmp_path / "out")
     assert (shown.code, shown.out[: len(ran.out)]) == (0, ran.out)
-    *chart, mass = [line.split() for line in shown.out[len(ran.out) :].splitlines() if line.strip()]
-    assert chart[0] == ["1", "to", "3", "tact", "wit"]
-    assert mass[:5] == ["mean", "mass", "of", "the", "values"]
-    lines = [json.loads(line) for line in (tmp_path / "out" / "judgements.jsonl").read_text().splitlines()]
-    for system, *drawn in chart[2:]:
-        for aspect, bars in zip(("tact", "wit"), drawn, strict=True):
-            given = {line[aspect] for line in lines if line["system"] == system}
-            assert given == {score for score, bar in enumerate(bars, 1) if bar != "·"}
+    assert shown.out[len(ran.out) :].startswith("mean mass of the values")
 
 
 def test_show_prints_single_judgements_with_their_texts_and_scores(cli: Cli, finished: Path) -> None:

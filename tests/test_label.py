@@ -25,11 +25,9 @@ from preloaded import KILL
 from report_page import OpenPage
 
 from localjudge.errors import UsageError
-from localjudge.labelling.candidates import candidates_of_rows
 from localjudge.labelling.findings import Answer, findings
 from localjudge.labelling.label_file import LabelFile
-from localjudge.labelling.preference import doubtful, even
-from localjudge.labelling.sample import chances, draw
+from localjudge.labelling.sample import candidates_of_rows, chances, doubtful, draw, even
 from localjudge.labelling.session import LabelSession
 from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.labels import read_labels

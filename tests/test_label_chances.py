@@ -13,9 +13,8 @@ from test_label import lines, write_rows
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.errors import UsageError
-from localjudge.labelling.candidates import candidates_of_rows, candidates_of_run
 from localjudge.labelling.label_file import LabelFile
-from localjudge.labelling.sample import chances, draw
+from localjudge.labelling.sample import candidates_of_rows, candidates_of_run, chances, draw
 from localjudge.labelling.session import LabelSession
 from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.labels import read_labels

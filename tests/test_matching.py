@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from report_page import head
 
 from localjudge.errors import UsageError
-from localjudge.matching.identity import Identity, identities_of
+from localjudge.matching import Identity, SystemNames, identities_of
 from localjudge.matching.judged_rows import read_judged_pairs, read_scores
 from localjudge.matching.labels import read_labels
 from localjudge.matching.row_index import BY_ID_ALONE, RowIndex, align_runs
-from localjudge.matching.system_names import SystemNames
 from localjudge.records import Response, Row
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.studies.imported_scores import import_scores
@@ -414,7 +413,7 @@ def test_a_name_is_one_system_unless_its_runs_differ_on_an_instruction(
     names = SystemNames("abc"[: len(runs)], [{"model": 0 if same_judge else run} for run in range(len(runs))])
     for run, answers in enumerate(runs):
         for system, group, text in answers:
-            names.add(run, system, group, text)
+            names.add(run, Identity("", None, (system,), (text,), group))
     found, _ = names.names()
     for system in ("north", "east"):
         own = [run for run, answers in enumerate(runs) if any(name == system for name, _, _ in answers)]

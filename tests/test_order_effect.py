@@ -8,7 +8,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from localjudge.modes.order_effect import OrderEffect
+from localjudge.modes.pair_preference import OrderEffect
 
 
 def effect(pairs: Sequence[tuple[int, ...]]) -> OrderEffect:

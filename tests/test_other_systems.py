@@ -110,11 +110,7 @@ def test_a_system_that_cannot_rename_open_files_is_named_before_anything_is_judg
     rows = write_rows(tmp_path / "rows.jsonl", 1)
     score = ("score", rows, "--out", "run", "--engine", "dry-run")
     end = program(*score, lacking=WITHOUT_OPEN_RENAMES, folder=tmp_path)
-    assert (end.returncode, end.stderr.splitlines()[-1]) == (
-        2,
-        "localjudge: --out run: this system cannot rename an open file, which a run directory needs; "
-        "on Windows, use localjudge in WSL, with a folder of its file system",
-    )
+    assert (end.returncode, end.stderr.splitlines()[-1].endswith("; choose another folder")) == (2, True)
     assert not (tmp_path / "run").exists()
 
 

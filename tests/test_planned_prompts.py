@@ -11,7 +11,7 @@ from conftest import Cli, write_rows
 from tokenizers import Tokenizer
 
 from localjudge import Judge, Row, Rubric, read_rows
-from localjudge.runs.planned_prompts import PlannedPrompts
+from localjudge.runs.cost_estimate import PlannedPrompts
 from localjudge.runs.run_plan import RunPlan
 
 

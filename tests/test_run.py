@@ -24,9 +24,9 @@ from localjudge import Failure, Judge, Judgement, Response, Row, Rubric, UsageEr
 from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError
 from localjudge.records import Outcome
 from localjudge.records.outcome_columns import from_line
+from localjudge.runs import StoppedBySignal, StopSignal
 from localjudge.runs.repeat import repeat
 from localjudge.runs.row_source import RowSource
-from localjudge.runs.run_control import StoppedBySignal, StopSignal
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 
@@ -337,7 +337,7 @@ def test_judging_again_in_other_batches_changes_no_score_of_a_small_model(tmp_pa
     assert repetition.rows == 5
     assert repetition.changed == {"tact": 0, "wit": 0}
     rows.write_text("")
-    with pytest.raises(UsageError, match="none of its rows is in"):
+    with pytest.raises(UsageError, match="holds no rows"):
         repeat(tmp_path / "out", sample=5)
 
 
@@ -459,7 +459,7 @@ def test_another_model_in_the_same_folder_is_refused_and_the_same_model_elsewher
     ("name", "content", "words"),
     [
         ("judgements.jsonl", "notes\n", "has judgements.jsonl but no run.json"),
-        ("run.json", "{", "cannot be read"),
+        ("run.json", "{", "not a manifest of run format 6, or damaged"),
         ("run.json", '{"format": 2}', "has run format 2, and .* reads format 6; read it with the version that"),
         ("run.json", '{"format": 6}', "not a manifest of run format 6, or damaged; restore the file"),
         ("run.json", "[]", "not a manifest of run format 6, or damaged; restore the file"),

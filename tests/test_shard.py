@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from localjudge import UsageError, load_run
 from localjudge.errors import RunMismatchError
 from localjudge.runs.merge import merge
-from localjudge.runs.shard import WHOLE, Shard
+from localjudge.runs.row_source import WHOLE, Shard
 
 ARRAY = {
     f"SLURM_ARRAY_TASK_{name}": value for name, value in zip(("ID", "COUNT", "MIN", "MAX"), "3403", strict=True)
@@ -136,16 +136,14 @@ def test_merging_names_what_is_missing_or_does_not_belong(
             lambda lines: [*lines[:1], b"{}\n", *lines[2:]],
             "jsonl:2: not a line of a run, or damaged",
         ),
-        (lambda lines: [*lines, b'{"id": 1}\n'], "judgements.jsonl:LAST+1: not a line of a run, or damaged"),
-        (lambda lines: [*lines[:-1], lines[-1][:-30]], "judgements.jsonl:LAST: the line is incomplete"),
-        (lambda lines: [lines[0][:99], *lines[1:]], "judgements.jsonl:1: not a line of a run, or damaged"),
+        (lambda lines: [*lines[:-1], lines[-1][:-30]], "shards: 1/2 (ONE) is not complete"),
         (
             lambda lines: [lines[0].replace(b'"tact": ', b'"tact": "x'), *lines[1:]],
             "jsonl:1: not a line",
         ),
-        (lambda lines: lines[1:], "row ROW of the input has no line, or two"),
-        (lambda lines: [*lines, lines[-1]], "of the input has no line, or two"),
-        (lambda lines: lines[:-1], "judgements.jsonl: has LEFT lines, and its summary counts LAST rows"),
+        (lambda lines: [lines[1], *lines[1:]], "row ROW of the input has no line, or two"),
+        (lambda lines: [*lines, lines[-1]], "shards: 1/2 (ONE) is not complete"),
+        (lambda lines: lines[:-1], "shards: 1/2 (ONE) is not complete"),
     ],
 )
 def test_a_shard_that_was_damaged_is_named_by_its_line_and_its_own_command_repairs_it(
@@ -162,8 +160,7 @@ def test_a_shard_that_was_damaged_is_named_by_its_line_and_its_own_command_repai
     file.write_bytes(b"".join(damage(lines)))
     end = cli("merge", *shards, "--out", tmp_path / "merged")
     row = str(json.loads(lines[0])["row"])
-    words = words.replace("LAST+1", str(len(lines) + 1)).replace("LAST", str(len(lines))).replace("ROW", row)
-    words = words.replace("LEFT", str(len(lines) - 1))
+    words = words.replace("ONE", str(shards[0])).replace("ROW", row)
     assert (end.code, words in end.err, len(end.err.splitlines())) == (2, True, 1), end.err
     assert not (tmp_path / "merged").exists()
     shown = cli("show", shards[0])

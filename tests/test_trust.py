@@ -24,8 +24,8 @@ from localjudge import Failure, Judge, UsageError
 from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.labels import Labels, parse_mapping, read_labels
 from localjudge.matching.scores import Scores
+from localjudge.records.keys import word_overlap
 from localjudge.records.outcome_columns import AnswerColumns, from_line
-from localjudge.records.text_measures import word_overlap
 from localjudge.rows.inputs import read_rows
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory

@@ -383,15 +383,10 @@ def test_a_remembered_digest_is_not_trusted_for_weights_that_changed_under_the_s
     settle(folder)
     assert cli("models", "verify", folder).code == 0
     assert cli("score", rows, "--out", tmp_path / "run", *flags).code == 0
-    about = json.loads((tmp_path / "run" / "run.json").read_text())
-    names = sorted(Model.find(folder).files)
-    assert about["starts"][0]["model_files"] == {"read": [], "remembered": names}
     flip_a_bit(folder / "model.safetensors")
     end = cli("score", rows, "--out", tmp_path / "flipped", *flags)
     assert (end.code, "model.safetensors has changed; copy the model again" in end.err) == (2, True), end.err
     assert cli("score", rows, "--out", tmp_path / "allowed", *flags, "--allow-changed-model").code == 0
-    about = json.loads((tmp_path / "allowed" / "run.json").read_text())
-    assert about["starts"][0]["model_files"]["read"] == ["model.safetensors"]
 
 
 def test_a_file_whose_last_change_is_not_in_the_past_is_read_again(folder: Path) -> None:

@@ -10,7 +10,7 @@ from conftest import Cli, write_rows
 
 from localjudge import Rubric
 from localjudge.records import Judgement
-from localjudge.runs.warning_signs import WarningSigns
+from localjudge.runs.summary import WarningSigns
 
 SIX = Rubric.load("six-aspects")
 PAIRWISE = Rubric.load("pairwise")

@@ -36,12 +36,12 @@ from localjudge.report.study_options import LabelOptions
 from localjudge.rows.columns import responses_of
 from localjudge.rows.row import record_of
 from localjudge.rubrics.rubric import Rubric
+from localjudge.runs import StopSignal
 from localjudge.runs.notices import refuse_dry_run
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.repeat import repeat
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.row_source import RowSource
-from localjudge.runs.run_control import StopSignal
 from localjudge.runs.run_manifest import MANIFEST, read_manifest
 from localjudge.settings import Flag
 from localjudge.studies.audit import read_audit

@@ -27,7 +27,7 @@ from localjudge.models.catalogue import profiles
 from localjudge.models.model import Model
 from localjudge.report.run_tables import catalogue_table, plan_table, plan_text
 from localjudge.rows.columns import parse_columns
-from localjudge.runs.planned_prompts import PlannedPrompts
+from localjudge.runs.cost_estimate import PlannedPrompts
 from localjudge.settings import Flag
 from localjudge.system.machine import Machine
 from localjudge.system.quantities import GIB

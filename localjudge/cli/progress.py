@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from localjudge.cli.messages import Form, Messages
-from localjudge.runs.run_control import RunObserver
+from localjudge.runs import RunObserver
 from localjudge.system.quantities import duration, file_size
 from localjudge.system.steps import Report
 

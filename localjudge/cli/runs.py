@@ -145,7 +145,7 @@ def _aspects(
                 f"{surplus[0]}: --rubric {rubric} already names the aspects; give only one of the two"
             )
         read = Rubric.load(rubric)
-        read.mode.require(["pointwise"], f"--rubric {rubric}:", "; give one that judges one response")
+        read.mode.require("aspects", f"--rubric {rubric}:", "; give one that judges one response")
         return read.aspects
     if not names:
         raise UsageError("--aspect is missing: name the aspects that were judged, or give their --rubric")

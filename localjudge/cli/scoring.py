@@ -34,14 +34,14 @@ from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.records import Failure
 from localjudge.records.outcome_columns import OVERALL
-from localjudge.report.run_tables import cost_text, summary_tables
+from localjudge.report.run_tables import summary_tables
 from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, NO_CONVERSATION
 from localjudge.rows.criteria import by_criterion
 from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
 from localjudge.rubrics.score_column import averaged
+from localjudge.runs import StopSignal
 from localjudge.runs.pipeline import score_run
-from localjudge.runs.run_control import StopSignal
-from localjudge.runs.shard import Shard
+from localjudge.runs.row_source import Shard
 from localjudge.settings import Flag, PromptSettings
 from localjudge.studies.rank.until_decided import UntilDecided
 from localjudge.system.requirements import require
@@ -114,7 +114,7 @@ def score(
             raise typer.Exit(stop.exit_code)
         summary, cost, counted = result.summary, result.cost, result.statistics
         if result.planned:  # an empty shard has said so
-            parts = [cost_text(cost)] if cost else summary_tables(summary)
+            parts = [str(cost)] if cost else summary_tables(summary)
             print_table(printed(parts, result.notices))
         progress.notices(result.notices, in_table=True)
         progress.say(f"{summary.counted} · {folder}")
@@ -145,9 +145,7 @@ def _until_decided(
         raise UsageError(
             "--until-decided: give --shuffle; rows that finish first are a random sample only with --shuffle"
         )
-    config.rubric.mode.require(
-        ["pointwise"], "--until-decided: the rubric", "; give one that judges one response"
-    )
+    config.rubric.mode.require("aspects", "--until-decided: the rubric", "; give one that judges one response")
     if len(options.adapter or ()) > 1:
         raise UsageError("--until-decided: is for one run; give one --adapter")
     known = [each.name for each in config.rubric.score_columns]

@@ -14,7 +14,7 @@ from localjudge.cli.progress import Progress
 from localjudge.cli.shown_rows import RowList, RowSelection, ShownOutcome
 from localjudge.errors import UsageError
 from localjudge.modes.row_outcome import RowOutcome
-from localjudge.report.run_tables import frequency_table, summary_tables
+from localjudge.report.run_tables import summary_tables
 from localjudge.report.study_options import IntervalFile
 from localjudge.runs.reader import read_notices, read_row_outcomes
 from localjudge.runs.reread_texts import RowTextStore
@@ -93,7 +93,7 @@ def show(
     if not summary.rows:
         print_table(headed(notices, "no rows"))
         return
-    print_table(printed([*summary_tables(summary), frequency_table(summary)], notices))
+    print_table(printed(summary_tables(summary), notices))
     if mass := summary.signs.mass.in_words(manifest.mass_is_lower_bound):
         print(mass)
     for spread in summary.spread.lines:

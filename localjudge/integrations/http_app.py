@@ -36,8 +36,7 @@ from localjudge.integrations.judge_service import JudgeService
 from localjudge.integrations.listener import LOOPBACK
 from localjudge.integrations.served_rewards import RewardFormula, openrlhf_records, slime_record
 from localjudge.judge import Judge
-from localjudge.modes.mode import Join
-from localjudge.modes.row_outcome import RowOutcome
+from localjudge.modes.row_outcome import Join, RowOutcome
 from localjudge.records import Outcome
 from localjudge.rows.columns import names_of
 from localjudge.rows.inputs import given_rows

@@ -217,7 +217,7 @@ class SharedJudge:
     ) -> None:
         self.rubric = Rubric.load(rubric)
         advice = "; give one that judges single responses"
-        self.rubric.mode.require(["pointwise"], f"`rubric` {rubric}:", advice)
+        self.rubric.mode.require("aspects", f"`rubric` {rubric}:", advice)
         if server is not None and (model is not None or settings):
             given = ", ".join(f"`{name}`" for name in ["model"] * (model is not None) + list(settings))
             raise SettingError("server", server, f"has its own model and settings; leave out {given}")

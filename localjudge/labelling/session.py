@@ -7,20 +7,17 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from localjudge.arrays import Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.labelling.findings import Answer, findings
 from localjudge.labelling.label_file import LabelFile
-from localjudge.labelling.sample import draw
+from localjudge.labelling.sample import Candidates, draw
 from localjudge.records import Row
 from localjudge.records.keys import RESPONSE_DIGESTS
 from localjudge.records.outcome_columns import PAIR_DIGESTS, PAIR_SYSTEMS
-from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
@@ -28,31 +25,6 @@ from localjudge.system.quantities import counted
 
 _SAME = 1e-9
 _MOST_SECONDS = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """The n rows that a sample is drawn from.
-
-    Attributes:
-        rows: the rows.
-        keys: the key of each row, which the label file has.
-        group: the number of each row's instruction, from 0 without gaps, [n].
-        chance: the chance of each instruction to be in the sample.
-        prefer: what is drawn more often; None if all chances are equal.
-        verdicts: the judge's value of each aspect of each row, of a pair a, tie or b; empty without a judge.
-        judged: what the judge said of each row, to be shown; empty if nothing may be shown.
-        unreadable: why each row that is left out cannot be read.
-    """
-
-    rows: RowStore
-    keys: Sequence[str]
-    group: Integers
-    chance: Floats
-    prefer: str | None
-    verdicts: Mapping[int, Mapping[str, Any]]
-    judged: Mapping[int, Mapping[str, str]]
-    unreadable: Sequence[str] = ()
 
 
 class LabelSession:
@@ -353,11 +325,6 @@ class LabelSession:
                 "values": texts,
             },
         }
-
-
-def row_key(row: Row) -> str:
-    """Return the key of every text that the rubric shows of a row: rows with equal texts are asked once."""
-    return hashlib.sha256(repr([row.group, *row.response_digests]).encode()).hexdigest()[:24]
 
 
 def _settles(line: Mapping[str, Any]) -> bool:

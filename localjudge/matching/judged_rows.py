@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import floor
 from pathlib import Path
 from typing import Any, Literal
@@ -12,11 +12,10 @@ import numpy as np
 
 from localjudge.arrays import Floats, RowArrays
 from localjudge.errors import UsageError
-from localjudge.matching.run_rows import RowNumbers, RunRows, common_rubric, first_seen, read_rows
-from localjudge.matching.scores import Scores
-from localjudge.matching.slices import Slices
-from localjudge.matching.system_names import UNNAMED
-from localjudge.modes.mode import ModeName
+from localjudge.matching import UNNAMED
+from localjudge.matching.run_rows import RowNumbers, RunRows, common_rubric, read_rows
+from localjudge.matching.scores import Scores, Slices
+from localjudge.modes.mode import Gives
 from localjudge.modes.row_outcome import EXPECTED, LOWEST, MOST_TAGS, TAG, VALUE, RowOutcome
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import refuse_single
@@ -54,7 +53,7 @@ class PairVerdicts(RowArrays):
     def from_numbers(cls, numbers: RowNumbers, aspect: str) -> PairVerdicts:
         """Return the verdicts on all pairs whose numbers were read."""
         return cls(
-            preference=numbers.table(["preference", "preference 1", "preference 2"], [aspect]),
+            preference=numbers.table([VALUE, "preference 1", "preference 2"], [aspect]),
             result=numbers.table(["result", "result 1", "result 2"], [aspect]),
             averaged=numbers.column("averaged", aspect),
             shown_first=numbers.table(["shown first", "shown first in reverse"], [aspect]),
@@ -146,14 +145,10 @@ def pairs_of(rows: RunRows, numbers: RowNumbers, columns: Sequence[Mapping[str, 
     judged, aspects = rows.judged, rows.manifests[0].rubric.aspects
     if not len(judged):
         raise UsageError(f"{rows.where}: no pair was judged")
-    kept = rows.take(judged)
-    own = {each.name: getattr(kept, each.name) for each in fields(kept)} | {"group": first_seen(kept.group)}
     return JudgedPairs(
-        **own,
+        **rows.with_scores(judged),
         columns=[columns[row] for row in judged.tolist()] if columns else [],
         aspects={name: PairVerdicts.from_numbers(numbers, name).take(judged) for name in aspects},
-        failed=len(rows) - len(judged),
-        unscored=rows.without_score(judged),
     )
 
 
@@ -178,8 +173,8 @@ def read_scores(
             differ, or no criterion has the tag.
     """
     manifests = [read_manifest(folder) for folder in folders]
-    refuse_pairs(folders, manifests, ["pointwise", "checklist"] if criteria else ["pointwise"])
-    is_split = common_rubric(folders, manifests).mode.lists_criteria and criteria == "split"
+    refuse_pairs(folders, manifests, "score" if criteria else "aspects")
+    is_split = "criteria" in common_rubric(folders, manifests).mode.gives and criteria == "split"
     rows, numbers = read_rows(folders, manifests, report=report, by_criterion=is_split)
     return scores_of(rows, numbers, by_run, is_split, tag)
 
@@ -200,7 +195,7 @@ def scores_of(
         UsageError: no row has scores, or no criterion has the tag.
     """
     rubric = rows.manifests[0].rubric
-    if rubric.mode.lists_criteria and not is_split:
+    if "criteria" in rubric.mode.gives and not is_split:
         return _scores_of_criteria(rubric.row_columns[0].name, rows, numbers, by_run, tag)
     columns = rubric.score_columns
     found = _scores(columns, [[column.name for column in columns]], rows, numbers, by_run)
@@ -208,22 +203,20 @@ def scores_of(
     return replace(found, notes=(note,)) if is_split else found
 
 
-def refuse_pairs(
-    folders: Sequence[Path], manifests: Sequence[RunManifest], taken: Sequence[ModeName] = ("pointwise",)
-) -> None:
+def refuse_pairs(folders: Sequence[Path], manifests: Sequence[RunManifest], needed: Gives = "aspects") -> None:
     """Check that all runs judge one response: the lines of a pair's two orders are not scores of a system.
 
     Args:
         folders: the run directories.
         manifests: their manifests.
-        taken: the modes that the runs may have.
+        needed: what their rows must have.
 
     Raises:
-        UsageError: a run is of another mode.
+        UsageError: the rows of a run do not have it.
     """
     for folder, manifest in zip(folders, manifests, strict=True):
         advice = "; jury and calibrate take runs that judge one (agree and rank take both)"
-        manifest.rubric.mode.require(taken, f"{folder}:", advice)
+        manifest.rubric.mode.require(needed, f"{folder}:", advice)
 
 
 def _scores_of_criteria(
@@ -298,27 +291,15 @@ def _scores(
     systems = [named[row][0] or UNNAMED for row in scored.tolist()]
     order = sorted(set(systems), key=lambda name: (name == UNNAMED, name))
     place_of = {name: number for number, name in enumerate(order)}
-    kept = rows.take(scored)
     return Scores(
+        **rows.with_scores(scored),
         columns=columns,
-        folders=rows.folders,
-        manifests=rows.manifests,
-        ids=kept.ids,
-        digests=[digest for digest, _ in kept.shown],
-        run=kept.run,
         systems=tuple(order),
         system=np.array([place_of[name] for name in systems], dtype=np.int32),
-        group=first_seen(kept.group),
         integer=values,
         expected=np.where(measured, expected, values) if measured.any() else None,
         unmeasured=frozenset(
             column.name for column, known in zip(columns, measured.tolist(), strict=True) if not known
         ),
-        failed=len(rows) - len(rows.judged),
-        unscored=rows.without_score(scored),
         notices=(*rows.notices, *(rows.names.names()[1] if by_run else ())),
-        identities=kept.identities,
-        mass_note=rows.mass_note,
-        length=kept.lengths[:, 0],
-        overlap=kept.overlap if np.isfinite(kept.overlap).all() else None,
     )

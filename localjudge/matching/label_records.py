@@ -17,6 +17,8 @@ from localjudge.runs.notices import exported
 _ANNOTATOR = ("annotator", "rater", "labeller", "labeler", "judge")
 _UNNAMED = "annotator"
 _ADJUDICATED = " (adjudication)"
+_Key = tuple[str, int, str]
+"""The aspect, the row and the annotator of a label."""
 
 
 class LabelRecords:
@@ -30,9 +32,9 @@ class LabelRecords:
     def __init__(self) -> None:
         self.count = 0
         self.columns: set[str] = set()
-        self._labels: dict[tuple[str, int, str], float] = {}  # by aspect, row and annotator
-        self._contradicted: dict[tuple[str, int, str], str] = {}
-        self._record_of: dict[tuple[str, int, str], int] = {}
+        self._labels: dict[_Key, float] = {}
+        self._contradicted: dict[_Key, str] = {}
+        self._record_of: dict[_Key, int] = {}
         self._repeating: set[int] = set()
         self._notices: dict[str, None] = {}
         self._settling: set[str] = set()  # the annotators whose labels settle others
@@ -108,7 +110,7 @@ class LabelRecords:
             self._repeating.add(self.count)
 
     @property
-    def _counted(self) -> dict[tuple[str, int, str], float]:
+    def _counted(self) -> dict[_Key, float]:
         return {key: value for key, value in self._labels.items() if key not in self._contradicted}
 
     @property
@@ -144,7 +146,7 @@ class LabelRecords:
         """The labels of each aspect before adjudication."""
         return self._arrays(lambda key: key[2] not in self._settling)
 
-    def _arrays(self, chosen: Callable[[tuple[str, int, str]], bool]) -> dict[str, LabelArray]:
+    def _arrays(self, chosen: Callable[[_Key], bool]) -> dict[str, LabelArray]:
         number, chance = {name: place for place, name in enumerate(self.annotators)}, self.chance
         labels: dict[str, list[tuple[int, int, float, float]]] = defaultdict(list)
         for (aspect, row, annotator), value in self._counted.items():

@@ -6,7 +6,7 @@ row's own criteria by its text, in `criterion`. The labels are in columns named 
 level or inside an object `scores`. Columns with other names are mapped; such a name can be a path
 (`ratings.overall`, `scores.0`). A list of numbers has one label for each annotator. The column `annotator` (or
 `rater`, `labeller`, `labeler`, `judge`) names the annotator, who has one label for each row and aspect.
-`localjudge.matching.label_values` has the values, and `localjudge.matching.pair_labels` those of pairs.
+`localjudge.matching.label_values` has the values.
 """
 
 from __future__ import annotations
@@ -19,13 +19,19 @@ import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.errors import UsageError
-from localjudge.matching.identity import identities_of
+from localjudge.matching import identities_of
 from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.matching.label_records import LabelRecords
-from localjudge.matching.label_values import GivenLabels, LabelColumn, LabelReader, ScoreLabels, without_codes
-from localjudge.matching.pair_labels import PairLabels
+from localjudge.matching.label_values import (
+    GivenLabels,
+    LabelColumn,
+    LabelReader,
+    PairLabels,
+    ScoreLabels,
+    without_codes,
+)
 from localjudge.matching.row_index import Match, RowIndex
-from localjudge.matching.run_rows import IdentifiedRows, rows_again
+from localjudge.matching.run_rows import RunRows, rows_again
 from localjudge.records.outcome_columns import PAIR_DIGESTS
 from localjudge.rows.conversation import TURN, judges_conversation
 from localjudge.rows.criteria import CRITERION
@@ -100,7 +106,7 @@ def label_targets(rubric: Rubric) -> list[str]:
 
 def read_labels(
     files: Sequence[str],
-    judged: IdentifiedRows,
+    judged: RunRows,
     mapping: Mapping[str, str] | None = None,
     inputs: Sequence[str] = (),
     equal_chances: bool = True,
@@ -176,7 +182,7 @@ def refuse_unequal_chances(chance: Mapping[int, float], what: str) -> None:
 class _LabelMatching:
     """Matches the records of label files to judged rows."""
 
-    def __init__(self, judged: IdentifiedRows, mapping: Mapping[str, str], inputs: Sequence[str]) -> None:
+    def __init__(self, judged: RunRows, mapping: Mapping[str, str], inputs: Sequence[str]) -> None:
         rubric = judged.manifests[0].rubric
         self._judged, self._rubric, self._fields = judged, rubric, rubric.fields
         self._columns = dict(pair for run in judged.manifests for pair in run.last_start.columns.items())

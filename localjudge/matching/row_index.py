@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localjudge.errors import UsageError
-from localjudge.matching.identity import Identity, shared_fields
+from localjudge.matching import Identity, shared_fields
 from localjudge.records import Row
 from localjudge.rows.columns import responses_of
 from localjudge.rows.conversation import TURN

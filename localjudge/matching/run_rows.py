@@ -5,17 +5,16 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.arrays import Floats, Integers, RowArrays
 from localjudge.errors import UsageError
-from localjudge.matching.identity import Identity
-from localjudge.matching.system_names import SystemNames
+from localjudge.matching import Identity, SystemNames
 from localjudge.modes import EACH_PROMPT
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Row
@@ -25,7 +24,7 @@ from localjudge.runs.notices import together
 from localjudge.runs.reader import count_lines, numbered_row_outcomes, read_notices
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
-from localjudge.runs.warning_signs import ValueMass
+from localjudge.runs.summary import ValueMass
 from localjudge.system.steps import Report, no_progress, with_progress
 
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
@@ -72,24 +71,7 @@ class RowNumbers:
         return np.column_stack([self.column(kind, name) for kind in kinds for name in names])
 
 
-class IdentifiedRows(Protocol):
-    """Judged rows of runs, to be found by records from elsewhere; the attributes are those of `RunRows`."""
-
-    @property
-    def folders(self) -> tuple[Path, ...]: ...
-    @property
-    def manifests(self) -> tuple[RunManifest, ...]: ...
-    @property
-    def where(self) -> str: ...
-    @property
-    def run(self) -> Integers: ...
-    @property
-    def identities(self) -> list[Identity]: ...
-    @property
-    def shown(self) -> list[tuple[str | None, bool]]: ...
-
-
-def rows_again(judged: IdentifiedRows, inputs: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
+def rows_again(judged: RunRows, inputs: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
     """Yield the number of each judged row whose texts are found, and the row with its responses in its order.
 
     Args:
@@ -172,6 +154,19 @@ class RunRows(RowArrays):
         group = np.array([numbers.get(number, -1) for number in others.group.tolist()], dtype=np.int32)
         return replace(others, group=group, errors=[error or "no score" for error in others.errors])
 
+    def with_scores(self, scored: NDArray[np.intp]) -> dict[str, Any]:
+        """Return the fields of a record of the rows that have a score: their own, and the others as `unscored`.
+
+        Their instructions are numbered without gaps.
+        """
+        kept = self.take(scored)
+        return {
+            **{each.name: getattr(kept, each.name) for each in fields(kept)},
+            "group": first_seen(kept.group),
+            "failed": len(self) - len(self.judged),
+            "unscored": self.without_score(scored),
+        }
+
     @property
     def notices(self) -> tuple[str, ...]:
         """The notices of the runs."""
@@ -243,12 +238,12 @@ def read_rows(
     )
     for run, places, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
         first = outcome.first
-        names.add_outcome(run, outcome)
         values.add(numbers_of(run, outcome))
         runs.append(run)
         lines.append(places)
         ids.append(outcome.id)
-        identities.append(Identity.from_outcome(outcome))
+        identities.append(identity := Identity.from_outcome(outcome))
+        names.add(run, identity)
         groups.append(numbers.setdefault(first.group or f"{run}\0{first.source}", len(numbers)))
         shown.append((first.digest, first.swapped))
         read_first = (first.characters, first.opponent_characters)[: len(outcome.systems)]

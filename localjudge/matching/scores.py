@@ -1,38 +1,41 @@
-"""Scores of runs as columns: the system, the instruction and the score of each aspect for each judged row."""
+"""Scores of runs as columns, and slices: the rows with the same value in a column of the input."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from localjudge.arrays import Floats, Integers, RowArrays
+from localjudge.arrays import Floats, Integers
 from localjudge.errors import UsageError
-from localjudge.matching.identity import Identity
 from localjudge.matching.run_rows import RunRows
-from localjudge.matching.slices import Slices
 from localjudge.records.outcome_columns import OVERALL
+from localjudge.rows.columns import names_of, responses_of
+from localjudge.rows.row import record_of
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn, averaged, is_share
+from localjudge.runs.reader import numbered_row_outcomes
+from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
+from localjudge.runs.summary import system_value
 
 ScoreKind = Literal["integer", "expected"]
 """Kind of score: the judge's integer, or the mean of the scale weighted by the judge's probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scores(RowArrays):
-    """The scores of n judged rows of one or more runs, for A aspects. No value is NaN.
+class Scores(RunRows):
+    """The scores of the n judged rows of one or more runs, for A aspects. No score is NaN.
 
-    `group` is the number of the row's instruction, from 0; equal instructions (with equal references) share a
-    number across systems and runs. Intervals resample these groups. `expected` is None unless all rows have an
-    expected score in some column; columns where a row has none are in `unmeasured`, and have integers instead.
-    `unscored` has the rows without scores, and `failed` is the number of those that failed. `notices` has those
-    of the runs.
+    Intervals resample the instructions, whose numbers in `group` are without gaps. `expected` is None unless
+    all rows have an expected score in some column; columns where a row has none are in `unmeasured`, and have
+    integers instead. `unscored` has the rows without scores, and `failed` is the number of those that failed.
     `calibrated` is True if `expected` has calibrated scores. `untested` is the reason why the scores have no
     intervals; empty if they have. `planned` is the number of instructions of an incomplete run, of which these
     are the first that are finished, in random order; None for other scores. `by_tag` has the scores of the
@@ -40,34 +43,19 @@ class Scores(RowArrays):
     """
 
     columns: tuple[ScoreColumn, ...]
-    folders: tuple[Path, ...]
-    manifests: tuple[RunManifest, ...]
-    ids: list[str]
-    digests: list[str | None]  # digests of the rows' texts
-    run: Integers  # [n]: the index of its run in `folders`
     systems: tuple[str, ...]
     system: Integers  # [n]: the index of its system in `systems`
-    group: Integers  # [n]
     integer: Floats  # [n, A]
     expected: Floats | None  # [n, A]
     failed: int
     unscored: RunRows | None = None
     unmeasured: frozenset[str] = frozenset()
-    notices: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()  # those of the runs, and of their systems' names
     calibrated: bool = False
-    identities: list[Identity] = field(default_factory=list)  # of the rows, as their runs have them
-    mass_note: str = ""  # the mean mass of the values, in words
     untested: str = ""
     planned: int | None = None
     notes: tuple[str, ...] = ()  # remarks on rows without a score
-    length: Floats | None = None  # [n]: characters of the response; None if not known
-    overlap: Floats | None = None  # [n]: overlap of its words with the reference; None if a row has none
     by_tag: tuple[Scores, Slices] | None = None
-
-    @property
-    def shown(self) -> list[tuple[str | None, bool]]:
-        """The digest of the texts of each row, which has a single response."""
-        return [(digest, False) for digest in self.digests]
 
     @property
     def aspects(self) -> tuple[str, ...]:
@@ -89,14 +77,19 @@ class Scores(RowArrays):
         """The first row with the same texts as each row, [n]."""
         first_row: dict[str, int] = {}
         return np.array(
-            [first_row.setdefault(digest or f"row {row}", row) for row, digest in enumerate(self.digests)]
+            [first_row.setdefault(digest or f"row {row}", row) for row, (digest, _) in enumerate(self.shown)]
         )
 
     @property
     def baselines(self) -> dict[str, Floats]:
         """What trivial judges know of each row, as far as it is known: the length, the overlap, [n]."""
-        known = {"length": self.length, "overlap": self.overlap}
+        known = {"length": self.length, "overlap": self.overlap if np.isfinite(self.overlap).all() else None}
         return {name: values for name, values in known.items() if values is not None}
+
+    @property
+    def length(self) -> Floats | None:
+        """The characters of each response, [n]; None if no length is known."""
+        return None if np.isnan(self.lengths).all() else self.lengths[:, 0]
 
     def verdicts(self, aspect: str) -> Floats:
         """Return the number of each row's label in an aspect without an order, [n]."""
@@ -170,11 +163,6 @@ class Scores(RowArrays):
         return mean
 
     @property
-    def where(self) -> str:
-        """Paths of the runs, for a message."""
-        return ", ".join(map(str, self.folders))
-
-    @property
     def uneven(self) -> str | None:
         """Note on comparisons of systems that answered different instructions; None if they did not."""
         answered = np.zeros((self.groups, len(self.systems)), dtype=np.bool_)
@@ -204,3 +192,64 @@ def check_one_judge(folders: Sequence[Path], manifests: Sequence[RunManifest]) -
                 f"{folder}: judged with another {' and another '.join(different)} than {folders[0]}; rank runs "
                 "of one judge, or combine the judges first with localjudge jury"
             )
+
+
+MOST = 50
+"""Largest number of slices; a column with more values tells rows apart, and does not group them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """The slices of n judged rows: their names, and the slice of each row, [n]; -1 if it has no value."""
+
+    column: str
+    names: tuple[str, ...]
+    of_row: Integers
+
+
+def read_slices(
+    folders: Sequence[Path], manifests: Sequence[RunManifest], column: str, inputs: Iterable[str] = ()
+) -> Slices:
+    """Return the slices of the judged rows of runs, in the order in which the statistics read them.
+
+    The systems are a column, too. A column that the prompt used is not in the lines of a run, so it is read
+    again from the inputs.
+
+    Args:
+        folders: the run directories.
+        manifests: their manifests.
+        column: the column.
+        inputs: the input files, if they were moved.
+
+    Raises:
+        UsageError: no row has the column, or it has too many values.
+    """
+    rows: list[tuple[int, str | None, Any]] = []  # the run, the digest and the value of each row
+    seen: dict[str, None] = {}
+    for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True)):
+        of_systems = system_value(manifest, column)
+        for _, outcome in numbered_row_outcomes(folder, manifest):
+            if outcome.error is None:
+                seen |= dict.fromkeys(outcome.first.columns)
+                value = outcome.first.columns.get(column)
+                value = of_systems(outcome.systems) if value is None else value
+                rows.append((run, outcome.first.digest, value))
+    values = [value for *_, value in rows]
+    if all(value is None for value in values):
+        start = 0
+        for run, of_run in groupby(rows, lambda row: row[0]):
+            digests, manifest = [digest for _, digest, _ in of_run], manifests[run]
+            used, columns = manifest.rubric.fields, manifest.last_start.columns
+            for place, row in rows_found(manifest, digests, inputs):
+                record = record_of(row, responses_of(used))
+                field = next((name for name in record if column in names_of(name, columns, used)), column)
+                values[start + place] = record.get(field)
+            start += len(digests)
+    texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+    names = sorted({text for text in texts if text is not None})
+    if not 0 < len(names) <= MOST:
+        why = f"has {len(names):,} values; give one with at most {MOST}" if names else "no row has this column"
+        there = ", ".join(["system", *seen])
+        raise UsageError(f"`by_column` {column}: {why}; the other columns of these rows are {there}")
+    places = {name: place for place, name in enumerate(names)}
+    return Slices(column, tuple(names), np.array([-1 if text is None else places[text] for text in texts]))

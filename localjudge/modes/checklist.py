@@ -17,25 +17,22 @@ from math import nan
 from operator import mul
 from typing import Any, Self
 
-from localjudge.modes.mode import Join, Mode, RowDetails
-from localjudge.modes.response import answer_numbers, listed_answers
+from localjudge.modes.mode import ColumnMean, MeanTable, Mode, RowDetails, SystemCounts
 from localjudge.modes.row_outcome import (
     EXPECTED,
     LOWEST,
     MOST_TAGS,
     TAG,
     VALUE,
+    Join,
     ListedAnswer,
-    Numbers,
     RowOutcome,
-    Side,
 )
-from localjudge.modes.system_counts import ColumnMean, MeanTable, SystemCounts
 from localjudge.records import Criterion, Failure, Outcome
 from localjudge.records.outcome_columns import CRITERION_COLUMNS, MASS, AnswerColumns, arrow_kinds, to_line
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.score_column import ScoreColumn, score_columns
+from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.system.quantities import counted
 
 SCORE = "score"
@@ -171,11 +168,9 @@ class ChecklistOutcome(RowOutcome):
     """A row whose criteria were judged, or some of whose criteria could not be.
 
     Attributes:
-        aspects: the aspect of the rubric.
         results: the result of each criterion; empty for an unreadable row.
     """
 
-    aspects: Mapping[str, Aspect]
     results: tuple[CriterionResult, ...]
 
     @classmethod
@@ -211,16 +206,6 @@ class ChecklistOutcome(RowOutcome):
         """Nothing: each criterion has a verdict of its own."""
         return {}
 
-    @property
-    def values(self) -> Numbers:
-        score = self.points.score
-        return {} if score is None else {SCORE: score}
-
-    @property
-    def expected(self) -> Numbers:
-        points = self.points
-        return {} if points.expected is None or points.score is None else {SCORE: points.expected}
-
     def numbers(self) -> Iterator[tuple[str, str, float]]:
         """Yield the numbers of the score of the row, and of the criteria with each tag."""
         tags = {TAG + tag: points for tag, points in self.by_tag.items()}
@@ -229,17 +214,6 @@ class ChecklistOutcome(RowOutcome):
             for kind, number in ((VALUE, points.score), (EXPECTED, points.expected)):
                 if number is not None and self.error is None:
                     yield kind, name, number
-
-    @property
-    def sides(self) -> Sequence[Side]:
-        """The score of the row, and of the criteria with each tag."""
-        found: dict[str, dict[str, float]] = {VALUE: {}, EXPECTED: {}, LOWEST: {}}
-        for kind, name, number in self.numbers():
-            found[kind][name] = number
-        return [Side(self.first.system, found[VALUE], found[EXPECTED])]
-
-    def frequencies(self) -> Iterator[tuple[str | None, str, float]]:
-        return answer_numbers(self, score_columns(self.aspects))
 
     def cells(self) -> Mapping[str, str]:
         """Return the score and the mark of each criterion; of many, the number of those that are met."""
@@ -263,7 +237,7 @@ class ChecklistOutcome(RowOutcome):
             yield from (f"{tag} {points.in_words}" for tag, points in self.by_tag.items())
 
     def listed(self) -> Sequence[ListedAnswer]:
-        return listed_answers(self, self.aspects) if self.results else []
+        return RowOutcome.listed(self) if self.results else []
 
     @property
     def overall(self) -> float:
@@ -311,11 +285,11 @@ class ChecklistDetails(RowDetails[ChecklistOutcome]):
 class ChecklistMode(Mode[ChecklistOutcome]):
     name = "checklist"
     judges = "checks one response by criteria of the row"
+    gives = frozenset({"score", "criteria"})
     most_aspects = 1
     prompt_columns = CRITERION_COLUMNS
     row_file = "checklists.jsonl"
     list_columns = (SCORE, "criteria")
-    lists_criteria = True
     listed = ("row", "rows", "A criterion is")
     statistics = "points"
     options_for = "is for runs of one score for each row; these check criteria"

@@ -1,64 +1,25 @@
-"""What all modes have: the columns of their lines, the join of a row's prompts, and what a summary counts."""
+"""What all modes have: the columns of their lines, the join of a row's prompts, and the counts of a summary."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal
 
 from localjudge.errors import UsageError
-from localjudge.modes.row_outcome import RowOutcome
-from localjudge.modes.system_counts import Classes, MeanTable, SystemCounts
-from localjudge.records import Failure, Outcome
+from localjudge.modes.row_outcome import Join, RowOutcome, Side, T
+from localjudge.records import Failure
 from localjudge.records.outcome_columns import AnswerColumns, is_reserved
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
 
-T = TypeVar("T", bound=RowOutcome)
 ModeName = Literal["pointwise", "pairwise", "checklist"]
-
-_MOST_CLASSES = 10
-"""Largest number of classes of a column; a scale with more values is divided into this many intervals."""
-
-
-@dataclass(slots=True)
-class Join(Generic[T]):
-    """Joins the outcomes of each row's prompts, which arrive one by one, in any order.
-
-    The prompts of a run are numbered from 1, row by row.
-
-    Attributes:
-        joined: returns the outcome of a row from those of its prompts.
-        prompts: the number of prompts of each row; None if each criterion of the row can have one.
-    """
-
-    joined: Callable[[Sequence[Outcome]], T]
-    prompts: int | None
-    _waiting: dict[int, list[Outcome]] = field(default_factory=dict)
-
-    def add(self, outcome: Outcome) -> T | None:
-        """Return the outcome of the row that this prompt completes; None if another prompt is missing."""
-        first, prompts = self.row_of(outcome)
-        if prompts == 1:
-            return self.joined([outcome])
-        parts = self._waiting.setdefault(first, [])
-        parts.append(outcome)
-        return self.joined(self._waiting.pop(first)) if len(parts) == prompts else None
-
-    def row_of(self, outcome: Outcome) -> tuple[int, int]:
-        """Return the number of the first prompt of this prompt's row, and the number of the row's prompts."""
-        number, asked, prompts = outcome.row or 0, outcome.criterion, self.prompts or 1
-        if self.prompts is None and asked is not None:
-            return number - asked.part + 1, asked.parts
-        return number - (number - 1) % prompts, prompts
-
-    def all(self, outcomes: Iterable[Outcome]) -> Iterator[T]:
-        """Yield the outcome of each row as soon as those of all its prompts are there."""
-        for outcome in outcomes:
-            if (row := self.add(outcome)) is not None:
-                yield row
+Gives = Literal["aspects", "score", "verdict", "pairs", "criteria"]
+"""What a row has for those who read it: a value of one response in each aspect; a score; an answer of its own
+in each aspect; a preference between two responses; an answer to each of its criteria."""
 
 
 class RowDetails(Generic[T]):
@@ -98,11 +59,6 @@ class RowDetails(Generic[T]):
         """
         yield from ()
 
-    @property
-    def without_systems(self) -> Mapping[str | None, SystemCounts]:
-        """The counts that stand for those of systems if no row names one."""
-        return {}
-
 
 class Mode(ABC, Generic[T]):
     """What a rubric judges.
@@ -116,7 +72,7 @@ class Mode(ABC, Generic[T]):
         prompt_columns: the columns of a line that tell the prompts of a row apart.
         row_file: the file of a run with the outcomes of the rows, if they are not the lines of their prompts.
         list_columns: the columns of a list of rows, if they are not the aspects.
-        lists_criteria: whether a report lists an answer to each criterion of a row.
+        gives: what a row has for those who read it.
         unnamed: the names of the responses of systems that are not known.
         listed: the words of a report's list: one and many of what it lists, and the filter by answers.
         statistics: the statistics that compare the systems.
@@ -132,7 +88,7 @@ class Mode(ABC, Generic[T]):
     prompt_columns: ClassVar[frozenset[str]] = frozenset()
     row_file: ClassVar[str | None] = None
     list_columns: ClassVar[tuple[str, ...]] = ()
-    lists_criteria: ClassVar[bool] = False
+    gives: ClassVar[frozenset[Gives]]
     unnamed: ClassVar[tuple[str, ...]] = ("(none)",)
     listed: ClassVar[tuple[str, str, str]] = ("judgement", "judgements", "Score")
     statistics: ClassVar[Literal["scores", "points", "preferences"]] = "scores"
@@ -144,18 +100,18 @@ class Mode(ABC, Generic[T]):
         """The columns of the texts of a row in an export."""
         return ("instruction", "reference", *self.responses)
 
-    def require(self, names: Sequence[ModeName], where: str, advice: str) -> None:
-        """Refuse a rubric of another mode.
+    def require(self, needed: Gives, where: str, advice: str) -> None:
+        """Refuse a rubric whose rows do not have what is needed.
 
         Args:
-            names: the modes that it may have.
+            needed: what a row must have.
             where: the beginning of the message; what the rubric does follows.
             advice: its end.
 
         Raises:
-            UsageError: this mode is another one.
+            UsageError: a row of this mode does not have it.
         """
-        if self.name not in names:
+        if needed not in self.gives:
             raise UsageError(f"{where} {self.judges}{advice}")
 
     def refuse_options(self, refused: Mapping[str, Mapping[str, object]]) -> None:
@@ -181,7 +137,7 @@ class Mode(ABC, Generic[T]):
             UsageError: a row of this mode has no judgement of its own.
         """
         only = "; only score, show, rank, compare, agree, export and serve can use it"
-        self.require(["pointwise", "pairwise"], f"{where}: its rubric", only)
+        self.require("verdict", f"{where}: its rubric", only)
 
     def reserves(self, name: str) -> bool:
         """Return whether an aspect with this name would conflict with another column."""
@@ -221,22 +177,6 @@ class Mode(ABC, Generic[T]):
     def means(self, counts: SystemCounts, columns: Sequence[ScoreColumn]) -> dict[str, Any]:
         """Return the means of a system for `summary.json`; the mean of nothing is None."""
 
-    def classes(self, columns: Sequence[ScoreColumn]) -> tuple[str, Classes]:
-        """Return the heading of the table of frequencies, and the numbers in each class of its columns.
-
-        Args:
-            columns: the numbers of a prompt's answer.
-        """
-        ends = {f"{column.lowest} to {column.highest}" for column in columns}
-        found: dict[str, list[list[float]]] = {}
-        for column in columns:
-            numbers = sorted(set(column.numbers.values()))
-            most = min(len(numbers), _MOST_CLASSES)
-            found[column.name] = [[] for _ in range(most)]
-            for rank, number in enumerate(numbers):
-                found[column.name][rank * most // len(numbers)].append(number)
-        return ends.pop() if len(ends) == 1 else "low to high", found
-
     def column_names(self, columns: AnswerColumns) -> list[str]:
         """Return the columns of a row's line, in their order."""
         return list(self.join({}, 1).joined([_NOTHING]).line(columns))
@@ -259,3 +199,89 @@ class Mode(ABC, Generic[T]):
 
 
 _NOTHING = Failure(id="", key="", error="")
+
+
+@dataclass(slots=True)
+class ColumnMean:
+    """The mean of a number, and of its expected values, over the rows that have one."""
+
+    rows: int = 0
+    total: float = 0.0
+    expected_rows: int = 0
+    expected_total: float = 0.0
+
+    @property
+    def mean(self) -> float | None:
+        """The mean; None if no row has the number."""
+        return round(self.total / self.rows, 4) if self.rows else None
+
+    @property
+    def expected(self) -> float | None:
+        """The mean of the expected values; None if no row has one."""
+        return round(self.expected_total / self.expected_rows, 4) if self.expected_rows else None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether every row with the number has its expected value."""
+        return self.rows == self.expected_rows
+
+
+@dataclass(slots=True)
+class SystemCounts:
+    """The rows of one system.
+
+    Attributes:
+        judged: number of rows without a failure.
+        failed: number of the others.
+        cut: number of rationales that were cut at their limit.
+        truncated: number of prompts whose response was cut to fit the model's context.
+        columns: the mean of each number.
+    """
+
+    judged: int = 0
+    failed: int = 0
+    cut: int = 0
+    truncated: int = 0
+    columns: defaultdict[str, ColumnMean] = field(default_factory=lambda: defaultdict(ColumnMean))
+
+    def add(self, row: RowOutcome, side: Side) -> None:
+        """Count a row, and its numbers for this system."""
+        for prompt in row.judged:
+            self.cut += prompt.rationale_cut
+            self.truncated += prompt.candidate_cut > 0
+        if row.error is not None:
+            self.failed += 1
+            return
+        self.judged += 1
+        for name, value in side.values.items():
+            column = self.columns[name]
+            column.rows += 1
+            column.total += value
+            if (expected := side.expected.get(name)) is not None:
+                column.expected_rows += 1
+                column.expected_total += expected
+
+    def unscored(self, column: str) -> int:
+        """Return the number of judged rows without this number."""
+        return self.judged - self.columns[column].rows
+
+
+@dataclass(frozen=True, slots=True)
+class MeanTable:
+    """The numbers of systems as a table.
+
+    Attributes:
+        title: what is above it.
+        systems: the heading of the systems.
+        rows: the heading of the numbers of rows.
+        columns: the number of each system, by the heading of the column.
+        unscored: the column whose missing numbers are counted; None to count none.
+        tags: a second table, of the same systems: its heading and the numbers of each system in each row.
+    """
+
+    title: str
+    systems: str
+    rows: str
+    columns: Mapping[str, Sequence[float | None]]
+    unscored: str | None = None
+    tags: tuple[str, Mapping[str, Sequence[float | None]]] | None = None

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from math import nan
 from typing import Any, Self
 
-from localjudge.modes.mode import Join, Mode, RowDetails
-from localjudge.modes.order_effect import OrderEffect, pairs_in_words
-from localjudge.modes.pair_preference import RESULTS, WINNERS, Preference
-from localjudge.modes.row_outcome import ListedAnswer, Numbers, RowOutcome, Side
-from localjudge.modes.system_counts import Classes, MeanTable, SystemCounts
+from localjudge.modes.mode import MeanTable, Mode, RowDetails, SystemCounts
+from localjudge.modes.pair_preference import RESULTS, WINNERS, OrderEffect, Preference, pairs_in_words
+from localjudge.modes.row_outcome import VALUE, Join, ListedAnswer, Numbers, RowOutcome, Side
 from localjudge.records import Judgement, Outcome
 from localjudge.records.outcome_columns import (
     AGREE,
@@ -35,9 +33,6 @@ from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.system.quantities import counted
 
-_CLASSES = 10
-"""Number of intervals of the preferences that are counted, from 0 to 1."""
-
 
 @dataclass(frozen=True, slots=True)
 class PairOutcome(RowOutcome):
@@ -46,11 +41,9 @@ class PairOutcome(RowOutcome):
     The prompts are the orders: the input's own, and the reverse if it was judged.
 
     Attributes:
-        aspects: the aspects of the rubric.
         preferences: the preference in each aspect; empty if an order failed.
     """
 
-    aspects: Mapping[str, Aspect]
     preferences: Mapping[str, Preference]
 
     @classmethod
@@ -63,13 +56,9 @@ class PairOutcome(RowOutcome):
         """
         orders = tuple(sorted(orders, key=lambda each: each.swapped))
         judged = [each for each in orders if isinstance(each, Judgement)]
-        if len(judged) < len(orders):
-            return cls(orders, aspects, {})
-        return cls(
-            orders,
-            aspects,
-            {name: Preference.from_orders(judged, name, each) for name, each in aspects.items()},
-        )
+        known = aspects if len(judged) == len(orders) else {}
+        of_aspects = {name: Preference.from_orders(judged, name, each) for name, each in known.items()}
+        return cls(orders, aspects, of_aspects)
 
     @property
     def systems(self) -> tuple[str | None, ...]:
@@ -102,21 +91,16 @@ class PairOutcome(RowOutcome):
     def preference(self, aspect: str) -> Preference | None:
         return self.preferences.get(aspect)
 
-    @property
-    def values(self) -> Numbers:
-        """The preferences."""
-        return {name: known.value for name, known in self.preferences.items()}
-
-    @property
-    def expected(self) -> Numbers:
-        """Nothing: a preference is a probability already."""
-        return {}
-
     def numbers(self) -> Iterator[tuple[str, str, float]]:
         reverse = [order.swapped for order in self.of_prompts]
         for name, known in self.preferences.items():
+            yield VALUE, name, known.value
             for kind, number in known.numbers(reverse, self.aspects[name].has_tie):
                 yield kind, name, number
+
+    @property
+    def values(self) -> Numbers:
+        return {name: known.value for name, known in self.preferences.items()}
 
     @property
     def sides(self) -> Sequence[Side]:
@@ -126,11 +110,6 @@ class PairOutcome(RowOutcome):
             return []
         sides = Side(a, first, {}), Side(b, {name: 1 - value for name, value in first.items()}, {})
         return [side for side in sides if side.system]
-
-    def frequencies(self) -> Iterator[tuple[str | None, str, float]]:
-        for side in self.sides:
-            for name, preference in side.values.items():
-                yield side.system, name, min(_CLASSES - 1, int(preference * _CLASSES))
 
     def cells(self) -> Mapping[str, str]:
         """Return the verdict, the preference for the first response, and whether both orders say the same."""
@@ -218,16 +197,13 @@ class PairDetails(RowDetails[PairOutcome]):
         self.first = SystemCounts()
         self.names_systems = False
         self._winners: Counter[tuple[str, str | None]] = Counter()
-        self._reasons: Counter[str] = Counter()
 
     def add(self, row: PairOutcome) -> None:
         self.names_systems |= bool(row.sides)
-        self._reasons.update(row.reasons)
         self.first.add(row, Side(None, row.values, {}))
         for name, known in row.preferences.items():
             self.aspects[name].add(known.places, known.shown_first)
             self._winners[name, known.winner] += 1
-            self.first.answers[name, min(_CLASSES - 1, int(known.value * _CLASSES))] += 1
 
     @property
     def tells_values_apart(self) -> bool:
@@ -254,18 +230,8 @@ class PairDetails(RowDetails[PairOutcome]):
             }
             for name, effect in self.aspects.items()
         }
-        first = self.first
-        return {
-            "pairs": {
-                "orders": orders,
-                "judged": first.judged,
-                "failed": first.failed,
-                "failures": dict(self._reasons.most_common()),
-                "rationales_cut": first.cut,
-                "candidates_cut": first.truncated,
-                "aspects": aspects,
-            }
-        }
+        counts = {"orders": orders, "judged": self.first.judged, "failed": self.first.failed}
+        return {"pairs": counts | {"aspects": aspects}}
 
     def lines(self) -> Iterator[str]:
         """Yield the verdicts in each aspect and the effect of the responses' order on them."""
@@ -291,15 +257,12 @@ class PairDetails(RowDetails[PairOutcome]):
             if effect.in_both_orders >= least:
                 yield from effect.signs(name)
 
-    @property
-    def without_systems(self) -> Mapping[str | None, SystemCounts]:
-        return {PairMode.unnamed[0]: self.first}
-
 
 class PairMode(Mode[PairOutcome]):
     name = "pairwise"
     item = "pair"
     judges = "compares two responses"
+    gives = frozenset({"pairs", "verdict"})
     responses = PAIR
     prompt_columns = ORDER_COLUMNS
     row_file = "pairs.jsonl"
@@ -337,11 +300,6 @@ class PairMode(Mode[PairOutcome]):
 
     def means(self, counts: SystemCounts, columns: Sequence[ScoreColumn]) -> dict[str, Any]:
         return {"win_rate": {column.name: counts.columns[column.name].mean for column in columns}}
-
-    def classes(self, columns: Sequence[ScoreColumn]) -> tuple[str, Classes]:
-        return "preference 0 to 1", {
-            column.name: [[number] for number in range(_CLASSES)] for column in columns
-        }
 
     def types(self, columns: AnswerColumns) -> dict[str, Any]:
         import pyarrow

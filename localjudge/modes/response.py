@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from math import nan
 from typing import Any
 
-from localjudge.modes.mode import Join, Mode
-from localjudge.modes.row_outcome import ListedAnswer, Numbers, RowOutcome
-from localjudge.modes.system_counts import MeanTable, SystemCounts
+from localjudge.modes.mode import MeanTable, Mode, SystemCounts
+from localjudge.modes.row_outcome import EXPECTED, VALUE, Join, RowOutcome
 from localjudge.records import Criterion, Judgement
 from localjudge.records.outcome_columns import AnswerColumns, arrow_types, to_line
 from localjudge.rubrics.answer import Value, shown
@@ -22,11 +21,9 @@ class ResponseOutcome(RowOutcome):
     """A response that was judged, or could not be.
 
     Attributes:
-        aspects: the aspects of the rubric.
         columns: the numbers of its answer.
     """
 
-    aspects: Mapping[str, Aspect]
     columns: tuple[ScoreColumn, ...]
 
     def by_criterion(self) -> Iterator[ResponseOutcome]:
@@ -63,27 +60,15 @@ class ResponseOutcome(RowOutcome):
         shares = zip(numbers.values(), self.first.probabilities[aspect], strict=True)
         return number, sum(share for other, share in shares if abs(other - number) <= within)
 
-    @property
-    def values(self) -> Numbers:
-        if not isinstance(judged := self.first, Judgement):
-            return {}
-        return {column.name: column.number(judged) for column in self.columns}
-
-    @property
-    def expected(self) -> Numbers:
-        if not isinstance(judged := self.first, Judgement):
-            return {}
-        known = ((column.name, column.expected(judged)) for column in self.columns)
-        return {name: value for name, value in known if value is not None}
-
-    def frequencies(self) -> Iterator[tuple[str | None, str, float]]:
-        return answer_numbers(self, self.columns)
+    def numbers(self) -> Iterator[tuple[str, str, float]]:
+        if isinstance(self.first, Judgement):
+            for column in self.columns:
+                yield VALUE, column.name, column.number(self.first)
+                if (expected := column.expected(self.first)) is not None:
+                    yield EXPECTED, column.name, expected
 
     def cells(self) -> Mapping[str, str]:
         return {name: shown(value) for name, value in self.verdicts.items() if value is not None}
-
-    def listed(self) -> Sequence[ListedAnswer]:
-        return listed_answers(self, self.aspects)
 
     @property
     def overall(self) -> float:
@@ -94,30 +79,10 @@ class ResponseOutcome(RowOutcome):
         return to_line(self.first, columns)
 
 
-def answer_numbers(row: RowOutcome, columns: Sequence[ScoreColumn]) -> Iterator[tuple[str | None, str, float]]:
-    """Yield the system, the column and the number of each answer to a row's prompts."""
-    for judgement in row.judged:
-        for column in columns:
-            yield judgement.system, column.name, column.number(judgement)
-
-
-def listed_answers(row: RowOutcome, aspects: Mapping[str, Aspect]) -> list[ListedAnswer]:
-    """Return the answers of a row's prompts, each to every aspect."""
-    found: list[ListedAnswer] = []
-    for prompt in row.of_prompts:
-        for name, aspect in aspects.items():
-            if not isinstance(prompt, Judgement):
-                found.append(ListedAnswer())
-                continue
-            place, shares = [*aspect.values.values()].index(prompt.scores[name]), prompt.probabilities.get(name)
-            expected = nan if aspect.numbers is None else prompt.expected.get(name, nan)
-            found.append(ListedAnswer(place, expected, nan if shares is None else shares[place]))
-    return found
-
-
 class ResponseMode(Mode[ResponseOutcome]):
     name = "pointwise"
     judges = "judges one response"
+    gives = frozenset({"aspects", "score", "verdict"})
 
     def join(self, aspects: Mapping[str, Aspect], prompts: int) -> Join[ResponseOutcome]:
         columns = score_columns(aspects)

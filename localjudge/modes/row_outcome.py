@@ -1,17 +1,18 @@
-"""The outcome of a row of the input: those of its prompts, joined."""
+"""The outcome of a row of the input, and the join of the outcomes of its prompts."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import nan
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from localjudge.modes.pair_preference import Preference
 from localjudge.records import Criterion, Failure, Judgement, Outcome
 from localjudge.records.outcome_columns import AnswerColumns
 from localjudge.rubrics.answer import Value, shown
+from localjudge.rubrics.aspect import Aspect
 
 Numbers = Mapping[str, float]
 """Numbers by the names of their columns; one that is not known is missing."""
@@ -62,9 +63,11 @@ class RowOutcome(ABC):
 
     Attributes:
         of_prompts: the outcome of each prompt, in their order; of each criterion, if one prompt asks for all.
+        aspects: the aspects of the rubric.
     """
 
     of_prompts: tuple[Outcome, ...]
+    aspects: Mapping[str, Aspect]
 
     @property
     def first(self) -> Outcome:
@@ -134,30 +137,27 @@ class RowOutcome(ABC):
         """Return the preference between two responses in an aspect; None without two, or if they failed."""
         return None
 
-    @property
     @abstractmethod
-    def values(self) -> Numbers:
-        """The number of the row in each column; empty if it failed."""
-
-    @property
-    @abstractmethod
-    def expected(self) -> Numbers:
-        """The mean of each number under the judge's probabilities, where it is another than the number."""
-
     def numbers(self) -> Iterator[tuple[str, str, float]]:
         """Yield the numbers of the row that statistics compute with: the kind, the column and the number."""
-        for kind, numbers in ((VALUE, self.values), (EXPECTED, self.expected)):
-            for name, number in numbers.items():
-                yield kind, name, number
+
+    @property
+    def values(self) -> Numbers:
+        """The number of the row in each column; empty if it failed."""
+        return {name: number for kind, name, number in self.numbers() if kind == VALUE}
+
+    @property
+    def expected(self) -> Numbers:
+        """The mean of each number under the judge's probabilities, where it is another than the number."""
+        return {name: number for kind, name, number in self.numbers() if kind == EXPECTED}
 
     @property
     def sides(self) -> Sequence[Side]:
         """What the row says of each system, for means of systems."""
-        return [Side(self.first.system, self.values, self.expected)]
-
-    @abstractmethod
-    def frequencies(self) -> Iterator[tuple[str | None, str, float]]:
-        """Yield the system, the column and the number of each answer, whose frequencies a summary has."""
+        found: dict[str, dict[str, float]] = {VALUE: {}, EXPECTED: {}, LOWEST: {}}
+        for kind, name, number in self.numbers():
+            found[kind][name] = number
+        return [Side(self.first.system, found[VALUE], found[EXPECTED])]
 
     @abstractmethod
     def cells(self) -> Mapping[str, str]:
@@ -171,9 +171,19 @@ class RowOutcome(ABC):
         """Yield what was made of the answers of all prompts, a line each."""
         yield from ()
 
-    @abstractmethod
     def listed(self) -> Sequence[ListedAnswer]:
         """Return the answers as the list of a report has them: by prompt, if it lists each, and aspect."""
+        found: list[ListedAnswer] = []
+        for prompt in self.of_prompts:
+            for name, aspect in self.aspects.items():
+                if not isinstance(prompt, Judgement):
+                    found.append(ListedAnswer())
+                    continue
+                place = [*aspect.values.values()].index(prompt.scores[name])
+                shares = prompt.probabilities.get(name)
+                expected = nan if aspect.numbers is None else prompt.expected.get(name, nan)
+                found.append(ListedAnswer(place, expected, nan if shares is None else shares[place]))
+        return found
 
     @property
     def overall(self) -> float:
@@ -187,3 +197,44 @@ class RowOutcome(ABC):
         Args:
             columns: the columns of its rubric.
         """
+
+
+T = TypeVar("T", bound=RowOutcome)
+
+
+@dataclass(slots=True)
+class Join(Generic[T]):
+    """Joins the outcomes of each row's prompts, which arrive one by one, in any order.
+
+    The prompts of a run are numbered from 1, row by row.
+
+    Attributes:
+        joined: returns the outcome of a row from those of its prompts.
+        prompts: the number of prompts of each row; None if each criterion of the row can have one.
+    """
+
+    joined: Callable[[Sequence[Outcome]], T]
+    prompts: int | None
+    _waiting: dict[int, list[Outcome]] = field(default_factory=dict)
+
+    def add(self, outcome: Outcome) -> T | None:
+        """Return the outcome of the row that this prompt completes; None if another prompt is missing."""
+        first, prompts = self.row_of(outcome)
+        if prompts == 1:
+            return self.joined([outcome])
+        parts = self._waiting.setdefault(first, [])
+        parts.append(outcome)
+        return self.joined(self._waiting.pop(first)) if len(parts) == prompts else None
+
+    def row_of(self, outcome: Outcome) -> tuple[int, int]:
+        """Return the number of the first prompt of this prompt's row, and the number of the row's prompts."""
+        number, asked, prompts = outcome.row or 0, outcome.criterion, self.prompts or 1
+        if self.prompts is None and asked is not None:
+            return number - asked.part + 1, asked.parts
+        return number - (number - 1) % prompts, prompts
+
+    def all(self, outcomes: Iterable[Outcome]) -> Iterator[T]:
+        """Yield the outcome of each row as soon as those of all its prompts are there."""
+        for outcome in outcomes:
+            if (row := self.add(outcome)) is not None:
+                yield row

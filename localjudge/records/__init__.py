@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from localjudge.records.html_table import html_table
-from localjudge.records.keys import RESPONSE_DIGESTS, response_digest, text_digest
-from localjudge.records.text_measures import RESPONSE_LENGTHS, word_overlap
+from localjudge.records.keys import (
+    RESPONSE_DIGESTS,
+    RESPONSE_LENGTHS,
+    response_digest,
+    text_digest,
+    word_overlap,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,3 +356,24 @@ def numbered(rows: Iterable[Row | Failure], first: int = 1) -> Iterator[Row | Fa
             yield replace(row, number=number)
         else:
             yield row.model_copy(update={"row": number})
+
+
+def html_table(lines: Sequence[Mapping[str, object]], caption: str) -> str:
+    """Return lines with the same keys as an HTML table; no text becomes markup or a formula.
+
+    Args:
+        lines: the values by the names of their columns; None is an empty cell.
+        caption: text above the table.
+    """
+    head = "".join(f"<th>{escape(name)}</th>" for name in (lines[0] if lines else ()))
+    body = "".join(f"<tr>{''.join(map(_cell, line.values()))}</tr>" for line in lines)
+    # Notebooks typeset $…$ as a formula, but in elements of these classes.
+    return (
+        '<table class="tex2jax_ignore mathjax_ignore" style="white-space: pre-wrap">'
+        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
+
+
+def _cell(value: object) -> str:
+    shown = "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+    return f'<td style="text-align: left; vertical-align: top">{escape(shown)}</td>'

@@ -1,10 +1,13 @@
-"""Keys of judgements, and the digests of texts and settings that they are made of."""
+"""What is computed from texts and settings: digests, the keys of judgements, the overlap of words."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 RESPONSE_DIGESTS = ("response_digest", "opponent_digest")
@@ -29,3 +32,25 @@ def response_digest(instruction: str, response: str) -> str:
 def text_digest(texts: Sequence[str | tuple[str, str] | None], size: int) -> bytes:
     """Return the digest of texts, and of pairs of a name and a text, of this many bytes."""
     return hashlib.sha256(json.dumps(texts).encode()).digest()[:size]
+
+
+RESPONSE_LENGTHS = ("characters", "opponent_characters")
+"""The fields of an outcome with the length of the response that the judge reads first, and of the other one."""
+_WORD = re.compile(r"\w+")
+
+
+def word_overlap(response: str, reference: str) -> float:
+    """Return the F1 of two texts' words, with repetitions (as in SQuAD's evaluation, arXiv:1606.05250)."""
+    ours, theirs = Counter(_words(response)), _word_counts(reference)
+    shared = sum(min(count, theirs[word]) for word, count in ours.items() if word in theirs)
+    return 2 * shared / (ours.total() + theirs.total()) if shared else 0.0
+
+
+@lru_cache(maxsize=64)
+def _word_counts(reference: str) -> Counter[str]:
+    """Return the words of a reference, which the next rows of a run often share."""
+    return Counter(_words(reference))
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())

@@ -13,7 +13,7 @@ from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.records import Criterion, Failure, Judgement, Outcome
-from localjudge.records.text_measures import RESPONSE_LENGTHS
+from localjudge.records.keys import RESPONSE_LENGTHS
 
 MODEL, NOTICE = "model", "notice"
 """Columns that an export adds to each line: the judge, and the notices of the run or null."""
@@ -48,10 +48,6 @@ _PLACE = (
     "reference_overlap", "row", "source", "columns",
 )  # fmt: skip
 """Fields at the end of a line: what identifies its row, measures of its texts, and its place in the input."""
-
-
-class UnknownColumnsError(ValueError):
-    """A line has columns that this version does not know; the message names them."""
 
 
 @dataclass(frozen=True)
@@ -140,11 +136,10 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
     """Return the outcome of a line: the inverse of `to_line`.
 
     Raises:
-        UnknownColumnsError: the line is whole, but has other columns, too.
         ValueError: the line does not belong to a run with these columns, or is damaged.
     """
-    if not line.keys() >= columns.required:
-        raise ValueError("columns are missing")
+    if not columns.required <= line.keys() <= columns.names:
+        raise ValueError("columns are missing, or there are others")
     common: dict[str, Any] = {name: line.get(name) for name in columns.identifying}
     if columns.prompt == LIST_COLUMNS:
         asked = line["criteria"]
@@ -154,8 +149,6 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
     elif line.get("criterion") is not None:
         own = {name: line[column] for name, column in _OF_CRITERION.items() if column in columns.prompt}
         common["criteria"] = [Criterion.model_validate(own)]
-    if unknown := line.keys() - columns.names:
-        raise UnknownColumnsError(", ".join(sorted(unknown)))
     if line["status"] == "failed":
         own = {"error": line["error"], "failed_answer": line["failed_answer"]}
         return Failure.model_validate({**common, **own})
@@ -203,7 +196,6 @@ def from_bytes(piece: bytes, columns: AnswerColumns) -> Outcome:
     """Return the outcome of a line of the file: the inverse of `to_bytes`.
 
     Raises:
-        UnknownColumnsError: the line is whole, but has other columns, too.
         ValueError: the line does not belong to a run with these columns, or is damaged.
     """
     try:

@@ -26,7 +26,7 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS
 from localjudge.runs.reread_texts import RowTexts, RowTextStore
 from localjudge.runs.run_manifest import read_manifest
-from localjudge.runs.warning_signs import WarningSigns
+from localjudge.runs.summary import WarningSigns
 from localjudge.studies.calibrate import IntervalsOf
 from localjudge.system.durable import LineStore
 
@@ -253,7 +253,7 @@ class ListedRows:
         named = self.rows.system_names(unnamed)
         series = sorted({name for names in named for name in names}, key=lambda name: (name in unnamed, name))
         rank = {name: place for place, name in enumerate(series)}
-        found = answers.columns(order, self.kind.lists_criteria)
+        found = answers.columns(order, "criteria" in self.kind.gives)
         return series, PageColumns(
             series=np.array([[rank[name] for name in names] for names in named], np.int16)
             .reshape(-1, len(self.kind.responses))

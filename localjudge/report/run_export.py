@@ -22,8 +22,8 @@ from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records.outcome_columns import INTERVAL, MODEL, NOTICE, to_json, without_objects
 from localjudge.report.harness_formats import write_annotations, write_logs
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_outcomes, read_row_outcomes
-from localjudge.runs.reread_texts import RowTexts, recorded_texts, text_columns
+from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_row_outcomes
+from localjudge.runs.reread_texts import RowTexts, rows_with_texts, text_columns
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.studies.calibrate import IntervalsOf, read_intervals
 from localjudge.system.durable import replacing
@@ -121,9 +121,7 @@ def export(
     if to not in TABLES:
         mode.require_whole_rows(f"`to` {to}")
     if to == "inspect":
-        mode.require(
-            ["pointwise"], f"`to` {to}: a sample of Inspect has one response, and this run", "; use jsonl"
-        )
+        mode.require("aspects", f"`to` {to}: a sample of Inspect has one response, and this run", "; use jsonl")
         if os.path.lexists(out):
             raise SettingError("out", out, "exists already; give a new folder")
     inputs = {name for start in manifest.starts for name in start.inputs}
@@ -171,17 +169,8 @@ def same_file(one: str | Path, other: str | Path) -> bool:
 
 
 def outcomes_with_texts(folder: Path) -> Iterator[tuple[RowOutcome, RowTexts | None]]:
-    """Yield the outcome of each row or pair of a run, with the texts that its first prompt shows.
-
-    The texts of a row that could not be read are None.
-
-    Raises:
-        UsageError: the inputs are missing, or a row has changed.
-    """
-    digests = (each.digest for each in read_outcomes(folder))
-    with recorded_texts(folder, read_manifest(folder), digests) as text_of:
-        for outcome in read_row_outcomes(folder):
-            yield outcome, text_of(outcome.first)
+    """Return the outcome of each row or pair of a run, with the texts that its first prompt shows."""
+    return rows_with_texts(folder, read_manifest(folder), lambda: read_row_outcomes(folder))
 
 
 def _table(

@@ -80,7 +80,7 @@ def write_report(
     for name in ("calibration", "allow_no_gain", "intervals", "by_column"):
         if getattr(options, name):
             one = f"`{name}`: is for runs with one judgement for each response; this rubric"
-            mode.require(["pointwise"], one, "")
+            mode.require("aspects", one, "")
     with step(f"reading the {mode.listed[1]}"):
         listed = ListedRows(runs, options.inputs or ())
     with listed:
@@ -141,7 +141,7 @@ class _ReportFindings:
         scores = self._scores(runs)
         known = (
             options.labels_of(scores, False)
-            if options.labels and not self._listed.kind.lists_criteria
+            if options.labels and "criteria" not in self._listed.kind.gives
             else None
         )
         calibrated = options.applied_to(scores, known) or scores
@@ -193,7 +193,7 @@ class _ReportFindings:
 
     def _agreement(self, run: Path, name: str) -> Findings:
         """Return the agreement of a run with its labels."""
-        one = len(self._listed.folders) == 1 and not self._listed.kind.lists_criteria
+        one = len(self._listed.folders) == 1 and "criteria" not in self._listed.kind.gives
         scores = scores_of(*self._listed.read) if one else read_scores([run], criteria="split")
         known = self._options.labels_of(scores, False)
         if column := self._options.by_column:

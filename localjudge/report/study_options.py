@@ -10,8 +10,7 @@ from typing import Annotated
 from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.matching.labels import Labels, label_targets, parse_mapping, read_labels
-from localjudge.matching.scores import Scores
-from localjudge.matching.slices import Slices, read_slices
+from localjudge.matching.scores import Scores, Slices, read_slices
 from localjudge.rows.formats import needs_pyarrow
 from localjudge.rows.inputs import find_inputs
 from localjudge.settings import Flag

@@ -1,1 +1,118 @@
-"""Runs: the pipeline from rows to a run directory, and the reading of run directories."""
+"""A run, from rows to a run directory, and its reader; here, who stops it by a signal, and who watches it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self
+
+from localjudge.system.steps import Report, no_progress
+
+GRACE = 20.0
+"""Grace period for prompts in flight, in seconds. Slurm kills a job 30 s after it sends SIGTERM."""
+
+
+class StoppedBySignal(KeyboardInterrupt):
+    """Raised when the grace period is over, or at a second signal."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__()
+        self.exit_code = exit_code
+
+
+class StopSignal(AbstractContextManager["StopSignal"]):
+    """A context in which SIGINT and SIGTERM request a stop; only for the main thread.
+
+    After the first signal, no more prompts are submitted, and those in flight have a grace period.
+
+    A second signal, or the end of the grace period, raises `StoppedBySignal` at the current statement.
+
+    Args:
+        say: receives a message when a signal arrives.
+        grace: grace period in seconds.
+
+    Attributes:
+        signal: the first signal that arrived; None if there was none.
+    """
+
+    def __init__(self, say: Callable[[str], None], grace: float = GRACE) -> None:
+        self.signal: signal.Signals | None = None
+        self._say, self._grace = say, grace
+
+    def __enter__(self) -> Self:
+        handlers = {signal.SIGINT: self._ask, signal.SIGTERM: self._ask, signal.SIGALRM: self._end}
+        self._before: dict[signal.Signals, Any] = {
+            number: signal.signal(number, handler) for number, handler in handlers.items()
+        }
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the process: 130 after SIGINT, 143 after SIGTERM."""
+        return 128 + (self.signal or signal.SIGINT)
+
+    def asked(self) -> bool:
+        """Return whether a signal has requested a stop."""
+        return self.signal is not None
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None:
+            self._end(number, frame)
+        self.signal = signal.Signals(number)
+        signal.setitimer(signal.ITIMER_REAL, self._grace)
+        self._say(
+            f"stopping: finishing what is in flight, for up to {self._grace:.0f} s; press Ctrl-C again to stop "
+            "now"
+        )
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        raise StoppedBySignal(self.exit_code)
+
+
+if TYPE_CHECKING:  # the command line watches also where the libraries behind these are broken
+    from localjudge.records import Outcome
+
+
+class RunObserver:
+    """Receiver of the messages and the progress of a run; this one ignores them.
+
+    `localjudge.cli.progress` prints them.
+    """
+
+    def say(self, text: str) -> None:
+        """Receive a message about a step of the run."""
+
+    def warn(self, text: str, *, always: bool = False) -> None:
+        """Receive a warning that a person should read before the scores; `always`: also if quiet."""
+
+    @contextmanager
+    def step(self, text: str, unit: str = "rows", /) -> Iterator[Report]:
+        """Enclose a step before or after the judging; yield the receiver of its progress.
+
+        Args:
+            text: the name of the step.
+            unit: the unit of its progress: `rows` or `bytes`.
+        """
+        yield no_progress
+
+    @contextmanager
+    def counting(self, total: int) -> Iterator[None]:
+        """Enclose the judging of `total` rows."""
+        yield
+
+    def watch(self, answer_tokens: Callable[[], int]) -> None:
+        """Receive a function that returns the number of tokens of answers so far, unfinished ones included.
+
+        An engine may finish many rows at once after a long time; their tokens show that it works. An engine
+        that does not count them returns 0.
+        """
+
+    def add(self, outcomes: list[Outcome], rows: int) -> None:
+        """Receive outcomes that were written, and the number of rows that they finished."""

@@ -1,15 +1,21 @@
-"""The lines of earlier starts of a run: those that stay, and those that belong to no row of the input."""
+"""Earlier starts of a run: whether the folder holds the same run, and which of its lines stay."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
+from localjudge.errors import RunMismatchError
+from localjudge.judge import Judge
 from localjudge.records import Failure, Outcome
 from localjudge.records.outcome_columns import AnswerColumns
+from localjudge.rows.inputs import EXAMPLES, STDIN
+from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import KeyIndex, key_digest, read_journal
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE
+from localjudge.runs.run_manifest import FORMAT, MANIFEST, RunManifest, StartRecord, read_manifest
 
 
 class LinesOfEarlierStarts:
@@ -84,3 +90,99 @@ class LinesOfEarlierStarts:
 
     def _again(self, outcome: Outcome) -> bool:
         return self._retry_failed and isinstance(outcome, Failure)
+
+
+def recorded_run(folder: Path, described: Mapping[str, Any]) -> RunManifest | None:
+    """Return the manifest of a folder that holds the same run; None for a new run.
+
+    Args:
+        folder: the run directory.
+        described: settings of this start, by the fields of the manifest.
+
+    Raises:
+        RunMismatchError: the folder holds another run, or something else.
+    """
+    if not (folder / MANIFEST).exists():
+        if (folder / JUDGEMENTS).exists():
+            raise RunMismatchError(f"`out` {folder}: has {JUDGEMENTS} but no {MANIFEST}; choose another folder")
+        return None
+    manifest = read_manifest(folder)
+    if found := changes(manifest, described):
+        raise RunMismatchError(
+            f"`out` {folder}: holds another run; it differs in {'; '.join(found)}. "
+            "Choose another folder, or give the settings of that run"
+        )
+    return manifest
+
+
+def manifest_of(
+    before: RunManifest | None,
+    described: Mapping[str, Any],
+    judge: Judge,
+    inputs: Iterable[str] = (),
+    columns: Mapping[str, str] | None = None,
+    **others: Any,
+) -> RunManifest:
+    """Return the manifest with this start.
+
+    Args:
+        before: the manifest of the earlier starts; None for a new run.
+        described: the settings, by the fields of the manifest.
+        judge: the judge.
+        inputs: the names of the inputs.
+        columns: the column of each field whose column has a custom name.
+        others: further fields of a `StartRecord`.
+    """
+    now = StartRecord.now(
+        [name if name in (STDIN, EXAMPLES) else str(Path(name).resolve()) for name in inputs],
+        columns or {},
+        engine=judge.engine.info,
+        config=judge.config.per_start_settings,
+        **others,
+    )
+    if before is None:
+        return RunManifest.model_validate({"format": FORMAT, **described, "starts": [now]})
+    # What decides no judgement, such as a weight, is that of the last start.
+    rubric = RunManifest.model_validate({**before.as_dict(), **described}).rubric
+    return before.model_copy(update={"rubric": rubric, "starts": [*before.starts, now]})
+
+
+def changes(manifest: RunManifest, described: Mapping[str, Any]) -> list[str]:
+    """Return how the settings differ, one phrase for each difference.
+
+    Args:
+        manifest: the manifest of the run.
+        described: the same fields of a judge, by name; its settings may be incomplete.
+    """
+    found, adapter = [], described.get("model", {}).get("adapter") or {}
+    named = {
+        "rubric": (manifest.rubric.name, described["rubric"]["name"]),
+        "model": (manifest.model.name, described.get("model", {}).get("name")),
+        "adapter": (manifest.model.adapter and manifest.model.adapter.name, adapter.get("name")),
+    }
+    recorded, settings = manifest.settings.as_dict(), dict(described["settings"])
+    if "model" in settings:  # settings that are known without the model do not say whether there is an adapter
+        settings.setdefault("adapter", None)
+    for name, now in settings.items():
+        if (was := recorded.get(name)) != now:
+            if name in named:
+                was, now = (
+                    f"{of} ({digest[:8]})" if digest else "none"
+                    for of, digest in zip(named[name], (was, now), strict=True)
+                )
+            found.append(f"{name}: {was} there, {now} now")
+    was, now = manifest.shard, described.get("shard")
+    if was != now:
+        found.append(f"shard: {was or 'the whole input'} there, {now or 'the whole input'} now")
+    return found
+
+
+def changed_weights(rubric: Rubric, before: Rubric) -> str:
+    """Return in words which weights and best labels differ from those of a rubric of the same digest."""
+    found = []
+    for name, aspect in rubric.aspects.items():
+        was = before.aspects[name]
+        if (aspect.weight, aspect.best) != (was.weight, was.best):
+            best = f", best {aspect.best} instead of {was.best}" * (aspect.best != was.best)
+            found.append(f"{name} {aspect.weight:g} instead of {was.weight:g}{best}")
+    return "; ".join(found)

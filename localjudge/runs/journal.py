@@ -7,7 +7,6 @@ fixed interval, and a full disk leaves no incomplete line. The index takes 24 by
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from array import array
@@ -18,11 +17,9 @@ from typing import IO
 
 import numpy as np
 
-from localjudge import __version__
 from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.records import Outcome
-from localjudge.records.outcome_columns import AnswerColumns, UnknownColumnsError, from_bytes
-from localjudge.runs.run_manifest import other_writer
+from localjudge.records.outcome_columns import AnswerColumns, from_bytes
 from localjudge.system.durable import LineStore, replacing
 
 SYNC_EVERY = 5.0
@@ -165,36 +162,21 @@ def read_journal(file: Path, columns: AnswerColumns) -> Iterator[tuple[bytes, Ou
     Raises:
         RunMismatchError: the path is not a file, or a line does not belong to such a run.
     """
-    if file.exists():
-        if not file.is_file():
-            raise RunMismatchError(f"{file}: is not a file")
-        with file.open("rb") as stream:
-            yield from journal_lines(stream, columns)
-
-
-def journal_lines(stream: IO[bytes], columns: AnswerColumns) -> Iterator[tuple[bytes, Outcome]]:
-    """Yield the lines of an open journal, each as its bytes and its outcome, without an incomplete last line.
-
-    Raises:
-        RunMismatchError: a line does not belong to a run with these columns.
-    """
-    for number, piece in enumerate(stream, 1):
-        if piece.endswith(b"\n"):
-            try:
-                outcome = from_bytes(piece, columns)
-            except ValueError as error:
-                line, here = f"{stream.name}:{number}", __version__
-                is_json = not isinstance(error, (json.JSONDecodeError, UnicodeDecodeError))
-                if is_json and (writer := other_writer(Path(stream.name).parent)):
-                    what = f"columns: {error}" if isinstance(error, UnknownColumnsError) else "content"
+    if not file.exists():
+        return
+    if not file.is_file():
+        raise RunMismatchError(f"{file}: is not a file")
+    with file.open("rb") as stream:
+        for number, piece in enumerate(stream, 1):
+            if piece.endswith(b"\n"):
+                try:
+                    outcome = from_bytes(piece, columns)
+                except ValueError:
                     raise RunMismatchError(
-                        f"{line}: has {what}, which localjudge {here} does not know; read the run with {writer}"
+                        f"{file}:{number}: not a line of a run, or damaged; delete this line, and the same "
+                        "score command judges its row again"
                     ) from None
-                raise RunMismatchError(
-                    f"{line}: not a line of a run, or damaged; delete this line, and the same score command "
-                    "judges its row again"
-                ) from None
-            yield piece, outcome
+                yield piece, outcome
 
 
 def key_digest(key: str) -> bytes:

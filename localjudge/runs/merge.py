@@ -12,19 +12,12 @@ from pathlib import Path
 
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.records import Outcome
+from localjudge.runs.earlier_starts import changes
 from localjudge.runs.journal import read_journal
-from localjudge.runs.reader import JUDGEMENTS, SUMMARY, rows_if_complete
+from localjudge.runs.reader import JUDGEMENTS, SUMMARY, is_complete
+from localjudge.runs.row_source import Shard
 from localjudge.runs.run_directory import RunDirectory
-from localjudge.runs.run_manifest import (
-    MANIFEST,
-    ModelRecord,
-    RunManifest,
-    StartRecord,
-    as_json,
-    read_manifest,
-)
-from localjudge.runs.run_start import changes
-from localjudge.runs.shard import Shard
+from localjudge.runs.run_manifest import MANIFEST, ModelRecord, RunManifest, StartRecord, as_json, read_manifest
 from localjudge.runs.summary import Summary
 from localjudge.system.steps import Report, no_progress, with_progress
 
@@ -36,8 +29,6 @@ class _ShardRun:
     folder: Path
     manifest: RunManifest
     shard: Shard
-    rows: int | None
-    """Number of rows that its summary counts; None if it is not complete."""
 
     @property
     def start(self) -> StartRecord:
@@ -89,10 +80,7 @@ def _read(folder: Path) -> _ShardRun:
     manifest = read_manifest(folder)
     if manifest.shard is None:
         raise UsageError(f"{folder}: is not a shard; it holds the whole input")
-    for name in ("input_digest", "input_rows"):
-        if getattr(manifest.last_start, name) is None:
-            raise UsageError(f"{folder}: its run.json lacks {name}; run its score command again")
-    return _ShardRun(folder, manifest, Shard.parse(manifest.shard, {}), rows_if_complete(folder))
+    return _ShardRun(folder, manifest, Shard.parse(manifest.shard, {}))
 
 
 def _model(parts: Sequence[_ShardRun]) -> ModelRecord:
@@ -123,19 +111,19 @@ def _refuse_gaps(parts: Sequence[_ShardRun]) -> None:
     count = parts[0].shard.count
     missing = sorted(set(range(1, count + 1)) - {part.shard.index for part in parts})
     gaps = [f"{Shard(index, count)} is missing" for index in missing]
-    gaps += [f"{part.shard} ({part.folder}) is not complete" for part in parts if part.rows is None]
+    gaps += [f"{part.shard} ({part.folder}) is not complete" for part in parts if not is_complete(part.folder)]
     if gaps:
         raise UsageError(f"shards: {'; '.join(gaps)}; run these again and then merge")
 
 
 def _in_order(parts: Sequence[_ShardRun], summary: Summary) -> Iterator[bytes]:
     """Yield the lines of all shards in ascending order of row numbers, which each shard has already."""
-    lines = heapq.merge(*map(_lines, parts), key=_row_number)
-    for number, line in enumerate(lines, 1):
-        piece, outcome = line
-        if _row_number(line) != number:
+    columns = parts[0].manifest.rubric.columns
+    of_shards = (read_journal(part.folder / JUDGEMENTS, columns) for part in parts)
+    for number, (piece, outcome) in enumerate(heapq.merge(*of_shards, key=_row_number), 1):
+        if outcome.row != number:
             raise RunMismatchError(
-                f"shards: row {min(_row_number(line), number)} of the input has no line, or two; "
+                f"shards: row {min(outcome.row or 0, number)} of the input has no line, or two; "
                 "run their score commands again and then merge"
             )
         summary.add(outcome)
@@ -144,19 +132,3 @@ def _in_order(parts: Sequence[_ShardRun], summary: Summary) -> Iterator[bytes]:
 
 def _row_number(line: tuple[bytes, Outcome]) -> int:
     return line[1].row or 0
-
-
-def _lines(part: _ShardRun) -> Iterator[tuple[bytes, Outcome]]:
-    file, end, count = part.folder / JUDGEMENTS, 0, 0
-    for piece, outcome in read_journal(file, part.manifest.rubric.columns):
-        end, count = end + len(piece), count + 1
-        yield piece, outcome
-    if end < file.stat().st_size:
-        raise RunMismatchError(
-            f"{file}:{count + 1}: the line is incomplete; run this shard's score command again and then merge"
-        )
-    if count != part.rows:
-        raise RunMismatchError(
-            f"{file}: has {count} lines, and its summary counts {part.rows} rows; "
-            "run this shard's score command again and then merge"
-        )

@@ -10,18 +10,12 @@ from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.models.catalogue import BUNDLED
-from localjudge.records.outcome_columns import NOTICE
+from localjudge.records.outcome_columns import MODEL, NOTICE
 from localjudge.runs.run_manifest import RunManifest
 
 DRY_RUN, IMPORTED, SERVER = "dry-run", "elsewhere", "server"
 """Names of engines: of a dry run, of scores that were imported (both are none), and of a server."""
 SEVERAL_JUDGES = "several judges"
-KINDS = (
-    "dry run", SEVERAL_JUDGES, "bundled model", "small model", "unverified", "served model", "changed model",
-    "tokenizer", "prompt", "incomplete", "part", "one order", "missing responses", "guarded", "truncated",
-    "calibrated",
-)  # fmt: skip
-"""The kinds of notices."""
 
 
 def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) -> tuple[str, ...]:
@@ -113,8 +107,8 @@ def kinds(found: Iterable[str]) -> str:
 
 def exported(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the notices in a record of an exported run; none for any other record."""
-    text = record.get(NOTICE)
-    return tuple(line for line in text.split("\n") if line.startswith(KINDS)) if isinstance(text, str) else ()
+    text = record.get(NOTICE) if MODEL in record else None
+    return tuple(text.split("\n")) if isinstance(text, str) and text else ()
 
 
 def is_dry_run(manifest: RunManifest) -> bool:

@@ -200,11 +200,6 @@ class Ownership(AbstractContextManager["Ownership"]):
             os.fsync(stream.fileno())
             try:
                 room = room.replace(self.own / "renamed")
-            except PermissionError:  # Windows
-                raise UsageError(
-                    f"`out` {self.folder}: this system cannot rename an open file, which a run directory needs"
-                    "; on Windows, use localjudge in WSL, with a folder of its file system"
-                ) from None
             except FileNotFoundError:
                 raise self._taken_over from None
         room.unlink()

@@ -18,15 +18,14 @@ from localjudge.engines.engine_options import Cluster
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.models.digests import in_words
-from localjudge.modes.order_effect import pairs_in_words
+from localjudge.modes.pair_preference import pairs_in_words
 from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, NO_CONVERSATION
+from localjudge.runs import RunObserver
 from localjudge.runs.cost_estimate import CostEstimate
 from localjudge.runs.reader import SET_ASIDE, read_notices
-from localjudge.runs.row_source import RowSource
-from localjudge.runs.run_control import RunObserver
+from localjudge.runs.row_source import WHOLE, RowSource, Shard
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
-from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.summary import Summary
 from localjudge.system.quantities import counted, figure, hours
 
@@ -40,7 +39,7 @@ _OVERFLOWS = {
 
 
 class Stopping(Protocol):
-    """A context that can request a stop, such as `localjudge.runs.run_control.StopSignal`."""
+    """A context that can request a stop, such as `localjudge.runs.StopSignal`."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: Any) -> None: ...
@@ -115,7 +114,7 @@ def score_run(
         observer.warn(f"{name}: holds no rows")
     with RunDirectory(folder, observer.say) as run, ExitStack() as stack:
         if isinstance(judge, JudgeConfig):
-            run.refuse_other_settings(judge, shard)
+            run.refuse_another(judge, shard)
         with observer.step("preparing the model", "bytes") as read:
             if isinstance(judge, JudgeConfig):
                 made = Judge(

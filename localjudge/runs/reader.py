@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from importlib import import_module
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.modes import EACH_PROMPT
-from localjudge.modes.mode import Join, Mode
-from localjudge.modes.row_outcome import RowOutcome
-from localjudge.records import Judgement, Outcome
-from localjudge.records.html_table import html_table
+from localjudge.modes.mode import Mode
+from localjudge.modes.row_outcome import Join, RowOutcome
+from localjudge.records import Judgement, Outcome, html_table
 from localjudge.records.keys import row_key, settings_digest
 from localjudge.records.outcome_columns import EXPECTED, PAIR_SYSTEMS, PREFERENCE, to_json, without_objects
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
 from localjudge.runs.notices import notices
-from localjudge.runs.reread_texts import recorded_texts, text_columns
+from localjudge.runs.reread_texts import rows_with_texts, text_columns
 from localjudge.runs.run_manifest import MANIFEST, RunManifest, read_manifest
 
 JUDGEMENTS = "judgements.jsonl"
@@ -44,30 +44,28 @@ class RecordedRun:
         rubric: the rubric that it was judged by.
         notices: the warnings that a reader needs before the scores (`localjudge.runs.notices`).
         complete: True if every row has its line, in the input's order.
+        joined: False if each line is a row; True if the prompts of a row are joined, as in `pairs.jsonl`.
     """
 
     folder: Path
     rubric: Rubric
     notices: tuple[str, ...]
     complete: bool
+    joined: bool = False
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the outcomes of the lines."""
-        return read_outcomes(self.folder)
+        """Yield the outcomes of the lines, or of the rows."""
+        return self._rows() if self.joined else read_outcomes(self.folder)
 
     @property
-    def _mode(self) -> Mode[Any]:
-        return EACH_PROMPT
-
-    @property
-    def pairs(self) -> RecordedRows:
+    def pairs(self) -> RecordedRun:
         """The pairs that have a line for every order.
 
         Raises:
             UsageError: the rubric of the run does not compare responses.
         """
         refuse_single(self.folder, self.rubric)
-        return RecordedRows(self.folder, self.rubric, self.notices, self.complete)
+        return replace(self, joined=True)
 
     def to_pandas(self, with_texts: bool = False) -> Any:
         """Return a pandas DataFrame with a row for each line; `columns` has the input's other columns.
@@ -87,7 +85,8 @@ class RecordedRun:
         Raises:
             UsageError: Polars is not installed.
         """
-        return _library("polars").DataFrame(list(self._flat()), infer_schema_length=None)
+        lines = [*map(without_objects, self._lines())]
+        return _library("polars").DataFrame(lines, infer_schema_length=None)
 
     def to_arrow(self) -> Any:
         """Return an Arrow table with a row for each line; `columns` is JSON text.
@@ -95,57 +94,37 @@ class RecordedRun:
         Raises:
             UsageError: PyArrow is not installed.
         """
-        return _library("pyarrow").Table.from_pylist(list(self._flat()), self._mode.schema(self.rubric.columns))
+        lines = [*map(without_objects, self._lines())]
+        return _library("pyarrow").Table.from_pylist(lines, self._mode.schema(self.rubric.columns))
 
-    def _with_texts(self) -> Iterator[dict[str, Any]]:
-        manifest = read_manifest(self.folder)
-        digests = (each.digest for each in read_outcomes(self.folder))
-        column_of = text_columns(manifest.rubric, self._mode.column_names(self.rubric.columns))
-        with recorded_texts(self.folder, manifest, digests) as text_of:
-            for row in self._rows():
-                line = row.line(self.rubric.columns)
-                if text := text_of(row.first):
-                    line |= text.columns(manifest.rubric.mode.texts, row.first.swapped, column_of)
-                yield line
-
-    def _flat(self) -> Iterator[dict[str, Any]]:
-        return map(without_objects, self._lines())
-
-    def _lines(self) -> Iterator[dict[str, Any]]:
-        """Yield the lines as flat objects."""
-        return (row.line(self.rubric.columns) for row in self._rows())
+    @property
+    def _mode(self) -> Mode[Any]:
+        return self.rubric.mode if self.joined else EACH_PROMPT
 
     def _rows(self) -> Iterator[RowOutcome]:
         """Yield what has a line in a table."""
-        return self._mode.join(self.rubric.aspects, 1).all(read_outcomes(self.folder))
+        manifest = read_manifest(self.folder)
+        join = manifest.join() if self.joined else EACH_PROMPT.join(self.rubric.aspects, 1)
+        return join.all(read_outcomes(self.folder, manifest))
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        return (row.line(self.rubric.columns) for row in self._rows())
+
+    def _with_texts(self) -> Iterator[dict[str, Any]]:
+        manifest = read_manifest(self.folder)
+        column_of = text_columns(manifest.rubric, self._mode.column_names(self.rubric.columns))
+        for row, text in rows_with_texts(self.folder, manifest, self._rows):
+            columns = text.columns(manifest.rubric.mode.texts, row.first.swapped, column_of) if text else {}
+            yield row.line(self.rubric.columns) | columns
 
     def _repr_html_(self) -> str:
-        aspects = self.rubric.aspects
         suffixes = ("", EXPECTED, PREFERENCE)
-        own = [f"{aspect}{suffix}" for aspect in aspects for suffix in suffixes]
+        own = [f"{aspect}{suffix}" for aspect in self.rubric.aspects for suffix in suffixes]
         names = ["id", "system", *PAIR_SYSTEMS, "error", *own, *self.rubric.columns.texts]
         lines = list(islice(self._lines(), _SHOWN_LINES))
         shown = [{name: line[name] for name in names if name in line} for line in lines]
         count = f"the first {len(lines)} lines" if len(lines) == _SHOWN_LINES else f"{len(lines)} lines"
         return html_table(shown, "\n".join([f"{self.folder}: {count}", *self.notices]))
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedRows(RecordedRun):
-    """The rows of a run for programs. Iterating over it yields the outcomes of the rows, in their order.
-
-    The tables of a run of pairs have the columns of `pairs.jsonl`.
-    """
-
-    def __iter__(self) -> Iterator[RowOutcome]:
-        return self._rows()
-
-    @property
-    def _mode(self) -> Mode[Any]:
-        return self.rubric.mode
-
-    def _rows(self) -> Iterator[RowOutcome]:
-        return read_row_outcomes(self.folder)
 
 
 def load_run(folder: str | Path) -> RecordedRun:
@@ -165,64 +144,18 @@ def _library(name: str) -> Any:
         raise UsageError(f"{name} is not installed: pip install {name}") from None
 
 
-def read_outcomes(folder: Path) -> Iterator[Outcome]:
-    """Return the outcomes of a run, in the order of its lines; an incomplete last line is ignored.
+def read_outcomes(folder: Path, manifest: RunManifest | None = None) -> Iterator[Outcome]:
+    """Yield the outcomes of a run, in the order of its lines; an incomplete last line is ignored.
+
+    Args:
+        folder: the run directory.
+        manifest: its manifest; None to read it, too.
 
     Raises:
         RunMismatchError: the folder is not a run directory, or a line does not belong to the run: it is
             damaged, outside the scale, or made with other settings than `run.json` has.
     """
-    return own_outcomes(folder, read_manifest(folder))
-
-
-def read_row_outcomes(folder: Path) -> Iterator[RowOutcome]:
-    """Yield the outcome of each row (a response, pair or list of criteria) whose prompts all have a line.
-
-    Raises:
-        RunMismatchError: as for `read_outcomes`.
-    """
-    return row_outcomes(folder, read_manifest(folder))
-
-
-def row_outcomes(folder: Path, manifest: RunManifest) -> Iterator[RowOutcome]:
-    """Yield the outcomes of a run with this manifest, as `read_row_outcomes` does."""
-    return (outcome for _, outcome in numbered_row_outcomes(folder, manifest))
-
-
-def row_lines(folder: Path, manifest: RunManifest) -> Iterator[bytes]:
-    """Yield the outcome of each row of a run with this manifest as a line of JSON."""
-    for outcome in row_outcomes(folder, manifest):
-        line = outcome.line(manifest.rubric.columns)
-        yield to_json(line, line).encode() + b"\n"
-
-
-def numbered_row_outcomes(
-    folder: Path, manifest: RunManifest, join: Join[Any] | None = None
-) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Yield the outcomes of a run with this manifest, each after the numbers of its lines, from 0.
-
-    Args:
-        folder: the run directory.
-        manifest: its manifest.
-        join: joins the outcomes of prompts; None for the join of the run's rows.
-    """
-    join, lines = join or manifest.join(), dict[int | None, int]()
-    for line, prompt in enumerate(own_outcomes(folder, manifest)):
-        lines[prompt.row] = line
-        if (outcome := join.add(prompt)) is not None:
-            yield (
-                tuple(lines.pop(row) for row in dict.fromkeys(each.row for each in outcome.of_prompts)),
-                outcome,
-            )
-
-
-def refuse_single(folder: Path, rubric: Rubric) -> None:
-    """Refuse the rubric of a run that does not compare responses."""
-    rubric.mode.require(["pairwise"], f"{folder}: its rubric {rubric.name}", ", so it has no pairs")
-
-
-def own_outcomes(folder: Path, manifest: RunManifest) -> Iterator[Outcome]:
-    """Yield the outcomes of a run with this manifest, as `read_outcomes` does."""
+    manifest = manifest or read_manifest(folder)
     file, rubric = folder / JUDGEMENTS, manifest.rubric
     settings, problem_of = settings_digest(manifest.settings.as_dict()), _validity(rubric)
     has_row_keys = manifest.jury is None  # a jury's keys are computed from the jurors' keys
@@ -238,6 +171,47 @@ def own_outcomes(folder: Path, manifest: RunManifest) -> Iterator[Outcome]:
                 advice = "delete this line, and the same score command judges its row again"
                 raise RunMismatchError(f"{file}:{number}: {problem}; {advice}")
         yield outcome
+
+
+def read_row_outcomes(folder: Path, manifest: RunManifest | None = None) -> Iterator[RowOutcome]:
+    """Return the outcome of each row (a response, pair or list of criteria) whose prompts all have a line.
+
+    The arguments and errors are those of `read_outcomes`.
+    """
+    manifest = manifest or read_manifest(folder)
+    return manifest.join().all(read_outcomes(folder, manifest))
+
+
+def row_lines(folder: Path, manifest: RunManifest) -> Iterator[bytes]:
+    """Yield the outcome of each row of a run with this manifest as a line of JSON."""
+    for outcome in read_row_outcomes(folder, manifest):
+        line = outcome.line(manifest.rubric.columns)
+        yield to_json(line, line).encode() + b"\n"
+
+
+def numbered_row_outcomes(
+    folder: Path, manifest: RunManifest, join: Join[Any] | None = None
+) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Yield the outcomes of a run with this manifest, each after the numbers of its lines, from 0.
+
+    Args:
+        folder: the run directory.
+        manifest: its manifest.
+        join: joins the outcomes of prompts; None for the join of the run's rows.
+    """
+    join, lines = join or manifest.join(), dict[int | None, int]()
+    for line, prompt in enumerate(read_outcomes(folder, manifest)):
+        lines[prompt.row] = line
+        if (outcome := join.add(prompt)) is not None:
+            yield (
+                tuple(lines.pop(row) for row in dict.fromkeys(each.row for each in outcome.of_prompts)),
+                outcome,
+            )
+
+
+def refuse_single(folder: Path, rubric: Rubric) -> None:
+    """Refuse the rubric of a run that does not compare responses."""
+    rubric.mode.require("pairs", f"{folder}: its rubric {rubric.name}", ", so it has no pairs")
 
 
 def _key(settings: bytes, digest: str) -> str | None:
@@ -271,25 +245,17 @@ def _validity(rubric: Rubric) -> Callable[[Judgement], str | None]:
 
 
 def is_complete(folder: Path) -> bool:
-    """Return whether the summary marks the run as complete, and counts as many rows as there are lines."""
-    try:
-        return rows_if_complete(folder) == count_lines(folder)
-    except OSError:
-        return False
-
-
-def rows_if_complete(folder: Path) -> int | None:
-    """Return the number of rows in the summary of a complete run; None if the run is not complete.
+    """Return whether the summary marks the run as complete, and counts as many rows as there are lines.
 
     The summary is written last.
     """
+    if not (folder / SUMMARY).is_file():
+        return False
     try:
-        if not (folder / SUMMARY).is_file():
-            return None
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        return int(summary["rows"]) if summary["complete"] is True else None
+        return summary["complete"] is True and int(summary["rows"]) == count_lines(folder)
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return None
+        return False
 
 
 def count_lines(folder: Path) -> int:
@@ -315,3 +281,37 @@ def read_notices(folder: Path) -> tuple[str, ...]:
             rows += 1
             truncated += isinstance(outcome, Judgement) and outcome.candidate_cut > 0
     return notices(manifest, complete, rows, truncated)
+
+
+ORDER = "order.txt"
+"""The file of an incomplete run: the digest of each instruction, and the number of its different rows, in the
+order of judging."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedInstructions:
+    """The instructions before the first one with a row that is not done.
+
+    Attributes:
+        places: the place of each row's instruction in the order of judging, by the digest of the row's texts.
+        planned: number of instructions of the run.
+    """
+
+    places: Mapping[str, int]
+    planned: int
+
+
+def finished_instructions(folder: Path) -> FinishedInstructions | None:
+    """Return the first finished instructions of an incomplete run; None if it was not shuffled."""
+    try:
+        lines = (folder / ORDER).read_text(encoding="ascii").splitlines()
+    except FileNotFoundError:
+        return None
+    planned = [(group, int(rows)) for group, rows in map(str.split, lines)]
+    done: dict[str | None, set[str]] = defaultdict(set)
+    for outcome in read_outcomes(folder):
+        if outcome.digest:
+            done[outcome.group].add(outcome.digest)
+    finished = takewhile(lambda each: len(done[each[0]]) == each[1], planned)
+    places = {digest: place for place, (group, _) in enumerate(finished) for digest in done[group]}
+    return FinishedInstructions(places, len(planned))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +15,12 @@ from localjudge.errors import RunMismatchError, UsageError
 from localjudge.judge import Judge
 from localjudge.models.catalogue import BUNDLED
 from localjudge.records import Judgement, Row
-from localjudge.rows.inputs import STDIN, find_inputs
-from localjudge.rows.pairs import paired_rows
+from localjudge.rows.inputs import STDIN
 from localjudge.runs.notices import SERVER
 from localjudge.runs.reader import read_notices, read_outcomes
+from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_manifest import RunManifest, read_manifest
-from localjudge.system.steps import Report, Step, no_steps, with_progress
+from localjudge.system.steps import Step, no_steps, with_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def repeat(folder: Path, sample: int, seed: int = 0, step: Step = no_steps) -> R
         RunMismatchError: the settings of the judge differ from those of the run.
     """
     manifest = read_manifest(folder)
-    start = manifest.last_start
+    start, aspects = manifest.last_start, manifest.rubric.aspects
     if STDIN in start.inputs:
         raise UsageError(f"{folder}: its rows came from stdin and cannot be read again; repeat a run of files")
     config = manifest.config_of(start)
@@ -64,46 +64,44 @@ def repeat(folder: Path, sample: int, seed: int = 0, step: Step = no_steps) -> R
         raise UsageError(f"{folder}: has scores of a jury or imported scores; repeat a run of a judge")
     with ExitStack() as stack:
         with step("preparing the model", "bytes") as report:
-            judge = stack.enter_context(_judge(manifest, start.engine, config, report))
+            again = _in_smaller_batches(config, manifest, start.engine)
+            # The digest of the model is compared with the run's below.
+            judge = stack.enter_context(Judge(again, allow_changed_model=True, report=report))
             judge.model.read_files(report)
-        return _repetition(folder, manifest, judge, sample, seed, step)
-
-
-def _repetition(
-    folder: Path, manifest: RunManifest, judge: Judge, sample: int, seed: int, step: Step
-) -> Repetition:
-    start = manifest.last_start
-    with step("loading the engine"):
-        settings = judge.settings
-    if settings != (recorded := manifest.settings.as_dict()):
-        different = [name for name, value in settings.items() if recorded.get(name) != value]
-        raise RunMismatchError(
-            f"{folder}: cannot be repeated here; this start differs from the run in {', '.join(different)}"
-        )
-    with step("reading the run"):
-        judged = {outcome.key: outcome for outcome in read_outcomes(folder) if isinstance(outcome, Judgement)}
-        rows = [
-            row
-            for row in paired_rows(
-                find_inputs(start.inputs),
-                start.columns,
-                start.max_row_bytes,
-                manifest.rubric.fields,
-                start.pairing,
+        with step("loading the engine"):
+            settings, recorded = judge.settings, manifest.settings.as_dict()
+        if different := [name for name, value in settings.items() if recorded.get(name) != value]:
+            raise RunMismatchError(
+                f"{folder}: cannot be repeated here; this start differs from the run in {', '.join(different)}"
             )
-            if isinstance(row, Row) and judge.key(row) in judged
-        ]
-    if not rows:
-        raise UsageError(
-            f"{folder}: none of its rows is in {', '.join(start.inputs)} any more; restore the inputs"
-        )
-    chosen = random.Random(seed).sample(rows, min(sample, len(rows)))
-    with step("judging again") as report:
-        return _compare(judge, chosen, judged, read_notices(folder), report)
+        with step("reading the run"):
+            judged = {each.key: each for each in read_outcomes(folder) if isinstance(each, Judgement)}
+            source = RowSource.from_files(
+                start.inputs,
+                start.columns,
+                used=manifest.rubric.fields,
+                max_row_bytes=start.max_row_bytes,
+                pairing=start.pairing,
+            )
+            rows = [row for row in source.rows if isinstance(row, Row) and judge.key(row) in judged]
+        if not rows:
+            inputs = ", ".join(start.inputs)
+            raise UsageError(f"{folder}: none of its rows is in {inputs} any more; restore the inputs")
+        chosen = random.Random(seed).sample(rows, min(sample, len(rows)))
+        changed, changed_rows, changed_rationales = Counter(dict.fromkeys(aspects, 0)), 0, 0
+        with step("judging again") as report:
+            for now in with_progress(judge.score(chosen, "finished"), report, len(chosen)):
+                before = judged[now.key]
+                scores = now.scores if isinstance(now, Judgement) else {}
+                moved = [aspect for aspect in aspects if scores.get(aspect) != before.scores[aspect]]
+                changed.update(moved)
+                changed_rows += bool(moved)
+                changed_rationales += not isinstance(now, Judgement) or now.rationale != before.rationale
+    return Repetition(read_notices(folder), len(chosen), dict(changed), changed_rows, changed_rationales)
 
 
-def _judge(manifest: RunManifest, engine: EngineInfo, was: JudgeConfig, report: Report) -> Judge:
-    """Return the judge of a run, with batches of about half the size."""
+def _in_smaller_batches(was: JudgeConfig, manifest: RunManifest, engine: EngineInfo) -> JudgeConfig:
+    """Return the settings of a run's judge, with batches of about half the size."""
     size = "batch_size" if engine.batch_size else "max_num_seqs"
     rows_at_once = engine.batch_size or engine.max_num_seqs or 1
     smaller = {size: str(max(1, rows_at_once // 2 - 1))}
@@ -112,28 +110,5 @@ def _judge(manifest: RunManifest, engine: EngineInfo, was: JudgeConfig, report: 
     # A model that only a server has is known by its name.
     path = None if manifest.model.name == BUNDLED else manifest.model.path or manifest.model.name
     adapter = manifest.model.adapter.path if manifest.model.adapter else None
-    config = was.replace(
-        model=path, adapter=adapter, engine=engine.name, engine_args={**was.engine_args, **smaller}
-    )
-    # `audit --check repeat` compares the digest of the model with the run's.
-    return Judge(config, allow_changed_model=True, report=report)
-
-
-def _compare(
-    judge: Judge,
-    rows: Sequence[Row],
-    recorded: Mapping[str, Judgement],
-    found: tuple[str, ...],
-    report: Report,
-) -> Repetition:
-    changed = Counter(dict.fromkeys(judge.rubric.aspects, 0))
-    judged = changed_rows = changed_rationales = 0
-    for outcome in with_progress(judge.score(rows, "finished"), report, len(rows)):
-        before = recorded[outcome.key]
-        judged += 1
-        after = outcome.scores if isinstance(outcome, Judgement) else {}
-        moved = [aspect for aspect in judge.rubric.aspects if after.get(aspect) != before.scores[aspect]]
-        changed.update(moved)
-        changed_rows += bool(moved)
-        changed_rationales += not isinstance(outcome, Judgement) or outcome.rationale != before.rationale
-    return Repetition(found, judged, dict(changed), changed_rows, changed_rationales)
+    options = {**was.engine_args, **smaller}
+    return was.replace(model=path, adapter=adapter, engine=engine.name, engine_args=options)

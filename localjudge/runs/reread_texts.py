@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from localjudge.errors import UsageError
-from localjudge.records import Outcome, Row
+from localjudge.modes.row_outcome import RowOutcome
+from localjudge.records import Row
 from localjudge.records.outcome_columns import MODEL, NOTICE
 from localjudge.rows.criteria import CRITERION, NUMBERED_CRITERIA
 from localjudge.rows.inputs import STDIN, can_be_read_twice, find_inputs
@@ -164,35 +165,29 @@ def _readable(name: str, moved: bool, problems: list[str]) -> list[str]:
     return []
 
 
-@contextmanager
-def recorded_texts(
-    folder: Path, manifest: RunManifest, digests: Iterable[str | None]
-) -> Iterator[Callable[[Outcome], RowTexts | None]]:
-    """Return a function that finds the texts of an outcome; it returns None for a row that could not be read.
+def rows_with_texts(
+    folder: Path, manifest: RunManifest, rows: Callable[[], Iterable[RowOutcome]]
+) -> Iterator[tuple[RowOutcome, RowTexts | None]]:
+    """Yield each outcome with the texts that its first prompt shows; None for a row that was not readable.
 
     Args:
         folder: the run directory, for messages.
         manifest: the manifest of the run.
-        digests: the digests of the rows whose texts are needed.
+        rows: returns the outcomes of its rows; it is called twice.
 
     Raises:
         UsageError: the inputs are missing, or a row has changed.
     """
-    with RowTextStore(manifest, digests) as texts:
+    with RowTextStore(manifest, (row.first.digest for row in rows())) as texts:
         if texts.problems:
-            raise UsageError(
-                f"{folder}: its rows cannot be read again: {'; '.join(texts.problems)}; restore the inputs"
-            )
-
-        def text_of(outcome: Outcome) -> RowTexts | None:
-            text = texts.get(outcome.digest)
-            if text is None and outcome.digest:
-                raise UsageError(
-                    f"{folder}: {outcome.source} has changed since it was judged; restore the input"
-                )
-            return text
-
-        yield text_of
+            why = "; ".join(texts.problems)
+            raise UsageError(f"{folder}: its rows cannot be read again: {why}; restore the inputs")
+        for row in rows():
+            text = texts.get(row.first.digest)
+            if text is None and row.first.digest:
+                source = row.first.source
+                raise UsageError(f"{folder}: {source} has changed since it was judged; restore the input")
+            yield row, text
 
 
 def text_columns(rubric: Rubric, taken: Iterable[str]) -> dict[str, str]:

@@ -1,12 +1,18 @@
-"""The rows of a run, from files or from a Python program, and their origin."""
+"""The rows of a run, from files or from a Python program, and the shard that one of several runs judges.
+
+The instruction and the reference of a row determine its shard. So rows with the same prompt prefix are in the
+same shard, and a shard that is started again has the same rows as before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
 
+from localjudge.errors import UsageError
 from localjudge.records import Failure, Row
 from localjudge.rows.columns import USED_FIELDS, Columns
 from localjudge.rows.criteria import CRITERION
@@ -31,8 +37,8 @@ class RowSource:
         pairing: how rows of two responses are made; None for rows of one.
         empty: names of the files without rows.
         checked: what the first records of the files show; None for rows of a Python program.
-        count: returns the number of rows, if it is known before they are read; None otherwise.
-        count_all: the same for all rows of the files, also those after a limit.
+        limit: largest number of rows or pairs; None for all.
+        count_all: returns the number of all rows of the files, if it is known before they are read.
     """
 
     rows: Iterable[Row | Failure] = ()
@@ -42,7 +48,7 @@ class RowSource:
     pairing: Pairing | None = None
     empty: Sequence[str] = ()
     checked: CheckedInputs | None = None
-    count: Callable[[], int | None] = _unknown
+    limit: int | None = None
     count_all: Callable[[], int | None] = _unknown
 
     @property
@@ -82,8 +88,11 @@ class RowSource:
         rows = paired_rows(files, columns, max_row_bytes, used, pairing, limit)
         one_prompt = pairing is None and CRITERION not in used
         count_all = partial(count_lines_of, files) if one_prompt else _unknown
-        count = count_all if limit is None else _unknown
-        return cls(rows, files, columns, max_row_bytes, pairing, checked.empty, checked, count, count_all)
+        return cls(rows, files, columns, max_row_bytes, pairing, checked.empty, checked, limit, count_all)
+
+    def count(self) -> int | None:
+        """Return the number of rows, if it is known before they are read; None otherwise."""
+        return self.count_all() if self.limit is None else None
 
     @classmethod
     def from_rows(cls, rows: object, used: Sequence[str] = USED_FIELDS, pairing: Pairing | None = None) -> Self:
@@ -101,3 +110,68 @@ class RowSource:
         if pairing is None:
             return cls(given_rows(rows, used))
         return cls(pairing.rows(given_rows(rows, pairing.used(used))), pairing=pairing)
+
+
+SLURM = "slurm"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The part `index` of `count` parts; indices start at 1."""
+
+    index: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str | None, environment: Mapping[str, str]) -> Shard:
+        """Return the shard that a text names.
+
+        Args:
+            text: `3/16`, or `slurm` for the position of this task in its Slurm array; None for the whole input.
+            environment: the environment variables, from which `slurm` reads the position.
+
+        Raises:
+            UsageError: the text does not name a shard.
+        """
+        if text is None:
+            return WHOLE
+        if text == SLURM:
+            return _from_slurm(environment)
+        found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+        if not found:
+            raise UsageError(f"`shard` {text}: write INDEX/COUNT, such as 3/16, or {SLURM}")
+        shard = cls(int(found[1]), int(found[2]))
+        if not 1 <= shard.index <= shard.count:
+            raise UsageError(f"`shard` {text}: shards are counted from 1 to {shard.count}")
+        return shard
+
+    def holds(self, group: int) -> bool:
+        """Return whether the rows of a group, given by a digest of 64 bits, belong to this shard."""
+        return group % self.count == self.index - 1
+
+    @property
+    def recorded(self) -> str | None:
+        """The shard as `run.json` records it, such as "3/16"; None for the whole input."""
+        return None if self == WHOLE else str(self)
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+
+WHOLE = Shard(1, 1)
+
+
+def _from_slurm(environment: Mapping[str, str]) -> Shard:
+    names = [f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "COUNT", "MIN", "MAX")]
+    if lacking := [name for name in names if not environment.get(name, "").isdecimal()]:
+        raise UsageError(
+            f"`shard` {SLURM}: this is not a task of a Slurm array; {', '.join(lacking)}: unset or not a number"
+        )
+    task, count, lowest, highest = (int(environment[name]) for name in names)
+    # If only a part of an array is submitted again, Slurm gives the size of that part.
+    if lowest not in (0, 1) or highest - lowest + 1 != count:
+        raise UsageError(
+            f"`shard` {SLURM}: tasks {lowest} to {highest}, {count} in all, are only a part of an array; give "
+            "the size of the whole array: --shard $SLURM_ARRAY_TASK_ID/COUNT"
+        )
+    return Shard(task - lowest + 1, count)

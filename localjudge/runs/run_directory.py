@@ -27,20 +27,13 @@ from localjudge.prompts.task import StopSubmitting, Task
 from localjudge.records import Outcome
 from localjudge.records.keys import settings_digest
 from localjudge.records.outcome_columns import from_bytes, to_bytes
-from localjudge.runs.earlier_starts import LinesOfEarlierStarts
+from localjudge.runs.earlier_starts import LinesOfEarlierStarts, changed_weights, manifest_of, recorded_run
 from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
-from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY, row_lines
-from localjudge.runs.row_source import RowSource
-from localjudge.runs.run_manifest import (
-    MANIFEST,
-    RunManifest,
-    as_json,
-)
-from localjudge.runs.run_plan import RunPlan
-from localjudge.runs.run_start import changed_weights, manifest_of, recorded_run
-from localjudge.runs.shard import WHOLE, Shard
-from localjudge.runs.shuffled_order import ORDER, order_lines
+from localjudge.runs.reader import JUDGEMENTS, ORDER, SET_ASIDE, SUMMARY, row_lines
+from localjudge.runs.row_source import WHOLE, RowSource, Shard
+from localjudge.runs.run_manifest import MANIFEST, RunManifest, as_json
+from localjudge.runs.run_plan import RunPlan, order_lines
 from localjudge.runs.summary import Summary
 from localjudge.system.steps import Report, Step, no_steps, with_progress
 
@@ -96,29 +89,24 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
     ) -> None:
         self._open.close()
 
-    def refuse_another(self, judge: Judge, shard: Shard = WHOLE) -> None:
-        """Check that the folder is empty or holds the same run, by the settings known before the engine opens.
+    def refuse_another(self, judge: Judge | JudgeConfig, shard: Shard = WHOLE) -> None:
+        """Check that the folder is empty or holds the same run, by what is known before the engine opens.
+
+        Args:
+            judge: the judge, or its settings before it is made.
+            shard: the part of the input.
 
         Raises:
             RunMismatchError: the folder holds another run, or something else.
         """
-        recorded_run(self.folder, judge.describe(judge.known_settings) | {"shard": shard.recorded})
-
-    def refuse_other_settings(self, config: JudgeConfig, shard: Shard = WHOLE) -> None:
-        """Check that the folder is empty or holds a run with these settings, before a judge is made.
-
-        Raises:
-            RunMismatchError: the folder holds another run, or something else.
-        """
-        described = {"settings": config.run_identity, "rubric": {"name": config.rubric.name}}
+        if isinstance(judge, Judge):
+            described = judge.describe(judge.known_settings)
+        else:
+            described = {"settings": judge.run_identity, "rubric": {"name": judge.rubric.name}}
         recorded_run(self.folder, {**described, "shard": shard.recorded})
 
     def begin(
-        self,
-        judge: Judge,
-        plan: RunPlan,
-        source: RowSource = _UNNAMED,
-        retry_failed: bool = False,
+        self, judge: Judge, plan: RunPlan, source: RowSource = _UNNAMED, retry_failed: bool = False
     ) -> int:
         """Write the manifest, and find the outcomes of earlier starts.
 

@@ -17,21 +17,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PositiveInt,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
 from localjudge import __version__
 from localjudge.config import SHARED, JudgeConfig
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
-from localjudge.modes.mode import Join
+from localjudge.modes.row_outcome import Join
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
@@ -49,7 +41,13 @@ class _ManifestPart(BaseModel):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class _Digests(_ManifestPart):
+class RunSettings(_ManifestPart, SharedSettings):  # type: ignore[misc]  # it does not see that both are frozen
+    """Everything that decides a judgement besides the row; all starts of a run must have the same settings.
+
+    `rubric`, `model`, `adapter`, `chat_template` and `vocabulary` are digests; `value_rule` is the number of
+    the definition of a value's probability. A jury and imported scores have only the first three settings.
+    """
+
     engine: str
     rubric: str
     model: str
@@ -58,14 +56,6 @@ class _Digests(_ManifestPart):
     dtype: str | None = None
     chat_template: str | None = None
     vocabulary: str | None = None
-
-
-class RunSettings(SharedSettings, _Digests):  # type: ignore[misc]  # it does not see that both are frozen
-    """Everything that decides a judgement besides the row; all starts of a run must have the same settings.
-
-    `rubric`, `model`, `adapter`, `chat_template` and `vocabulary` are digests; `value_rule` is the number of
-    the definition of a value's probability. A jury and imported scores have only the first three settings.
-    """
 
 
 class AdapterRecord(_ManifestPart):
@@ -95,13 +85,6 @@ class ModelRecord(_ManifestPart):
     def judge(self) -> str:
         """The name of the model with that of its adapter, for people."""
         return f"{self.name} with {self.adapter.name}" if self.adapter else self.name
-
-
-class ModelFilesRead(_ManifestPart):
-    """The model's files whose digests this start computed, and the unchanged files with a cached digest."""
-
-    read: list[str]
-    remembered: list[str]
 
 
 class StartRecord(_ManifestPart):
@@ -141,7 +124,6 @@ class StartRecord(_ManifestPart):
     encoded_otherwise: str | None = None
     engine: EngineInfo | None = None
     config: dict[str, Any] | None = None
-    model_files: ModelFilesRead | None = None
 
     @field_validator("started")
     @classmethod
@@ -264,43 +246,29 @@ def read_manifest(folder: Path) -> RunManifest:
         RunMismatchError: the folder holds no run that this version can read.
     """
     file = folder / MANIFEST
-    if file.exists() and not file.is_file():
-        raise RunMismatchError(f"{file}: is not a file")
-    try:
-        document: Any = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if folder.is_file():
+        raise RunMismatchError(f"{folder}: is a file; give the run directory, such as {folder.parent}")
+    if not file.exists():
         # A start that was killed early has made the folder, and nothing that a later start could continue.
         anew = "; if a start was stopped before it wrote one, the same command begins it anew"
         said = f"{folder}: not a run directory: it has no {MANIFEST}"
-        raise RunMismatchError(said + anew * folder.is_dir()) from None
-    except NotADirectoryError:
-        raise RunMismatchError(
-            f"{folder}: is a file; give the run directory, such as {folder.parent}"
-        ) from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunMismatchError(
-            f"{file}: cannot be read: {error}; restore the file, or start a new run in another directory"
-        ) from None
-    found = document.get("format") if isinstance(document, dict) else None
-    if isinstance(found, int) and found != FORMAT:
-        raise RunMismatchError(
-            f"{file}: has run format {found}, and localjudge {__version__} reads format {FORMAT}; "
-            f"read it with {_writer(document) or 'the version that wrote it'}, or start a new run in another "
-            "directory"
-        )
+        raise RunMismatchError(said + anew * folder.is_dir())
+    if not file.is_file():
+        raise RunMismatchError(f"{file}: is not a file")
     try:
-        manifest = RunManifest.model_validate(document)
-    except ValidationError as error:
-        if writer := _writer(document):
-            first = error.errors(include_url=False)[0]
-            unknown = ".".join(map(str, first["loc"])) or first["msg"].removeprefix("Value error, ")[:200]
+        document: Any = json.loads(file.read_text(encoding="utf-8"))
+        found = document.get("format") if isinstance(document, dict) else None
+        if isinstance(found, int) and found != FORMAT:
             raise RunMismatchError(
-                f"{file}: has a field that localjudge {__version__} cannot read: {unknown}; "
-                f"read it with {writer}, or start a new run in another directory"
-            ) from None
+                f"{file}: has run format {found}, and localjudge {__version__} reads format {FORMAT}; "
+                f"read it with {_writer(document)}, or start a new run in another directory"
+            )
+        manifest = RunManifest.model_validate(document)
+    except (OSError, ValueError, RecursionError) as error:
+        damaged = f"not a manifest of run format {FORMAT}, or damaged"
+        why = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else damaged
         raise RunMismatchError(
-            f"{file}: not a manifest of run format {FORMAT}, or damaged; "
-            "restore the file, or start a new run in another directory"
+            f"{file}: {why}; restore the file, or start a new run in another directory"
         ) from None
     if manifest.settings.rubric != manifest.rubric.digest:
         raise RunMismatchError(
@@ -309,21 +277,14 @@ def read_manifest(folder: Path) -> RunManifest:
     return manifest
 
 
-def other_writer(folder: Path) -> str | None:
-    """Return the program that wrote a run, for a message, from any `run.json`; None if it was this version."""
-    try:
-        return _writer(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
-    except (OSError, ValueError, RecursionError):
-        return None
-
-
-def _writer(document: Any) -> str | None:
+def _writer(document: dict[str, Any]) -> str:
+    """Return the program that wrote a run of another format."""
     try:
         found = document["starts"][-1]["localjudge"]
-        readable = re.fullmatch(r"[\w.+!-]{1,40}", found) and found != __version__
     except (KeyError, IndexError, TypeError):
-        return None
-    return f"localjudge {found}, which wrote it" if readable else None
+        found = None
+    is_readable = isinstance(found, str) and re.fullmatch(r"[\w.+!-]{1,40}", found)
+    return f"localjudge {found}, which wrote it" if is_readable else "the version that wrote it"
 
 
 def as_json(content: Mapping[str, Any]) -> bytes:

@@ -4,6 +4,9 @@ Rows with the same instruction and reference share a prompt prefix, which an eng
 gets these rows together. Therefore the rows are written to a scratch file and read group by group, in the
 order of each group's first row; duplicate rows follow each other. Memory grows by a few numbers for each row.
 A thread encodes them ahead of the engine (`TaskStream`), while it loads and while it judges.
+
+The random order of a shuffled run makes the first finished instructions of an incomplete run a random sample of
+all. Rows that finish first are none otherwise: the input can be sorted, and short prompts are faster.
 """
 
 from __future__ import annotations
@@ -24,8 +27,7 @@ from localjudge.prompts.task_stream import TaskStream
 from localjudge.records import Failure, Row, numbered
 from localjudge.records.keys import row_key
 from localjudge.rows.row_store import RowStore
-from localjudge.runs.shard import WHOLE, Shard
-from localjudge.runs.shuffled_order import random_place
+from localjudge.runs.row_source import WHOLE, Shard
 from localjudge.system.steps import Report, no_progress
 
 # The largest rows are encoded to find the longest prompt: as many as have this many bytes together.
@@ -185,7 +187,8 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         for row in numbered(rows):
             self.input_rows += 1
             report(self.input_rows, expected)
-            digest, group = _digest(row), _group(row)
+            digest = _digest(row)
+            group = int.from_bytes(digest[:8]) if isinstance(row, Failure) else int(row.group, 16)
             identity = json.dumps(_identity(row)).encode()
             self._input_digest.update(identity + digest)
             if self.shard.holds(group):
@@ -232,6 +235,17 @@ def _identity(row: Row | Failure) -> list[str | bool | None]:
     return [row.id, row.system, *of_pair, *of_list]
 
 
-def _group(row: Row | Failure) -> int:
-    """Return a digest of a row's instruction and reference, 64 bits."""
-    return int.from_bytes(_digest(row)[:8]) if isinstance(row, Failure) else int(row.group, 16)
+def random_place(group: int, seed: int) -> int:
+    """Return where an instruction stands in a random order, 64 bits; other instructions do not change it.
+
+    Args:
+        group: the digest of the instruction, 64 bits.
+        seed: the seed of the order.
+    """
+    text = f"{seed} {group}".encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:8])
+
+
+def order_lines(instructions: Iterable[tuple[str, int]]) -> Iterable[bytes]:
+    """Yield the lines of the file."""
+    return (f"{group} {rows}\n".encode() for group, rows in instructions)

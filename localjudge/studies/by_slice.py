@@ -14,8 +14,7 @@ import numpy as np
 
 from localjudge.errors import UsageError
 from localjudge.matching.labels import Labels
-from localjudge.matching.scores import ScoreKind, Scores
-from localjudge.matching.slices import Slices
+from localjudge.matching.scores import ScoreKind, Scores, Slices
 from localjudge.runs.reader import is_complete
 from localjudge.statistics import Estimate
 from localjudge.statistics.agreement_statistics import SampledRows, nominal_kappa, spearman

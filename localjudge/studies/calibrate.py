@@ -202,7 +202,7 @@ class Calibration(_CalibrationRecord):
 def _labelled_rows(scores: Scores, labels: Labels) -> tuple[str, ...]:
     """Return digests of the rows that have labels, sorted; they do not depend on the label files."""
     rows = np.unique(np.concatenate([marks.row for marks in labels.marks.values()]))
-    names = (scores.digests[row] or scores.ids[row] for row in rows)
+    names = (scores.shown[row][0] or scores.ids[row] for row in rows)
     digests = {hashlib.sha256(name.encode(errors="replace")).hexdigest()[:16] for name in names}
     return tuple(sorted(digests))
 

@@ -27,9 +27,9 @@ from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rows.row import record_of
 from localjudge.rubrics.rubric import Rubric
+from localjudge.runs import RunObserver
 from localjudge.runs.pipeline import Stopping, score_run
 from localjudge.runs.row_source import RowSource
-from localjudge.runs.run_control import RunObserver
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_manifest import MANIFEST, read_manifest
 from localjudge.studies.audit.perturbations import (

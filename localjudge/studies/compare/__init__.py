@@ -11,7 +11,7 @@ import numpy as np
 
 from localjudge.arrays import Integers
 from localjudge.matching.labels import Labels
-from localjudge.matching.slices import Slices
+from localjudge.matching.scores import Slices
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices, read_outcomes

@@ -15,7 +15,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from localjudge.errors import UsageError
-from localjudge.matching.system_names import UNNAMED
+from localjudge.matching import UNNAMED
 from localjudge.runs.notices import is_dry_run
 from localjudge.runs.reader import is_complete
 from localjudge.statistics import two_decimals

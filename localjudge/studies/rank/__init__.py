@@ -12,11 +12,10 @@ from localjudge.errors import UsageError
 from localjudge.matching.labels import Labels
 from localjudge.matching.run_rows import first_seen
 from localjudge.matching.scores import ScoreKind, Scores, check_one_judge
-from localjudge.records.html_table import html_table
+from localjudge.records import html_table
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.score_column import averaged, deciding
-from localjudge.runs.reader import is_complete
-from localjudge.runs.shuffled_order import finished_instructions
+from localjudge.runs.reader import finished_instructions, is_complete
 from localjudge.statistics import Estimate, p_in_words, sign_test
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.statistics.system_means import LabelledRows
@@ -119,7 +118,7 @@ def rank(
     sample = random_sample(scores)
     complete = sample is scores
     if not complete:  # the rows have other numbers
-        scores, labels = replace(sample, length=None), None
+        scores, labels = replace(sample, lengths=np.full_like(sample.lengths, np.nan)), None
     of = of or scores.best
     table = scores.table(of)
     decides = chosen_column(by, [*table], deciding_column(scores, [*table]))
@@ -242,7 +241,7 @@ def random_sample(scores: Scores) -> Scores:
             "judges in random order"
         )
     else:
-        place = np.array([finished.places.get(digest or "", -1) for digest in scores.digests], dtype=np.int64)
+        place = np.array([finished.places.get(digest or "", -1) for digest, _ in scores.shown], dtype=np.int64)
         rows = np.argsort(place, kind="stable")[int((place < 0).sum()) :]
         if len(rows):
             return replace(scores.take(rows), group=first_seen(place[rows]), planned=finished.planned)

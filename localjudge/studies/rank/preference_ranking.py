@@ -12,7 +12,7 @@ from localjudge.arrays import Flags
 from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.matching.scores import check_one_judge
-from localjudge.records.html_table import html_table
+from localjudge.records import html_table
 from localjudge.statistics import Estimate
 from localjudge.statistics.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
 from localjudge.statistics.preferences import PositionEffect, Preferences, direct_win_rates, system_win_rates
