@@ -18,8 +18,7 @@ from random import Random
 from typing import Literal
 
 from localjudge.records import Row
-from localjudge.rubrics.answer import ValueField
-from localjudge.rubrics.json_layout import JsonLayout
+from localjudge.rubrics.answer import JsonLayout, ValueField
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
 
