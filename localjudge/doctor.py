@@ -7,7 +7,6 @@ Each library is imported by its own check only. Nothing is sent anywhere, except
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 from collections.abc import Callable, Collection
 from contextlib import closing, suppress
@@ -21,7 +20,7 @@ from localjudge.engines.engine_log import output_to
 from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.errors import ModelError, UsageError, first_line
-from localjudge.integrations.listener import LOOPBACK, Listener
+from localjudge.integrations.listener import ListenSettings
 from localjudge.models.adapter import Adapter
 from localjudge.models.catalogue import BUNDLED
 from localjudge.models.digests import changes_since_verified
@@ -29,7 +28,6 @@ from localjudge.models.model import Model
 from localjudge.system import requirements
 from localjudge.system.durable import free_space, unwritable
 from localjudge.system.machine import Machine
-from localjudge.system.quantities import memory_size
 from localjudge.system.requirements import install_command
 from localjudge.verification import Check, check_model, is_sound, note, ok, wrong
 
@@ -45,7 +43,7 @@ def examine(
     server: ServerOptions | None = None,
     out: Path | None = None,
     adapter: str | None = None,
-    listen: Callable[[], Listener] | None = None,
+    listen: ListenSettings | None = None,
 ) -> list[Check]:
     """Run every check of an intended run and return the results. A check that raises is wrong, with its fix.
 
@@ -55,7 +53,7 @@ def examine(
         server: the server, for the engine `server`.
         out: the run directory; None to check none.
         adapter: the directory of a LoRA adapter for the model, if any.
-        listen: returns where an endpoint is to listen, or raises UsageError; None for a run.
+        listen: where an endpoint is to listen; None for a run.
     """
     engine, why = choose_engine(engine, model)
     extras = [
@@ -66,7 +64,6 @@ def examine(
     given = "give --model a directory, or an id in the local cache"
     here: list[tuple[str, _Look, str]] = [
         ("engine", lambda: _engine(engine, why), libraries),
-        ("gpus", gpus, libraries),
         ("model", lambda: _model(model, adapter, engine), given),
         ("fit", lambda: _fit(model), libraries),
     ]
@@ -147,30 +144,6 @@ def _engine(engine: str, why: str) -> Check:
     return ok("engine", f"vllm {vllm.__version__} on {device}, {why}")
 
 
-def gpus() -> Check:
-    """Name the GPUs that torch can use, and those that it cannot use although the machine has them."""
-    import torch
-
-    if count := torch.cuda.device_count():
-        cards = [(torch.cuda.get_device_name(rank), *torch.cuda.mem_get_info(rank)) for rank in range(count)]
-        sizes = [f"{name} {memory_size(free)} of {memory_size(total)} free" for name, free, total in cards]
-        return ok("gpus", ", ".join(sizes))
-    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
-    named = ""
-    with suppress(OSError, subprocess.SubprocessError):  # no such program, or no driver
-        named = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
-    if not named:
-        return ok("gpus", "none; the model runs on the CPU")
-    named = "; ".join(named.splitlines())
-    built_for, hidden = torch.version.cuda, os.environ.get("CUDA_VISIBLE_DEVICES")
-    if hidden is not None:
-        return note("gpus", f"{named}, hidden by CUDA_VISIBLE_DEVICES={hidden!r}", "unset CUDA_VISIBLE_DEVICES")
-    if built_for is None:
-        return note("gpus", f"{named}, but this torch is built for CPUs", install_command("vllm"))
-    fix = f"nvidia-smi says which CUDA the driver runs; it must be {built_for} or later"
-    return note("gpus", f"{named}, but torch, built for CUDA {built_for}, cannot use it", fix)
-
-
 def _model(name: str | None, adapter: str | None, engine: str) -> list[Check]:
     """Check that the model exists, is complete, matches its manifest and can judge."""
     model = Model.locate(name)
@@ -233,14 +206,9 @@ def _server(options: ServerOptions, name: str | None) -> list[Check]:
     return [answers, ok("kind", f"by construction, with --server-kind table: it has the token table {table}")]
 
 
-def _endpoint(listen: Callable[[], Listener]) -> list[Check]:
+def _endpoint(listen: ListenSettings) -> Check:
     """Check where an endpoint is to listen: bind the address and release it; nobody can connect meanwhile."""
-    listener = listen()
-    listener.bind().close()
-    scheme = "http" if listener.certfile is None else "https"
-    who = "this machine" if listener.token is None else "those who have the token"
-    checks = [ok("endpoint", f"{scheme}://{listener.host}:{listener.port} is free; would answer {who}")]
-    if listener.certfile is None and listener.host not in LOOPBACK:
-        plain = "without TLS, the rows and the token can be read on the network"
-        checks.append(note("endpoint", plain, "give --certfile and --keyfile"))
-    return checks
+    token = listen.checked_token()
+    listen.bind().close()
+    who = "this machine" if token is None else "those who have the token"
+    return ok("endpoint", f"{listen.scheme}://{listen.host}:{listen.port} is free; would answer {who}")

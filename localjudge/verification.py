@@ -7,7 +7,7 @@ digests.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
 from typing import Literal
@@ -77,11 +77,7 @@ def is_sound(checks: Sequence[Check]) -> bool:
 
 
 def verify(
-    model: Model,
-    *,
-    write: bool = True,
-    renew: bool = False,
-    report: Report = no_progress,
+    model: Model, *, write: bool = True, renew: bool = False, report: Report = no_progress
 ) -> list[Check]:
     """Run all checks of a model, including its digests, which are computed from every byte.
 
@@ -93,15 +89,24 @@ def verify(
         report: receives the bytes that were read for the digests, and those of all files.
     """
     checks = check_model(model)
-    sound = is_sound(checks)
-    written = manifest_file(model.path).exists()
-    if sound or written:
-        look = ModelChecks(model, checks)
-        look.at(
-            "manifest",
-            lambda: list(_manifest(model, write and sound and not model.is_bundled, renew, report)),
-            f"if the files are right: localjudge models verify {quote(model.name)} --renew",
-        )
+    sound, renewing = is_sound(checks), f"localjudge models verify {quote(model.name)} --renew"
+
+    def manifest() -> list[Check]:
+        found = read_digests(model.path, ignore_cache=True, report=report).sha256
+        now = ModelManifest.from_digests(found)
+        about = f"{len(now.files)} files, digest {now.digest[:16]}"
+        if not renew and (was := ModelManifest.read(model.path)):
+            fix = f"copy the model again, or accept the change: {renewing}"
+            day = was.created[:10]
+            changes = [wrong("manifest", f"{each} since {day}", fix) for each in was.differences(found)]
+            return changes or [ok("manifest", f"matches the manifest of {day}: {about}")]
+        if not (write and sound and not model.is_bundled):
+            return [note("manifest", f"not written: {about}")]
+        now.write(model.path)
+        return [ok("manifest", f"written: {about}")]
+
+    if sound or manifest_file(model.path).exists():
+        ModelChecks(model, checks).at("manifest", manifest, f"if the files are right: {renewing}")
     return checks
 
 
@@ -121,9 +126,7 @@ def check_model(model: Model) -> list[Check]:
         and look.at("vocabulary", look.vocabulary, _SPELLS)
     )
     if weights:
-        fits = fits and look.at(
-            "tensors", look.tensors_fit, "copy the config.json that belongs to these weights"
-        )
+        fits = fits and look.at("tensors", look.tensors, "copy the config.json that belongs to these weights")
     fits = fits and look.at("table", look.table, "use a model whose tokenizer can spell JSON")
     fits = fits and look.at("context", look.context, "use a model with a longer context")
     if fits and model.adapter:
@@ -176,10 +179,8 @@ class ModelChecks:
     def config(self) -> Check:
         """Check that the configuration can be read and needs only code of the installed libraries."""
         if self.model.is_gguf:
-            about = type(self.model.config).__name__
-            return ok(
-                "config", f"{about}, from the metadata of the architecture {self.model.gguf.architecture}"
-            )
+            about, architecture = type(self.model.config).__name__, self.model.gguf.architecture
+            return ok("config", f"{about}, from the metadata of the architecture {architecture}")
         folder = self.model.path
         names = ["config.json", *(name for name in _CONFIGURATIONS if (folder / name).is_file())]
         documents = [read_document(folder / name, f"model {self.model.name}") for name in names]
@@ -245,9 +246,8 @@ class ModelChecks:
         source = TOKENIZER_FILE if (folder / TOKENIZER_FILE).is_file() else type(tokenizer).__name__
         about = f"{source}, {len(tokenizer):,} tokens"
         if self.model.is_gguf and (rule := unknown_split(self.model.gguf)):
-            return note(
-                "tokenizer", f"{about}; transformers does not know how {rule} splits text, and splits as GPT-2"
-            )
+            unknown = f"transformers does not know how {rule} splits text, and splits as GPT-2"
+            return note("tokenizer", f"{about}; {unknown}")
         return ok("tokenizer", about)
 
     def template(self) -> Check:
@@ -275,7 +275,7 @@ class ModelChecks:
             raise ModelError("the vocabulary has none of the tokens that end a turn")
         return ok("vocabulary", f"{len(pieces):,} tokens of text, {len(ends)} that end a turn")
 
-    def tensors_fit(self) -> Check:
+    def tensors(self) -> Check:
         """Check that the tensors match the architecture that the configuration names."""
         found = check_tensors(self.model)
         return (ok if found.complete else note)("tensors", found.words)
@@ -304,25 +304,3 @@ class ModelChecks:
         if left <= 0:
             raise ModelError(f"{takes}; none are left for a row")
         return ok("context", f"{takes}, {left:,} left for a row")
-
-
-def _manifest(model: Model, write: bool, renew: bool, report: Report) -> Iterator[Check]:
-    """Check the files against the manifest, or write a new one."""
-    found = read_digests(model.path, ignore_cache=True, report=report).sha256
-    now = ModelManifest.from_digests(found)
-    about = f"{len(now.files)} files, digest {now.digest[:16]}"
-    was = None if renew else ModelManifest.read(model.path)
-    if was is not None:
-        for difference in was.differences(found):
-            fix = (
-                "copy the model again, or accept the change: "
-                f"localjudge models verify {quote(model.name)} --renew"
-            )
-            yield wrong("manifest", f"{difference} since {was.created[:10]}", fix)
-        if not was.differences(found):
-            yield ok("manifest", f"matches the manifest of {was.created[:10]}: {about}")
-    elif write:
-        now.write(model.path)
-        yield ok("manifest", f"written: {about}")
-    else:
-        yield note("manifest", f"not written: {about}")

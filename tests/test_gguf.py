@@ -14,7 +14,7 @@ from conftest import Cli, fake_package, read_lines, write_rows
 from gguf_files import as_gguf, content_of, packed, text, value, write_gguf
 
 from localjudge import Judge, Judgement, ModelError, UsageError
-from localjudge.airgap.pack import _model_files
+from localjudge.airgap.pack import _sources
 from localjudge.engines.selection import choose_engine
 from localjudge.engines.transformers.fast_layers import GROUPED
 from localjudge.models.capacity import PlannedModel
@@ -283,7 +283,7 @@ def test_a_gguf_file_is_packed_with_its_manifest(file: Path, cli: Cli, tmp_path:
     copy.write_bytes(file.read_bytes())
     assert cli("models", "verify", copy).code == 0
     manifest = f"{copy.name}.localjudge-manifest.json"
-    assert _model_files([str(tmp_path)]) == {
+    assert _sources([str(tmp_path)], [], []) == {
         "models/judge.gguf": copy,
         f"models/{manifest}": tmp_path / manifest,
     }

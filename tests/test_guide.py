@@ -44,7 +44,8 @@ NOT_RUN = {
 }
 """Why a command of the guide does not run in these tests."""
 OF_OTHER_PROGRAMS = {
-    "--log_samples", "--logits-processors", "--logprobs-mode", "--max-samples", "--remote_rm_url", "--rm-url",
+    "--key", "--log_samples", "--logits-processors", "--logprobs-mode", "--max-samples", "--remote_rm_url",
+    "--rm-url",
 }  # fmt: skip
 SIX = ("safety", "engagement", "clarity", "factuality", "depth", "helpfulness")
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from localjudge import Judge, Judgement, ModelError, UsageError
-from localjudge.airgap.pack import _adapter_files
+from localjudge.airgap.pack import _sources
 from localjudge.models.adapter import Adapter
 from localjudge.models.capacity import PlannedModel
 from localjudge.models.model import Model
@@ -234,7 +234,7 @@ def test_a_plan_and_a_pack_have_the_adapter(cli: Cli, model: Path, adapter: Path
     end = cli("models", "plan", model, "--adapter", adapter)
     assert f"with {adapter}: LoRA of rank 4 on 3 modules, trained for some/one" in end.out
     assert f"--model {model} --adapter {adapter} --tensor-parallel-size 1" in end.out
-    assert [*_adapter_files([str(adapter)])] == [
+    assert [*_sources([], [str(adapter)], [])] == [
         "adapters/adapter/adapter_config.json", "adapters/adapter/adapter_model.safetensors",
     ]  # fmt: skip
     assert cli("doctor", "--model", model, "--adapter", adapter.parent).code == 1

@@ -255,7 +255,7 @@ def test_the_shape_of_a_model_of_several_media_is_that_of_its_text_part() -> Non
     ],
 )
 def test_the_cache_of_a_token_is_that_of_known_models(config: dict[str, Any], bytes_a_token: int) -> None:
-    assert shape_of(config, "known").token_values * 2 == bytes_a_token
+    assert shape_of(config, "known").cached_values(1) * 2 == bytes_a_token
 
 
 def test_the_quantised_weights_of_a_profile_are_those_of_its_files() -> None:
@@ -321,7 +321,7 @@ def test_a_directory_without_weights_is_counted_by_its_modelling_code_or_refused
         ({"torch_dtype": "float128"}, "has the unknown dtype float128"),
         ({"quantization_config": {"bits": 4}}, "has no quant_method"),
         ({"quantization_config": [4]}, "has no quant_method"),
-        ({"sliding_window": "wide"}, "is inconsistent"),
+        ({"sliding_window": "wide"}, "cannot be used: invalid literal"),
     ],
 )
 def test_a_configuration_that_makes_no_sense_is_one_clear_line(change: dict[str, Any], said: str) -> None:
@@ -395,7 +395,7 @@ def test_the_cache_planned_for_an_h200_is_the_one_that_vllm_found_there() -> Non
     plan = gpu_requirements(judge.shape, judge.weight_bytes, gpu_memory=memory, gpus=1)
     assert plan.chosen
     cache = plan.chosen.cache + 12 * (1024 - 256) * judge.shape.vocabulary
-    assert cache / (2 * judge.shape.token_values) == pytest.approx(found, rel=0.01)
+    assert cache / (2 * judge.shape.cached_values(1)) == pytest.approx(found, rel=0.01)
 
 
 # Splitting.
@@ -523,7 +523,7 @@ def test_plan_says_what_fits_this_machine() -> None:
     assert (fits, "on the CPU: " in how) == (True, True)
     fits, how = said(Machine((), 20 * GIB))
     assert (fits, "--engine-arg batch_size=" in how) == (True, True)
-    assert said(Machine((), 8 * GIB)) == (False, "no: no GPU; on the CPU it needs 16.8 GiB of 8.0 GiB")
+    assert said(Machine((), 8 * GIB)) == (False, "no: no GPU, and on the CPU it needs 16.8 GiB of 8.0 GiB")
     assert not said(Machine((), None))[0]
 
 

@@ -511,7 +511,7 @@ def test_an_installed_wheel_is_put_together_again_unless_it_was_changed(
     ("args", "said"),
     [
         (["--part-size", "60X"], "--part-size 60X: write it like 60M, 1.5G or 512MiB"),
-        (["--part-size", "2K", "--model", "MODEL", "--model", "MODEL"], "a second model of this name"),
+        (["--part-size", "2K", "--model", "MODEL", "--model", "MODEL"], "a second one of this name"),
         (["--rows", "nowhere.jsonl"], "--rows nowhere.jsonl: no such file"),
         (["--model", "./nowhere"], "model ./nowhere: no such directory"),
         (["--python", "3"], "--python 3: write it like 3.11"),

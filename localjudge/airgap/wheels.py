@@ -109,10 +109,9 @@ def installed_wheel(name: str, folder: Path) -> Path:
     file = folder / f"{stem}-{tags[0]}.whl"
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as wheel:
         for path in sorted(found.files, key=str):
-            if path.parts[0] == ".." or "__pycache__" in path.parts:
-                continue  # programs and compiled files: pip creates them again
-            if path.parts[0].endswith(".dist-info") and path.name in _INSTALLERS_OWN:
-                continue
+            added = path.parts[0].endswith(".dist-info") and path.name in _INSTALLERS_OWN
+            if added or path.parts[0] == ".." or "__pycache__" in path.parts:
+                continue  # pip creates programs and compiled files again
             content = path.read_binary()
             digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
             if path.hash is None or path.hash.value != digest:

@@ -59,7 +59,7 @@ def doctor(
         served = ServerOptions.parse({"server": server or "", "allow_host": ",".join(allow_host or ())})
     settle_environment()
     with Progress().step("examining this machine"):
-        checks = examine(model, engine, served, out, adapter, listen.listener if serve else None)
+        checks = examine(model, engine, served, out, adapter, listen if serve else None)
     print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(1)

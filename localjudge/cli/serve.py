@@ -22,7 +22,7 @@ from localjudge.cli.progress import Progress
 from localjudge.engines.vllm.table_settings import Runner, serve_flags, table_digest
 from localjudge.errors import UsageError
 from localjudge.integrations.judge_service import JudgeService
-from localjudge.integrations.listener import LOOPBACK, Listener, ListenSettings
+from localjudge.integrations.listener import LOOPBACK, ListenSettings
 from localjudge.integrations.served_rewards import RewardFormula
 from localjudge.labelling.label_file import LabelFile
 from localjudge.labelling.sample import candidates_of_rows, candidates_of_run
@@ -99,12 +99,12 @@ def serve(
     if failed_reward is not None and formula is None:
         raise UsageError(f"--failed-reward {failed_reward}: belongs to --reward; give both")
     failed = _failed_reward(failed_reward)
-    listener = listen.listener()
+    token = listen.checked_token()
     progress = Progress()
     signal.signal(signal.SIGTERM, _end)
     with ExitStack() as stack:
         ended = stack.enter_context(EndInBatch())
-        listening = stack.enter_context(listener.bind())
+        listening = stack.enter_context(listen.bind())
         with progress.step("preparing the model", "bytes") as report:
             made = stack.enter_context(judge.open_judge(config, cluster, report))
             made.model.read_files(report)
@@ -116,20 +116,19 @@ def serve(
         keep = stack.enter_context(KeptJudgements(out, made)).add if out is not None else lambda outcomes: None
         service = stack.enter_context(JudgeService(made, max_waiting, keep, patience=CLOSING_SECONDS))
         ended.service = service
-        app = JudgeApp(made, service, AccessRules(listener.token, max_body_bytes), formula, failed)
-        server = JudgeServer(app.asgi(), service, listener)
-        who = "requests with the token" if listener.token is not None else "requests of this machine"
-        progress.say(f"listening on {_listen(listener, listening)} for {who}; Ctrl-C stops")
+        app = JudgeApp(made, service, AccessRules(token, max_body_bytes), formula, failed)
+        server = JudgeServer(app.asgi(), service, listen)
+        who = "requests with the token" if token is not None else "requests of this machine"
+        progress.say(f"listening on {_listen(listen, listening)} for {who}; Ctrl-C stops")
         server.run(sockets=[listening])
         if service.error is not None:
             raise service.error
 
 
-def _listen(listener: Listener, listening: socket.socket) -> str:
+def _listen(listen: ListenSettings, listening: socket.socket) -> str:
     """Accept connections, and return the address to open."""
     listening.listen()
-    scheme = "http" if listener.certfile is None else "https"
-    return f"{scheme}://{listener.host}:{listening.getsockname()[1]}"
+    return f"{listen.scheme}://{listen.host}:{listening.getsockname()[1]}"
 
 
 def _vllm_command(options: JudgeOptions, runner: str | None, table: Path | None) -> str:
@@ -219,7 +218,7 @@ def label(
     is_run = len(rows) == 1 and (run / MANIFEST).is_file()
     if show_judge and not is_run:
         raise UsageError("--show-judge: needs the judgements of a run; give a run directory")
-    listener = listen.listener()
+    given = listen.checked_token()
     with ExitStack() as stack:
         store = stack.enter_context(RowStore())
         if is_run:
@@ -242,13 +241,13 @@ def label(
         session = LabelSession(found, candidates, file, overlap, seed, adjudicate)
         what = "whose annotators differ" if adjudicate else f"to label of {len(store):,}"
         progress.say(f"{counted(len(session), 'row')} {what} · {out}: {len(file.lines):,} answered")
-        token = listener.token or secrets.token_urlsafe(16)
-        app = LabelApp(session, token, f"Labels: {found.name}", annotator, listener.host in LOOPBACK)
-        listening = stack.enter_context(listener.bind())
-        progress.say(f"open {_listen(listener, listening)}/?token={token}", always=True)
+        token = given or secrets.token_urlsafe(16)
+        app = LabelApp(session, token, f"Labels: {found.name}", annotator, listen.host in LOOPBACK)
+        listening = stack.enter_context(listen.bind())
+        progress.say(f"open {_listen(listen, listening)}/?token={token}", always=True)
         progress.say("Ctrl-C ends; every label is in the file as soon as the next row is shown")
         with suppress(KeyboardInterrupt):  # the usual end
-            uvicorn.Server(server_config(app.asgi(), listener)).run(sockets=[listening])
+            uvicorn.Server(server_config(app.asgi(), listen)).run(sockets=[listening])
         file.refresh()
         if file.lost:
             progress.warn(f"{out}: another program has removed {counted(file.lost, 'answer')} from it")

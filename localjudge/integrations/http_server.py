@@ -15,7 +15,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from localjudge.integrations.judge_service import JudgeService
-from localjudge.integrations.listener import Listener
+from localjudge.integrations.listener import ListenSettings
 from localjudge.judge import Judge
 from localjudge.records import Outcome
 from localjudge.records.outcome_columns import to_bytes
@@ -32,12 +32,12 @@ REQUEST_SECONDS, CLOSING_SECONDS = 15, 2
 batch. Kubernetes kills a container after 30."""
 
 
-def server_config(app: Starlette, listener: Listener, **others: Any) -> uvicorn.Config:
-    """Return the configuration of a quiet server with the listener's certificate; `others` are for uvicorn."""
+def server_config(app: Starlette, listen: ListenSettings, **others: Any) -> uvicorn.Config:
+    """Return the configuration of a quiet server with the endpoint's certificate; `others` are for uvicorn."""
     return uvicorn.Config(
         app,
-        ssl_certfile=listener.certfile,
-        ssl_keyfile=listener.keyfile,
+        ssl_certfile=listen.certfile,
+        ssl_keyfile=listen.keyfile,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -51,12 +51,12 @@ class JudgeServer(uvicorn.Server):
     Args:
         app: the application.
         service: its service.
-        listener: the certificate.
+        listen: the certificate.
     """
 
-    def __init__(self, app: Starlette, service: JudgeService, listener: Listener) -> None:
+    def __init__(self, app: Starlette, service: JudgeService, listen: ListenSettings) -> None:
         seconds = REQUEST_SECONDS + CLOSING_SECONDS
-        super().__init__(server_config(app, listener, timeout_graceful_shutdown=seconds))
+        super().__init__(server_config(app, listen, timeout_graceful_shutdown=seconds))
         self._service = service
         service.on_error = lambda: setattr(self, "should_exit", True)
 

@@ -18,23 +18,42 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 """The names of this machine."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """Where an endpoint listens, and who may ask.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenSettings:
+    """Where an endpoint listens; each setting has a flag of its name. Port 0 is any that is free."""
 
-    Attributes:
-        host: the address.
-        port: the port; 0 for any that is free.
-        token: the token that requests must send; None for none.
-        certfile: a TLS certificate; None for plain HTTP.
-        keyfile: its key.
-    """
+    host: Annotated[str, Flag("The address to listen on.", "HOST")] = "127.0.0.1"
+    port: Annotated[int, Flag("The port to listen on.", "PORT")] = 8700
+    token_file: Annotated[
+        Path | None,
+        Flag(
+            "A file with the token that requests must send.  [default: the variable LOCALJUDGE_TOKEN]", "FILE"
+        ),
+    ] = None
+    certfile: Annotated[Path | None, Flag("A TLS certificate.", "FILE")] = None
+    keyfile: Annotated[Path | None, Flag("The certificate's key.", "FILE")] = None
 
-    host: str
-    port: int
-    token: str | None = None
-    certfile: Path | None = None
-    keyfile: Path | None = None
+    @property
+    def scheme(self) -> str:
+        return "http" if self.certfile is None else "https"
+
+    def checked_token(self) -> str | None:
+        """Read the token, from a file or the variable `LOCALJUDGE_TOKEN`, and check all settings.
+
+        Raises:
+            SettingError: a file cannot be read, or other machines could ask without a token.
+        """
+        certfile, keyfile = self.certfile, self.keyfile
+        if (certfile is None) is not (keyfile is None):
+            name = "certfile" if keyfile is None else "keyfile"
+            raise SettingError(name, certfile or keyfile, "`certfile` and `keyfile` belong together; give both")
+        token = _token(self.token_file)
+        if self.host not in LOOPBACK and token is None:
+            advice = f"other machines could use this judge; give `token_file` FILE, or set {TOKEN}"
+            raise SettingError("host", self.host, advice)
+        if certfile is not None and keyfile is not None:
+            _check_certificate(certfile, keyfile)
+        return token
 
     def bind(self) -> socket.socket:
         """Return a socket with this address.
@@ -53,40 +72,6 @@ class Listener:
             advice = f"port {self.port}: {reason}; give an address of this machine and a free port"
             raise SettingError("host", self.host, advice) from None
         return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenSettings:
-    """Where an endpoint listens; each setting has a flag of its name."""
-
-    host: Annotated[str, Flag("The address to listen on.", "HOST")] = "127.0.0.1"
-    port: Annotated[int, Flag("The port to listen on.", "PORT")] = 8700
-    token_file: Annotated[
-        Path | None,
-        Flag(
-            "A file with the token that requests must send.  [default: the variable LOCALJUDGE_TOKEN]", "FILE"
-        ),
-    ] = None
-    certfile: Annotated[Path | None, Flag("A TLS certificate.", "FILE")] = None
-    keyfile: Annotated[Path | None, Flag("The certificate's key.", "FILE")] = None
-
-    def listener(self) -> Listener:
-        """Read the token, from a file or the variable `LOCALJUDGE_TOKEN`, and check all settings.
-
-        Raises:
-            SettingError: a file cannot be read, or other machines could ask without a token.
-        """
-        host, certfile, keyfile = self.host, self.certfile, self.keyfile
-        if (certfile is None) is not (keyfile is None):
-            name = "certfile" if keyfile is None else "keyfile"
-            raise SettingError(name, certfile or keyfile, "`certfile` and `keyfile` belong together; give both")
-        token = _token(self.token_file)
-        if host not in LOOPBACK and token is None:
-            advice = f"other machines could use this judge; give `token_file` FILE, or set {TOKEN}"
-            raise SettingError("host", host, advice)
-        if certfile is not None and keyfile is not None:
-            _check_certificate(certfile, keyfile)
-        return Listener(host, self.port, token, certfile, keyfile)
 
 
 def _token(file: Path | None) -> str | None:

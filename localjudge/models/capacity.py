@@ -359,10 +359,10 @@ def _on_cpu(subject: PlannedModel, machine: Machine, prompt_tokens: int) -> tupl
             batch = "" if rows == CPU_BATCH else f" with --engine-arg batch_size={rows}"
             of = f"{memory_size(needed)} of {memory_size(machine.memory or 0)}"
             return True, f"yes, on the CPU{batch}: {of} (no GPU: slow)"
-    needs = f"no GPU; on the CPU it needs {memory_size(needed)}"
+    needs = f"on the CPU it needs {memory_size(needed)}"
     if machine.memory is None:
-        return False, f"{needs}; this machine's memory is unknown"
-    return False, f"no: {needs} of {memory_size(machine.memory)}"
+        return False, f"no GPU; {needs}; this machine's memory is unknown"
+    return False, f"no: no GPU, and {needs} of {memory_size(machine.memory)}"
 
 
 def gpus_of_80(profile: Profile) -> int | None:

@@ -118,11 +118,6 @@ class Shape:
         return numbers
 
     @property
-    def token_values(self) -> int:
-        """Numbers that all layers cache for a token."""
-        return sum(layer.values for layer in self.layers)
-
-    @property
     def state_bytes(self) -> int:
         """Bytes that a row needs independent of its length."""
         return sum(layer.state for layer in self.layers)
@@ -192,27 +187,24 @@ def shape_of(config: Mapping[str, Any], name: str) -> Shape:
         ModelError: the size of the model cannot be computed from it.
     """
     try:
-        return _ConfigurationReader(config, name).shape()
+        return _ConfigurationReader(config).shape()
     except (ArithmeticError, AttributeError, TypeError, ValueError) as error:  # a number instead of a list …
-        raise ModelError(f"model {name}: its config.json is inconsistent: {error}") from None
+        raise ModelError(f"model {name}: its config.json cannot be used: {error}") from None
 
 
 class _ConfigurationReader:
     """Reads a configuration with the names that its model family uses."""
 
-    def __init__(self, config: Mapping[str, Any], name: str) -> None:
+    def __init__(self, config: Mapping[str, Any]) -> None:
         inner = config.get("text_config") or config.get("llm_config") or config.get("language_config")
-        self._outer = config
-        self._config: Mapping[str, Any] = inner if isinstance(inner, dict) else config
-        self._name = name
-        self._type = str(self._config.get("model_type") or config.get("model_type") or "")
+        inner = inner if isinstance(inner, dict) else {}
+        self._config = {**config, **{name: value for name, value in inner.items() if value is not None}}
+        self._type = str(self._config.get("model_type") or "")
         self._hidden = self._number("hidden_size")
         self._heads = self._number("num_attention_heads")
         self._count = self._number("num_hidden_layers")
         if self._count > _MOST_LAYERS:
-            raise ModelError(
-                f"model {name}: its config.json names {self._count} layers, more than any model has"
-            )
+            raise ValueError(f"{self._count} layers are more than any model has")
         self._inner = self._number("intermediate_size", 4 * self._hidden)
         self._experts = self._number("num_experts", 0)
         self._per_token = self._number("num_experts_per_tok", 0) if self._experts else 0
@@ -254,7 +246,7 @@ class _ConfigurationReader:
             return None, 0
         method = config.get("quant_method") if isinstance(config, Mapping) else None
         if not isinstance(method, str):
-            raise ModelError(f"model {self._name}: its quantization_config has no quant_method")
+            raise ValueError("its quantization_config has no quant_method")
         if method == "compressed-tensors":
             group: Mapping[str, Any] = next(iter(config.get("config_groups", {}).values()), {})
             config = group.get("weights") or {}
@@ -263,29 +255,23 @@ class _ConfigurationReader:
         return method, max(0, int(size))
 
     def _get(self, name: str, default: Any = None) -> Any:
-        for config in (self._config, self._outer):
-            for each in (name, *_ALIASES.get(name, ())):
-                if config.get(each) is not None:
-                    return config[each]
-        return default
+        values = (self._config.get(each) for each in (name, *_ALIASES.get(name, ())))
+        return next((value for value in values if value is not None), default)
 
     def _number(self, name: str, default: int | None = None) -> int:
         value = self._get(name, default)
         if isinstance(value, list) and value and len(set(map(str, value))) == 1:
             value = value[0]
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            said = "does not name" if value is None else "has no whole number for"
-            raise ModelError(f"model {self._name}: its config.json {said} {name}")
+            raise ValueError(f"it {'does not name' if value is None else 'has no whole number for'} {name}")
         if value == 0 and default is None:
-            raise ModelError(f"model {self._name}: its config.json says 0 for {name}")
+            raise ValueError(f"it says 0 for {name}")
         return value
 
     def _dtype(self) -> str:
         dtype = str(self._get("dtype", "bfloat16")).removeprefix("torch.")
         if dtype not in BYTES:
-            raise ModelError(
-                f"model {self._name}: config.json has the unknown dtype {dtype}; known are {', '.join(BYTES)}"
-            )
+            raise ValueError(f"it has the unknown dtype {dtype}; known are {', '.join(BYTES)}")
         return dtype
 
     def _kinds(self) -> list[str]:

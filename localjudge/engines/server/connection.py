@@ -15,14 +15,13 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, WrapVal
 
 from localjudge.engines.engine_options import ConnectionOptions, ServerAddress
 from localjudge.errors import EngineError
-from localjudge.rubrics.json_layout import RepeatedKeyError, without_duplicates
+from localjudge.rubrics.answer import RepeatedKeyError, without_duplicates
 
 KEY_VARIABLE = "LOCALJUDGE_SERVER_KEY"
 """The environment variable with the key of a server that asks for one."""
 LARGEST_REPLY = 32_000_000
 """Limit of bytes of one reply."""
 _CONNECT_SECONDS = 10.0
-_LONGEST_WAIT = 60.0
 _LOOK_SECONDS = 30.0
 """Limit of seconds of a question about the server itself, which it answers without its model."""
 _NOT_READY = {502, 503, 504}
@@ -76,12 +75,11 @@ class RetryableRequestError(Exception):
     Args:
         reason: the kind of the reason.
         words: the reason in words.
-        wait: seconds to wait before the next try, as the server says; 0 if it does not.
     """
 
-    def __init__(self, reason: RetryReason, words: str, wait: float = 0.0) -> None:
+    def __init__(self, reason: RetryReason, words: str) -> None:
         super().__init__(words)
-        self.reason, self.wait = reason, wait
+        self.reason = reason
 
 
 def _lost(words: str) -> RetryableRequestError:
@@ -195,7 +193,7 @@ def _read_reply(address: ServerAddress, response: httpx2.Response, received: byt
         raise EngineError(f"server {address}: {advice}")
     if status == 429 or status in _NOT_READY:
         reason = RetryReason.BUSY if status == 429 else RetryReason.NOT_READY
-        raise RetryableRequestError(reason, said, _seconds(response.headers.get("retry-after")))
+        raise RetryableRequestError(reason, said)
     if status >= 500 or status == 408:
         raise _lost(said)
     if status in _ROW:
@@ -215,11 +213,3 @@ def _words_of(document: Any) -> str:
 def _first_line(said: object) -> str:
     printable = str(said).encode("utf-8", "backslashreplace").decode()  # JSON can hold half of a character
     return " ".join(printable.split())[:300] or type(said).__name__
-
-
-def _seconds(text: str | None) -> float:
-    """Return the seconds of a `Retry-After` header; 0 for none and for a date."""
-    try:
-        return min(max(0.0, float(text or 0)), _LONGEST_WAIT)
-    except ValueError:
-        return 0.0

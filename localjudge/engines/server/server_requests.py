@@ -152,7 +152,7 @@ class ServerRequests:
                     raise self._gone(met) from None
                 self._report(met, at_once=True)
                 tries += 1
-                await self._pause(met, tries, self._answered_at)
+                await self._pause(tries, self._answered_at)
             else:
                 self._answered()
                 return found
@@ -235,7 +235,7 @@ class ServerRequests:
                 elif is_hopeless:
                     times = f"{lost} times" if lost >= _MOST_TRIES else f"for {self._options.patience:g} s"
                     raise RequestRefusedError(f"{met}, {times}, {_ANSWERS_TRIAL}")
-            await self._pause(met, tries, failing_since)
+            await self._pause(tries, failing_since)
 
     async def _post_once(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Send a request as soon as the window has room for it."""
@@ -276,17 +276,11 @@ class ServerRequests:
             pass
         return True
 
-    async def _pause(self, met: RetryableRequestError, tries: int, since: float) -> None:
-        """Wait before the next try, longer after each, or as long as the server says; not beyond the patience.
-
-        Args:
-            met: the reason why there is no answer.
-            tries: number of tries so far.
-            since: the time of the first.
-        """
+    async def _pause(self, tries: int, since: float) -> None:
+        """Wait before the next try, longer after each of `tries`; not beyond the patience from the first on."""
         longest = min(_LONGEST_WAIT, self._options.retry_wait * 2 ** min(tries - 1, 20))
         wait, left = longest * random.uniform(0.5, 1.0), since + self._options.patience - time.monotonic()
-        await asyncio.sleep(min(max(met.wait, wait), left) if left > 0 else wait)
+        await asyncio.sleep(min(wait, left) if left > 0 else wait)
 
     def _answered(self) -> None:
         """Count the server as present."""

@@ -74,16 +74,13 @@ class TextServer(ServerEngine[TextCompletion]):
         self._top_logprobs = options.top_logprobs
         turns = reader.config.rubric.turns(reader.layout)
         self._turns = [{"role": turn.role, "content": turn.text} for turn in turns]
-        self._retries, self._masked = 0, False
+        self._masked = False
         super().__init__(options, model, "/chat/completions")
 
     @property
     def info(self) -> EngineInfo:
         enforced = "json_schema" if self._reader.schema else "regex" if self._is_vllm else "nothing"
         return self._info(None, enforced=enforced, top_logprobs=self._top_logprobs, seeded=self._is_seeded)
-
-    def statistics(self) -> Mapping[str, Any]:
-        return {**super().statistics(), "retries": self._retries}
 
     @property
     def _is_vllm(self) -> bool:
@@ -147,7 +144,6 @@ class TextServer(ServerEngine[TextCompletion]):
         """Return the completion of a prompt; repeat the request up to `retries` times if it is not whole."""
         messages = [*self._turns, {"role": "user", "content": prompt.text}]
         for again in range(self._options.retries + 1):
-            self._retries += again > 0
             body = self._body(messages)
             if self._is_seeded:
                 body["seed"] = (prompt.seed + again) % 2**31

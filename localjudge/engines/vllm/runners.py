@@ -37,23 +37,21 @@ _CONFLICTING = (
 )  # fmt: skip
 
 
-def slot_of(params: Any, slots: int) -> int | None:
-    """Return the slot of a request's scores; None if the request is not an answer.
+def answer_of(params: Any, table: TokenTable, slots: int) -> tuple[int, int, int] | None:
+    """Return the state in which an answer begins, its most tokens, and the slot of its scores.
 
     Args:
-        params: vLLM's parameters of the request.
+        params: vLLM's parameters of the request; None is returned for one that is not an answer.
+        table: the table.
         slots: the number of slots; also the slot of an answer whose scores nobody fetches.
     """
-    slot = (params.extra_args or {}).get(KEY)
+    asked = params.extra_args or {}
+    slot, state = asked.get(KEY), asked.get(STATE)
     if slot is None:
         return None
-    return slot if isinstance(slot, int) and 0 <= slot < slots else slots
-
-
-def entry_of(params: Any, table: TokenTable) -> int:
-    """Return the state in which a request begins."""
-    state = (params.extra_args or {}).get(STATE)
-    return state if isinstance(state, int) and 0 <= state < len(table.distance) else table.entry
+    slot = slot if isinstance(slot, int) and 0 <= slot < slots else slots
+    entry = state if isinstance(state, int) and 0 <= state < len(table.distance) else table.entry
+    return entry, params.max_tokens, slot
 
 
 class TableHolder:
@@ -112,9 +110,8 @@ class V1Processor(TableHolder, LogitsProcessor):  # type: ignore[misc]
         self._device = device
         self._pin = is_pin_memory
         self._rows: dict[int, _RowState] = {}
-        self._where = self._slots = np.empty(
-            0, np.int64
-        )  # of the rows: their indices in the batch, their slots
+        # Of the rows: their indices in the batch, and their slots.
+        self._where = self._slots = np.empty(0, np.int64)
         self._after = self._table.next_state.item  # reads one entry, faster than an index does
 
     def is_argmax_invariant(self) -> bool:
@@ -128,10 +125,8 @@ class V1Processor(TableHolder, LogitsProcessor):  # type: ignore[misc]
             self._rows.pop(index, None)
         for index, params, _prompt, tokens in batch_update.added:
             self._rows.pop(index, None)
-            slot = slot_of(params, self._slot_count)
-            if slot is not None:
-                entry = entry_of(params, self._table)
-                limit = params.max_tokens
+            if answer := answer_of(params, self._table, self._slot_count):
+                entry, limit, slot = answer
                 deadline = min(limit, int(self._allowances[entry]))
                 self._rows[index] = _RowState(tokens, limit, deadline, slot, entry)
         for source, target, direction in batch_update.moved:
@@ -214,10 +209,8 @@ class V2Processor(TableHolder, v2.LogitsProcessor):  # type: ignore[misc]
         self._new: dict[int, tuple[int, int, int] | None] = {}
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
-        slot = slot_of(sampling_params, self._slot_count)
-        entry = entry_of(sampling_params, self._table.table)
-        self._new[req_idx] = None if slot is None else (entry, sampling_params.max_tokens, slot)
-        return slot is not None
+        self._new[req_idx] = answer = answer_of(sampling_params, self._table.table, self._slot_count)
+        return answer is not None
 
     def apply_staged_writes(self) -> None:
         """Set up the slots of new requests. A preempted request brings output tokens, which are replayed."""
