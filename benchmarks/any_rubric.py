@@ -31,9 +31,8 @@ from random_model import load_tokenizer
 from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
-from localjudge.rubrics.answer import AnswerLayout, AnswerSpelling
+from localjudge.rubrics.answer import AnswerLayout, AnswerSpelling, JsonLayout
 from localjudge.rubrics.answer_keys import RationalePlace
-from localjudge.rubrics.json_layout import JsonLayout
 from localjudge.rubrics.rubric import Rubric
 
 BUDGETS = (1, 2, 7, 40)

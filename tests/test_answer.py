@@ -9,8 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from localjudge import Rubric
-from localjudge.rubrics.answer import AnswerSpelling, FreeText, ValueField
-from localjudge.rubrics.json_layout import JsonLayout
+from localjudge.rubrics.answer import AnswerSpelling, FreeText, JsonLayout, ValueField
 
 LAYOUT = JsonLayout(
     {

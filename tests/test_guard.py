@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localjudge import Row, Rubric, RubricError
-from localjudge.rubrics.guard import NOTICE, visible
+from localjudge.rubrics.template import NOTICE, visible
 
 GUARDED, PLAIN = Rubric.load(guard=True), Rubric.load()
 TRICKS = [

@@ -340,9 +340,7 @@ def test_rows_without_a_system_form_no_pairs_and_their_other_columns_are_named()
     how = Pairing(forms=True)
     (failure, *_) = how.rows(given_rows([nameless, *system_rows(1)], how.used(USED)))
     assert isinstance(failure, Failure)
-    assert (
-        "its other columns are team; name the one of the systems with --column system=COLUMN" in failure.error
-    )
+    assert "its other columns are team; name it with --column system=COLUMN" in failure.error
     with pytest.raises(UsageError, match="no row has a system; name its column with `columns` system=COLUMN"):
         list(how.rows(given_rows([nameless], how.used(USED))))
 

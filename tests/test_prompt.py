@@ -23,7 +23,7 @@ from localjudge.models.model import Model
 from localjudge.prompts.chat_template import render_template
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
-from localjudge.prompts.token_bound import TokenBound
+from localjudge.prompts.tokenizer_layout import TokenBound
 
 ORDINARY = [
     "word",

@@ -457,7 +457,7 @@ def test_a_shape_names_the_program_whose_own_files_the_tests_read() -> None:
     for file in FOLDER.glob("*-*"):
         if not file.name.startswith("inspect_ai"):
             records = (record for _, record in read_records(str(file)) if isinstance(record, Mapping))
-            shapes_found = {shape.name for shape in map(recognized, records) if shape is not None}
+            shapes_found = {shape.name for shape in map(recognized, records) if shape.has}
             found |= {(name, file.name.partition("-")[0]) for name in shapes_found}
     named = {(each.name, re.split("[- ]", each.writer)[0]) for each in shapes().values() if each.writer}
     assert named == found | JOINED

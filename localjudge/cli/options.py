@@ -16,7 +16,6 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from localjudge.errors import UsageError
-from localjudge.rows.formats import needs_pyarrow
 from localjudge.settings import Flag, JudgeSettings, choices, flag_of
 from localjudge.system.durable import unwritable
 from localjudge.system.machine import SWITCHES
@@ -166,6 +165,8 @@ def typed_command() -> str:
 
 def input_extras(inputs: Iterable[str]) -> list[str]:
     """Return the extras that are needed to read these files."""
+    from localjudge.rows.formats import needs_pyarrow
+
     return ["parquet"] if any(map(needs_pyarrow, inputs)) else []
 
 

@@ -15,7 +15,7 @@ from localjudge.cli.options import AsJson, ModelName, RationalePlace, settle_env
 from localjudge.constraint.value_paths import ValuePaths
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
-from localjudge.rubrics.aspect_text import answer_format
+from localjudge.rubrics.aspect import answer_format
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.rubric_file import shipped_rubrics
 from localjudge.system.durable import write_text

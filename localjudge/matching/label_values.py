@@ -18,8 +18,7 @@ from typing import Any, Self
 from localjudge.errors import UsageError
 from localjudge.modes.pair_preference import RESULTS
 from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES, SYSTEMS
-from localjudge.rows.paths import ABSENT, value_at
-from localjudge.rows.record import RecordError
+from localjudge.rows.record import ABSENT, RecordError, value_at
 from localjudge.rows.record_reader import Fields
 from localjudge.rubrics.aspect import Aspect
 
@@ -260,9 +259,9 @@ class PairLabels(LabelReader):
             if value is not ABSENT and value is not None:
                 yield GivenLabels(aspect, name, value if isinstance(value, list) else [value])
         is_only = len(self._aspects) == 1
-        if is_only and self._unmapped and fields.shape is not None and fields.shape.label is not None:
+        if is_only and self._unmapped and fields.shape.label is not None:
             try:
-                results = fields.shape.result(record, fields.element or {})
+                results = fields.shape.result(record, fields.element)
             except RecordError as error:
                 raise UsageError(f"{where}: {error}") from None
             yield GivenLabels(self._unmapped[0], "label", results)

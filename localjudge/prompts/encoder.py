@@ -24,8 +24,7 @@ from typing import Any, Self
 
 from localjudge.errors import ModelError, RowError
 from localjudge.prompts.rendered_turns import NO_ARGS, ROW, render_turns
-from localjudge.prompts.text_only import text_only_twin
-from localjudge.prompts.token_bound import TokenBound
+from localjudge.prompts.tokenizer_layout import TokenBound, text_only_twin
 from localjudge.records import Turn
 
 # Markers that chat templates write around turns, if the vocabulary has them as one token.

@@ -18,8 +18,6 @@ from localjudge.settings import OnOverflow
 
 # Limits of a batch of rows that is encoded at once.
 _ROWS_AT_ONCE, _CHARACTERS_AT_ONCE = 256, 4_000_000
-# The search for a candidate's cut ends if fewer tokens than this remain unused.
-_TOKENS_TO_SPARE = 8
 # More tokens of a template after the response are worth a hint.
 _MOST_BEHIND = 50
 WithoutMiddle = Callable[[str, int], tuple[str, str, int]]
@@ -188,7 +186,7 @@ class TaskBuilder:
         assert opening.encoder is not None  # it counted the tokens
         if self.on_overflow == "cut-tool-results":
             return self._without_oldest_results(row, opening, opening.encoder, does_not_fit)
-        shortened = self._longest_that_fits(shown, opening, opening.encoder, excess)
+        shortened = self._longest_that_fits(shown, opening, opening.encoder)
         if shortened is None:
             reason = f"{does_not_fit}, even with one character of its candidate"
             return _failed(row, RowError(reason), overflows=True)
@@ -244,43 +242,28 @@ class TaskBuilder:
         return task(fewest) or _failed(row, reason, overflows=True)
 
     def _longest_that_fits(
-        self, row: Row, opening: Opening, encoder: PromptEncoder, excess: int
+        self, row: Row, opening: Opening, encoder: PromptEncoder
     ) -> tuple[list[int], int] | None:
         """Search for the longest beginning of the candidate, of one character or more, that fits the context.
 
-        The search ends at the longest, or at one that leaves fewer than `_TOKENS_TO_SPARE` tokens unused. Each
-        second step halves what is left to search: n characters take at most 2 + 2 log2(n) encodings.
-
-        Args:
-            row: the row.
-            opening: how its prompt ends.
-            encoder: that of the opening.
-            excess: the tokens by which the whole row exceeds the context.
+        n characters take at most 1 + log2(n) encodings.
 
         Returns:
             the prompt's token ids and the number of characters that are kept; None if no beginning fits.
         """
-        fits, too_long = 0, max(map(len, row.texts))
-        found: list[int] | None = None
-        unused, length, halve = 0, 1, False
-        while length < too_long:
+        found: tuple[list[int], int] | None = None
+
+        def is_too_long(length: int) -> bool:
+            nonlocal found
             (encoded,) = encoder.encode_all([self.rubric.text(row.cut(length))])
             # A tokenizer may be unable to read the text if it ends here.
-            over = excess
-            if not isinstance(encoded, RowError):
-                over = self.excess(len(encoded.ids), opening.answer_tokens)
-            if isinstance(encoded, RowError) or over > 0:
-                too_long, excess = length, over
-            else:
-                found, fits, unused = encoded.ids, length, -over
-                if unused < _TOKENS_TO_SPARE:
-                    break
-            if found is None:
-                return None
-            # By turns: where the tokens would run out if each character took as many, and the middle.
-            share = 0.5 if halve else unused / (unused + excess)
-            length, halve = max(fits + 1, fits + int((too_long - fits) * share)), not halve
-        return None if found is None else (found, fits)
+            if isinstance(encoded, RowError) or self.excess(len(encoded.ids), opening.answer_tokens) > 0:
+                return True
+            found = encoded.ids, length
+            return False
+
+        bisect_left(range(max(map(len, row.texts))), True, lo=1, key=is_too_long)
+        return found
 
 
 def _failed(row: Row, error: RowError, *, overflows: bool = False) -> Task:

@@ -7,7 +7,7 @@ a scratch file: memory does not grow with their number, and the thread never wai
 
 from __future__ import annotations
 
-import json
+import pickle
 import threading
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +23,7 @@ from localjudge.system.steps import Report, no_progress
 
 BLOCK = 16
 """Number of tokens of a block in which vLLM keeps what it computed for them, and shares it between prompts."""
+_STORED = "candidate_cut", "error", "overflows", "text", "start", "beginnings"
 _REPORT_EVERY = 0.25
 """Seconds between two reports of the rows that are encoded."""
 
@@ -160,20 +161,11 @@ def _shared(first: list[int], second: list[int]) -> int:
 
 
 def _dump(task: Task) -> bytes:
-    """Return a task without its rows: a JSON document, a newline and the tokens, four bytes each."""
-    document = {
-        "candidate_cut": task.candidate_cut,
-        "error": task.error,
-        "overflows": task.overflows,
-        "text": task.text,
-        "start": task.start,
-        "beginnings": task.beginnings,
-    }
-    return json.dumps(document).encode() + b"\n" + array("i", task.tokens).tobytes()
+    """Return a task without its rows and places."""
+    own = {name: getattr(task, name) for name in _STORED}
+    return pickle.dumps({**own, "tokens": array("i", task.tokens)})
 
 
 def _task(row: Row | Failure, dumped: bytes, places: Sequence[int]) -> Task:
-    document, _, tokens = dumped.partition(b"\n")
-    own = json.loads(document)
-    begin = tuple(own.pop("beginnings"))
-    return Task(row, array("i", tokens).tolist(), places=places, beginnings=begin, **own)
+    own = pickle.loads(dumped)  # of a file without a name, which only this process has
+    return Task(**{**own, "row": row, "tokens": own["tokens"].tolist(), "places": places})

@@ -34,8 +34,7 @@ from typing import Any
 from localjudge.records import Row
 from localjudge.rows.messages import Block, Message, read_messages, role_of
 from localjudge.rows.pair_columns import PAIR, compares_responses
-from localjudge.rows.paths import unpacked
-from localjudge.rows.record import RecordError
+from localjudge.rows.record import RecordError, unpacked
 
 MESSAGES, CONVERSATION = "messages", "conversation"
 """The column with the turns, and the field of a template with their text."""
@@ -87,47 +86,51 @@ class ConversationReader:
         self._is_whole = judges_conversation(used)
         self._wanted = {"candidate", *used} & {MESSAGES, "candidate", "instruction", *CONVERSATIONS}
 
-    def read(self, fields: dict[str, Any], taken: dict[str, str]) -> dict[str, Any]:
-        """Return the fields of a record with those that it has only in its messages, instead of them.
+    def read(self, fields: dict[str, Any], taken: dict[str, str]) -> None:
+        """Put the fields of a record that are only in its messages into their places.
 
         Args:
             fields: the values of fields by their names.
-            taken: the column of each field, which receives those of the fields that are added.
+            taken: the column of each field.
 
         Raises:
             RecordError: the messages are not a conversation that can be judged.
         """
         if self._compares:
-            return _of_pair(fields, taken, self._used)
+            _read_pair(fields, taken, self._used)
+            return
         is_prompt = as_chat(fields.get("instruction")) is not None
         _gather(fields, taken)
         if MESSAGES not in fields and not self._shown:
-            return fields
+            return
         is_long = roles_of(fields.get(MESSAGES)).count("user") > 1
         whole = self._is_whole or (IN_FULL in self._used and is_long and not self._shown)
         missing = self._wanted - fields.keys()
         if whole or is_prompt or missing & CONVERSATIONS:
             _begin(fields, taken, whole=whole)
-        given, answer = taken.get(MESSAGES, ""), fields.get("candidate")
-        if fields.get(MESSAGES) is None and whole and CONVERSATION in fields and "candidate" not in fields:
+        given, messages, answer = taken.get(MESSAGES, ""), fields.get(MESSAGES), fields.get("candidate")
+        if messages is None and whole and CONVERSATION in fields and "candidate" not in fields:
             given, found = taken[CONVERSATION], {"candidate": fields.pop(CONVERSATION)}  # it is text already
-        elif fields.get(MESSAGES) is None or not (whole or missing) or not isinstance(answer, str | None):
-            return fields
+        elif messages is None or not (whole or missing) or not isinstance(answer, str | None):
+            return
         else:
             try:
-                found = _fields(fields[MESSAGES], answer, whole=whole, reasoning=WITH_REASONING in self._used)
+                found = _fields(messages, answer, whole=whole, reasoning=WITH_REASONING in self._used)
             except RecordError as error:
                 raise RecordError(f"{given!r}, the conversation: {error}") from None
-            if is_prompt and not whole and not self._shown:
-                _show_in_full(found)
+            if is_prompt and not (whole or self._shown):
+                asked = found.get("instruction", "")
+                # The instruction of a prompt of several turns is the whole prompt.
+                is_one = found[CONVERSATION] == f"User:\n{_quoted(asked)}"
+                found["instruction"] = asked if is_one else found[CONVERSATION]
             wanted = missing | ({"instruction"} - fields.keys()) | ({"candidate"} if whole else set())
             found = {field: text for field, text in found.items() if field in wanted}
             del fields[MESSAGES]
+        fields |= found
         for field in found:
             taken.setdefault(field, given)
         if self._shown or not is_prompt:
             taken[CONVERSATION] = given
-        return fields | found
 
 
 def _begin(fields: dict[str, Any], taken: dict[str, str], *, whole: bool) -> None:
@@ -141,12 +144,6 @@ def _begin(fields: dict[str, Any], taken: dict[str, str], *, whole: bool) -> Non
         del fields[SYSTEM_PROMPT]
         has_one = role_of(turns[0]) in ("system", "developer")
         fields[MESSAGES] = turns if has_one else [{"role": "system", "content": prompt}, *turns]
-
-
-def _show_in_full(found: dict[str, str]) -> None:
-    """Let the instruction of a prompt of several turns be the whole prompt."""
-    if found[CONVERSATION] != f"User:\n{_quoted(found.get('instruction', ''))}":
-        found["instruction"] = found[CONVERSATION]
 
 
 def as_chat(value: Any) -> list[Any] | None:
@@ -192,16 +189,15 @@ def _continued(before: list[Any] | None, instruction: Any, answer: Any) -> list[
     return [*before, *turns]
 
 
-def _of_pair(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of two conversations: what both share is the instruction, and how each ends a response.
+def _read_pair(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str]) -> None:
+    """Read two conversations: what both share is the instruction, and how each ends a response.
 
     If they share only what the user says, the instruction is that, and each response the whole conversation.
     """
     both = [fields.get(name) for name in PAIR]
     before = as_chat(fields.get("instruction", fields.get(MESSAGES)))
-    is_chat = before is not None or any(as_chat(each) is not None for each in both)
-    if not is_chat or any(each is None for each in both):
-        return fields
+    if None in both or all(as_chat(each) is None for each in (before, *both)):
+        return
     said = taken.get("instruction") or taken.get(MESSAGES) or taken[PAIR[0]]
     talks = list[list[Message]]()
     for name, each in zip(PAIR, both, strict=True):
@@ -211,7 +207,7 @@ def _of_pair(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str])
             raise RecordError(f"{taken[name]!r}, the conversation: {error}") from None
         if (last := talks[-1][-1].role) != "assistant":
             raise RecordError(f"{taken[name]!r}: the last turn is the {last}'s; it must be the assistant's")
-    asked, other = (_asked(talk) for talk in talks)
+    asked, other = map(_asked, talks)
     if asked != other:
         raise RecordError("its two conversations have different turns of the user; they cannot be compared")
     if "instruction" not in taken:
@@ -219,13 +215,14 @@ def _of_pair(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str])
     fields["instruction"], taken["instruction"] = "\n\n".join(asked), said
     shared, last_turns = talks[0][:-1], [talk[-1] for talk in talks]
     if shared != talks[1][:-1] or any(block.call for turn in last_turns for block in turn.blocks):
-        return fields | {name: written(talk, reasoning=False) for name, talk in zip(PAIR, talks, strict=True)}
+        fields |= {name: written(talk, reasoning=False) for name, talk in zip(PAIR, talks, strict=True)}
+        return
     if CONVERSATION in used and CONVERSATION not in fields:
         fields[CONVERSATION], taken[CONVERSATION] = written(shared, reasoning=False), said
         fields["instruction"] = asked[-1]
     elif len(shared) > 1:
         fields["instruction"] = written(shared, reasoning=False)
-    return fields | {name: "\n".join(turn.texts()) for name, turn in zip(PAIR, last_turns, strict=True)}
+    fields |= {name: "\n".join(turn.texts()) for name, turn in zip(PAIR, last_turns, strict=True)}
 
 
 def _asked(turns: Iterable[Message]) -> list[str]:

@@ -9,13 +9,12 @@ path, of each weight divided by the sum of the weights beside it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from localjudge.records import Criterion, Failure, Row
-from localjudge.rows.record import LARGEST_NUMBER, RecordError, is_number
+from localjudge.rows.record import LARGEST_NUMBER, RecordError, check_text, is_number, unpacked
 
 CRITERION = "criterion"
 """The field of a template that asks for one criterion of the row."""
@@ -70,15 +69,12 @@ def read_criteria(given: Any) -> tuple[Criterion, ...]:
     Raises:
         RecordError: it is neither, or a criterion in it is wrong; the message names the first.
     """
+    given = unpacked(given.strip() if isinstance(given, str) else given)
     if isinstance(given, str):
-        try:
-            given = json.loads(given)
-        except (ValueError, RecursionError):
-            raise RecordError(f"not JSON; {_FORM}, or its JSON text") from None
-    given = given.tolist() if hasattr(given, "tolist") else given  # an array of numpy
+        raise RecordError(f"not JSON; {_FORM}, or its JSON text")
     if isinstance(given, Mapping) and _PARTS in given:
-        found = list(_leaves(given, 1.0, "its root"))
-    elif isinstance(given, list | tuple):
+        found = [_criterion(*leaf) for leaf in _leaves(given, 1.0, "its root")]
+    elif isinstance(given, list):
         found = [_criterion(each, f"criterion {number}") for number, each in enumerate(given, 1)]
     else:
         raise RecordError(f"of type {type(given).__name__}; {_FORM}")
@@ -90,44 +86,40 @@ def read_criteria(given: Any) -> tuple[Criterion, ...]:
 
 
 def _criterion(given: Any, where: str) -> Criterion:
-    if isinstance(given, str):
-        return Criterion(text=_text(given, where))
+    given = {CRITERION: given, "points": 1} if isinstance(given, str) else given
     if not isinstance(given, Mapping):
         raise RecordError(f"{where} is of type {type(given).__name__}; {_FORM}")
-    tags = _value(given, _TAGS, where)
+    text, points, name, tags = (_value(given, keys, where) for keys in (_TEXT, _POINTS, _NAME, _TAGS))
     tags = [] if tags is None else [tags] if isinstance(tags, str) else tags
-    if not _is_list(tags) or not all(isinstance(tag, str) for tag in tags):
+    if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
         raise RecordError(f"{where}: its tags are not texts; give a list of texts")
-    name = _value(given, _NAME, where)
     return Criterion(
-        text=_text(_value(given, _TEXT, where), where),
-        points=_number(_value(given, _POINTS, where), where),
+        text=_text(text, where),
+        points=_number(points, where),
         name=None if name is None else _text(name, f"the name of {where}"),
         tags=[_text(tag, f"a tag of {where}") for tag in dict.fromkeys(tags)],
     )
 
 
-def _leaves(node: Any, points: float, where: str) -> Iterator[Criterion]:
-    """Yield the leaves of a tree; `points` are those of all leaves of this node."""
+def _leaves(node: Any, points: float, where: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the leaves of a tree as criteria, each with its place; `points` are the node's."""
     if not isinstance(node, Mapping):
         raise RecordError(f"{where} is of type {type(node).__name__}; give an object with requirements")
     parts = node.get(_PARTS)
     if not parts:
-        tag = node.get("task_category")
-        text = _text(node.get("requirements"), where)
-        yield Criterion(text=text, points=points, tags=[tag] if isinstance(tag, str) else [])
+        yield {CRITERION: node.get("requirements"), "points": points, "tags": node.get("task_category")}, where
         return
-    if not _is_list(parts):
+    if not isinstance(parts, list):
         raise RecordError(f"{where}: its {_PARTS} are of type {type(parts).__name__}; give a list")
-    named = [f"{where}, part {number}" for number in range(1, len(parts) + 1)]
-    weights = [
-        _number(part.get("weight") if isinstance(part, Mapping) else None, own)
-        for part, own in zip(parts, named, strict=True)
-    ]
-    if min(weights) < 0 or not sum(weights):
+    named = {f"{where}, part {number}": part for number, part in enumerate(parts, 1)}
+    weights = {
+        own: _number(part.get("weight") if isinstance(part, Mapping) else None, own)
+        for own, part in named.items()
+    }
+    if min(weights.values()) < 0 or not any(weights.values()):
         raise RecordError(f"{where}: the weights of its {_PARTS} must not be below 0, nor all 0")
-    for part, weight, own in zip(parts, weights, named, strict=True):
-        yield from _leaves(part, points * weight / sum(weights), own)
+    for own, part in named.items():
+        yield from _leaves(part, points * weights[own] / sum(weights.values()), own)
 
 
 def _value(given: Mapping[str, Any], names: tuple[str, ...], where: str) -> Any:
@@ -139,25 +131,17 @@ def _value(given: Mapping[str, Any], names: tuple[str, ...], where: str) -> Any:
 
 
 def _text(given: Any, where: str) -> str:
-    if not isinstance(given, str) or not given.strip():
-        what = f"is {given!r}" if isinstance(given, str) else f"has no text, but {type(given).__name__}"
-        raise RecordError(f"{where} {what if given is not None else 'has no text'}; {_FORM}")
-    try:
-        given.encode()
-    except UnicodeEncodeError as error:
-        raise RecordError(f"{where} has a lone surrogate at character {error.start + 1}; remove it") from None
-    return given
+    if given is None or given == "" or (isinstance(given, str) and given.isspace()):
+        raise RecordError(f"{where} has no text; {_FORM}")
+    check_text(given, where)
+    return str(given)
 
 
 def _number(given: Any, where: str) -> float:
     points = _IMPORTANCE.get(given.strip().casefold()) if isinstance(given, str) else given
     if not is_number(points):
-        said = "no points" if given is None else f"the points {str(given)[:40]!r}"
-        if isinstance(points, int | float) and not isinstance(points, bool):
-            said = f"points that are not a number from {-LARGEST_NUMBER:,.0f} to {LARGEST_NUMBER:,.0f}"
-        raise RecordError(f"{where} has {said}; give a number, below 0 if it must not be met")
+        said = "no points" if given is None else "unusable points"
+        said = f"the points {given[:40]!r}" if isinstance(given, str) else said
+        limits = f"from {-LARGEST_NUMBER:,.0f} to {LARGEST_NUMBER:,.0f}, below 0 if it must not be met"
+        raise RecordError(f"{where} has {said}; give a number {limits}")
     return float(points)
-
-
-def _is_list(given: Any) -> bool:
-    return isinstance(given, list | tuple)

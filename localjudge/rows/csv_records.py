@@ -7,20 +7,21 @@ import io
 import re
 from array import array
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import BinaryIO, TextIO
 
 from localjudge.errors import RowError, UsageError
-from localjudge.rows.record import DAMAGED, Record, repeated_name, too_large, unreadable_from_here
+from localjudge.rows.record import Record, repeated_name, too_large
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
-def find_delimiter(name: str, head: bytes, is_whole: bool, usual: str) -> str:
-    """Return the delimiter that splits the header of a CSV file.
+def csv_reader(name: str, head: bytes, *, is_whole: bool, usual: str) -> partial[Iterator[tuple[int, Record]]]:
+    """Return the reader of a CSV file: its delimiter is the one that splits the header.
 
     If several do, it is the one that gives each record of the beginning as many fields as the header has. A tab
-    that splits the header of a `.tsv` file is its delimiter.
+    that splits the header of a `.tsv` file is its delimiter. In its first line, Excel may name the delimiter.
 
     Args:
         name: the name of the file, for the message.
@@ -32,18 +33,22 @@ def find_delimiter(name: str, head: bytes, is_whole: bool, usual: str) -> str:
         UsageError: several delimiters are possible.
     """
     text = head.decode("utf-8", "surrogateescape")
-    widths = {each: list(_widths(text, each, is_whole)) for each in DELIMITERS}
-    possible = [each for each, found in widths.items() if found and found[0] > 1]
-    if usual == "\t" and usual in possible:
-        return usual
-    if len(possible) > 1:
-        possible = [each for each in possible if len(set(widths[each])) == 1] or possible
-    if len(possible) > 1:
-        delimiters = " or ".join(DELIMITERS[each] for each in possible)
-        raise UsageError(
-            f"{name}: {delimiters} may separate its columns; put each name of its first line in double quotes"
-        )
-    return possible[0] if possible else usual
+    if named := _SEPARATOR.match(text):
+        delimiter, text = named[1], text[named.end() :]
+    else:
+        widths = {each: list(_widths(text, each, is_whole)) for each in DELIMITERS}
+        possible = [each for each, found in widths.items() if found and found[0] > 1]
+        if usual == "\t" and usual in possible:
+            possible = [usual]
+        if len(possible) > 1:
+            possible = [each for each in possible if len(set(widths[each])) == 1] or possible
+        if len(possible) > 1:
+            delimiters = " or ".join(DELIMITERS[each] for each in possible)
+            advice = "put each name of its first line in double quotes"
+            raise UsageError(f"{name}: {delimiters} may separate its columns; {advice}")
+        delimiter = possible[0] if possible else usual
+    quoted = delimiter != "\t" or _is_quoted(text if is_whole else text[: text.rfind("\n") + 1])
+    return partial(read_csv, delimiter=delimiter, quoted=quoted, skipped=bool(named))
 
 
 def _widths(text: str, delimiter: str, is_whole: bool) -> Iterator[int]:
@@ -59,15 +64,13 @@ def _widths(text: str, delimiter: str, is_whole: bool) -> Iterator[int]:
             yield 0
 
 
-def is_quoted(head: bytes, is_whole: bool) -> bool:
+def _is_quoted(text: str) -> bool:
     """Return whether quotes in a text with tabs mark the ends of its fields, and are not a part of them.
 
     They are a part of the fields if the tabs alone give each line of the beginning as many fields as the
     header has, unless a line shows that a program has quoted it: a quote inside a quoted field is doubled, or
     the header is quoted.
     """
-    text = head.decode("utf-8", "surrogateescape")
-    text = text if is_whole else text[: text.rfind("\n") + 1]
     width = 0
     for line in io.StringIO(text, newline="\n"):  # one after the other, for they may be many
         line = line.removesuffix("\n").removesuffix("\r")
@@ -81,6 +84,7 @@ def is_quoted(head: bytes, is_whole: bool) -> bool:
     return '"' not in text
 
 
+_SEPARATOR = re.compile(r"sep=(.)\r?\n")
 _QUOTED = re.compile(r'"[^"]*"')
 _DOUBLED = re.compile(r'""|"(?:[^"]|"")*""(?:[^"]|"")*"')
 
@@ -115,17 +119,14 @@ def read_csv(
             try:
                 fields = next(reader)
             except StopIteration:
-                if lines.damage:
-                    yield number, unreadable_from_here(lines.damage)
                 return
             except (csv.Error, _TooLargeError) as error:
                 is_large = isinstance(error, _TooLargeError)
                 is_whole = is_large and lines.skip_record()
                 yield number, too_large(most_bytes) if is_large else RowError(f"not CSV: {error}")
-                if not is_whole:
-                    for inner in filter(number.__lt__, lines.of_record()):
-                        said = f"part of the record that begins at line {number}, which cannot be read"
-                        yield inner, RowError(said)
+                for inner in filter(number.__lt__, () if is_whole else lines.of_record()):
+                    said = f"part of the record that begins at line {number}, which cannot be read"
+                    yield inner, RowError(said)
                 header = header or []
                 continue
             if not fields:
@@ -149,7 +150,6 @@ class _CsvLines(Iterator[str]):
 
     Attributes:
         number: the number of the last line that was read, from 1.
-        damage: the error that stopped the reading before the end of the file.
     """
 
     def __init__(self, stream: TextIO, delimiter: str, most_bytes: int, quoted: bool = True) -> None:
@@ -157,7 +157,6 @@ class _CsvLines(Iterator[str]):
         self._tokens = re.compile(rf'["{delimiter}]|[\r\n]+|[^"{delimiter}\r\n]+')
         self._last = "\n"
         self.number = 0
-        self.damage: Exception | None = None
         self.begin_record()
 
     def begin_record(self) -> None:
@@ -210,12 +209,9 @@ class _CsvLines(Iterator[str]):
 
     def _read(self, most: int) -> str:
         """Return a line, or the next part of a line longer than `most` characters; empty at the end."""
-        try:
-            piece = "" if self.damage else self._stream.readline(most)
-            if piece == "\n" and self._last[-1:] == "\r":  # the limit split a \r\n
-                piece = self._stream.readline(most)
-        except DAMAGED as error:
-            piece, self.damage = "", error
+        piece = self._stream.readline(most)
+        if piece == "\n" and self._last[-1:] == "\r":  # the limit split a \r\n
+            piece = self._stream.readline(most)
         if piece and self._last[-1:] in "\r\n":
             self.number += 1
         self._last = piece

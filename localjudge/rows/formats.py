@@ -15,23 +15,28 @@ import codecs
 import gzip
 import io
 import lzma
-import re
 from collections.abc import Callable, Iterator
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from localjudge.errors import RowError, UsageError
-from localjudge.rows.arrow_records import STATE, dataset_files, read_arrow, read_parquet, read_saved_dataset
-from localjudge.rows.csv_records import find_delimiter, is_quoted, read_csv
+from localjudge.rows.csv_records import csv_reader
 from localjudge.rows.inspect_records import is_inspect_log, read_inspect
 from localjudge.rows.json_records import parse_json, read_json_array, read_json_objects, read_jsonl
-from localjudge.rows.record import Record
-from localjudge.rows.text_encoding import Utf8Stream
+from localjudge.rows.record import DAMAGED, Record, unreadable_from_here
+from localjudge.rows.table_records import STATE, dataset_files, read_arrow, read_parquet, read_saved_dataset
 from localjudge.system.requirements import require
 
 Records = Iterator[tuple[int, Record]]
 """Records, each with its line; with its number, from 1, where the format has no lines."""
+
+
+def _zstandard(name: str) -> BinaryIO:
+    import pyarrow
+
+    return io.BufferedReader(pyarrow.input_stream(name, compression="zstd"))
+
 
 JSON_LINES = ".jsonl"
 _LINES = (JSON_LINES, ".ndjson", ".jsonlines")
@@ -45,11 +50,9 @@ _COMPRESSED: dict[str, Callable[[str], Any]] = {
     ".gz": gzip.open,
     ".bz2": bz2.open,
     ".xz": lzma.open,
-    ".zst": lambda name: _zstandard(name),
+    ".zst": _zstandard,
 }
 _LFS = b"version https://git-lfs.github.com/spec/"
-_SEPARATOR = re.compile(rb"sep=(.)\r?\n")
-"""The first line in which Excel names the delimiter."""
 _ARROW = (".parquet", ".arrow", ".feather")
 _READERS: dict[str, Callable[[str, int], Records]] = {
     _SAVED: read_saved_dataset,
@@ -58,8 +61,15 @@ _READERS: dict[str, Callable[[str, int], Records]] = {
     ".arrow": read_arrow,
     ".feather": read_arrow,
 }
-_HEAD = 1 << 16
-"""Bytes of a text that decide how it is read."""
+_PIECE = 1 << 16
+"""Bytes that are read at once; the first of a text decide how it is read."""
+_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",  # begins with the mark of UTF-16
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF8: "UTF-8",
+    codecs.BOM_UTF16_LE: "UTF-16-LE",
+    codecs.BOM_UTF16_BE: "UTF-16-BE",
+}
 
 
 def check_file(name: str) -> tuple[str, bool]:
@@ -71,19 +81,21 @@ def check_file(name: str) -> tuple[str, bool]:
         UsageError: the format is unknown or ambiguous, or the package that reads it is missing.
     """
     kind = _kind(name)
-    if Path(name).is_file() and Path(name).stat().st_size < 1000 and Path(name).read_bytes().startswith(_LFS):
+    if kind == _SAVED:
+        dataset_files(name)
+    if not Path(name).is_file():  # a pipe can be read only once
+        return "", True
+    if Path(name).stat().st_size < 1000 and Path(name).read_bytes().startswith(_LFS):
         raise UsageError(
             f"{name}: is a pointer of Git LFS, not the file itself; fetch the file with: git lfs pull"
         )
-    if kind == _SAVED:
-        dataset_files(name)
-    if kind not in _TEXT or not Path(name).is_file():  # a pipe can be read only once
+    if kind in _READERS:
         return "", True
     with _open(name) as stream:
         text = Utf8Stream(stream, name)
-        reader, head = _reader(name, kind, text), text.head(_HEAD)
+        reader = _text_reader(name, kind, text.head)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")  # leaves an incomplete last character
-    is_utf8 = "\ufffd" not in decoder.decode(head.replace("\ufffd".encode(), b""))
+    is_utf8 = "\ufffd" not in decoder.decode(text.head.replace("\ufffd".encode(), b""))
     return _INSTEAD.get(reader, "") if kind in _LINES else "", is_utf8
 
 
@@ -112,10 +124,15 @@ def read_text(stream: BinaryIO, name: str, suffix: str, most_bytes: int) -> Reco
         suffix: the suffix that names the format.
         most_bytes: size limit of a record.
     """
+    number = 0
     with stream:
         text = Utf8Stream(stream, name)
-        read = _reader(name, suffix, text)
-        yield from read(io.BufferedReader(text, _HEAD), most_bytes)
+        read = _text_reader(name, suffix, text.head)
+        try:
+            for number, record in read(io.BufferedReader(text, _PIECE), most_bytes):
+                yield number, record
+        except DAMAGED as error:
+            yield number + 1, unreadable_from_here(error)
 
 
 def needs_pyarrow(name: str) -> bool:
@@ -165,27 +182,15 @@ def _open(name: str) -> BinaryIO:
     return cast(BinaryIO, packed(name) if packed else Path(name).open("rb"))
 
 
-def _zstandard(name: str) -> BinaryIO:
-    import pyarrow
-
-    return io.BufferedReader(pyarrow.input_stream(name, compression="zstd"))
-
-
-def _reader(name: str, suffix: str, text: Utf8Stream) -> Callable[[io.BufferedReader, int], Records]:
-    """Return the reader of a text.
+def _text_reader(name: str, suffix: str, head: bytes) -> Callable[[io.BufferedReader, int], Records]:
+    """Return the reader of a text that begins so.
 
     Raises:
         UsageError: the content is not of the format that the suffix names, or it is ambiguous.
     """
-    head = text.head(_HEAD)
     begin = head.lstrip()
     if suffix in (".csv", ".tsv") or (suffix == ".txt" and begin[:1] not in (b"{", b"[", b"")):
-        separator = _SEPARATOR.match(head)
-        rest, is_whole = head[separator.end() if separator else 0 :], len(head) < _HEAD
-        usual = "\t" if suffix == ".tsv" else ","
-        delimiter = separator[1].decode("latin-1") if separator else find_delimiter(name, rest, is_whole, usual)
-        quoted = delimiter != "\t" or is_quoted(rest, is_whole)
-        return partial(read_csv, delimiter=delimiter, quoted=quoted, skipped=bool(separator))
+        return csv_reader(name, head, is_whole=len(head) < _PIECE, usual="\t" if suffix == ".tsv" else ",")
     is_json = suffix in (".json", ".traj", ".txt")
     if begin[:1] == b"[" and (is_json or begin[1:].lstrip()[:1] == b"{"):
         return read_json_array
@@ -196,3 +201,61 @@ def _reader(name: str, suffix: str, text: Utf8Stream) -> Callable[[io.BufferedRe
     goes_on = bool(end) and line.rstrip()[-1:] in (b"{", b"[", b",") and more.lstrip()[:1] != b"{"
     has_one = is_json and not (is_line and more.strip())
     return read_json_objects if begin[:1] == b"{" and (has_one or (goes_on and not is_line)) else read_jsonl
+
+
+class Utf8Stream(io.RawIOBase):
+    """The bytes of a text in UTF-8 or in UTF-16 with a byte order mark, as UTF-8 without the mark.
+
+    What is not valid in the encoding of the text is not valid UTF-8 either.
+
+    Args:
+        stream: the bytes of the text.
+        name: the name of the file, for messages.
+
+    Attributes:
+        head: the first bytes; fewer than `_PIECE` if the file ends or is damaged.
+
+    Raises:
+        UsageError: the text is UTF-32, or UTF-16 without a byte order mark.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self._pieces, self._ahead = _utf8_pieces(stream, name), b""
+        self._damage: Exception | None = None
+        try:
+            while len(self._ahead) < _PIECE and (piece := next(self._pieces, b"")):
+                self._ahead += piece
+        except DAMAGED as error:
+            self._damage = error
+        self.head = self._ahead[:_PIECE]
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._ahead and self._damage:
+            raise self._damage
+        self._ahead = self._ahead or next(self._pieces, b"")
+        piece, self._ahead = self._ahead[: len(buffer)], self._ahead[len(buffer) :]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def _utf8_pieces(stream: Any, name: str) -> Iterator[bytes]:
+    """Yield the pieces of a text as UTF-8, none of them empty."""
+    begin = stream.read(16)
+    mark, encoding = next((each for each in _MARKS.items() if begin.startswith(each[0])), (b"", "UTF-8"))
+    unmarked = encoding == "UTF-8" and len(begin) == 16 and {any(begin[::2]), any(begin[1::2])} == {True, False}
+    if encoding == "UTF-32" or unmarked:
+        known = encoding if not unmarked else "UTF-16LE" if begin[0] else "UTF-16BE"
+        what = f"{known} without a byte order mark" if unmarked else known
+        raise UsageError(f"{name}: is {what}; convert it, such as with: iconv -f {known} -t UTF-8 FILE")
+    decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
+    for data in chain([begin.removeprefix(mark)], iter(lambda: stream.read1(_PIECE), b""), [b""]):
+        if encoding != "UTF-8":
+            try:
+                data = decoder.decode(data, not data).encode("utf-8", "surrogatepass")
+            except UnicodeDecodeError:
+                raise EOFError("the last character is not complete") from None
+        if data:
+            yield data

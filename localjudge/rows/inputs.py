@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -22,19 +22,10 @@ from localjudge.records import Failure, Row
 from localjudge.rows.columns import ROWS_AT, USED_FIELDS, Columns
 from localjudge.rows.conversation import CONVERSATION
 from localjudge.rows.criteria import by_criterion
-from localjudge.rows.documents import unwrapped
-from localjudge.rows.formats import (
-    JSON_LINES,
-    Records,
-    bare_name,
-    check_file,
-    read_file,
-    read_text,
-)
+from localjudge.rows.formats import JSON_LINES, Records, bare_name, check_file, read_file, read_text
 from localjudge.rows.joins import Joins
-from localjudge.rows.json_records import Document
-from localjudge.rows.paths import ABSENT, value_at
-from localjudge.rows.record import MAX_ROW_BYTES, Record, RecordError
+from localjudge.rows.json_records import Document, unwrapped
+from localjudge.rows.record import ABSENT, MAX_ROW_BYTES, Record, RecordError, value_at
 from localjudge.rows.record_reader import Fields, RecordReader
 from localjudge.rows.row import identity, known_columns, lacks, rows_of, unreadable
 from localjudge.rows.table_records import table_records
@@ -43,8 +34,6 @@ EXAMPLES = "examples"
 STDIN = "-"
 FILENAME = "@filename"
 """Column with the name of a row's file, without folder and suffix."""
-
-
 _RECORDS_CHECKED = 100
 _NO_VALUE: tuple[Any, ...] = (None, "", [], {})
 
@@ -87,15 +76,15 @@ class CheckedInputs:
     Attributes:
         empty: the files without rows, if another file may have some.
         columns: the columns that the rows have for each field, in the order of the files.
-        shapes: the titles of the shapes of the records, in the order of the files, and what JSON lines are
-            instead.
+        read_as: the titles of the shapes of the records, in the order of the files, what JSON lines are
+            instead, and where the rows are in a document.
         not_utf8: the files that have bytes of another encoding.
         not_shown: the columns with values that the judge is not shown.
     """
 
     empty: list[str] = field(default_factory=list)
     columns: dict[str, list[str]] = field(default_factory=dict)
-    shapes: dict[str, None] = field(default_factory=dict)
+    read_as: dict[str, None] = field(default_factory=dict)
     not_utf8: list[str] = field(default_factory=list)
     not_shown: dict[str, None] = field(default_factory=dict)
 
@@ -103,8 +92,8 @@ class CheckedInputs:
     def how(self) -> str:
         """How the inputs are read: the shapes, and the fields that are in columns of other names."""
         taken = [f"{name}={'|'.join(found)}" for name, found in self.columns.items() if [name] != found]
-        read = [f"read as: {', '.join(self.shapes)}"] * bool(self.shapes)
-        return ", ".join([*read, *[" ".join(taken)] * bool(taken)])
+        read = f"read as: {', '.join(self.read_as)}" * bool(self.read_as)
+        return ", ".join(filter(None, [read, " ".join(taken)]))
 
     @property
     def left_out(self) -> str:
@@ -114,8 +103,9 @@ class CheckedInputs:
             f"iconv -f CP1252 -t UTF-8 {name}"
             for name in self.not_utf8
         ]
-        left_out = f"not shown to the judge: {known_columns(self.not_shown)}; kept as columns"
-        return "\n".join([*lines, *[left_out] * bool(self.not_shown)])
+        if self.not_shown:
+            lines.append(f"not shown to the judge: {known_columns(self.not_shown)}; kept as columns")
+        return "\n".join(lines)
 
 
 def check_inputs(
@@ -137,14 +127,14 @@ def check_inputs(
             or the most frequent reason), or no file has a row.
     """
     files = list(files)
-    joins, reader, checked = _joins(files, columns), RecordReader(columns, used), CheckedInputs()
+    joins, checked = _joins(files, columns), CheckedInputs()
     files = [name for name in files if name not in joins.files]
     if joins.files and not files:
         raise UsageError(
             f"{joins.files[0]}: holds no responses, but what other files are joined with; give these, too"
         )
     for name in filter(can_be_read_twice, files):
-        _check_file(name, joins, reader, checked)
+        _check_file(name, joins, RecordReader(columns, used), checked)
     if files and len(checked.empty) == len(files):
         raise UsageError(f"{', '.join(checked.empty)}: holds no rows; give a file with at least one")
     seen = {*(shown or used)}
@@ -160,27 +150,22 @@ def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedI
         UsageError: the file lacks a column that is given, or none of its first records is a row.
     """
     instead, is_utf8 = check_file(name) if name != EXAMPLES else ("", True)
-    checked.shapes |= {instead: None} if instead else {}
-    checked.not_utf8 += [] if is_utf8 else [name]
+    checked.not_utf8 += [name] * (not is_utf8)
     absent, taken, last = {**reader.given}, dict[str, str](), dict[str, Any]()
-    reasons = Counter[str]()
+    titles, reasons = dict[str, None](), Counter[str]()
 
     def note(record: Mapping[str, Any], fields: Fields) -> None:
-        nonlocal taken
         for given in [each for each, path in absent.items() if value_at(record, path) is not ABSENT]:
             del absent[given]
-        checked.shapes |= {} if fields.shape is None else {fields.shape.title: None}
+        titles[fields.shape.title] = None
         checked.not_shown |= {key: None for key, value in fields.others.items() if value not in _NO_VALUE}
-        of_messages = fields.taken.get(CONVERSATION)
-        taken = taken or {
-            field: column
-            for field, column in fields.taken.items()
-            if column != of_messages or field == CONVERSATION
-        }
+        whole = fields.taken.get(CONVERSATION)  # what is read from it is not in a column of its own
+        if not taken:
+            own = fields.taken.items()
+            taken.update({name: each for name, each in own if each != whole or name == CONVERSATION})
 
     count, rows = 0, 0
-    records = joined_records([name], reader.given, reader, joins=joins)
-    for where, record in islice(records, _RECORDS_CHECKED):
+    for where, record in islice(joined_records([name], reader, joins=joins), _RECORDS_CHECKED):
         count += 1
         last = dict(record) if isinstance(record, Mapping) else last
         for row in rows_of(record, where, reader, note):
@@ -192,6 +177,10 @@ def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedI
             if missing:
                 reasons[lacks(missing, last, reader)] += 1
             rows += not missing
+    at = f" at {reader.found_at}" if reader.found_at else ""
+    checked.read_as |= dict.fromkeys(
+        filter(None, (instead, *(f"{each or (at and 'a list')}{at}" for each in titles)))
+    )
     if taken and absent:
         others = [] if rows or reader.first(last, "reference") is not None else ["reference"]
         raise UsageError(f"{name}: {lacks([*absent, *others], last, reader)}")
@@ -199,8 +188,7 @@ def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedI
         checked.empty.append(name)
     elif not rows:
         ((reason, times),) = reasons.most_common(1)
-        of = f"{times} of its first {count}"
-        raise UsageError(f"{name}: none of its first records is a row: {reason} ({of})")
+        raise UsageError(f"{name}: none of its first records is a row: {reason} ({times} of its first {count})")
     for own, column in taken.items():
         found = checked.columns.setdefault(own, [])
         found += [column] * (column not in found)
@@ -221,13 +209,12 @@ def read_rows(
         used: the fields that the rubric's template uses.
     """
     reader = RecordReader(columns or {}, used)
-    for where, record in joined_records(inputs, columns or {}, reader, max_row_bytes):
+    for where, record in joined_records(inputs, reader, max_row_bytes):
         yield from rows_of(record, where, reader)
 
 
 def joined_records(
     inputs: Iterable[str],
-    columns: Columns,
     reader: RecordReader,
     max_row_bytes: int = MAX_ROW_BYTES,
     joins: Joins | None = None,
@@ -236,18 +223,17 @@ def joined_records(
 
     Args:
         inputs: as for `read_rows`.
-        columns: as for `read_rows`.
         reader: the reader of the records.
         max_row_bytes: as for `read_rows`.
         joins: the records of the other files; None to read them.
     """
     inputs = list(inputs)
-    joins = joins or _joins(inputs, columns)
-    systems = names_of_files(inputs) if FILENAME in columns.values() else {}
+    joins = joins or _joins(inputs, reader.columns)
+    systems = names_of_files(inputs) if FILENAME in reader.given.values() else {}
     for name in (each for each in inputs if each not in joins.files):
         # A file name that is not UTF-8 could not be written to the run.
         place = "stdin" if name == STDIN else name.encode("utf-8", "replace").decode()
-        for number, record in read_records(name, max_row_bytes, reader.rows_at):
+        for number, record in read_records(name, max_row_bytes, reader):
             where = f"{place}:{number}"
             if isinstance(record, RowError):
                 yield where, record
@@ -261,11 +247,10 @@ def joined_records(
 def _joins(inputs: Iterable[str], columns: Columns) -> Joins:
     """Return the records that those of the inputs are joined with."""
     joins = Joins(columns)
-    if joins.given_file is not None:
-        for name in find_inputs([joins.given_file]):
-            joins.read_given(name, read_records(name))
+    for name in find_inputs([joins.given_file]) if joins.given_file is not None else ():
+        joins.read_given(name, read_records(name))
     for name in filter(can_be_read_twice, inputs):
-        joins.read(name, read_records(name, rows_at=columns.get(ROWS_AT)))
+        joins.read(name, read_records(name, reader=RecordReader(columns, ())))
     return joins
 
 
@@ -293,23 +278,14 @@ def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row 
             raise UsageError(f"rows: a {type(rows).__name__}; give dicts, Rows or a table")
         records = rows
     reader = RecordReader({}, used)
-    found = (
-        row
-        for number, record in enumerate(records, 1)
-        for row in (
-            rows_of(record, f"row {number}", reader)
-            if isinstance(record, Mapping | Row | Failure)
-            else [unreadable(f"row {number}", f"a {type(record).__name__}; a row is a dict or a Row")]
-        )
-    )
-    return by_criterion(found, used)
+    found = (rows_of(record, f"row {number}", reader) for number, record in enumerate(records, 1))
+    return by_criterion(chain.from_iterable(found), used)
 
 
 def names_of_files(inputs: Iterable[str]) -> dict[str, str]:
     """Return a name for each input: its file's, or as many of the last parts of its path as tell all apart."""
     parts = {name: _parts(name.encode("utf-8", "replace").decode()) for name in inputs}
-    most = max(map(len, parts.values()), default=1)
-    for length in range(1, most + 1):
+    for length in range(1, max(map(len, parts.values()), default=1) + 1):
         found = {name: "/".join(each[-length:]) for name, each in parts.items()}
         if len({*found.values()}) == len(parts):
             return found
@@ -322,13 +298,14 @@ def _parts(place: str) -> list[str]:
     return [*path.parts[:-1], path.name if path.is_dir() else bare_name(path.name)]
 
 
-def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES, rows_at: str | None = None) -> Records:
+def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES, reader: RecordReader | None = None) -> Records:
     """Yield the records of a file that `find_inputs` returned, each with its line or number.
 
     Args:
         name: the file.
         max_row_bytes: size limit of a record.
-        rows_at: the path of the rows in a file that holds one object; None to find them.
+        reader: the reader of the records. It says where the rows are in a file that holds one object, and is
+            told where they were found.
 
     Raises:
         UsageError: the file cannot be read, or its rows can be in several places.
@@ -342,7 +319,10 @@ def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES, rows_at: str | N
         records = read_file(name, max_row_bytes)
     for number, record in records:
         if isinstance(record, Document):
-            yield from enumerate(unwrapped(record, name, rows_at), 1)
+            path, rows = unwrapped(record, name, reader.columns.get(ROWS_AT) if reader is not None else None)
+            if reader is not None:
+                reader.found_at = path
+            yield from enumerate(rows, 1)
         else:
             yield number, record
 

@@ -12,9 +12,8 @@ from typing import Any
 
 from localjudge.errors import RowError, UsageError
 from localjudge.rows.columns import JOIN, ON, Columns
-from localjudge.rows.paths import ABSENT, value_at
-from localjudge.rows.record import Record, RecordError
-from localjudge.rows.shapes import Shape, recognized
+from localjudge.rows.record import ABSENT, Record, RecordError, value_at
+from localjudge.rows.shapes import COLUMNS, Shape, recognized
 
 
 class Joins:
@@ -62,18 +61,16 @@ class Joins:
         """
         shape: Shape | None = None
         for number, record in records:
-            found = None if isinstance(record, RowError) else recognized(record)
-            if shape is None and (found is None or not found.aside):
+            found = COLUMNS if isinstance(record, RowError) else recognized(record)
+            if shape is None and not found.aside:
                 return
             shape = shape or found
-            assert shape is not None
             if isinstance(record, RowError) or found is not shape:
                 known = f"is not one of {shape.title}, with {' and '.join(shape.has[0])}"
                 problem = record.reason if isinstance(record, RowError) else known
                 raise UsageError(f"{name}:{number}: {problem}; correct this file")
             self._add(str(shape.joins), str(shape.joins), record, f"{name}:{number}")
-        if shape is not None:
-            self.files.append(name)
+        self.files += [name] * (shape is not None)
 
     def _add(self, ours: str, theirs: str, record: Mapping[str, Any], where: str) -> None:
         key = value_at(record, theirs)
@@ -88,25 +85,16 @@ class Joins:
         """
         for column, known in self._known.items():
             is_given = column == self._ours
-            files = str(self.given_file) if is_given else ", ".join(self.files)
+            file = str(self.given_file) if is_given else ", ".join(self.files)
             key = value_at(record, column)
             if key is ABSENT and not is_given:
                 continue
             if key is ABSENT:
-                raise RecordError(f"has no {column}, by which it is joined with {files}")
+                raise RecordError(f"has no {column}, by which it is joined with {file}")
             if str(key) not in known:
-                raise RecordError(
-                    f"no record in {files} has the {self._theirs if is_given else column} {key!r}"
-                )
-            record = _merged(record, known[str(key)], Path(files).stem if is_given else "joined")
+                raise RecordError(f"no record in {file} has the {self._theirs if is_given else column} {key!r}")
+            other, name = known[str(key)], Path(file).stem if is_given else "joined"
+            # A different value of a column gets the name of the file.
+            apart = {f"{name}.{key}": value for key, value in other.items() if record.get(key, value) != value}
+            record = {**other, **record, **apart}
         return record
-
-
-def _merged(record: Mapping[str, Any], other: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a record with the columns of another; a different value of a column gets the file's name."""
-    own = {
-        f"{name}.{column}": value
-        for column, value in other.items()
-        if column in record and value != record[column]
-    }
-    return {**other, **record, **own}

@@ -1,7 +1,7 @@
 """Read the messages of a conversation, in the forms that programs write.
 
 These are the forms of OpenAI (messages, and items of its Responses API), of Anthropic, of Hugging Face's chat
-templates, of ShareGPT (`from` and `value`) and of LangChain (`type` and `content`).
+templates, of ShareGPT (`from` and `value`), of LangChain (`type` and `content`), and the events of OpenHands.
 
 A message becomes blocks: texts, reasoning, calls of tools and their results. Calls are numbered from 1, and a
 result has the number of its call. That is the first call without a result that matches: by the id if both have
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -82,10 +82,10 @@ def read_messages(messages: Any) -> list[Message]:
         RecordError: they are not a conversation that can be judged; the message names the turn.
     """
     try:
-        messages = _plain(json.loads(messages) if isinstance(messages, str) else messages)
-    except (ValueError, RecursionError):
+        given = json.loads(messages if isinstance(messages, str) else json.dumps(messages, default=_plain))
+    except (ValueError, TypeError, RecursionError):
         raise RecordError("not JSON; give a list of turns, each with role and content") from None
-    given, reader, turns = _as_list(messages), _Reader(), list[Message]()
+    given, reader, turns = given if isinstance(given, list) else [], _Reader(), list[Message]()
     if given and role_of(given[-1]) == "exit" and not given[-1].get("content"):
         given.pop()  # how mini-SWE-agent ends
     if not given:
@@ -129,10 +129,10 @@ class _Reader:
             own = next((message[key] for key in _CALL_IDS if message.get(key)), None)
             own = own[0] if isinstance(own, list) else own
             return Message("tool", [self._result(message, own, name)])
-        calls = _as_list(given := message.get("tool_calls"))
-        if calls is None and given:
-            raise RecordError(f"has tool_calls of type {type(given).__name__}; give a list of calls")
-        calls = (calls or []) + ([message["function_call"]] if message.get("function_call") else [])
+        calls = message.get("tool_calls") or []
+        if not isinstance(calls, list):
+            raise RecordError(f"has tool_calls of type {type(calls).__name__}; give a list of calls")
+        calls = [*calls, *filter(None, [message.get("function_call")])]
         if calls and role != "assistant":
             raise RecordError(f"is the {role}'s and has calls of tools; only the assistant's can have them")
         thoughts = message.get("reasoning_content") or message.get("reasoning")
@@ -165,10 +165,7 @@ class _Reader:
             raise RecordError("has a call without the name of its tool; give a function with a name")
         arguments = next((given[key] for key in ("arguments", "input") if given.get(key) is not None), "")
         if not isinstance(arguments, str):
-            try:
-                arguments = json.dumps(arguments, ensure_ascii=False, default=str)
-            except (TypeError, ValueError, RecursionError) as error:
-                raise RecordError(f"has arguments that cannot be written as JSON: {error}") from None
+            arguments = json.dumps(arguments, ensure_ascii=False)
         own = _identity(call.get("call_id") or call.get("id"))
         if own is not None and self._first_waiting((own,)):
             raise RecordError(f"has a call with the id {own[:40]!r}, which a call without a result has")
@@ -239,9 +236,10 @@ def _in_one_form(message: Mapping[str, Any]) -> Mapping[str, Any]:
         text = message["value"]
         if message.get("from") == "function_call" and isinstance(text, str):
             try:
-                return {"content": None, "tool_calls": _as_calls(json.loads(text))}
+                calls = json.loads(text)
             except (ValueError, RecursionError):
                 raise RecordError("has a function_call that is not JSON") from None
+            return {"content": None, "tool_calls": calls if isinstance(calls, list) else [calls]}
         return {**message, "content": text}
     content = message.get("content")
     if isinstance(content, Mapping) and isinstance(content.get("answer"), str):
@@ -249,17 +247,14 @@ def _in_one_form(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return message
 
 
-def _as_calls(given: Any) -> list[Any]:
-    return given if isinstance(given, list) else [given]
-
-
 def _parts(content: Any) -> list[Any]:
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) else _as_list(content)
-    if parts is None:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    if not isinstance(content, list):
         raise RecordError(
             f"has content of type {type(content).__name__}; it must be text or a list of text parts"
         )
-    return parts
+    return content
 
 
 def _text(part: Any) -> str:
@@ -269,18 +264,41 @@ def _text(part: Any) -> str:
     return str(part["text"])
 
 
-def _as_list(value: Any) -> list[Any] | None:
-    return list(value) if isinstance(value, list | tuple) else None
-
-
 def _plain(value: Any) -> Any:
-    """Return a value with lists instead of arrays of numpy."""
-    value = value.tolist() if hasattr(value, "tolist") else value
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+    """Return a list instead of an array of numpy, and text instead of what JSON cannot hold."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def _identity(value: Any) -> str | None:
     """Return an id as text; None if it is missing, empty or the NaN of a table."""
     return str(value) if isinstance(value, str | int) and value != "" else None
+
+
+_SAID = ("message", "finish", "system")
+"""Actions that say something, and call no tool."""
+
+
+def event_messages(events: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the messages in a list of events; events that say nothing are left out."""
+    calls = set[str]()
+    # In older logs, an action and its observation are a list.
+    for event in (part for each in events for part in (each if isinstance(each, list) else [each])):
+        given, call, seen = event.get("args") or {}, event.get("tool_call"), event.get("observation")
+        action, role = event.get("action"), "assistant" if event.get("source") == "agent" else "user"
+        answered = str(event.get("tool_call_id") or event.get("cause"))
+        if isinstance(event.get("llm_message"), Mapping):
+            yield event["llm_message"]
+        elif isinstance(event.get("system_prompt"), Mapping):
+            yield {"role": "system", "content": event["system_prompt"].get("text")}
+        elif action in _SAID:
+            said = (given.get(key) for key in ("content", "final_thought", "thought"))
+            yield {"role": "system" if action == "system" else role, "content": next(filter(None, said), "")}
+        elif call or (isinstance(action, str) and role == "assistant" and given):
+            arguments = {key: value for key, value in given.items() if key != "thought"}
+            call = call or {"id": str(event.get("id")), "name": action, "arguments": arguments}
+            calls.add(str(call["id"]))
+            thought = event.get("thought") or given.get("thought") or ""
+            yield {"role": "assistant", "content": thought, "tool_calls": [call]}
+        elif seen is not None and answered in calls:
+            content = seen.get("content") if isinstance(seen, Mapping) else event.get("content")
+            yield {"role": "tool", "tool_call_id": answered, "content": content or ""}

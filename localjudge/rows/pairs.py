@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, islice
 from random import Random
+from sys import intern
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -88,12 +89,12 @@ class Pairing(BaseModel):
             raise UsageError(f"`orders` {orders}: give one or both")
         if pairs is not None and baseline is not None:
             raise UsageError("`baseline`: is one of the pairs that `pairs` can list; give only one of the two")
-        if per_instruction is not None and pairs is None and baseline is None:
+        if named == ["pairs_per_instruction"]:
             raise UsageError("`pairs_per_instruction`: chooses from pairs of systems; give `pairs` all as well")
         return cls(
             orders=1 if orders == "one" else 2,
-            forms=pairs is not None or baseline is not None,
-            systems=None if pairs in (None, ALL) else _listed(str(pairs)),
+            forms=bool(named),
+            systems=None if pairs in (None, ALL) else _read_pairs(str(pairs)),
             baseline=baseline,
             per_instruction=per_instruction,
             seed=seed,
@@ -164,34 +165,31 @@ class PairedRows:
         """Yield a row of two responses for each pair, instruction by instruction, and the unreadable rows."""
         groups: dict[str, list[int]] = defaultdict(list)
         systems: list[str] = []
-        names: dict[str, int] = {}
         with RowStore() as stored:
             for row in self._rows:
-                if isinstance(row, Row) and row.system is None:
-                    row = unreadable(
-                        row.source,
-                        "no system, by which pairs are formed; its other columns are "
-                        f"{known_columns(row.columns)}; name the one of the systems with --column "
-                        "system=COLUMN",
-                        dict(row.columns),
-                        row.id,
-                    )
                 if isinstance(row, Failure):
                     yield row
-                    continue
-                groups[row.group].append(len(stored))
-                stored.append(row)
-                names.setdefault(str(row.system), len(names))
-                systems.append(str(row.system))
-            self._check(names)
-            self.missing = {
-                name: count
-                for name in names
-                if (count := sum(all(systems[place] != name for place in places) for places in groups.values()))
-            }
-            choice, formed = _PairChoice(self._pairing), 0
+                elif row.system is None:
+                    others = f"its other columns are {known_columns(row.columns)}"
+                    reason = (
+                        f"no system, by which pairs are formed; {others}; name it with --column system=COLUMN"
+                    )
+                    yield unreadable(row.source, reason, dict(row.columns), row.id)
+                else:
+                    groups[row.group].append(len(stored))
+                    stored.append(row)
+                    systems.append(intern(row.system))
+            names = dict.fromkeys(systems)
+            listed = self._listed(names)
+            answered = Counter(
+                name for places in groups.values() for name in {systems[each] for each in places}
+            )
+            missing = {name: len(groups) - answered[name] for name in names}
+            self.missing = {name: count for name, count in missing.items() if count}
+            choose, formed = _PairChoice(self._pairing.per_instruction, self._pairing.seed), 0
             for places in groups.values():
-                for first, second in choice.of([(place, systems[place]) for place in places]):
+                pairs = (_ordered(*pair, systems, listed) for pair in combinations(places, 2))
+                for first, second in choose.of([pair for pair in pairs if pair is not None], systems):
                     formed += 1
                     yield _pair(stored[first], stored[second])
             if not formed:
@@ -200,15 +198,22 @@ class PairedRows:
                     "instruction and each field that the prompt uses, but the responses, are equal"
                 )
 
-    def _check(self, names: Mapping[str, int]) -> None:
-        there = ", ".join(list(names)[:12]) or "none"
-        if self._pairing.baseline is not None and self._pairing.baseline not in names:
-            raise UsageError(
-                f"`baseline` {self._pairing.baseline}: no row is of this system; there are {there}"
-            )
-        for name in (each for pair in self._pairing.systems or () for each in pair):
+    def _listed(self, names: Collection[str]) -> dict[frozenset[str], str] | None:
+        """Return the first system of each pair of systems that is compared; None for all pairs.
+
+        Raises:
+            UsageError: there are fewer than two systems, or no row is of one that is given.
+        """
+        there, baseline, pairs = (
+            ", ".join(list(names)[:12]) or "none",
+            self._pairing.baseline,
+            self._pairing.systems,
+        )
+        given = {f"`baseline` {baseline}: no row is of this system": baseline} if baseline is not None else {}
+        given |= {f"`pairs`: no row is of the system {name!r}": name for pair in pairs or () for name in pair}
+        for problem, name in given.items():
             if name not in names:
-                raise UsageError(f"`pairs`: no row is of the system {name!r}; there are {there}")
+                raise UsageError(f"{problem}; there are {there}")
         if not names:
             raise UsageError(
                 "`pairs`: no row has a system; name its column with `columns` system=COLUMN, or give a file "
@@ -216,6 +221,19 @@ class PairedRows:
             )
         if len(names) < 2:
             raise UsageError(f"`pairs`: all rows are of one system ({there}); give rows of two or more")
+        if baseline is not None:
+            pairs = tuple((name, baseline) for name in names)
+        return None if pairs is None else {frozenset(pair): pair[0] for pair in pairs}
+
+
+def _ordered(
+    one: int, other: int, systems: Sequence[str], listed: Mapping[frozenset[str], str] | None
+) -> tuple[int, int] | None:
+    """Return the places of two responses in the order of their pair; None if they are not compared."""
+    pair = frozenset((systems[one], systems[other]))
+    if len(pair) == 1 or (listed is not None and pair not in listed):
+        return None
+    return (other, one) if listed is not None and listed[pair] != systems[one] else (one, other)
 
 
 class _PairChoice:
@@ -226,57 +244,27 @@ class _PairChoice:
     while nothing is known about them. The seed decides between equals.
     """
 
-    def __init__(self, pairing: Pairing) -> None:
-        self._pairing = pairing
-        self._random = Random(pairing.seed)
-        self._listed = None if pairing.systems is None else {frozenset(pair): pair for pair in pairing.systems}
-        self._pairs: Counter[frozenset[str]] = Counter()
-        self._systems: Counter[str] = Counter()
+    def __init__(self, most: int | None, seed: int) -> None:
+        self._most, self._random = most, Random(seed)
+        self._compared: Counter[str | frozenset[str]] = Counter()
 
-    def of(self, responses: Sequence[tuple[int, str]]) -> list[tuple[int, int]]:
-        """Return the places of the two responses of each pair, in the order of the input.
+    def of(self, pairs: list[tuple[int, int]], systems: Sequence[str]) -> list[tuple[int, int]]:
+        """Return the pairs to compare, of those of one instruction, in their order."""
+        if self._most is None or self._most >= len(pairs):
+            return pairs
+        rank, chosen = [self._random.random() for _ in pairs], set[int]()
 
-        Args:
-            responses: the place and the system of each response to one instruction.
-        """
-        found = [pair for each in combinations(responses, 2) if (pair := self._ordered(*each)) is not None]
-        most = self._pairing.per_instruction
-        if most is not None and most < len(found):
-            chosen: list[int] = []
-            rank = [self._random.random() for _ in found]
-            for _ in range(most):
-                open_places = [place for place in range(len(found)) if place not in chosen]
-                best = min(open_places, key=lambda place: (*self._compared(found[place]), rank[place]))
-                chosen.append(best)
-                self._count(found[best])
-            found = [found[place] for place in sorted(chosen)]
-        return [(first, second) for (first, _), (second, _) in found]
+        def before(place: int) -> tuple[float, ...]:
+            one, other = (systems[each] for each in pairs[place])
+            compared = self._compared
+            return compared[frozenset((one, other))], compared[one] + compared[other], rank[place]
 
-    def _ordered(
-        self, one: tuple[int, str], other: tuple[int, str]
-    ) -> tuple[tuple[int, str], tuple[int, str]] | None:
-        """Return two responses in the order of their pair; None if they are not compared."""
-        systems = frozenset((one[1], other[1]))
-        if len(systems) == 1:
-            return None
-        if self._pairing.baseline is not None:
-            if self._pairing.baseline not in systems:
-                return None
-            return (other, one) if one[1] == self._pairing.baseline else (one, other)
-        if self._listed is not None:
-            if systems not in self._listed:
-                return None
-            return (one, other) if self._listed[systems][0] == one[1] else (other, one)
-        return one, other
-
-    def _compared(self, pair: tuple[tuple[int, str], tuple[int, str]]) -> tuple[int, int]:
-        (_, one), (_, other) = pair
-        return self._pairs[frozenset((one, other))], self._systems[one] + self._systems[other]
-
-    def _count(self, pair: tuple[tuple[int, str], tuple[int, str]]) -> None:
-        (_, one), (_, other) = pair
-        self._pairs[frozenset((one, other))] += 1
-        self._systems.update((one, other))
+        for _ in range(self._most):
+            best = min({*range(len(pairs))} - chosen, key=before)
+            chosen.add(best)
+            both = [systems[each] for each in pairs[best]]
+            self._compared.update([*both, frozenset(both)])
+        return [pairs[place] for place in sorted(chosen)]
 
 
 def _pair(first: Row | Failure, second: Row | Failure) -> Row:
@@ -300,7 +288,7 @@ def _pair(first: Row | Failure, second: Row | Failure) -> Row:
     )
 
 
-def _listed(name: str) -> tuple[tuple[str, str], ...]:
+def _read_pairs(name: str) -> tuple[tuple[str, str], ...]:
     """Return the pairs of systems in a file.
 
     Raises:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import field as dataclass_field
+from typing import Any
 
 from localjudge.rows.columns import (
     CANDIDATE_OR_REFERENCE,
-    ROWS_AT,
     SHAPE,
     Columns,
     column_names,
@@ -36,8 +36,18 @@ from localjudge.rows.conversation import (
 from localjudge.rows.criteria import CRITERION
 from localjudge.rows.messages import role_of
 from localjudge.rows.pair_columns import PAIR, compares_responses
-from localjudge.rows.paths import ABSENT, EACH, FIRST, Element, column, elements, is_missing, unpacked, value_at
-from localjudge.rows.record import RecordError
+from localjudge.rows.record import (
+    ABSENT,
+    EACH,
+    FIRST,
+    Element,
+    RecordError,
+    column,
+    elements,
+    is_missing,
+    unpacked,
+    value_at,
+)
 from localjudge.rows.shapes import Shape, paths_in, recognized, shape_named, value_of
 
 _LIKE_A_RESPONSE = re.compile(
@@ -59,7 +69,7 @@ class Fields:
         values: the value of each field by its name.
         taken: the column or the path of each field.
         others: the other columns of the record.
-        shape: the shape of the record; None if its columns have the usual names.
+        shape: the shape of the record.
         number: its place among the rows of the record, from 0; None if the record is one row.
         element: the elements of lists that it is made of.
     """
@@ -67,9 +77,55 @@ class Fields:
     values: dict[str, Any]
     taken: dict[str, str]
     others: dict[str, Any]
-    shape: Shape | None = None
+    shape: Shape
     number: int | None = None
-    element: Element | None = None
+    element: Element = dataclass_field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the fields of records with the same columns are.
+
+    Attributes:
+        columns: the column of each field that is a whole column.
+        nested: the declaration of each other field.
+        kept: the columns that are not a part of a field.
+        lists: the paths that go through a list.
+        usual: the possible columns of each field that is in a column with a usual name.
+        doubtful: the columns that can be the candidate if that of the candidate is the reference.
+    """
+
+    columns: Mapping[str, str]
+    nested: Mapping[str, Any]
+    kept: Sequence[str]
+    lists: Sequence[str]
+    usual: Mapping[str, Sequence[str]]
+    doubtful: Sequence[str]
+
+    def has(self, field: str) -> bool:
+        return field in self.columns or field in self.nested
+
+    def check(self) -> None:
+        """Check that no column with a usual name can mean two things.
+
+        Raises:
+            RecordError: one can; the message has both readings.
+        """
+        for field, found in self.usual.items():
+            if field in _OF_ONE_COLUMN and len(found) > 1 and folded(found[0]) != field:
+                both = [each for each in found if folded(each) in CANDIDATE_OR_REFERENCE]
+                is_reference = field == "candidate" and both and not self.has("reference")
+                other = f", or give the reference with `columns` reference={both[-1]}" if is_reference else ""
+                raise RecordError(
+                    f"{' and '.join(map(repr, found))} are both possible columns for the {field}; choose one "
+                    f"with `columns` {field}={found[0]}{other}"
+                )
+        own, *_ = self.usual.get("candidate", [""])
+        if folded(own) == "answer" and not (self.has("reference") or self.has("system") or self.doubtful):
+            raise RecordError(
+                f"{own!r} can be the candidate or the reference; choose with `columns` candidate={own}, or "
+                f"with `columns` reference={own} and the column of the candidate"
+            )
 
 
 class RecordReader:
@@ -81,18 +137,17 @@ class RecordReader:
         lenient: take the first of several possible columns.
 
     Attributes:
+        columns: the columns that are given, with the shape, the path of the rows and the file to join.
         given: the column of each field whose column is given.
         used: the fields that the rubric's template uses.
         judged: the field of each response that is judged, and the field of its system.
         own_fields: the fields that are columns of the rubric's own.
-        rows_at: the path of the rows in a file that holds one object; None to find them.
+        found_at: the path of the rows in the last file that holds one object; empty if there is none.
     """
 
     def __init__(self, columns: Columns, used: Sequence[str], *, lenient: bool = False) -> None:
-        self.used, self._lenient = used, lenient
+        self.columns, self.used, self._lenient, self.found_at = columns, used, lenient, ""
         self.given = {field: path for field, path in columns.items() if not field.startswith("@")}
-        self.rows_at = columns.get(ROWS_AT)
-        self._has_shape = SHAPE in columns
         self._shape = shape_named(columns[SHAPE]) if SHAPE in columns else None
         others = (MESSAGES, SYSTEM_PROMPT, *CONVERSATIONS.intersection(used))
         self._names = {**column_names(used), **{name: (name,) for name in others}}
@@ -102,87 +157,116 @@ class RecordReader:
         self._conversation = ConversationReader(used)
         self._layouts: dict[tuple[Any, ...], _Layout] = {}
 
-    def shape_of(self, record: Mapping[str, Any]) -> Shape | None:
-        """Return the shape of a record; None if it is read by the usual names."""
-        return self._shape if self._has_shape else recognized(record)
+    def shape_of(self, record: Mapping[str, Any]) -> Shape:
+        return self._shape or recognized(record)
 
     def first(self, record: Mapping[str, Any], field: str) -> Any:
         """Return the first value that a record has for a field; None if it has none."""
-        shape = self.shape_of(record)
-        own = [shape.fields[field]] if shape and field in shape.fields else []
+        declared = self.shape_of(record).fields
+        own = [declared[field]] if field in declared else []
         names = [self.given[field]] if field in self.given else [*own, *self._names.get(field, ())]
-        values = (value_of(name, record) for name in names)
-        return next((value for value in values if not is_missing(value)), None)
+        return next((value for name in names if not is_missing(value := value_of(name, record))), None)
 
-    def fields(self, record: Mapping[str, Any], shape: Shape | None = None) -> Iterator[Fields]:
+    def fields(self, record: Mapping[str, Any], shape: Shape) -> Iterator[Fields]:
         """Yield the fields of each row of a record.
 
         Args:
             record: columns by name.
-            shape: the shape of the record; None to read it by the usual names.
+            shape: the shape of the record.
 
         Raises:
             RecordError: several columns are possible for a field, or the record is not of its shape.
         """
-        if shape is not None and shape.gather and self._judges_one:
+        if shape.gather and self._judges_one:
             lists = [unpacked(value_at(record, path)) for path in shape.gather]
             record = {**record, _GATHERED: [each for found in lists for each in found]}
         layout = self._layout_of(record, shape)
         if not self._lenient:
             self._check(record, shape, layout)
-        places = elements(record, layout.lists, product=shape is not None and shape.product)
+        places = elements(record, layout.lists, product=shape.product)
         for number, element in enumerate(places or [FIRST]):
-            found = self._of_element(record, layout, element, is_usual=shape is None or shape.usual)
+            found = self._of_element(record, layout, shape, None if places is None else number, element)
             own, system = found.values.get("id"), found.values.get("system")
             if places is not None and not is_missing(own) and is_missing(system):
                 found.values["id"] = f"{own}-{number + 1}"
-            if shape is not None:
-                self._settle(record, found, shape)
-            values = self._conversation.read(found.values, found.taken)
+            self._settle(record, found)
+            self._conversation.read(found.values, found.taken)
             for name in (SYSTEM_PROMPT, MESSAGES):  # what no field shows is a column
-                if name in values and name not in self.used:
-                    value, key = values.pop(name), found.taken.pop(name, name)
+                if name in found.values and name not in self.used:
+                    value, key = found.values.pop(name), found.taken.pop(name, name)
                     found.others.setdefault(key, record.get(key, value))
-            own_number = None if places is None else number
-            yield Fields(values, found.taken, found.others, shape, own_number, element)
+            yield found
 
-    def _layout_of(self, record: Mapping[str, Any], shape: Shape | None) -> _Layout:
-        """Return where the fields of a record are: of a list of texts with the responses, each is one."""
-        given = self.given
+    def _layout_of(self, record: Mapping[str, Any], shape: Shape) -> _Layout:
+        """Return where the fields of a record are.
+
+        Raises:
+            RecordError: a column can mean two things.
+        """
+        given, declared = self.given, dict[str, Any]()
         if self._lenient:
             given = {field: path for field, path in given.items() if value_at(record, path) is not ABSENT}
-        listed: tuple[str, ...] = ()
-        if shape is None and self._judges_one and "candidate" not in given:
-            listed = tuple(each for each in self._names["candidate"] if _is_list_of_texts(record.get(each)))
-        key = (shape and shape.name, listed, *record, *(given if self._lenient else ()))
+        if _GATHERED in record:
+            declared = {"candidate": _GATHERED + EACH}
+        elif not shape.has and self._judges_one and "candidate" not in given:
+            listed = [name for name in self._names["candidate"] if _is_list_of_texts(record.get(name))]
+            if len(listed) == 1:  # each of its texts is a response
+                declared = {"candidate": listed[0] + EACH}
+        key = (shape.name, *declared.values(), *record, *(given if self._lenient else ()))
         if (found := self._layouts.get(key)) is None:
             if len(self._layouts) > 1000:
                 self._layouts.clear()
-            known = {*self._names, TURN, *self.used}
-            declared = {field: each for field, each in shape.fields.items() if field in known} if shape else {}
-            if _GATHERED in record:
-                single = {field: source for field, source in declared.items() if field not in PAIR}
-                declared = {"candidate": _GATHERED + EACH, **single}
-            if len(listed) == 1:
-                declared = {"candidate": listed[0] + EACH}
-            found = _Layout.of(record, shape, declared, given, self._names)
-            if found.problem and not self._lenient:
-                raise RecordError(found.problem)
+            known = {*self._names, TURN, *self.used} - ({*PAIR} if _GATHERED in record else set())
+            own = {field: source for field, source in shape.fields.items() if field in known}
+            found = self._new_layout(record, shape, own | declared | given)
+            if not self._lenient:
+                found.check()
             self._layouts[key] = found
         return found
 
-    def _check(self, record: Mapping[str, Any], shape: Shape | None, layout: _Layout) -> None:
+    def _new_layout(self, record: Mapping[str, Any], shape: Shape, sources: Mapping[str, Any]) -> _Layout:
+        paths = [(path, field) for field, source in sources.items() for path in paths_in(source)]
+        # A path that is given leaves the rest of its column, unless it goes through a list.
+        claimed = {*shape.drop, *shape.gather} | {
+            path if path in record or (field in self.given and EACH not in path) else column(path)
+            for path, field in paths
+        }
+        free = [key for key in record if isinstance(key, str) and key not in claimed]
+        alike = {folded(key): key for key in reversed(free)} | {key: key for key in free}
+        there = {field for path, field in paths if column(path) in record or path in record}
+        there |= self.given.keys() & sources.keys()
+        usual = {
+            field: [*dict.fromkeys(alike[name] for name in possible if name in alike)]
+            for field, possible in self._names.items()
+            if shape.usual and field not in there and not alike.keys().isdisjoint(possible)
+        }
+        sources = {**sources, **{field: found[0] for field, found in usual.items()}}
+        columns = {field: name for field, name in sources.items() if isinstance(name, str) and name in record}
+        nested = {field: source for field, source in sources.items() if field not in columns}
+        kept = [key for key in record if key not in claimed and key not in columns.values()]
+        own, *_ = usual.get("candidate", [""])
+        doubtful = [
+            key
+            for key in kept
+            if folded(own) in CANDIDATE_OR_REFERENCE
+            and isinstance(key, str)
+            and _LIKE_A_RESPONSE.search(folded(key))
+            and not _NOT_A_RESPONSE.search(folded(key))
+        ]
+        return _Layout(columns, nested, kept, [path for path, _ in paths if EACH in path], usual, doubtful)
+
+    def _check(self, record: Mapping[str, Any], shape: Shape, layout: _Layout) -> None:
         """Check that a record is of the kind that the rubric judges, and can be read in one way only.
 
         Raises:
             RecordError: with the file, the rubric or the column that it needs.
         """
-        if shape is not None and shape.joins is not None:
+        if shape.joins is not None:
             raise RecordError(
                 f"is {shape.title}; give the file with the rest, too: its {shape.joins} joins the two"
             )
-        two = shape is not None and PAIR[0] in shape.fields
-        if shape is not None and self._judges_one and (two or shape.unanswered) and not layout.has("candidate"):
+        two = PAIR[0] in shape.fields
+        if self._judges_one and (two or shape.unanswered) and not layout.has("candidate"):
             what = "two responses; compare them with --rubric pairwise" if two else "no response"
             raise RecordError(f"is one of {shape.title}, with {what}")
         if found := [each for each in layout.doubtful if isinstance(record[each], str) and record[each]]:
@@ -192,34 +276,8 @@ class RecordReader:
                 f"candidate={name}, or with `columns` reference={name} `columns` candidate={found[0]}"
             )
 
-    def _settle(self, record: Mapping[str, Any], found: Fields, shape: Shape) -> None:
-        """Settle what depends on the rubric: which turns are judged, and the reference of a turn.
-
-        Raises:
-            RecordError: the rubric cannot judge the record.
-        """
-        values = found.values
-        if shape.turns is not None and isinstance(last := value_at(record, shape.turns), int):
-            chats = {name: as_chat(values.get(name)) for name in PAIR}
-            values |= {name: _first_turns(chat, last) for name, chat in chats.items() if chat is not None}
-        roles = roles_of(values.get(MESSAGES)) if shape.whole and self._judges_one else []
-        turns = roles.count("user")
-        is_shown = self._shows_all_turns or not CONVERSATIONS.isdisjoint(self.used)
-        if not is_shown and (turns > 1 or "tool" in roles):
-            has = f"its question has {turns} turns" if turns > 1 else "it has calls of tools"
-            rubric = "agent" if "tool" in roles else "conversation"
-            raise RecordError(
-                f"{has}, and the rubric has no {{${CONVERSATION}}} to show them; judge them with "
-                f"--rubric {rubric}"
-            )
-        if shape.reference_of_turns and isinstance(texts := unpacked(values.get("reference")), list) and texts:
-            values["reference"] = "\n\n".join(map(str, texts)) if self._shows_all_turns else texts[-1]
-        if TURN in values:
-            found.others[TURN] = values.pop(TURN)
-            found.taken.pop(TURN)
-
     def _of_element(
-        self, record: Mapping[str, Any], layout: _Layout, element: Element, *, is_usual: bool
+        self, record: Mapping[str, Any], layout: _Layout, shape: Shape, number: int | None, element: Element
     ) -> Fields:
         """Return the fields of a row of a record, as they are in its columns."""
         taken = dict(layout.columns)
@@ -229,17 +287,17 @@ class RecordReader:
             if value is not ABSENT:
                 values[field] = value
             if value is not ABSENT or field in self.given:
-                taken[field] = source if isinstance(source, str) else " + ".join(paths_in(source))
+                taken[field] = " + ".join(paths_in(source)) if not isinstance(source, str) else source
         others = {name: record[name] for name in layout.kept}
         for name in {path.partition(EACH)[0] + EACH for path in layout.lists}:
             if isinstance(inner := value_at(record, name, element), Mapping):
                 of_element = {path.removeprefix(f"{name}.") for path in layout.lists}
                 others |= {key: value for key, value in inner.items() if key not in of_element}
-        found = Fields(values, taken, others)
+        found = Fields(values, taken, others, shape, number, element)
         systems = layout.usual.get("system", ())
         if systems and folded(systems[0]) == "system" and values["system"]:
             self._settle_system(record, systems[1:], found)
-        if is_usual and self._judges_one and "candidate" not in taken and MESSAGES not in taken:
+        if shape.usual and self._judges_one and "candidate" not in taken and MESSAGES not in taken:
             self._find_chat(found)
         return found
 
@@ -271,6 +329,32 @@ class RecordReader:
         if len(chats) == 1:
             found.values[MESSAGES], found.taken[MESSAGES] = found.others.pop(chats[0]), chats[0]
 
+    def _settle(self, record: Mapping[str, Any], found: Fields) -> None:
+        """Settle what depends on the rubric: which turns are judged, and the reference of a turn.
+
+        Raises:
+            RecordError: the rubric cannot judge the record.
+        """
+        values, shape = found.values, found.shape
+        if shape.turns is not None and isinstance(last := value_at(record, shape.turns), int):
+            chats = {name: as_chat(values.get(name)) for name in PAIR}
+            values |= {name: _first_turns(chat, last) for name, chat in chats.items() if chat is not None}
+        roles = roles_of(values.get(MESSAGES)) if shape.whole and self._judges_one else []
+        turns = roles.count("user")
+        is_shown = self._shows_all_turns or not CONVERSATIONS.isdisjoint(self.used)
+        if not is_shown and (turns > 1 or "tool" in roles):
+            has = f"its question has {turns} turns" if turns > 1 else "it has calls of tools"
+            rubric = "agent" if "tool" in roles else "conversation"
+            raise RecordError(
+                f"{has}, and the rubric has no {{${CONVERSATION}}} to show them; judge them with "
+                f"--rubric {rubric}"
+            )
+        if shape.reference_of_turns and isinstance(texts := unpacked(values.get("reference")), list) and texts:
+            values["reference"] = "\n\n".join(map(str, texts)) if self._shows_all_turns else texts[-1]
+        if shape.has and TURN in values:
+            found.others[TURN] = values.pop(TURN)
+            found.taken.pop(TURN)
+
 
 def _is_list_of_texts(value: Any) -> bool:
     if isinstance(value, str) or value is None:
@@ -290,87 +374,3 @@ def _first_turns(chat: list[Any], turns: int) -> list[Any]:
     """Return the beginning of a conversation, with as many turns of the user and the answers to them."""
     asked = [place for place, turn in enumerate(chat) if role_of(turn) == "user"]
     return chat[: asked[turns]] if 0 < turns < len(asked) else chat
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Where the fields of records with the same columns are.
-
-    Attributes:
-        columns: the column of each field that is a whole column.
-        nested: the declaration of each other field.
-        kept: the columns that are not a part of a field.
-        lists: the paths that go through a list.
-        usual: the possible columns of each field that is in a column with a usual name.
-        doubtful: the columns that can be the candidate if that of the candidate is the reference.
-    """
-
-    columns: Mapping[str, str]
-    nested: Mapping[str, Any]
-    kept: Sequence[str]
-    lists: Sequence[str]
-    usual: Mapping[str, Sequence[str]]
-    doubtful: Sequence[str]
-
-    @classmethod
-    def of(
-        cls,
-        record: Mapping[str, Any],
-        shape: Shape | None,
-        declared: Mapping[str, Any],
-        given: Mapping[str, str],
-        names: Mapping[str, Sequence[str]],
-    ) -> Self:
-        sources = {**declared, **given}
-        paths = [(path, field) for field, source in sources.items() for path in paths_in(source)]
-        # A path that is given leaves the rest of its column, unless it goes through a list.
-        claimed = {
-            path if path in record or (field in given and EACH not in path) else column(path)
-            for path, field in paths
-        }
-        claimed |= {*shape.drop, *shape.gather} if shape is not None else set()
-        free = [key for key in record if isinstance(key, str) and key not in claimed]
-        alike = {folded(key): key for key in reversed(free)} | {key: key for key in free}
-        there = {field for path, field in paths if column(path) in record or path in record} | given.keys()
-        is_usual = shape is None or shape.usual
-        usual = {
-            field: [*dict.fromkeys(alike[name] for name in possible if name in alike)]
-            for field, possible in names.items()
-            if is_usual and field not in there and not alike.keys().isdisjoint(possible)
-        }
-        sources |= {field: found[0] for field, found in usual.items()}
-        columns = {field: name for field, name in sources.items() if isinstance(name, str) and name in record}
-        nested = {field: source for field, source in sources.items() if field not in columns}
-        kept = [key for key in record if key not in claimed and key not in columns.values()]
-        lists = [path for path, _ in paths if EACH in path]
-        return cls(columns, nested, kept, lists, usual, _other_responses(usual, kept))
-
-    def has(self, field: str) -> bool:
-        return field in self.columns or field in self.nested
-
-    @property
-    def problem(self) -> str | None:
-        """The reason why no such record can be read: a column can mean two things."""
-        for field, found in self.usual.items():
-            if field in _OF_ONE_COLUMN and len(found) > 1 and folded(found[0]) != field:
-                said = f"{' and '.join(map(repr, found))} are both possible columns for the {field}"
-                both = [each for each in found if folded(each) in CANDIDATE_OR_REFERENCE]
-                is_reference = field == "candidate" and both and not self.has("reference")
-                other = f", or give the reference with `columns` reference={both[-1]}" if is_reference else ""
-                return f"{said}; choose one with `columns` {field}={found[0]}{other}"
-        own, *_ = self.usual.get("candidate", [""])
-        is_alone = not (self.has("reference") or self.has("system") or self.doubtful)
-        either = (
-            f"{own!r} can be the candidate or the reference; choose with `columns` candidate={own}, or with "
-        )
-        give = f"`columns` reference={own} and the column of the candidate"
-        return either + give if folded(own) == "answer" and is_alone else None
-
-
-def _other_responses(usual: Mapping[str, Sequence[str]], kept: Sequence[Any]) -> list[str]:
-    """Return the columns that can be the candidate if the column with its usual name is the reference."""
-    own, *_ = usual.get("candidate", [""])
-    names = {key: folded(key) for key in kept if isinstance(key, str)}
-    like = [key for key, name in names.items() if _LIKE_A_RESPONSE.search(name)]
-    is_doubtful = folded(own) in CANDIDATE_OR_REFERENCE
-    return [key for key in like if is_doubtful and not _NOT_A_RESPONSE.search(names[key])]

@@ -15,9 +15,18 @@ from localjudge.rows.conversation import CONVERSATIONS, MESSAGES
 from localjudge.rows.criteria import CRITERIA_COLUMNS, CRITERION, read_criteria
 from localjudge.rows.json_records import Document
 from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES
-from localjudge.rows.paths import ABSENT, unpacked, value_at
-from localjudge.rows.record import Record, RecordError
+from localjudge.rows.record import (
+    ABSENT,
+    Record,
+    RecordError,
+    check_text,
+    is_nan,
+    lone_surrogate,
+    unpacked,
+    value_at,
+)
 from localjudge.rows.record_reader import Fields, RecordReader
+from localjudge.rows.shapes import COLUMNS
 
 _DEEPEST = 100
 """Limit of nested lists and objects in a record; Python's JSON parser and writer allow little more."""
@@ -66,11 +75,12 @@ def rows_of(
     if isinstance(record, RowError):
         yield unreadable(source, record.reason)
         return
-    judged, swapped, shape = reader.judged, False, None
-    others: tuple[Response, ...] = ()
+    if not isinstance(record, Mapping | Row):
+        yield unreadable(source, f"a {type(record).__name__}; a row is a dict or a Row")
+        return
+    given, shape = None, COLUMNS
     if isinstance(record, Row):
-        source, swapped, others = record.source or source, record.swapped, record.responses[len(judged) :]
-        record = record_of(record, judged)
+        given, source, record = record, record.source or source, record_of(record, reader.judged)
     elif _is_deeper(record, _DEEPEST):
         yield unreadable(source, f"its values are nested more than {_DEEPEST} deep")
         return
@@ -82,7 +92,7 @@ def rows_of(
                 note(record, fields)
             if isinstance(record, Document) and fields.number is not None:  # its rows are those of the file
                 source = f"{source.rpartition(':')[0]}:{fields.number + 1}"
-            yield _row(record, fields, source, reader, swapped, others)
+            yield _row(record, fields, source, reader, given)
     except RecordError as error:
         yield unreadable(source, str(error), record, *identity(record, reader))
 
@@ -94,38 +104,30 @@ def identity(record: Mapping[str, Any], reader: RecordReader) -> tuple[str | Non
 
 
 def _row(
-    record: Mapping[str, Any],
-    found: Fields,
-    source: str,
-    reader: RecordReader,
-    swapped: bool,
-    others: tuple[Response, ...],
+    record: Mapping[str, Any], found: Fields, source: str, reader: RecordReader, given: Row | None
 ) -> Row | Failure:
-    used, taken, judged, values = reader.used, found.taken, reader.judged, found.values
-    if "instruction" not in used:
+    taken, judged, values = found.taken, reader.judged, found.values
+    if "instruction" not in reader.used:
         values.setdefault("instruction", "")
     names = {field: _name(values.get(field)) for field in ("id", *judged.values())}
     texts = {field: values[field] for field in ("instruction", *judged) if field in values}
     reference = reference_text(values.get("reference"))
     fields = {name: field_text(found, record, name) for name in reader.own_fields}
-    lacking = {"instruction", *judged} - texts.keys() | {name for name, text in fields.items() if text is None}
-    lacking |= {CRITERION} & {*used} - values.keys()
+    others = () if given is None else given.responses[len(judged) :]
     try:
+        lacking = {"instruction", *judged} - texts.keys() | {name for name in fields if fields[name] is None}
+        lacking |= {CRITERION} & {*reader.used} - values.keys()
         if lacking:
             raise RecordError(lacks(lacking | {"reference"} if reference is None else lacking, record, reader))
-        given = {"reference": reference, **names}
-        for field, text in (texts | {name: text for name, text in given.items() if text is not None}).items():
-            _check_text(text, f"{taken.get(field)!r}, the {field},")
-        for name, text in fields.items():
-            _check_text(text, f"the {name}")
-        for number, response in enumerate(others, 2):
-            _check_text(response.text, f"the text of response {number}")
-            _check_text(response.system or "", f"the system of response {number}")
-        if media := next(
-            (each for each in found.others if each in _MEDIA and _is_media(found.others[each])), None
-        ):
-            raise RecordError(f"has {media}, which are not supported; only text is judged")
-        criteria = _criteria(found) if CRITERION in used else ()
+        known = {"reference": reference, **names}
+        for field, text in (texts | {name: text for name, text in known.items() if text is not None}).items():
+            check_text(text, f"{taken.get(field)!r}, the {field},")
+        more = {f"text of response {number}": each.text for number, each in enumerate(others, 2)}
+        for name, text in (fields | more).items():
+            check_text(text, f"the {name}")
+        if media := [name for name, each in found.others.items() if name in _MEDIA and _is_media(each)]:
+            raise RecordError(f"has {media[0]}, which are not supported; only text is judged")
+        criteria = _criteria(found) if CRITERION in reader.used else ()
         read = {taken.get(name, name) for name in fields}
         columns = _writable({column: value for column, value in found.others.items() if column not in read})
     except RecordError as error:
@@ -134,12 +136,12 @@ def _row(
         instruction=texts["instruction"],
         responses=(*(Response(texts[text], names[system]) for text, system in judged.items()), *others),
         reference=reference,
-        swapped=swapped,
+        swapped=given is not None and given.swapped,
         fields=cast(dict[str, str], fields),
         id=names["id"] or (source if found.number is None else f"{source}-{found.number + 1}"),
         source=source,
         columns=columns,
-        reads_reference="reference" in used,
+        reads_reference="reference" in reader.used,
         criteria=criteria,
     )
 
@@ -149,12 +151,7 @@ def _name(given: Any) -> Any:
     if isinstance(given, int | float) and given == given:
         with suppress(ValueError):  # more digits than Python writes
             return str(given)
-    return None if given == "" or _is_nan(given) else given
-
-
-def _is_nan(given: Any) -> bool:
-    """Return whether a value is NaN, which means in a table that there is no value."""
-    return isinstance(given, float) and given != given
+    return None if given == "" or is_nan(given) else given
 
 
 def reference_text(given: Any) -> Any:
@@ -163,10 +160,10 @@ def reference_text(given: Any) -> Any:
     if isinstance(given, list | tuple):
         texts = [reference_text(each) for each in given if each not in (None, "")]
         return (_ALTERNATIVES.join(texts) or None) if all(isinstance(each, str) for each in texts) else given
-    if isinstance(given, bool | int | float) and not _is_nan(given):
+    if isinstance(given, bool | int | float) and not is_nan(given):
         with suppress(ValueError):  # more digits than Python writes
             return json.dumps(given)
-    return None if _is_nan(given) or given == "" else given
+    return None if is_nan(given) or given == "" else given
 
 
 def _is_media(given: Any) -> bool:
@@ -183,7 +180,7 @@ def field_text(found: Fields, record: Mapping[str, Any], name: str) -> str | Non
     value = found.values.get(name, ABSENT)
     if value is ABSENT and name not in found.taken:
         value = value_at(record, name)
-    if value is ABSENT or value is None or _is_nan(value) or (value == "" and name not in CONVERSATIONS):
+    if value is ABSENT or value is None or is_nan(value) or (value == "" and name not in CONVERSATIONS):
         return None
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
@@ -230,15 +227,12 @@ def known_columns(record: Mapping[str, Any]) -> str:
     return (", ".join(map(str, list(record)[:_COLUMNS_NAMED])) or "none") + more
 
 
-def _is_deeper(record: Any, most: int) -> bool:
-    layer = [record]
-    for _ in range(most + 1):
-        if not layer:
-            return False
-        values = (each.values() if isinstance(each, Mapping) else each for each in layer)
-        inner = (value for each in values for value in each if not isinstance(value, str))
-        layer = [value for value in inner if isinstance(value, list | tuple | Mapping)]
-    return bool(layer)
+def _is_deeper(value: Any, most: int) -> bool:
+    """Return whether lists and objects are nested deeper in a value than so many times."""
+    if not isinstance(value, list | tuple | Mapping):
+        return False
+    inner = value.values() if isinstance(value, Mapping) else value
+    return most < 0 or any(_is_deeper(each, most - 1) for each in inner)
 
 
 def _writable(columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,32 +249,6 @@ def _writable(columns: Mapping[str, Any]) -> dict[str, Any]:
     return cast(dict[str, Any], _DECODER.decode(text))
 
 
-def _check_text(text: Any, what: str) -> None:
-    """Check that a value is a text that can be written.
-
-    Raises:
-        RecordError: it is not; the message begins with what it is.
-    """
-    if not isinstance(text, str):
-        kind = "null" if text is None or _is_nan(text) else f"of type {type(text).__name__}"
-        raise RecordError(f"{what} is {kind}; it must be a string")
-    if bad := _lone_surrogate(text):
-        raise RecordError(f"{what} has {bad}")
-
-
-def _lone_surrogate(text: str) -> str | None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        code = ord(text[error.start])
-        # The CSV decoder turns a byte that is not UTF-8 into U+DC80 to U+DCFF.
-        if 0xDC80 <= code <= 0xDCFF:
-            byte = f"(0x{code - 0xDC00:02X}) at character {error.start + 1}"
-            return f"a byte that is not UTF-8 {byte}; save the file as UTF-8"
-        return f"a lone surrogate (U+{code:04X}) at character {error.start + 1}"
-    return None
-
-
 def unreadable(source: str, problem: str, record: Any = None, *identity: Any) -> Failure:
     """Return the failure of a row that cannot be read; its key depends on its place and content.
 
@@ -295,7 +263,7 @@ def unreadable(source: str, problem: str, record: Any = None, *identity: Any) ->
     except (TypeError, ValueError, RecursionError):  # a Python object that JSON cannot hold
         content = json.dumps([source, problem])
     key = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    known = [each if isinstance(each, str) and not _lone_surrogate(each) else None for each in identity]
+    known = (each if isinstance(each, str) and not lone_surrogate(each) else None for each in identity)
     own, system, opponent = (*known, None, None, None)[:3]
     error = f"{source}: {problem}".encode("utf-8", "replace").decode()
     return Failure(id=own or source, system=system, opponent=opponent, key=key, source=source, error=error)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from localjudge.records import Criterion, Failure, Response, Row
+from pydantic import TypeAdapter
+
+from localjudge.records import Failure, Row
 from localjudge.system.durable import LineStore
+
+_STORED: TypeAdapter[Row | Failure] = TypeAdapter(Row | Failure)
 
 
 class RowStore(AbstractContextManager["RowStore"]):
@@ -29,16 +30,10 @@ class RowStore(AbstractContextManager["RowStore"]):
         return len(self._lines)
 
     def __getitem__(self, place: int) -> Row | Failure:
-        row: dict[str, Any] = json.loads(self._lines[place])
-        if "failure" in row:
-            return Failure(**row["failure"])
-        criteria = tuple(Criterion(**each) for each in row["criteria"])
-        responses = tuple(Response(**each) for each in row["responses"])
-        return Row(**row | {"responses": responses, "criteria": criteria})
+        return _STORED.validate_json(self._lines[place])
 
     def append(self, row: Row | Failure) -> None:
-        document = {"failure": row.model_dump()} if isinstance(row, Failure) else asdict(row)
-        self._lines.append(json.dumps(document, default=Criterion.model_dump).encode())
+        self._lines.append(_STORED.dump_json(row))
 
     @property
     def size(self) -> int:

@@ -4,7 +4,7 @@ A shape is a table in a file of the folder `shapes`. Its keys:
 
     title   what it is, for people
     writer  the program and its version whose files the tests read; the other shapes are from documentation
-    has     the paths that a record has (`rows.paths`), or lists of paths; then it has all paths of one list
+    has     the paths that a record has (`rows.record`), or lists of paths; then it has all paths of one list
     lacks   paths that it must not have
     usual   true if the fields that the shape does not name are in columns with the usual names
     joins   the column by which a record is joined with that of another file, without which it is not a row
@@ -42,19 +42,25 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.rows.conversation import as_chat
-from localjudge.rows.events import event_messages
-from localjudge.rows.paths import ABSENT, FIRST, Element, column, is_missing, unpacked, value_at
-from localjudge.rows.record import RecordError
+from localjudge.rows.messages import event_messages
+from localjudge.rows.record import (
+    ABSENT,
+    FIRST,
+    Element,
+    RecordError,
+    column,
+    is_missing,
+    unpacked,
+    value_at,
+)
 
-USUAL = "columns"
-"""The name of the reading without a shape: columns with the usual names."""
 _SPEAKER = re.compile(r"(?:^|\s)(USER|ASSISTANT|SYSTEM|FUNCTION RESPONSE):")
 _CALL = re.compile(r'<functioncall>\s*\{"name":\s*"([^"]+)"(?:,\s*"arguments":\s*(.*?))?\}', re.DOTALL)
 
@@ -65,8 +71,8 @@ class Shape:
 
     name: str
     title: str
-    has: Sequence[Sequence[str]]
-    fields: Mapping[str, Any]
+    has: Sequence[Sequence[str]] = ()
+    fields: Mapping[str, Any] = field(default_factory=dict)
     writer: str | None = None
     lacks: Sequence[str] = ()
     usual: bool = False
@@ -86,11 +92,6 @@ class Shape:
         own = {key: table[key] for key in table if key in {each.name for each in fields(cls)}}
         own["has"] = own["has"] if isinstance(own["has"][0], list) else [own["has"]]
         return cls(name=name, fields={key: table[key] for key in table if key not in own}, **own)
-
-    @property
-    def weight(self) -> int:
-        """How much a record must have for the shape; the most particular shape that fits is taken."""
-        return max(map(len, self.has))
 
     def may_fit(self, columns: Iterable[str]) -> bool:
         """Return whether a record with these columns can have the shape."""
@@ -141,20 +142,24 @@ def shapes() -> Mapping[str, Shape]:
     folder = files("localjudge") / "rows" / "shapes"
     texts = [each.read_text("utf-8") for each in sorted(folder.iterdir(), key=lambda each: each.name)]
     found = [Shape.parse(name, table) for text in texts for name, table in tomllib.loads(text).items()]
-    return {shape.name: shape for shape in sorted(found, key=lambda shape: -shape.weight)}
+    return {shape.name: shape for shape in sorted(found, key=lambda shape: -max(map(len, shape.has)))}
 
 
-def shape_named(name: str) -> Shape | None:
-    """Return the shape with a name; None for the reading by the usual names.
+COLUMNS = Shape(name="columns", title="", usual=True)
+"""The shape of all other records: their columns have the usual names."""
+
+
+def shape_named(name: str) -> Shape:
+    """Return the shape with a name.
 
     Raises:
         UsageError: there is no such shape.
     """
-    if name not in (USUAL, *shapes()):
+    if name not in (COLUMNS.name, *shapes()):
         raise UsageError(
-            f"`shape` {name}: give {USUAL}, for the usual names of columns, or {', '.join(shapes())}"
+            f"`shape` {name}: give {COLUMNS.name}, for the usual names of columns, or {', '.join(shapes())}"
         )
-    return shapes().get(name)
+    return shapes().get(name, COLUMNS)
 
 
 @lru_cache(maxsize=1024)
@@ -162,9 +167,9 @@ def _possible(columns: tuple[str, ...]) -> tuple[Shape, ...]:
     return tuple(shape for shape in shapes().values() if shape.may_fit(columns))
 
 
-def recognized(record: Mapping[str, Any]) -> Shape | None:
-    """Return the shape of a record; None if no shape fits."""
-    return next((shape for shape in _possible(tuple(record)) if shape.fits(record)), None)
+def recognized(record: Mapping[str, Any]) -> Shape:
+    """Return the most particular shape that fits a record; `COLUMNS` if none does."""
+    return next((shape for shape in _possible(tuple(record)) if shape.fits(record)), COLUMNS)
 
 
 def paths_in(source: Any) -> Iterator[str]:

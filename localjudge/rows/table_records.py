@@ -1,15 +1,190 @@
-"""Records of a table of a Python program: pandas, Polars, Arrow, or anything that exports an Arrow stream."""
+"""Records of tables: Parquet and Arrow files, saved datasets, and the tables of a Python program."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
-from localjudge.errors import UsageError
-from localjudge.rows.arrow_records import arrow_records
-from localjudge.rows.record import Record, repeated_name
+from localjudge.errors import RowError, UsageError
+from localjudge.rows.record import Record, repeated_name, too_large, unreadable_from_here
 from localjudge.system.requirements import require
+
+STATE = "state.json"
+"""The file of a saved dataset that lists its Arrow files, in order."""
+
+
+def read_parquet(name: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
+    """Yield the records of a Parquet file with their numbers, from 1."""
+    import pyarrow.parquet
+
+    def batches() -> Iterator[Any]:
+        with pyarrow.parquet.ParquetFile(name, buffer_size=2**20) as file:
+            groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
+            mean = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=0)
+            yield from file.iter_batches(batch_size=_rows_at_once(mean, most_bytes))
+
+    return _numbered(arrow_records(batch, most_bytes) for batch in batches())
+
+
+def read_arrow(name: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
+    """Yield the records of an Arrow IPC file (Feather version 2) or stream with their numbers, from 1."""
+    return _numbered(_checked_records(batch, most_bytes) for batch in _ipc_batches(name))
+
+
+def read_saved_dataset(folder: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
+    """Yield the records of a folder written by `save_to_disk` of Hugging Face's datasets with their numbers.
+
+    Raises:
+        UsageError: see `dataset_files`.
+    """
+    files = dataset_files(folder)
+    return _numbered(_checked_records(batch, most_bytes) for file in files for batch in _ipc_batches(file))
+
+
+def dataset_files(folder: str) -> list[str]:
+    """Return the Arrow files of a saved dataset, in order.
+
+    Raises:
+        UsageError: its state cannot be read, a file is missing, or the rows are a selection of the files' rows.
+    """
+    try:
+        state = json.loads(Path(folder, STATE).read_bytes())
+        names = [str(each["filename"]) for each in state["_data_files"]]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        raise UsageError(f"{folder}: its {STATE} names no Arrow files; save the dataset again") from None
+    if any(name.startswith("_indices") and value for name, value in state.items()):
+        raise UsageError(
+            f"{folder}: its rows are a selection; save it again with dataset.flatten_indices().save_to_disk(…)"
+        )
+    if missing := [name for name in names if Path(name).name != name or not Path(folder, name).is_file()]:
+        raise UsageError(f"{folder}: has no file {missing[0]}, which its {STATE} names; copy it there")
+    return [str(Path(folder, name)) for name in names]
+
+
+def _numbered(batches: Iterable[Iterable[Record]]) -> Iterator[tuple[int, Record]]:
+    import pyarrow
+
+    number = 0
+    try:
+        for number, record in enumerate(chain.from_iterable(batches), 1):
+            yield number, record
+    except (pyarrow.ArrowException, OSError, ValueError) as error:  # a name that is not UTF-8 is a ValueError
+        yield number + 1, unreadable_from_here(error)
+
+
+def _ipc_batches(name: str) -> Iterator[Any]:
+    import pyarrow
+
+    with pyarrow.memory_map(name) as stream:
+        is_file = stream.read(6) == b"ARROW1"
+        stream.seek(0)
+        if is_file:
+            with pyarrow.ipc.open_file(stream) as file:
+                for place in range(file.num_record_batches):
+                    yield file.get_batch(place)
+        else:
+            with pyarrow.ipc.open_stream(stream) as batches:
+                yield from batches
+
+
+def _checked_records(batch: Any, most_bytes: int) -> Iterator[Record]:
+    """Yield the records of a batch whose buffers may be wrong: reading them unchecked could end the process."""
+    import pyarrow
+
+    try:
+        batch.validate(full=True)
+    except pyarrow.ArrowInvalid:
+        rows = 1
+    else:
+        rows = _rows_at_once(batch.nbytes / max(batch.num_rows, 1), most_bytes)
+    for begin in range(0, batch.num_rows, rows):
+        part = batch.slice(begin, rows)
+        try:
+            if rows == 1:
+                part.validate(full=True)
+        except pyarrow.ArrowInvalid as error:
+            yield RowError(f"not a valid Arrow record: {error}")
+        else:
+            yield from arrow_records(part, most_bytes)
+
+
+def _rows_at_once(mean_bytes: float, most_bytes: int) -> int:
+    return max(1, min(256, int(most_bytes / max(mean_bytes, 1))))
+
+
+def arrow_records(batch: Any, most_bytes: int | None = None) -> Iterator[Record]:
+    """Yield the records of a `pyarrow.RecordBatch`; a value without a Python type becomes text."""
+    if (repeated := repeated_name(batch.schema.names)) is not None:
+        yield from [RowError(f"two columns have the name {repeated!r}")] * batch.num_rows
+        return
+    if most_bytes is None or batch.nbytes <= most_bytes:
+        columns = [_values(column) for column in batch.columns]
+        for place in range(batch.num_rows):
+            yield {name: values[place] for name, values in zip(batch.schema.names, columns, strict=True)}
+        return
+    for place in range(batch.num_rows):
+        row = batch.slice(place, 1)
+        yield from arrow_records(row) if _row_bytes(row) <= most_bytes else [too_large(most_bytes)]
+
+
+def _row_bytes(row: Any) -> int:
+    # The size of a slice of a dictionary array includes the whole dictionary.
+    return sum(
+        (column.dictionary_decode() if hasattr(column, "dictionary_decode") else column).nbytes
+        for column in row.columns
+    )
+
+
+def _values(column: Any) -> list[Any]:
+    # Python's types have no nanoseconds; for these pyarrow would import pandas if it is installed.
+    if "[ns" not in str(column.type):
+        with suppress(*_NOT_IN_PYTHON):
+            return list(column.to_pylist())
+    return [_python_value(scalar) for scalar in column]
+
+
+# Errors of pyarrow for text that is not UTF-8, dates out of range, unknown time zones.
+_NOT_IN_PYTHON = (ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError)
+
+
+def _python_value(scalar: Any) -> Any:
+    """Return an Arrow scalar as a Python value; a value without a Python type becomes text."""
+    import pyarrow
+
+    kind = scalar.type
+    if not scalar.is_valid:
+        return None
+    if isinstance(scalar, pyarrow.MapScalar):
+        return [[_python_value(each[0]), _python_value(each[1])] for each in scalar.values]
+    if isinstance(scalar, pyarrow.ListScalar):
+        return [_python_value(each) for each in scalar.values]
+    if isinstance(scalar, pyarrow.StructScalar):
+        pairs = [(kind.field(place).name, _python_value(scalar[place])) for place in range(kind.num_fields)]
+        return dict(pairs) if len(dict(pairs)) == len(pairs) else [*map(list, pairs)]
+    if isinstance(inner := getattr(scalar, "value", None), pyarrow.Scalar):  # dictionary, extension, union
+        return _python_value(inner)
+    is_exact = getattr(kind, "unit", None) != "ns"
+    with suppress(*_NOT_IN_PYTHON):  # a whole number of microseconds
+        return (scalar if is_exact else scalar.cast(_microseconds(kind))).as_py()
+    if isinstance(scalar, pyarrow.BinaryScalar):
+        return scalar.as_buffer().to_pybytes().decode("utf-8", "surrogateescape")
+    if pyarrow.types.is_duration(kind) or is_exact:
+        return f"{kind}: {inner}"
+    return scalar.cast(pyarrow.string()).as_py()
+
+
+def _microseconds(kind: Any) -> Any:
+    """Return the type in microseconds of a type in nanoseconds."""
+    import pyarrow
+
+    if pyarrow.types.is_timestamp(kind):
+        return pyarrow.timestamp("us", kind.tz)
+    return pyarrow.duration("us") if pyarrow.types.is_duration(kind) else pyarrow.time64("us")
 
 
 def table_records(table: object) -> Iterator[Record] | None:
@@ -44,12 +219,8 @@ def table_records(table: object) -> Iterator[Record] | None:
             return None
         if (repeated := repeated_name(stream.schema.names)) is not None:
             raise UsageError(f"rows: two columns of the table have the name {repeated!r}; rename one")
-        return (
-            record
-            for batch in stream
-            for begin in range(0, batch.num_rows, 256)
-            for record in arrow_records(batch.slice(begin, 256))
-        )
+        parts = (batch.slice(begin, 256) for batch in stream for begin in range(0, batch.num_rows, 256))
+        return chain.from_iterable(map(arrow_records, parts))
     return None
 
 

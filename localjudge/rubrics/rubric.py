@@ -11,7 +11,7 @@ A rubric is one TOML file. The text that the judge reads and the schema of its a
     rationale = "rationale"
     scores = "scores"           # or "": the aspects' keys stand beside the rationale's
     rationale_place = "before"  # or "after" the scores, one before "each" score, or "none"
-    # or, instead of JSON, the form of the answer: `localjudge.rubrics.form_layout`
+    # or, instead of JSON, the form of the answer: `localjudge.rubrics.answer_keys`
     # form = "{rationale} Warmth: {warmth} Tact: {tact}"
 
     [answer.aspects]            # only for an aspect whose key differs from its name
@@ -26,7 +26,7 @@ A rubric is one TOML file. The text that the judge reads and the schema of its a
     {$aspects}                  # the aspects with their values and descriptions
     {$answer_format}'''         # the form of the answer
 
-    [[prompt.examples]]         # turns before the row's, any number: `localjudge.rubrics.example`
+    [[prompt.examples]]         # turns before the row's, any number: `localjudge.rubrics.template`
 
 A rubric whose template has no `{$reference}` needs no reference. A template with `{$conversation}` and without
 `{$candidate}` judges whole conversations; `{$conversation_with_reasoning}` shows its reasoning, too.
@@ -59,13 +59,26 @@ from localjudge.rows.conversation import CONVERSATIONS, judges_conversation
 from localjudge.rows.criteria import CRITERION, MOST_TOGETHER, NUMBERED_CRITERIA, numbered_criteria
 from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.answer_keys import AnswerKeys
-from localjudge.rubrics.aspect import Aspect, RubricPart, scores_of, with_aspects, written_aspects
-from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS, answer_format, aspects_text
-from localjudge.rubrics.guard import guarded, unfenced
-from localjudge.rubrics.rubric_file import read_document
-from localjudge.rubrics.rubric_problems import check_aspects, check_together, problems_of, prompt_problems
+from localjudge.rubrics.aspect import (
+    ANSWER_FORMAT,
+    ASPECTS,
+    Aspect,
+    RubricPart,
+    answer_format,
+    aspects_text,
+    scores_of,
+    with_aspects,
+    written_aspects,
+)
+from localjudge.rubrics.rubric_file import (
+    check_aspects,
+    check_together,
+    problems_of,
+    prompt_problems,
+    read_document,
+)
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
-from localjudge.rubrics.template import PLACEHOLDER, Template
+from localjudge.rubrics.template import PLACEHOLDER, Template, guarded, unfenced
 
 DEFAULT_RUBRIC = "just-eval"
 

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from localjudge.rubrics.answer import AnswerField, AnswerLayout, FreeText, ValueField
-from localjudge.rubrics.json_layout import JsonLayout
+from localjudge.rubrics.answer import AnswerField, AnswerLayout, FreeText, JsonLayout, ValueField
 
 CHARACTERS_PER_TOKEN = 4
 """Characters that a text of an answer may have for each token of its limit, as English has."""

@@ -21,7 +21,7 @@ from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rows.columns import names_of, responses_of
 from localjudge.rubrics.answer import shown
-from localjudge.rubrics.aspect_text import answer_format
+from localjudge.rubrics.aspect import answer_format
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import notices
 from localjudge.runs.reader import count_lines, read_outcomes

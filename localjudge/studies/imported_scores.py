@@ -28,7 +28,7 @@ from localjudge.rows.row import rows_of
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.rubric import Rubric
-from localjudge.rubrics.rubric_problems import problems_of
+from localjudge.rubrics.rubric_file import problems_of
 from localjudge.rubrics.template import Template
 from localjudge.runs.notices import IMPORTED, exported
 from localjudge.runs.reader import JUDGEMENTS, SUMMARY, row_lines
@@ -103,7 +103,7 @@ def import_scores(
     def outcomes() -> Iterator[Outcome]:
         judged, reasons = 0, Counter[str]()
         reader = RecordReader(columns, rubric.fields)
-        for where, record in joined_records(names, columns, reader):
+        for where, record in joined_records(names, reader):
             for row in rows_of(record, where, reader):
                 if isinstance(row, Failure) or not isinstance(record, Mapping):
                     assert isinstance(row, Failure)
@@ -121,6 +121,11 @@ def import_scores(
             what = f"no row has a score of {scored}; name the columns with `mapping` OURS=THEIRS"
             if reason != "no score":
                 what = f"no record is a row with its texts: {reason}"
+            if "two responses" in reason:
+                what = (
+                    "scores of two responses are not imported; judge the pairs with --rubric pairwise, and "
+                    "compare with these labels: localjudge agree RUN --labels FILE"
+                )
             raise UsageError(f"{', '.join(names)}: {what}")
 
     return write_run(

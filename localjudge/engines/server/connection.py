@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, WrapVal
 
 from localjudge.engines.engine_options import ConnectionOptions, ServerAddress
 from localjudge.errors import EngineError
-from localjudge.rubrics.json_layout import RepeatedKeyError, without_duplicates
+from localjudge.rubrics.answer import RepeatedKeyError, without_duplicates
 
 KEY_VARIABLE = "LOCALJUDGE_SERVER_KEY"
 """The environment variable with the key of a server that asks for one."""
