@@ -28,7 +28,7 @@ from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Scores
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
-from localjudge.statistics.comparison import Comparison
+from localjudge.statistics.agreement_statistics import Comparison
 from localjudge.statistics.resampling import Contributions, averages, bootstrap_weights, studentise
 from localjudge.statistics.system_means import prediction_powered
 from localjudge.studies.agree import agree

@@ -30,7 +30,7 @@ import results_table
 from scipy.stats import norm
 
 from localjudge.arrays import LabelArray
-from localjudge.statistics.alternative_annotator import EPSILON, AnnotatorTest, replace_annotators
+from localjudge.statistics.annotators import EPSILON, AnnotatorTest, replace_annotators
 
 DISTANCES: dict[str, Callable[..., np.ndarray]] = {
     "scores": lambda given, other: (given - other) ** 2,

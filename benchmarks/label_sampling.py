@@ -24,7 +24,7 @@ import results_table
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.labelling.sample import chances, doubtful, draw
-from localjudge.statistics.comparison import STATISTICS, Comparison, compare
+from localjudge.statistics.agreement_statistics import STATISTICS, Comparison, compare
 from localjudge.statistics.resampling import studentise
 from localjudge.statistics.system_means import drawn_with_chances, prediction_powered
 from localjudge.studies.calibrate import fit_map

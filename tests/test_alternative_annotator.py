@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from localjudge.arrays import Floats, LabelArray
-from localjudge.statistics.alternative_annotator import AnnotatorTest, replace_annotators
+from localjudge.statistics.annotators import AnnotatorTest, replace_annotators
 
 REPEATS = 60
 

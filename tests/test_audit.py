@@ -22,8 +22,7 @@ from localjudge.statistics import UNDEFINED
 from localjudge.studies.audit import read_audit
 from localjudge.studies.audit.audit_findings import Audit
 from localjudge.studies.audit.audit_run import run_audit, sample_rows
-from localjudge.studies.audit.perturbations import PERTURBATIONS, reordered
-from localjudge.studies.audit.row_changes import DoesNotApply, PerturbationContext
+from localjudge.studies.audit.perturbations import PERTURBATIONS, DoesNotApply, PerturbationContext, reordered
 
 NAMES = [each.name for each in PERTURBATIONS]
 OPENINGS = ("It was", "Every summer", "On the whole", "By all accounts", "For a while", "In the north")

@@ -178,8 +178,8 @@ WRONG: dict[str, tuple[str, str]] = {
     "show: no run": ("show empty", "it has no run.json; if a start was stopped before"),
     "show: a file": ("show rows.jsonl", "is a file; give the run directory, such as "),
     "show: no folder": ("show nowhere", "nowhere: not a run directory"),
-    "show: a damaged run": ("show damaged", "run.json: not a manifest of run format 6"),
-    "rank: a damaged run": ("rank damaged", "run.json: not a manifest of run format 6"),
+    "show: a damaged run": ("show damaged", "run.json: not a manifest of run format 7"),
+    "rank: a damaged run": ("rank damaged", "run.json: not a manifest of run format 7"),
     "report onto a device": ("report damaged --out pipe", "--out pipe: is not a file"),
     "export onto a device": ("export damaged --to csv --out pipe", "--out pipe: is not a file"),
     "export onto a folder": ("export damaged --to csv --out empty", "--out empty: is not a file"),
@@ -204,7 +204,7 @@ def test_each_wrong_use_ends_with_2_and_one_clear_line(
     for folder in ("empty", "pickled", "broken", "used", "damaged"):
         Path(folder).mkdir()
     os.mkfifo("pipe")
-    parts = {"format": 6, "settings": 1, "rubric": 2, "model": 3, "starts": 4, "shard": None}
+    parts = {"format": 7, "settings": 1, "rubric": 2, "model": 3, "starts": 4, "shard": None}
     Path("damaged/run.json").write_text(json.dumps(parts))
     for file in ("rows.xlsx", "pickled/config.json", "broken/config.json", "broken/model.safetensors"):
         Path(file).write_text("not what it seems")
@@ -387,14 +387,11 @@ def test_a_shell_can_complete_commands(cli: Cli, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("command", ["models", "rubrics"])
-def test_a_list_has_a_name_of_its_own(cli: Cli, command: str) -> None:
-    end = cli(command, "list")
-    assert (end.code, end.out) == (0, cli(command).out)
-    listed = cli(command, "list", "--json")
-    assert (listed.code, listed.out) == (0, cli(command, "--json").out)
+def test_a_group_lists_and_alone_explains_itself(cli: Cli, command: str) -> None:
+    end, listed = cli(command, "list"), cli(command, "list", "--json")
+    assert (end.code, listed.code) == (0, 0)
     assert json.loads(listed.out)[0]["name"] in end.out
-    end = cli(command, "--json", "list")
-    assert (end.code, end.err) == (2, f"localjudge: {command} --json list: write --json after the command\n")
+    assert f"Usage: localjudge {command} " in cli(command).out + cli(command).err
 
 
 def test_show_prints_the_table_that_the_run_ended_with(

@@ -11,8 +11,8 @@ from scipy import stats
 
 from localjudge.arrays import LabelArray
 from localjudge.statistics import Estimate, agreement_statistics
-from localjudge.statistics.agreement_statistics import alphas
-from localjudge.statistics.comparison import Comparison, compare
+from localjudge.statistics.agreement_statistics import Comparison, compare
+from localjudge.statistics.annotators import alphas
 from localjudge.statistics.jackknife import LEAST_FOR_AGREEMENT, agreement_estimate, exact_share
 from localjudge.statistics.resampling import averages, studentise
 

@@ -22,9 +22,8 @@ from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_manifest import read_manifest
-from localjudge.statistics.agreement_statistics import alphas
-from localjudge.statistics.alternative_annotator import replace_annotators
-from localjudge.statistics.comparison import compare
+from localjudge.statistics.agreement_statistics import compare
+from localjudge.statistics.annotators import alphas, replace_annotators
 from localjudge.statistics.jackknife import exact_share
 from localjudge.statistics.resampling import mean_estimate
 from localjudge.studies.agree import agree

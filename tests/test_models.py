@@ -581,7 +581,7 @@ def test_without_the_hubs_library_profiles_and_directories_still_have_plans(
     ("flags", "said"),
     [
         (["nothing/here"], "not in the local cache"),
-        (["nothing"], "`localjudge models` lists all profiles"),
+        (["nothing"], "`localjudge models list` lists all profiles"),
         (["phi-4", "--gpu-memory", "0"], "--gpu-memory 0: give the GiB of one GPU"),
         (["phi-4", "--gpu-memory", "nan"], "--gpu-memory nan: give the GiB of one GPU"),
     ],

@@ -23,7 +23,7 @@ from localjudge.matching.labels import read_labels
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
 from localjudge.statistics import agreement_statistics
-from localjudge.statistics.agreement_statistics import alpha
+from localjudge.statistics.annotators import alpha
 from localjudge.studies.agree import LabelledPairs, PairAgreement, agree_on_pairs
 from localjudge.studies.joined_runs import write_jury
 from localjudge.studies.jury import compare_judges

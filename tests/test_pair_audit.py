@@ -22,8 +22,7 @@ from localjudge.rows.pairs import Pairing
 from localjudge.studies.audit import read_audit
 from localjudge.studies.audit.audit_findings import SOUND, Audit
 from localjudge.studies.audit.audit_run import run_audit, sample_rows
-from localjudge.studies.audit.perturbations import PAIR_PERTURBATIONS
-from localjudge.studies.audit.row_changes import DoesNotApply, PerturbationContext
+from localjudge.studies.audit.perturbations import PAIR_PERTURBATIONS, DoesNotApply, PerturbationContext
 
 NAMES = [each.name for each in PAIR_PERTURBATIONS]
 Opinion = Callable[[str, str, str], float]

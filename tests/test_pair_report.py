@@ -157,7 +157,7 @@ def test_labels_of_pairs_have_their_agreement_on_the_page(cli: Cli, nameless: Pa
     assert [row[0] for row in tables[details]] == ["input order", "longer wins", "first wins"]
     assert tables[details][2][1]["value"] == 1
     assert "Labels: a 3, tie 0, b 0." in agreement["tables"][1]["notes"][0]
-    assert "pairs that could not be judged, and are left out: 1" in agreement["leads"]
+    assert "pairs that could not be judged, and are left out: 1" in agreement["notes"]
 
 
 def test_a_browser_shows_the_pairs_and_asks_for_nothing(page: Path, tmp_path: Path) -> None:

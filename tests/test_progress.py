@@ -258,7 +258,7 @@ def test_quiet_prints_nothing_but_results_and_errors(cli: Cli, tmp_path: Path) -
     assert "dry run" in quiet.out, "a table keeps the notices of its run"
     assert cli("--quiet", "show", tmp_path / "loud").out == cli("show", tmp_path / "quiet").out
     for command in (("export", tmp_path / "loud", "--to", "csv", "--out", tmp_path / "loud.csv"),
-                    ("show", tmp_path / "loud", "--limit", 1), ("models",)):  # fmt: skip
+                    ("show", tmp_path / "loud", "--limit", 1), ("models", "list")):  # fmt: skip
         end = cli(*command, "--quiet")
         assert (end.code, end.err) == (0, "")
     wrong = cli("show", tmp_path / "none", "--quiet")

@@ -238,7 +238,7 @@ def test_every_encoding_holds_what_is_printed(
     rows.write_text(json.dumps({"id": "é→中", "instruction": "é→中", "reference": "R", "candidate": "C"}))
     scored = ["score", rows, "--out", tmp_path / "out", "--engine", "dry-run"]
     commands: list[list[Any]] = [
-        ["show", run], ["show", run, "--id", f"i{TITLE}"], ["models"], ["--help"], ["show", "→"],
+        ["show", run], ["show", run, "--id", f"i{TITLE}"], ["models", "list"], ["--help"], ["show", "→"],
         ["prompt", rows], *([scored] if encoding == "ascii" else []),
     ]  # fmt: skip
     for command in commands:

@@ -17,8 +17,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from localjudge.cli.options import HEADINGS, AsJson, flattened
-from localjudge.errors import UsageError
+from localjudge.cli.options import HEADINGS, flattened
 
 TOPICS: dict[str, dict[str, str]] = {
     "Every day": {
@@ -194,37 +193,16 @@ class CommandGroup(_WithExample, TyperGroup):
                 formatter.write_dl([(name.ljust(width), description) for name, description in records])
 
 
-def group_that_lists(
-    name: str, listing: Callable[[bool], None], about: str | None, example: str
-) -> typer.Typer:
-    """Return a group of commands with the command `list`; the group alone does the same.
-
-    Args:
-        name: the group's name.
-        listing: the command `list`; its argument says whether to print JSON.
-        about: the group's own help: the docstring of its module.
-        example: the group's own example.
-    """
-    app = typer.Typer(
+def group(about: str | None, example: str) -> typer.Typer:
+    """Return a group of commands; `about` is the docstring of its module."""
+    return typer.Typer(
         cls=CommandGroup,
         add_completion=False,
         help=about,
         epilog=example,
-        no_args_is_help=False,
-        invoke_without_command=True,
+        no_args_is_help=True,
         rich_markup_mode=None,
     )
-
-    @app.callback()
-    @flattened
-    def group(context: typer.Context, as_json: AsJson = False) -> None:
-        if context.invoked_subcommand is None:
-            listing(as_json)
-        elif as_json:
-            raise UsageError(f"{name} --json {context.invoked_subcommand}: write --json after the command")
-
-    explained(app, f"localjudge {name} list", "list")(listing)
-    return app
 
 
 def explained(app: typer.Typer, example: str, name: str | None = None) -> Callable[..., Any]:

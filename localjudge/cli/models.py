@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
+from textwrap import fill
 from typing import Annotated
 
 import typer
 
-from localjudge.cli.commands import explained, group_that_lists
+from localjudge.cli.commands import explained, group
 from localjudge.cli.console import print_checks, print_json, print_table, printed_table
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
@@ -22,40 +24,54 @@ from localjudge.cli.options import (
 from localjudge.cli.progress import Progress
 from localjudge.errors import UsageError
 from localjudge.models.adapter import Adapter
-from localjudge.models.capacity import PROMPT_TOKENS, CapacityPlan, PlannedModel, gpus_of_80
-from localjudge.models.catalogue import profiles
+from localjudge.models.capacity import (
+    ANSWER_TOKENS,
+    MOST_GPUS,
+    PROMPT_TOKENS,
+    CapacityPlan,
+    PlannedModel,
+    gpus_of_80,
+)
+from localjudge.models.catalogue import Profile, profiles
 from localjudge.models.model import Model
-from localjudge.report.run_tables import catalogue_table, plan_table, plan_text
+from localjudge.report.tables import Cells, Table
 from localjudge.rows.columns import parse_columns
 from localjudge.runs.cost_estimate import PlannedPrompts
 from localjudge.settings import Flag
 from localjudge.system.machine import Machine
-from localjudge.system.quantities import GIB
+from localjudge.system.quantities import GIB, memory_size
 from localjudge.system.requirements import require
 from localjudge.verification import is_sound
 from localjudge.verification import verify as look_at
 
+app = group(__doc__, "localjudge models list")
 
+
+@explained(app, "localjudge models list", "list")
 def list_models(as_json: AsJson = False) -> None:
-    """List the models that can judge, and what each needs on GPUs of 80 GB; `models` alone does the same."""
+    """List the models that can judge, and what each needs on GPUs of 80 GB."""
     settle_environment()
 
     known = profiles()
     if as_json:
         print_json([profile.model_dump() | {"gpus_of_80": gpus_of_80(profile)} for profile in known])
     else:
-        print_table(printed_table(catalogue_table(known)))
+        print_table(printed_table(_catalogue_table(known)))
         for profile in (profile for profile in known if profile.traps):
             print(f"{profile.name}: {profile.traps[0]}")  # the most serious known problem
         Messages().say("GPUs of 80 GB each; for details: localjudge models plan MODEL")
 
 
-app = group_that_lists(
-    "models",
-    list_models,
-    __doc__,
-    "localjudge models list",
-)
+def _catalogue_table(profiles: Iterable[Profile]) -> Table:
+    """Return a table with one row per model."""
+    rows: list[Cells] = []
+    for profile in profiles:
+        active = f" ({profile.active_parameters:g})" if profile.active_parameters else ""
+        size = f"{profile.parameters:g} B{active}", profile.shape.context, memory_size(profile.weight_bytes)
+        gpus = gpus_of_80(profile) or f"> {MOST_GPUS}"
+        rows.append((profile.id, fill(profile.licence, 18), *size, gpus, profile.thinking))
+    columns = "model", "licence", "parameters", "context", "weights", "GPUs", "thinks"
+    return Table("", columns, rows, words=["licence", "thinks"])
 
 
 @explained(app, "localjudge models plan bundled --rows examples --gpu-memory 24")
@@ -111,8 +127,8 @@ def plan(
     if as_json:
         print_json(made.as_dict() | ({"rows": prompts.as_dict(rate)} if prompts else {}))
         return
-    print(plan_text(made))
-    print_table(printed_table(plan_table(made)))
+    print(_plan_text(made))
+    print_table(printed_table(_plan_table(made)))
     if made.needs.chosen and made.fits_context and not subject.is_gguf:
         with_adapter = f" --adapter {adapter}" if adapter else ""
         gpus = made.needs.chosen.gpus
@@ -122,6 +138,32 @@ def plan(
         print(f"note: {note}")
     if prompts:
         print(prompts.described(rate))
+
+
+def _plan_text(plan: CapacityPlan) -> str:
+    """Return the lines above the table of GPUs, for a terminal."""
+    subject, shape = plan.subject, plan.subject.shape
+    context = f" · context {shape.context:,}" if shape.context else ""
+    return "\n".join(
+        (
+            f"{subject.name} · {shape.model_type} · {shape.quantization or shape.dtype}{context}",
+            f"from {subject.source}",
+            f"weights  {memory_size(subject.weights)}, {subject.how_counted}",
+            f"a row    {memory_size(plan.needs.tried[0].row)} of KV cache for {plan.row_tokens:,} tokens "
+            f"({plan.prompt_tokens:,} of the prompt, {ANSWER_TOKENS:,} of the answer)",
+        )
+    )
+
+
+def _plan_table(plan: CapacityPlan) -> Table:
+    """Return a table with a row for each number of GPUs."""
+    rows: list[Cells] = []
+    for split in plan.needs.tried:
+        said = split.refused or ("" if split.rows else "no room")
+        sizes = map(memory_size, (split.weights, split.overhead, max(0, split.cache)))
+        chosen = split is plan.needs.chosen
+        rows.append((split.gpus, *sizes, None if said else split.rows, "← this" if chosen else said))
+    return Table("", ("GPUs", "weights", "overhead", "cache", "rows in flight", ""), rows, words=[""])
 
 
 @explained(app, "localjudge models verify bundled --no-manifest")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.commands import explained, group_that_lists
+from localjudge.cli.commands import explained, group
 from localjudge.cli.console import print_json
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import AsJson, ModelName, RationalePlace, settle_environment
@@ -20,9 +20,12 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.rubric_file import shipped_rubrics
 from localjudge.system.durable import write_text
 
+app = group(__doc__, "localjudge rubrics init my-rubric.toml")
 
+
+@explained(app, "localjudge rubrics list", "list")
 def list_rubrics(as_json: AsJson = False) -> None:
-    """List the included rubrics; `rubrics` alone does the same."""
+    """List the included rubrics."""
     included = [Rubric.load(name) for name in shipped_rubrics()]
     if as_json:
         print_json([rubric.model_dump(mode="json", exclude={"prompt"}) for rubric in included])
@@ -44,13 +47,6 @@ _SYSTEM = {
 _Rubric = Annotated[
     str, typer.Argument(metavar="NAME|FILE", help="The name of an included rubric, or a TOML file.")
 ]
-
-app = group_that_lists(
-    "rubrics",
-    list_rubrics,
-    __doc__,
-    "localjudge rubrics init my-rubric.toml",
-)
 
 
 @explained(app, "localjudge rubrics show no-reference")

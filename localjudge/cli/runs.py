@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -157,10 +158,10 @@ def _aspects(
                 )
             values = Aspect(choices={label.strip(): label.strip() for label in choices.split(",")})
         else:
-            lowest, dash, highest = (scale or "1-5").partition("-")
-            if not (dash and lowest.isdecimal() and highest.isdecimal()):
+            ends = re.fullmatch(r"(\d+)-(\d+)", scale or "1-5")
+            if ends is None:
                 raise UsageError(f"--scale {scale}: write LOWEST-HIGHEST, such as 1-5")
-            values = Aspect(scale=Scale(lowest=int(lowest), highest=int(highest)))
+            values = Aspect(scale=Scale(lowest=int(ends[1]), highest=int(ends[2])))
     except ValidationError as error:
         option, reason = "--choices" if choices else "--scale", error.errors()[0]["msg"]
         raise UsageError(f"{option} {choices or scale}: {reason.removeprefix('Value error, ')}") from None

@@ -182,10 +182,9 @@ def prompt(
     rows: RowOptions,
     asked: PromptOptions,
     limit: Limit = None,
-    tokens: Annotated[bool, typer.Option("--tokens", help="Print the token ids for the engine, too.")] = False,
+    tokens: Annotated[bool, Flag("Print the token ids for the engine, too.")] = False,
     as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print one JSON line per row: id, earlier turns (if any), text, tokens."),
+        bool, Flag("Print one JSON line per row: id, earlier turns (if any), text, tokens.", name="--json")
     ] = False,
 ) -> None:
     """Print the exact prompts for the judge.

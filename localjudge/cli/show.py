@@ -11,7 +11,7 @@ from localjudge.cli.console import Console, headed, print_table, printed
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import RunFolder
 from localjudge.cli.progress import Progress
-from localjudge.cli.shown_rows import RowList, RowSelection, ShownOutcome
+from localjudge.cli.shown_rows import RowList, ShownOutcome
 from localjudge.errors import UsageError
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.report.run_tables import summary_tables
@@ -69,7 +69,15 @@ def show(
     manifest, notices = read_manifest(run), read_notices(run)
     if lists_rows:
         with Progress().step("reading the run"):
-            found = RowList.read(run, manifest.rubric, RowSelection(system, failed, sort, descending, limit))
+            found = RowList.read(
+                run,
+                manifest.rubric,
+                system=system,
+                failed=failed,
+                sort=sort,
+                descending=descending,
+                limit=limit,
+            )
         if notices:
             print_table(headed(notices))
         width = get_terminal_size().columns if sys.stdout.isatty() else None

@@ -46,33 +46,6 @@ _SIDE_BY_SIDE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class RowSelection:
-    """The selection and the order of the rows or pairs to list.
-
-    Args:
-        system: list only the rows of this system, or the pairs with it; "(none)" means rows without one.
-        failed: list only the failures.
-        sort: the aspect to sort by, which excludes the failures; None keeps the run's order. The key of a pair
-            is the preference for its first response.
-        descending: list the highest score first.
-        limit: the largest number of rows to list.
-    """
-
-    system: str | None = None
-    failed: bool = False
-    sort: str | None = None
-    descending: bool = False
-    limit: int | None = None
-
-    def takes(self, outcome: RowOutcome) -> bool:
-        """Return whether this row or pair is listed, apart from the limit."""
-        is_failure = outcome.error is not None
-        if is_failure if self.sort else self.failed and not is_failure:
-            return False
-        return self.system is None or self.system in _systems(outcome)
-
-
-@dataclass(frozen=True, slots=True)
 class ListedRow:
     """A line of the list.
 
@@ -121,40 +94,57 @@ class RowList:
     key: str | None = None
 
     @classmethod
-    def read(cls, run: Path, rubric: Rubric, selection: RowSelection) -> RowList:
+    def read(
+        cls,
+        run: Path,
+        rubric: Rubric,
+        *,
+        system: str | None = None,
+        failed: bool = False,
+        sort: str | None = None,
+        descending: bool = False,
+        limit: int | None = None,
+    ) -> RowList:
         """Read the rows or pairs that are selected.
+
+        Args:
+            run: the run directory.
+            rubric: its rubric.
+            system: list only the rows of this system, or the pairs with it; "(none)" means rows without one.
+            failed: list only the failures.
+            sort: the aspect to sort by, which excludes the failures; None keeps the run's order. The key of a
+                pair is the preference for its first response.
+            descending: list the highest score first.
+            limit: the largest number of rows to list.
 
         Raises:
             UsageError: there is no such aspect or system, or failures would be sorted by a score.
             RunMismatchError: the folder is not a run directory.
         """
         columns = [column.name for column in rubric.row_columns]
-        if selection.sort is not None and selection.sort not in columns:
-            raise UsageError(f"--sort {selection.sort}: the aspects of {run} are {', '.join(columns)}")
-        if selection.sort is not None and selection.failed:
+        if sort is not None and sort not in columns:
+            raise UsageError(f"--sort {sort}: the aspects of {run} are {', '.join(columns)}")
+        if sort is not None and failed:
             raise UsageError("--failed --sort: failures have no scores to sort by; give only one of the two")
         systems: set[str] = set()
         rows: list[ListedRow] = []
-        matching = 0
-        by_expected = False
+        matching, by_expected = 0, False
         for outcome in read_row_outcomes(run):
             systems.update(_systems(outcome))
-            if not selection.takes(outcome):
+            is_listed = outcome.error is None if sort else not failed or outcome.error is not None
+            if not is_listed or (system is not None and system not in _systems(outcome)):
                 continue
             matching += 1
-            if selection.sort or selection.limit is None or matching <= selection.limit:
-                rows.append(ListedRow.from_outcome(outcome, selection.sort))
-                by_expected |= selection.sort in outcome.expected
-        if selection.system is not None and selection.system not in systems:
+            if sort or limit is None or matching <= limit:
+                rows.append(ListedRow.from_outcome(outcome, sort))
+                by_expected |= sort in outcome.expected
+        if system is not None and system not in systems:
             there = ", ".join(sorted(systems)) or "none"
-            raise UsageError(
-                f"--system {selection.system}: {run} has no {rubric.mode.item} of this system; its systems are "
-                f"{there}"
-            )
-        if selection.sort:
-            rows.sort(key=lambda row: row.score, reverse=selection.descending)
-        key = f"{selection.sort}_expected" if by_expected else None
-        return cls(rubric, tuple(rows[: selection.limit]), matching, key)
+            lacks = f"{run} has no {rubric.mode.item} of this system"
+            raise UsageError(f"--system {system}: {lacks}; its systems are {there}")
+        if sort:
+            rows.sort(key=lambda row: row.score, reverse=descending)
+        return cls(rubric, tuple(rows[:limit]), matching, f"{sort}_expected" if by_expected else None)
 
     def lines(self, texts: RowTextStore, width: int | None) -> Iterator[str]:
         """Yield a heading and a line for each row, with aligned columns.

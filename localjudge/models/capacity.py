@@ -226,7 +226,7 @@ class PlannedModel:
                     said = str(error)
                     if isinstance(error, ImportError):
                         said = f"model {name}: no such directory, and no local cache without huggingface_hub"
-                    raise ModelError(f"{said}; `localjudge models` lists all profiles") from None
+                    raise ModelError(f"{said}; `localjudge models list` lists all profiles") from None
                 where = f"the profile {profile.name} (facts from {profile.checked})"
                 sizes = profile.weight_bytes, profile.unpacked_bytes
                 return cls(profile.id, where, profile.shape, *sizes, "as its profile states", profile)

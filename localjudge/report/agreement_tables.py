@@ -7,8 +7,8 @@ from typing import Any
 
 from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.statistics import EQUAL_EVERYWHERE, UNDEFINED_SIGN, Estimate, two_decimals
-from localjudge.statistics.alternative_annotator import annotator_lines
-from localjudge.statistics.comparison import STATISTICS
+from localjudge.statistics.agreement_statistics import STATISTICS
+from localjudge.statistics.annotators import annotator_lines
 from localjudge.statistics.within_instructions import NOT_WITHIN, WITHIN_NOTE
 from localjudge.studies.agree import Agreement, AspectAgreement, LabelledPairs, NominalAgreement, PairAgreement
 from localjudge.studies.calibrate import Calibration

@@ -30,6 +30,8 @@ from localjudge.runs.notices import kinds
 from localjudge.runs.reread_texts import RowTexts
 from localjudge.runs.run_manifest import RunManifest
 
+_LONGEST_STEM = 100
+"""Largest number of characters of a system's name in the name of its log."""
 Rows = Iterable[tuple[RowOutcome, RowTexts | None]]
 Answer = tuple[str | None, str | None]
 """A system, and its answer."""
@@ -123,9 +125,6 @@ def _judged_pairs(pairs: Rows, baseline: str | None) -> Iterator[Comparison]:
         raise SettingError("baseline", baseline, f"give one of the systems {', '.join(sorted(systems))}")
 
 
-_LONGEST_STEM = 100
-
-
 def write_logs(
     outcomes: Iterable[tuple[Outcome, RowTexts | None]],
     manifest: RunManifest,
@@ -192,15 +191,12 @@ def _scorers(aspects: Mapping[str, Aspect], judged: int) -> list[dict[str, Any]]
         return []
     numbers = ["mean", "stderr"] if judged > 1 else ["mean"]
     metrics: list[dict[str, Any]] = [{"name": f"inspect_ai/{name}"} for name in numbers]
-    return [
-        {"name": name, "metrics": metrics if aspect.labels is None else [_shares(aspect.labels.values())]}
-        for name, aspect in aspects.items()
-    ]
-
-
-def _shares(labels: Iterable[str]) -> dict[str, Any]:
-    """Return the metric that has the share of each label."""
-    return {"name": "inspect_ai/frequency", "options": {"categories": list(labels), "normalize": True}}
+    found = []
+    for name, aspect in aspects.items():
+        options = {"categories": [*(aspect.labels or {}).values()], "normalize": True}
+        shares = [{"name": "inspect_ai/frequency", "options": options}]
+        found.append({"name": name, "metrics": metrics if aspect.labels is None else shares})
+    return found
 
 
 def _file_names(systems: Iterable[str]) -> dict[str, str]:

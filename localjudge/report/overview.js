@@ -42,7 +42,7 @@ function fillTable(table, { caption, columns, rows }) {
   });
   table.append(make("tbody", {}, ...body));
 }
-function showTables(section, { leads, tables }) {
+function showTables(section, { leads, tables, notes }) {
   $(section).hidden = false;
   const body = $(section + "-body");
   for (const lead of tables.length ? [] : $(section).querySelectorAll(":scope > .lead")) lead.remove();
@@ -54,6 +54,7 @@ function showTables(section, { leads, tables }) {
     const parts = [scroll, ...one.notes.map((note) => make("p", { class: "lead" }, note))];
     body.append(...(one.folded ? [make("details", {}, make("summary", {}, one.caption), ...parts)] : parts));
   }
+  for (const note of notes) body.append(make("p", { class: "lead" }, note));
 }
 
 // ---- the head of the page -------------------------------------------------------------------------------

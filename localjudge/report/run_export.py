@@ -125,7 +125,8 @@ def export(
         if os.path.lexists(out):
             raise SettingError("out", out, "exists already; give a new folder")
     inputs = {name for start in manifest.starts for name in start.inputs}
-    if any(same_file(name, out) or Path(name) in out.resolve().parents for name in inputs):
+    target = out.resolve()
+    if any(Path(name).resolve() == target or Path(name) in target.parents for name in inputs):
         raise SettingError("out", out, "is an input of this run; choose another name")
     notices, total = read_notices(folder), count_lines(folder) // manifest.orders
     origin = {MODEL: manifest.model.judge, NOTICE: "\n".join(notices) or None}
@@ -158,14 +159,6 @@ def export(
     except OSError as error:
         raise SettingError("out", out, error.strerror or str(error)) from None
     return written
-
-
-def same_file(one: str | Path, other: str | Path) -> bool:
-    """Return whether two paths are the same existing file."""
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return False
 
 
 def outcomes_with_texts(folder: Path) -> Iterator[tuple[RowOutcome, RowTexts | None]]:

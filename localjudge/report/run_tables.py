@@ -1,16 +1,12 @@
-"""Tables of a run, and of the models that can judge it."""
+"""Tables of a run: the numbers of its systems, and a repetition."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from textwrap import fill
+from collections.abc import Iterator, Sequence
 
-from localjudge.models.capacity import ANSWER_TOKENS, MOST_GPUS, CapacityPlan, gpus_of_80
-from localjudge.models.catalogue import Profile
 from localjudge.report.tables import Cells, Table
 from localjudge.runs.repeat import Repetition
 from localjudge.runs.summary import Summary
-from localjudge.system.quantities import memory_size
 
 
 def summary_tables(summary: Summary) -> Iterator[Table | str]:
@@ -42,41 +38,3 @@ def repetition_table(repetition: Repetition) -> Table:
         for name, count in {**repetition.changed, **totals}.items()
     ]
     return Table("", ("aspect", "changed", f"of {repetition.rows}"), rows)
-
-
-def plan_text(plan: CapacityPlan) -> str:
-    """Return the lines above the table of GPUs, for a terminal."""
-    subject, shape = plan.subject, plan.subject.shape
-    context = f" · context {shape.context:,}" if shape.context else ""
-    return "\n".join(
-        (
-            f"{subject.name} · {shape.model_type} · {shape.quantization or shape.dtype}{context}",
-            f"from {subject.source}",
-            f"weights  {memory_size(subject.weights)}, {subject.how_counted}",
-            f"a row    {memory_size(plan.needs.tried[0].row)} of KV cache for {plan.row_tokens:,} tokens "
-            f"({plan.prompt_tokens:,} of the prompt, {ANSWER_TOKENS:,} of the answer)",
-        )
-    )
-
-
-def plan_table(plan: CapacityPlan) -> Table:
-    """Return a table with a row for each number of GPUs."""
-    rows: list[Cells] = []
-    for split in plan.needs.tried:
-        said = split.refused or ("" if split.rows else "no room")
-        sizes = map(memory_size, (split.weights, split.overhead, max(0, split.cache)))
-        chosen = split is plan.needs.chosen
-        rows.append((split.gpus, *sizes, None if said else split.rows, "← this" if chosen else said))
-    return Table("", ("GPUs", "weights", "overhead", "cache", "rows in flight", ""), rows, words=[""])
-
-
-def catalogue_table(profiles: Iterable[Profile]) -> Table:
-    """Return a table with one row per model."""
-    rows: list[Cells] = []
-    for profile in profiles:
-        active = f" ({profile.active_parameters:g})" if profile.active_parameters else ""
-        size = f"{profile.parameters:g} B{active}", profile.shape.context, memory_size(profile.weight_bytes)
-        gpus = gpus_of_80(profile) or f"> {MOST_GPUS}"
-        rows.append((profile.id, fill(profile.licence, 18), *size, gpus, profile.thinking))
-    columns = "model", "licence", "parameters", "context", "weights", "GPUs", "thinks"
-    return Table("", columns, rows, words=["licence", "thinks"])

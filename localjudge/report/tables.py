@@ -75,7 +75,7 @@ class Findings:
             rows = [[*map(_on_page, row)] for row in (*part.rows, *part.totals)]
             shown = {"caption": part.title, "columns": columns, "rows": rows, "notes": []}
             tables.append({**shown, "folded": len(tables) >= opened})
-        return {"leads": [*self.answer, *dict.fromkeys(self.notes)], "tables": tables}
+        return {"leads": self.answer, "tables": tables, "notes": [*dict.fromkeys(self.notes)]}
 
 
 def joined(findings: Sequence[tuple[str, Findings]]) -> Findings | None:

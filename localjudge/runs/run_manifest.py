@@ -30,7 +30,7 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.settings import SharedSettings
 
 MANIFEST = "run.json"
-FORMAT: Literal[6] = 6
+FORMAT: Literal[7] = 7
 
 
 class _ManifestPart(BaseModel):
@@ -173,7 +173,7 @@ class RunManifest(_ManifestPart):
         inherited_notices: the notices of the sources of this run.
     """
 
-    format: Literal[6]
+    format: Literal[7]
     settings: RunSettings
     rubric: Rubric
     prompt_sha256: str

@@ -1,22 +1,25 @@
-"""Statistics of agreement: of pairs on thousands of resamples at once, and Krippendorff's alpha of annotators.
+"""Statistics of agreement with labels: correlations, kappa, shares and errors, with their intervals.
 
-A resample gives each row a weight: the number of times that it was drawn, or, for rows that were drawn with
-unequal chances, that number over the chance. Each function takes pairs `x`, `y` [m] and weights [B, m] of at
-least 0, and returns [B] numbers: the result of SciPy's function (scikit-learn's for kappa) on the rows, each
-repeated by its weight; NaN if it is undefined. A common factor of the weights changes nothing.
+A statistic of pairs is computed on thousands of resamples at once. A resample gives each row a weight: the
+number of times that it was drawn, or, for rows that were drawn with unequal chances, that number over the
+chance. Each function takes pairs `x`, `y` [m] and weights [B, m] of at least 0, and returns [B] numbers: the
+result of SciPy's function (scikit-learn's for kappa) on the rows, each repeated by its weight; NaN if it is
+undefined. A common factor of the weights changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.arrays import Floats, Integers, LabelArray
-from localjudge.statistics import UNDEFINED, Estimate
-from localjudge.statistics.jackknife import agreement_estimate, left_out
+from localjudge.arrays import Flags, Floats, Integers, LabelArray, RowArrays
+from localjudge.statistics import UNDEFINED, Estimate, why_undefined
+from localjudge.statistics.jackknife import LEAST_FOR_AGREEMENT, PARTS, agreement_estimate, exact_share
+from localjudge.statistics.resampling import RESAMPLES, mean_estimate
 
 _SMALLEST = 1e-12
 """Share of its terms below which a variance is a rounding error: the column is constant."""
@@ -128,68 +131,209 @@ def _levels(values: Floats, weights: Floats) -> tuple[Floats, NDArray[np.intp]]:
     return np.add.reduceat(weights[:, order], starts, axis=1), level
 
 
-def alphas(
-    marks: LabelArray, group: Integers, levels: Sequence[str] = ("ordinal", "interval")
-) -> list[Estimate]:
-    """Return Krippendorff's alpha of each level of measurement, over rows with at least two labels.
+Statistic = Callable[[Floats, Floats, Floats], Floats]
+"""A statistic of pairs, on thousands of resamples at once."""
+ONE_SIDE_IS_EQUAL = "the scores or the labels are all equal"
+"""Why a correlation or kappa is undefined, or is 0 without an interval."""
+_FOLDS = 5
+_LARGEST_BRIER_SCORE = 2.0
 
-    It is undefined if no row has two.
+
+@dataclass(frozen=True, slots=True)
+class SampledRows(RowArrays):
+    """The instruction and the weight of m rows or labels, and how their instructions are resampled.
+
+    Instructions are any numbers. `weight` is None if all rows have the same.
+    """
+
+    group: Integers  # [m]
+    weight: Floats | None = None  # [m]
+    resamples: int = RESAMPLES
+    seed: int = 0
+
+    def share(self, held: Flags) -> Estimate:
+        """Return the share of the rows where something holds, [m]; see `exact_share`."""
+        return exact_share(held, self.group, self.weight)
+
+    def mean(self, values: Floats, lowest: float, highest: float, signed: bool = False) -> Estimate:
+        """Return the mean of values [m] between two ends; `signed` values have a symmetric interval."""
+        ends = lowest, highest, signed
+        return mean_estimate(values, self.group, *ends, self.resamples, self.seed, self.weight)
+
+    def agreement(
+        self, statistic: Statistic, x: Floats, y: Floats, lowest: float = -1.0, tests: int = 1
+    ) -> Estimate:
+        """Return a statistic of pairs with its interval from the jackknife of instructions.
+
+        Args:
+            statistic: the statistic.
+            x: the first column, [m].
+            y: the second column, [m].
+            lowest: the smallest possible value of the statistic.
+            tests: as for `localjudge.statistics.jackknife.jackknife_interval`.
+        """
+        from scipy.sparse import csr_array
+
+        value = of_all(statistic, x, y, self.weight)
+        present, numbered = np.unique(self.group, return_inverse=True)
+        if value is None:
+            return Estimate(why=ONE_SIDE_IS_EQUAL)
+        if len(present) < 2:
+            return Estimate(value, why=why_undefined(value, len(present), LEAST_FOR_AGREEMENT, False))
+        # Equal pairs become one pair with more weight, because integers have few different pairs.
+        pairs, pair = np.unique(np.column_stack([x, y]), axis=0, return_inverse=True)
+        # Above this number, several instructions are left out at a time.
+        parts = min(len(present), PARTS)
+        weights_of_pairs = np.ones(len(x)) if self.weight is None else self.weight
+        counts = csr_array((weights_of_pairs, (numbered % parts, pair.ravel())), shape=(parts, len(pairs)))
+        left_out, block = [], max(1, 2_000_000 // len(pairs))
+        for start in range(0, parts, block):
+            weights = counts.sum(axis=0) - counts[start : start + block].toarray()
+            left_out.append(statistic(pairs[:, 0], pairs[:, 1], weights))
+        return agreement_estimate(value, np.concatenate(left_out), lowest, tests)
+
+    def kappa_of_labels(self, given: Floats, human: Floats) -> Estimate:
+        """Return Cohen's kappa of labels without an order, [m]; no interval if all that is given is equal."""
+        if (given == given[0]).all():
+            return Estimate(None if (human == given[0]).all() else 0.0, why=ONE_SIDE_IS_EQUAL)
+        return self.agreement(nominal_kappa, given, human)
+
+
+def of_all(statistic: Statistic, x: Floats, y: Floats, weight: Floats | None = None) -> float | None:
+    """Return a statistic of all pairs; None if it is undefined, as for a constant column or a single pair."""
+    if len(x) < 2:
+        return None
+    weights = np.ones(len(x)) if weight is None else weight
+    value = float(statistic(x, y, weights[None])[0])
+    return value if np.isfinite(value) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The agreement statistics of one column of numbers with the labels.
+
+    The correlations use the mean label of each row. `kappa` (quadratic weights), `exact`, `within_one`, `mae`
+    and `bias` (the column minus the label) use each label separately; they are undefined if a label lies
+    outside the judge's scale, and `within_one` for a scale of two values. `kappa` and `exact` require whole
+    numbers on both sides.
+    """
+
+    pearson: Estimate = UNDEFINED
+    spearman: Estimate = UNDEFINED
+    kendall: Estimate = UNDEFINED
+    kappa: Estimate = UNDEFINED
+    exact: Estimate = UNDEFINED
+    within_one: Estimate = UNDEFINED
+    mae: Estimate = UNDEFINED
+    bias: Estimate = UNDEFINED
+
+
+STATISTICS = tuple(field.name for field in fields(Comparison))
+_CORRELATIONS: Mapping[str, Statistic] = {"pearson": pearson, "spearman": spearman, "kendall": kendall}
+
+
+def compare(
+    column: Floats,
+    marks: LabelArray,
+    group: Integers,
+    ends: tuple[int, int] | None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Comparison:
+    """Return all statistics of a column of numbers.
 
     Args:
+        column: the numbers, [rows of the run].
         marks: the labels.
-        group: the instruction of each row of the run, [rows].
-        levels: as for `alpha`.
+        group: the instruction of each row, [rows of the run].
+        ends: the lowest and the highest number of the scale, which contains all labels; None for a column on
+            another scale, which has correlations alone.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
     """
-    marks = marks.of_rows(np.bincount(marks.row, minlength=1) >= 2)
-    if not len(marks.row):
-        return [UNDEFINED] * len(levels)
-    domain, value = np.unique(marks.value, return_inverse=True)
-    rows, row = np.unique(marks.row, return_inverse=True)
-    counts = np.zeros((len(rows), len(domain)))
-    np.add.at(counts, (row, value), 1)
-    weights = np.bincount(row, marks.weights) / counts.sum(axis=1)
-    return [
-        agreement_estimate(
-            alpha(counts, domain, level, weights),
-            np.array([alpha(counts[kept], domain, level, weights[kept]) for kept in left_out(group[rows])]),
-        )
-        for level in levels
-    ]
+    rows, means = marks.means()
+    of_rows = SampledRows(group[rows], marks.weight_of(rows))
+    correlations = {
+        name: of_rows.agreement(statistic, column[rows], means) for name, statistic in _CORRELATIONS.items()
+    }
+    if ends is None or len(rows) < 2:
+        return Comparison(**correlations)
+    labels = SampledRows(group[marks.row], marks.weight, resamples, seed)
+    x, y = column[marks.row], marks.value
+    error, width, are_whole = x - y, ends[1] - ends[0], bool((x == x.round()).all() and (y == y.round()).all())
+    return Comparison(
+        **correlations,
+        kappa=labels.agreement(kappa, x, y) if are_whole else UNDEFINED,
+        exact=labels.share(error == 0) if are_whole else UNDEFINED,
+        within_one=labels.share(np.abs(error) <= 1) if width > 1 else UNDEFINED,
+        mae=labels.mean(np.abs(error), 0, width),
+        bias=labels.mean(error, -width, width, signed=True),
+    )
 
 
-def nominal_alpha(marks: LabelArray, group: Integers) -> Estimate | None:
-    """Return Krippendorff's nominal alpha, as `alphas` does; None if no row has two labels."""
-    has_several = np.bincount(marks.row, minlength=1).max() >= 2
-    return alphas(marks, group, ["nominal"])[0] if has_several else None
+@dataclass(frozen=True, slots=True)
+class NominalComparison:
+    """The agreement of one column of labels with the human labels, each human label separately.
+
+    `kappa` is Cohen's, without weights. `brier` is the Brier score of the probabilities (Brier 1950): the sum
+    over the labels of the squared distance from 1 for the human label and from 0 for the others, so 0 at best
+    and 2 at worst.
+    """
+
+    accuracy: Estimate
+    kappa: Estimate
+    brier: Estimate = UNDEFINED
 
 
-def alpha(counts: Floats, domain: Floats, level: str, weights: Floats | None = None) -> float:
-    """Return Krippendorff's alpha (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
-
-    NaN if all labels are equal. It is computed here because the library for it is under the GPL.
+def compare_labels(
+    given: Floats, probabilities: Floats | None, human: Floats, labels: SampledRows
+) -> NominalComparison:
+    """Compare labels with human ones, both numbers from 0.
 
     Args:
-        counts: number of annotators who gave each value to each unit, [units, values].
-        domain: the values, in ascending order.
-        level: "nominal", "ordinal" or "interval".
-        weights: the weight of each unit, such as the inverse of its chance to be drawn, [units]; None for equal
-            ones.
+        given: the labels, [m].
+        probabilities: the probability of each label, [m, labels]; None if it is not known.
+        human: the human labels, [m].
+        labels: their instructions and weights.
     """
-    labels = counts.sum(axis=1)
-    own = np.ones(len(counts)) if weights is None else weights
-    pairable, own, labels = counts[labels > 1], own[labels > 1], labels[labels > 1]
-    own = own * (labels.sum() / (own @ labels))
-    # The matrix of observed coincidences, [values, values].
-    scaled = pairable * (own / (labels - 1))[:, None]
-    observed = pairable.T @ scaled - np.diag(scaled.sum(axis=0))
-    of_value = observed.sum(axis=0)
-    if level == "nominal":
-        distance = 1 - np.eye(len(domain))
-    else:
-        # The ordinal distance of two values is the distance of their mean ranks.
-        position = domain if level == "interval" else of_value.cumsum() - of_value / 2
-        distance = (position[:, None] - position) ** 2
-    expected = of_value @ distance @ of_value
-    if expected == 0:
-        return float("nan")
-    return float(1 - (of_value.sum() - 1) * (observed * distance).sum() / expected)
+    brier = UNDEFINED
+    if probabilities is not None:
+        errors = ((probabilities - np.eye(probabilities.shape[1])[human.astype(int)]) ** 2).sum(axis=1)
+        brier = labels.mean(errors, 0.0, _LARGEST_BRIER_SCORE)
+    return NominalComparison(labels.share(given == human), labels.kappa_of_labels(given, human), brier)
+
+
+def compare_baselines(
+    columns: Mapping[str, Floats], human: Floats, count: int, labels: SampledRows
+) -> dict[str, NominalComparison]:
+    """Compare what trivial judges say with human labels, numbers from 0.
+
+    "most frequent" is always the most frequent human label, with the frequencies as probabilities. Each column
+    [m] is the prediction of a small decision tree that knows only its number, on instructions that it was not
+    fitted on.
+
+    Args:
+        columns: what each other trivial judge knows.
+        human: the human labels, [m].
+        count: number of different labels.
+        labels: the instructions and weights of the human labels.
+    """
+    from sklearn.model_selection import GroupKFold
+    from sklearn.tree import DecisionTreeClassifier
+
+    frequencies = np.bincount(human.astype(int), labels.weight, count)
+    frequencies = frequencies / frequencies.sum()
+    predictions = {"most frequent": np.tile(frequencies, (len(human), 1))}
+    groups = len(np.unique(labels.group))
+    for name, column in columns.items() if groups > 1 else ():
+        predicted = predictions[name] = np.zeros((len(human), count))
+        folds = GroupKFold(min(_FOLDS, groups), shuffle=True, random_state=labels.seed)
+        for seen, unseen in folds.split(column, human, labels.group):
+            tree = DecisionTreeClassifier(max_depth=2, random_state=labels.seed)
+            weight = None if labels.weight is None else labels.weight[seen]
+            tree.fit(column[seen, None], human[seen].astype(int), weight)
+            predicted[np.ix_(unseen, tree.classes_)] = tree.predict_proba(column[unseen, None])
+    return {
+        name: compare_labels(each.argmax(axis=1).astype(np.float64), each, human, labels)
+        for name, each in predictions.items()
+    }

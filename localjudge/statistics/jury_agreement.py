@@ -12,7 +12,8 @@ import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.statistics import Estimate
-from localjudge.statistics.agreement_statistics import alpha, alphas, pearson
+from localjudge.statistics.agreement_statistics import pearson
+from localjudge.statistics.annotators import alpha, alphas
 from localjudge.statistics.jackknife import jackknife_interval, left_out
 from localjudge.statistics.resampling import averages, mean_estimate, studentise
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
-from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
-from localjudge.statistics.comparison import SampledRows
+from localjudge.statistics import UNDEFINED, Estimate
+from localjudge.statistics.agreement_statistics import SampledRows, pearson
 from localjudge.statistics.jackknife import PARTS, agreement_estimate
 
 _THRESHOLDS = 201
@@ -116,7 +116,7 @@ class LabelledResponses:
         x, y = self._centred(values), self._centred(self.label)
         in_order, over_chance, epsilon = self._order_of(values).estimates(seed)
         return WithinComparison(
-            pearson=SampledRows(self.group, self.weight).agreement(agreement_statistics.pearson, x, y),
+            pearson=SampledRows(self.group, self.weight).agreement(pearson, x, y),
             in_order=in_order,
             over_chance=over_chance,
             epsilon=epsilon,

@@ -15,18 +15,18 @@ from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Scores
 from localjudge.modes.pair_preference import RESULTS
 from localjudge.runs.summary import system_value
-from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
-from localjudge.statistics.agreement_statistics import alphas, nominal_alpha
-from localjudge.statistics.alternative_annotator import AnnotatorTest, replace_annotators
-from localjudge.statistics.comparison import (
+from localjudge.statistics import UNDEFINED, Estimate
+from localjudge.statistics.agreement_statistics import (
     ONE_SIDE_IS_EQUAL,
     Comparison,
     NominalComparison,
     SampledRows,
+    auc,
     compare,
     compare_baselines,
     compare_labels,
 )
+from localjudge.statistics.annotators import AnnotatorTest, alphas, nominal_alpha, replace_annotators
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.statistics.within_instructions import WithinInstructions, agree_within
 
@@ -366,13 +366,13 @@ def _agree_on_verdicts(pairs: JudgedPairs, verdicts: PairVerdicts, of_labels: _L
 def _compare_verdicts(human: Floats, result: Floats, score: Floats, sampled: SampledRows) -> PairComparison:
     """Compare results [m] with labels [m]; `score` has the preferences minus one half, [m]."""
     labelled = human != _TIE
-    decided, auc = labelled & (result != _TIE), UNDEFINED
+    decided, area = labelled & (result != _TIE), UNDEFINED
     if labelled.any():
         # Rounding errors would order equal preferences.
         preferred = np.where(human == RESULTS["a"], score, -score)[labelled].round(_DIGITS)
         scores, is_preferred = np.r_[preferred, -preferred], np.repeat([1.0, 0.0], len(preferred))
         twice = sampled.take(np.tile(np.flatnonzero(labelled), 2))
-        auc = twice.agreement(agreement_statistics.auc, scores, is_preferred, 0.0)
+        area = twice.agreement(auc, scores, is_preferred, 0.0)
     return PairComparison(
         accuracy=_mean(1 - np.abs(human - result), sampled),
         without_ties=sampled.take(decided).share((human == result)[decided]),
@@ -380,7 +380,7 @@ def _compare_verdicts(human: Floats, result: Floats, score: Floats, sampled: Sam
         kappa=sampled.kappa_of_labels(result, human)
         if (human != human[0]).any()
         else Estimate(why=ONE_SIDE_IS_EQUAL),
-        auc=auc,
+        auc=area,
     )
 
 

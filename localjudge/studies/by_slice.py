@@ -16,8 +16,8 @@ from localjudge.errors import UsageError
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import ScoreKind, Scores, Slices
 from localjudge.runs.reader import is_complete
-from localjudge.statistics import Estimate, agreement_statistics
-from localjudge.statistics.comparison import SampledRows
+from localjudge.statistics import Estimate
+from localjudge.statistics.agreement_statistics import SampledRows, nominal_kappa, spearman
 from localjudge.statistics.resampling import studentise
 from localjudge.statistics.system_means import column_means, instruction_means
 from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL
@@ -123,10 +123,10 @@ def agree_by_slice(scores: Scores, labels: Labels, slices: Slices) -> Sliced:
                 continue
             marks = marks.of_rows(slices.of_row == place)
             if aspect in labels.nominal:
-                statistic, column = agreement_statistics.nominal_kappa, scores.verdicts(aspect)
+                statistic, column = nominal_kappa, scores.verdicts(aspect)
                 rows, label, weight = marks.row, marks.value, marks.weight
             else:
-                statistic, column = agreement_statistics.spearman, scores.column(aspect, scores.best)
+                statistic, column = spearman, scores.column(aspect, scores.best)
                 rows, label = marks.means()
                 weight = marks.weight_of(rows)
             sampled = SampledRows(scores.group[rows], weight)

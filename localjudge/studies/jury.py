@@ -18,8 +18,7 @@ from localjudge.matching.run_rows import run_names
 from localjudge.matching.scores import Scores
 from localjudge.rubrics.answer import Value
 from localjudge.statistics import why_undefined
-from localjudge.statistics.agreement_statistics import spearman
-from localjudge.statistics.comparison import of_all
+from localjudge.statistics.agreement_statistics import of_all, spearman
 from localjudge.statistics.jury_agreement import (
     JuryAspect,
     JuryErrors,

@@ -20,8 +20,8 @@ pytestmark = [
 ]
 
 
-def in_vllm(model: Path, **settings: Any) -> Judge:
-    options = FLOAT32 | {"enforce_eager": "true", "max_num_seqs": "8"}
+def in_vllm(model: Path, context: int = 8192, **settings: Any) -> Judge:
+    options = FLOAT32 | {"enforce_eager": "true", "max_num_seqs": "8", "max_model_len": str(context)}
     return Judge(model, engine="vllm", engine_args=options, **settings)
 
 
@@ -48,13 +48,13 @@ def test_answers_are_whole_at_the_smallest_limit_and_after_a_marker(real_model: 
 
 def test_a_candidate_longer_than_the_context_is_cut_to_it_and_judged(real_model: Path) -> None:
     (row,) = example_rows(1)
-    long = row.with_candidate("Light from the Sun is old when it comes. " * 1200)
-    with in_vllm(real_model, max_rationale_tokens=8, on_overflow="truncate-candidate") as judge:
-        assert judge.context == judge.model.context == 8192
+    long = row.with_candidate("Light from the Sun is old when it comes. " * 300)
+    with in_vllm(real_model, context=2048, max_rationale_tokens=8, on_overflow="truncate-candidate") as judge:
+        assert (judge.context, judge.model.context) == (2048, 8192)
         (outcome,) = judge.score([long])
         judgement = assert_whole(outcome, judge.rubric)
     assert 0 < judgement.candidate_cut < len(long.candidate)
-    assert 8192 - 8 < judgement.prompt_tokens + judge.decoding.max_tokens <= 8192
+    assert 2048 - 8 < judgement.prompt_tokens + judge.decoding.max_tokens <= 2048
 
 
 def test_pairs_have_the_same_preference_in_both_engines(real_model: Path) -> None:

@@ -149,7 +149,7 @@ def assert_same(found: Mapping[str, Outcome], expected: Mapping[str, Outcome]) -
 
 @pytest.mark.real_model
 def test_a_real_model_on_a_server_judges_as_in_this_process(real_model: Path, tmp_path: Path) -> None:
-    rows, options = example_rows(8), FLOAT32 | {"max_model_len": "4096", "enforce_eager": "true"}
+    rows, options = example_rows(4), FLOAT32 | {"max_model_len": "4096", "enforce_eager": "true"}
     with Judge(real_model, engine="vllm", engine_args=options, max_rationale_tokens=16) as judge:
         expected = {outcome.id: outcome for outcome in judge.score(rows)}
     given = {"server_kind": "table", "max_model_len": "4096"}

@@ -37,10 +37,11 @@ from localjudge.studies.audit.perturbations import (
     ORIGINAL,
     REORDERED,
     UNPERTURBED,
+    DoesNotApply,
+    PerturbationContext,
     perturbations_of,
     reordered,
 )
-from localjudge.studies.audit.row_changes import DoesNotApply, PerturbationContext
 from localjudge.system.durable import replacing
 
 ROWS = "rows.jsonl"

@@ -9,8 +9,16 @@ import numpy as np
 
 from localjudge.arrays import Floats, Integers
 from localjudge.matching.labels import Labels
-from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
-from localjudge.statistics.comparison import SampledRows, Statistic, of_all
+from localjudge.statistics import UNDEFINED, Estimate
+from localjudge.statistics.agreement_statistics import (
+    SampledRows,
+    Statistic,
+    kappa,
+    kendall,
+    nominal_kappa,
+    of_all,
+    spearman,
+)
 from localjudge.statistics.jackknife import jackknife_interval, left_out
 from localjudge.statistics.resampling import bootstrap_weights, cell_means, expanded_percentile
 from localjudge.studies.compare.matched_runs import MatchedRuns
@@ -57,12 +65,11 @@ def compare_two_judges(matched: MatchedRuns, resamples: int, seed: int) -> TwoJu
     """Return the agreement of the judges of two runs."""
     rows, both = matched.rows, matched.in_both
     places, group = matched.places[both], matched.group[both]
-    kappa = {}
+    kappas = {}
     for aspect, written in rows.written.items():
-        is_ordered = aspect in rows.ordered
-        statistic = agreement_statistics.kappa if is_ordered else agreement_statistics.nominal_kappa
+        statistic = kappa if aspect in rows.ordered else nominal_kappa
         old, new = written[places].T
-        kappa[aspect] = SampledRows(group).agreement(statistic, old, new)
+        kappas[aspect] = SampledRows(group).agreement(statistic, old, new)
     names = sorted({rows.identities[row].systems for row in places[:, 0].tolist()}, key=str)
     order = {}
     if len(names) >= FEWEST_SYSTEMS and len(names[0]) == 1:
@@ -73,7 +80,7 @@ def compare_two_judges(matched: MatchedRuns, resamples: int, seed: int) -> TwoJu
         for at, column in enumerate(rows.names):
             cells = [cell_means(table[:, [at]], cell, size).reshape(-1, len(names)) for table in tables]
             order[column] = _order(cells[0], cells[1], resamples, seed)
-    return TwoJudges(kappa, len(names), order)
+    return TwoJudges(kappas, len(names), order)
 
 
 def _order(old: Floats, new: Floats, resamples: int, seed: int) -> Estimate:
@@ -127,8 +134,7 @@ def compare_labels(matched: MatchedRuns, labels: Labels, resamples: int, seed: i
             column = rows.names.index(aspect)
             x, y, width = rows.values[chosen, column], mean(given), float(rows.width[column])
             compared["mae"] = (mean(np.abs(rows.values[marks.row, column] - given)), width)
-            for name in ("spearman", "kendall"):
-                statistic = getattr(agreement_statistics, name)
+            for name, statistic in {"spearman": spearman, "kendall": kendall}.items():
                 old[name], new[name], difference[name] = _difference(statistic, x, y, of_rows.group)
         for name, (values, most) in compared.items():
             old[name], new[name] = map(float, values.mean(axis=0))
