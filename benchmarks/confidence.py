@@ -24,9 +24,9 @@ import results_table
 from scipy.stats import mannwhitneyu
 
 from localjudge.arrays import Flags, Floats
-from localjudge.matching.run_rows import read_rows
+from localjudge.matching.run_rows import read_judged_rows
 from localjudge.modes.row_outcome import RowOutcome
-from localjudge.studies.escalation import Verdicts, select
+from localjudge.studies.escalation import JudgeVerdicts, select
 
 RATE = 0.9
 """The rate that a selection asks for; the labelled rows and their agreement do not depend on it."""
@@ -73,8 +73,8 @@ def main() -> None:
         folder, _, labels = given.partition("=")
         files, _, mapping = labels.partition(":")
         ours, _, theirs = mapping.partition("=")
-        verdicts = Verdicts.read(Path(folder), options.by)
-        _, signs = read_rows([verdicts.folder], [verdicts.manifest], partial(signs_of, options.by))
+        verdicts = JudgeVerdicts.read(Path(folder), options.by)
+        _, signs = read_judged_rows([verdicts.folder], [verdicts.manifest], partial(signs_of, options.by))
         judged = select(verdicts, verdicts.labels([files], {theirs: ours} if theirs else {}, ()), RATE)
         _, one_each = np.unique(verdicts.rows.group[judged.tested], return_index=True)
         rows, agreed = judged.tested[one_each], judged.agreed[one_each]

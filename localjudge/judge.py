@@ -284,13 +284,13 @@ class Judge:
         known = self.model.adapter is None and not self.model.is_served and profile_of(self.model.config)
         return known.small_notice if known else None
 
-    def encoded_otherwise(self, rows: Iterable[Row | Failure]) -> str | None:
+    def tokenization_warning(self, rows: Iterable[Row | Failure]) -> str | None:
         """Return in words that other programs may encode prompts of the first rows differently; None if not.
 
-        As `Model.encoded_otherwise`; at most `ROWS_COMPARED` rows are compared.
+        As `Model.tokenization_warning`; at most `ROWS_COMPARED` rows are compared.
         """
         judged = (row for row in rows if isinstance(row, Row) and not self.rubric.refusal(row))
-        return self.model.encoded_otherwise([self.rubric.text(row) for row in islice(judged, ROWS_COMPARED)])
+        return self.model.tokenization_warning([self.rubric.text(row) for row in islice(judged, ROWS_COMPARED)])
 
     def score(self, rows: Iterable[Any], order: Order = "rows") -> Iterator[Outcome]:
         """Yield one judgement or failure for each row, in the rows' order.

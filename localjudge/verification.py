@@ -266,7 +266,7 @@ class ModelChecks:
     def encoder(self) -> list[Check]:
         """Say whether other programs may encode prompts differently, by the responses of the examples."""
         texts = [row.candidate for row in read_rows([EXAMPLES]) if isinstance(row, Row)]
-        different = self.model.encoded_otherwise(texts)
+        different = self.model.tokenization_warning(texts)
         return [note("tokenizer", different)] if different else []
 
     def vocabulary(self) -> Check:

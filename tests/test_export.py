@@ -16,7 +16,7 @@ import pytest
 from conftest import Cli, read_lines, write_rows
 
 from localjudge import UsageError
-from localjudge.modes import EACH_PROMPT
+from localjudge.modes import ONE_ROW_PER_PROMPT
 from localjudge.records import Judgement
 from localjudge.records.outcome_columns import AnswerColumns, to_bytes, to_line
 from localjudge.report.harness_formats import _file_names
@@ -306,7 +306,7 @@ def test_a_mistake_is_one_line(
 
 
 WIT = AnswerColumns({"wit": int})
-SCHEMA = partial(EACH_PROMPT.schema, WIT, ())
+SCHEMA = partial(ONE_ROW_PER_PROMPT.schema, WIT, ())
 
 
 def judgement_with(columns: dict[str, Any]) -> Judgement:

@@ -21,6 +21,8 @@ from localjudge.errors import ModelError, UsageError
 from localjudge.models.digests import decisive_digest, read_digests
 from localjudge.models.model import Model
 from localjudge.models.weights import INDEX, read_header, read_index
+from localjudge.modes.checklist import CHECKLIST
+from localjudge.modes.pair import PAIRWISE
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.rows.inputs import find_inputs, read_rows
 from localjudge.runs.reader import read_notices
@@ -231,8 +233,10 @@ def test_no_export_takes_the_place_of_a_run_or_of_its_rows(
     cli: Cli, made: Path, run: Path, tmp_path: Path
 ) -> None:
     kept = (run / "judgements.jsonl").read_bytes()
-    end = cli("export", run, "--to", "csv", "--out", run / "judgements.jsonl")
-    assert (end.code, "is a file of a run" in end.err) == (2, True)
+    of_modes = {str(mode.row_file) for mode in (PAIRWISE, CHECKLIST)}
+    for name in of_modes | {"order.txt", "set-aside.jsonl"} | {file.name for file in run.glob("[!.]*")}:
+        end = cli("export", run, "--to", "csv", "--out", run / name)
+        assert (end.code, "is a file of a run" in end.err) == (2, True), name
     rows = made / "rows.jsonl"
     judged = rows.read_bytes()
     end = cli("export", run, "--to", "jsonl", "--out", rows)

@@ -98,7 +98,7 @@ def assert_whole(rubric: Rubric, text: str) -> None:
             assert answer.texts[field.name]
             assert not closing or closing not in answer.texts[field.name]
             assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", answer.texts[field.name])
-    assert answer.scores.keys() == rubric.written_aspects.keys()
+    assert answer.scores.keys() == rubric.answer_aspects.keys()
     assert tuple(answer.texts) == rubric.columns.texts[: len(answer.texts)]
 
 

@@ -500,7 +500,7 @@ def test_an_aspect_without_probabilities_does_not_hide_those_of_the_others(tmp_p
     run = make_run(tmp_path / "run", scores, mixed_rubric(), probabilities=[{"grade": one} for one in shares])
     read = read_scores([run])
     assert read.best == "expected"
-    assert sorted(read.unmeasured) == ["depth", "polite", "tone"]
+    assert sorted(read.without_expected) == ["depth", "polite", "tone"]
     assert read.column("grade=correct", "expected").tolist() == [each[0] for each in shares]
     assert read.column("depth", "expected").tolist() == [3] * 80
     found = compared(run, label_file(tmp_path / "labels.jsonl", "grade", human)).nominal["grade"]

@@ -222,9 +222,9 @@ def test_only_rows_that_other_programs_encode_differently_are_counted(tmp_path: 
     template, _, closes = around(Tokenizer.from_file(str(file)))
     settings = {"tokenizer_class": "LlamaTokenizer", "eos_token": closes}
     model = Model.find(directory(tmp_path / "model", file, template, **settings))
-    assert model.encoded_otherwise(["nospace", "e", "a"]) is None
+    assert model.tokenization_warning(["nospace", "e", "a"]) is None
     said = None if reads_the_file(model.path) else "2 of 3 prompts"
-    assert str(said) in str(model.encoded_otherwise(["a b", "e", " a"]))
+    assert str(said) in str(model.tokenization_warning(["a b", "e", " a"]))
 
 
 @pytest.mark.slow
@@ -251,13 +251,13 @@ def test_a_rule_that_its_makers_corrected_is_said_without_a_log_message(
         return Model.find(place)
 
     model, rows = made("as it is"), ["the pH of water", "water"]
-    said = model.encoded_otherwise(rows)
+    said = model.tokenization_warning(rows)
     assert said == (
         "tokenizer.json splits text by a rule that its makers have corrected, which changes 1 of 2 prompts; "
         'for the corrected rule, set "fix_mistral_regex": true in tokenizer_config.json'
     )
     corrected = made("corrected", fix_mistral_regex=True)
-    assert corrected.encoded_otherwise(rows) is None
+    assert corrected.tokenization_warning(rows) is None
     assert [
         one.encode(rows[0]) == two.encode(rows[0]) for one, two in [(model.prompts, corrected.prompts)]
     ] == [False]

@@ -47,7 +47,7 @@ from localjudge.settings import Flag
 from localjudge.studies.audit import read_audit
 from localjudge.studies.audit.audit_run import run_audit, sample_rows
 from localjudge.studies.audit.perturbations import perturbations_of
-from localjudge.studies.escalation import Selection, Verdicts, select
+from localjudge.studies.escalation import JudgeVerdicts, Selection, select
 from localjudge.studies.joined_runs import write_escalated
 from localjudge.system.durable import replacing
 from localjudge.system.quantities import as_number, counted
@@ -202,11 +202,11 @@ def escalate(
     if by is None and len(aspects) > 1:
         raise UsageError(f"--by is missing: name the aspect that decides, one of {', '.join(aspects)}")
     verdicts, ours = (
-        Verdicts.read(run, by or aspects[0], within),
+        JudgeVerdicts.read(run, by or aspects[0], within),
         parse_mapping(people.mapping or (), label_targets(manifest.rubric)),
     )
 
-    def selected(judged: Verdicts, among: NDArray[np.bool_] | None = None) -> Selection:
+    def selected(judged: JudgeVerdicts, among: NDArray[np.bool_] | None = None) -> Selection:
         known = judged.labels(people.labels or (), ours, people.moved)
         found = select(judged, known, agreement, among)
         progress.say(found.in_words(agreement), always=True)
@@ -243,7 +243,7 @@ def escalate(
             prompts = rows if pairs is None else pairs.rows(rows)
             source = RowSource(prompts, start.inputs, start.columns, start.max_row_bytes, start.pairing)
             score_run(config, source, folder, observer=progress)
-        second = Verdicts.read(folder, verdicts.aspect, within)
+        second = JudgeVerdicts.read(folder, verdicts.aspect, within)
         large = selected(second, small.has_passed_on(second.rows))
     summary = write_escalated(small, large, out)
     for reason, count in summary.reasons.most_common(10):

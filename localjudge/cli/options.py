@@ -170,7 +170,10 @@ def input_extras(inputs: Iterable[str]) -> list[str]:
     return ["parquet"] if any(map(needs_pyarrow, inputs)) else []
 
 
-_OF_A_RUN = ("run.json", "judgements.jsonl", "pairs.jsonl", "set-aside.jsonl", "summary.json")
+_OF_A_RUN = (
+    "run.json", "judgements.jsonl", "pairs.jsonl", "checklists.jsonl",
+    "order.txt", "set-aside.jsonl", "summary.json",
+)  # fmt: skip
 
 
 def check_out_file(out: Path) -> None:

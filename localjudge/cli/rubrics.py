@@ -111,7 +111,7 @@ def check(
         "system prompt": _SYSTEM[judge.prompts.system],
         "examples": str(len(found.prompt.examples)),
         "prompt": f"{first} tokens before the first field, and {behind} after the response, besides the fields",
-        "answer": answer_format(found.layout_for(1), found.written_aspects),
+        "answer": answer_format(found.layout_for(1), found.answer_aspects),
         "tokens": f"{smallest} at least"
         + (f", and up to --max-rationale-tokens for {_counted(texts, 'text')}" if texts else ""),
         "probabilities": "of every aspect"

@@ -23,7 +23,7 @@ from localjudge.prompts.task import Task
 from localjudge.prompts.task_builder import Opening
 from localjudge.records import Failure, Judgement, Outcome, Row
 from localjudge.rubrics.answer import Answer, AnswerLayout
-from localjudge.rubrics.aspect import Aspect, scores_of, written_aspects
+from localjudge.rubrics.aspect import Aspect, answer_aspects, scores_of
 from localjudge.rubrics.rubric import Rubric
 
 DEFAULT_BUDGET = 2048
@@ -69,7 +69,7 @@ class ReadAnswer:
         Its probabilities treat the two scores as independent, although the model gave those of the second score
         after it had written the first one.
         """
-        both = {name: [*written_aspects({name: each})] for name, each in aspects.items() if each.each}
+        both = {name: [*answer_aspects({name: each})] for name, each in aspects.items() if each.each}
         if not both:
             return self
         texts, scores, known = dict(self.answer.texts), dict(self.answer.scores), dict(self.known)

@@ -13,7 +13,7 @@ import numpy as np
 from localjudge.arrays import Floats, RowArrays
 from localjudge.errors import UsageError
 from localjudge.matching import UNNAMED
-from localjudge.matching.run_rows import RowNumbers, RunRows, common_rubric, read_rows
+from localjudge.matching.run_rows import RowNumbers, RunRows, common_rubric, read_judged_rows
 from localjudge.matching.scores import Scores, Slices
 from localjudge.modes.mode import Gives
 from localjudge.modes.row_outcome import EXPECTED, LOWEST, MOST_TAGS, TAG, VALUE, RowOutcome
@@ -128,7 +128,7 @@ def read_judged_pairs(folders: Sequence[Path], report: Report = no_progress) -> 
         columns.append(pair.first.columns)
         return pair.numbers()
 
-    return pairs_of(*read_rows(folders, manifests, numbers_of, report), columns)
+    return pairs_of(*read_judged_rows(folders, manifests, numbers_of, report), columns)
 
 
 def pairs_of(rows: RunRows, numbers: RowNumbers, columns: Sequence[Mapping[str, Any]] = ()) -> JudgedPairs:
@@ -175,7 +175,7 @@ def read_scores(
     manifests = [read_manifest(folder) for folder in folders]
     refuse_pairs(folders, manifests, "score" if criteria else "aspects")
     is_split = "criteria" in common_rubric(folders, manifests).mode.gives and criteria == "split"
-    rows, numbers = read_rows(folders, manifests, report=report, by_criterion=is_split)
+    rows, numbers = read_judged_rows(folders, manifests, report=report, by_criterion=is_split)
     return scores_of(rows, numbers, by_run, is_split, tag)
 
 
@@ -298,7 +298,7 @@ def _scores(
         system=np.array([place_of[name] for name in systems], dtype=np.int32),
         integer=values,
         expected=np.where(measured, expected, values) if measured.any() else None,
-        unmeasured=frozenset(
+        without_expected=frozenset(
             column.name for column, known in zip(columns, measured.tolist(), strict=True) if not known
         ),
         notices=(*rows.notices, *(rows.names.names()[1] if by_run else ())),

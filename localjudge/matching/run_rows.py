@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from localjudge.arrays import Floats, Integers, RowArrays
 from localjudge.errors import UsageError
 from localjudge.matching import Identity, SystemNames
-from localjudge.modes import EACH_PROMPT
+from localjudge.modes import ONE_ROW_PER_PROMPT
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Row
 from localjudge.rows.inputs import find_inputs
@@ -199,7 +199,7 @@ class RunRows(RowArrays):
         ]
 
 
-def read_rows(
+def read_judged_rows(
     folders: Sequence[Path],
     manifests: Sequence[RunManifest],
     numbers_of: NumbersOf = lambda run, row: row.numbers(),
@@ -229,7 +229,7 @@ def read_rows(
     identities: list[Identity] = []
     ids: list[str] = []
     shown: list[tuple[str | None, bool]] = []
-    join = EACH_PROMPT.join(manifests[0].rubric.aspects, 1) if by_criterion else None
+    join = ONE_ROW_PER_PROMPT.join(manifests[0].rubric.aspects, 1) if by_criterion else None
     outcomes = (
         (run, places, each)
         for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True))

@@ -34,8 +34,8 @@ class Scores(RunRows):
     """The scores of the n judged rows of one or more runs, for A aspects. No score is NaN.
 
     Intervals resample the instructions, whose numbers in `group` are without gaps. `expected` is None unless
-    all rows have an expected score in some column; columns where a row has none are in `unmeasured`, and have
-    integers instead. `unscored` has the rows without scores, and `failed` is the number of those that failed.
+    all rows have an expected score in some column; columns where a row has none are in `without_expected`, and
+    have integers instead. `unscored` has the rows without scores; `failed` is the number of those that failed.
     `calibrated` is True if `expected` has calibrated scores. `untested` is the reason why the scores have no
     intervals; empty if they have. `planned` is the number of instructions of an incomplete run, of which these
     are the first that are finished, in random order; None for other scores. `by_tag` has the scores of the
@@ -49,7 +49,7 @@ class Scores(RunRows):
     expected: Floats | None  # [n, A]
     failed: int
     unscored: RunRows | None = None
-    unmeasured: frozenset[str] = frozenset()
+    without_expected: frozenset[str] = frozenset()
     notices: tuple[str, ...] = ()  # those of the runs, and of their systems' names
     calibrated: bool = False
     untested: str = ""
@@ -99,7 +99,7 @@ class Scores(RunRows):
     def probabilities(self, aspect: str) -> Floats | None:
         """Return the probabilities of the labels of an aspect without an order, [n, labels]; None if a row has
         none."""
-        if self.expected is None or f"{aspect}={self.nominal[aspect][0]}" in self.unmeasured:
+        if self.expected is None or f"{aspect}={self.nominal[aspect][0]}" in self.without_expected:
             return None
         return self.shares(aspect, "expected")
 

@@ -18,7 +18,7 @@ from localjudge.models.catalogue import BUNDLED, bundled_folder, cached_folder, 
 from localjudge.models.configuration import read_document, remote_kernels
 from localjudge.models.digests import Digests, decisive_digest, read_digests
 from localjudge.models.gguf import GGUF, GgufHeader, gguf_file, read_configuration, read_gguf, read_tokenizer
-from localjudge.models.tokenizer import TOKENIZER_FILE, encoded_otherwise, load_tokenizer
+from localjudge.models.tokenizer import TOKENIZER_FILE, load_tokenizer, tokenization_warning
 from localjudge.models.weights import PICKLED, Tensor, read_tensors
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
@@ -238,14 +238,14 @@ class Model:
                 tokenizer, turns=turns, thinking=thinking, template_args=settings, controls=controls
             )
 
-    def encoded_otherwise(self, texts: Sequence[str]) -> str | None:
+    def tokenization_warning(self, texts: Sequence[str]) -> str | None:
         """Return in words that other programs may encode these texts of rows differently; None if not.
 
         transformers, and each program that uses it, may encode them by rules that are not the tokenizer.json's.
         """
         if self.is_bundled or self.is_served:
             return None
-        return encoded_otherwise(self.path, self.tokenizer, self.prompts, self._controls, texts)
+        return tokenization_warning(self.path, self.tokenizer, self.prompts, self._controls, texts)
 
     @property
     def _controls(self) -> frozenset[int]:

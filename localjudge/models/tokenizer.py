@@ -54,7 +54,7 @@ def load_tokenizer(folder: Path) -> Any:
     return tokenizer
 
 
-def encoded_otherwise(
+def tokenization_warning(
     folder: Path, tokenizer: Any, prompts: PromptEncoder, controls: Iterable[int], texts: Sequence[str]
 ) -> str | None:
     """Return in words that transformers would encode some of these texts differently; None if it would not.

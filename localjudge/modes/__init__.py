@@ -19,7 +19,7 @@ from localjudge.modes.response import RESPONSE
 from localjudge.rows.criteria import CRITERION, NUMBERED_CRITERIA
 from localjudge.rows.pair_columns import compares_responses
 
-EACH_PROMPT = RESPONSE
+ONE_ROW_PER_PROMPT = RESPONSE
 """The mode in which each prompt is a row of its own, as in `judgements.jsonl`."""
 
 

@@ -248,7 +248,7 @@ class _Outcome(BaseModel):
         """The fields that identify the row, as `Row.identity` has them."""
         return {name: getattr(self, name) for name in _Outcome.model_fields if name != "key"}
 
-    def given_to(self, row: Row | Failure) -> Self:
+    def copied_to(self, row: Row | Failure) -> Self:
         """Return this outcome for a row of the same content; itself if it belongs to the row already."""
         own = row.identity
         if all(getattr(self, name) == value for name, value in own.items()):

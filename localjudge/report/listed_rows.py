@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from localjudge.arrays import Floats
 from localjudge.errors import UsageError
-from localjudge.matching.run_rows import FAILED, common_rubric, read_rows
+from localjudge.matching.run_rows import FAILED, common_rubric, read_judged_rows
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Judgement, Outcome
 from localjudge.records.outcome_columns import OVERALL, from_bytes
@@ -198,7 +198,7 @@ class ListedRows:
         with ExitStack() as stack:
             files = [folder / JUDGEMENTS for folder in folders]
             self._lines = [stack.enter_context(LineStore.of_file(file)) for file in files]
-            rows, numbers = self.read = read_rows(folders, self.manifests, answers.add)
+            rows, numbers = self.read = read_judged_rows(folders, self.manifests, answers.add)
             for file, lines in zip(files, self._lines, strict=True):
                 if not lines.is_in(file):
                     raise UsageError(f"{file}: was written again while it was read; repeat the command")

@@ -169,7 +169,7 @@ class Aspect(RubricPart):
         return str(self.scale) if self.scale is not None else " / ".join(map(shown, self.values.values()))
 
 
-def written_aspects(aspects: Mapping[str, Aspect]) -> dict[str, Aspect]:
+def answer_aspects(aspects: Mapping[str, Aspect]) -> dict[str, Aspect]:
     """Return the aspects as the judge writes them: in place of a preference with `each`, two scales."""
     found = dict[str, Aspect]()
     for name, aspect in aspects.items():

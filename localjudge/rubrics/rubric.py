@@ -64,11 +64,11 @@ from localjudge.rubrics.aspect import (
     ASPECTS,
     Aspect,
     RubricPart,
+    answer_aspects,
     answer_format,
     aspects_text,
     scores_of,
     with_aspects,
-    written_aspects,
 )
 from localjudge.rubrics.rubric_file import (
     check_aspects,
@@ -148,10 +148,10 @@ class Rubric(RubricPart):
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
         check_aspects(self.aspects, self.mode)
-        self.answer.check(self.written_aspects)
+        self.answer.check(self.answer_aspects)
         if self.checks_together:
             check_together(self.answer, self.prompt)
-        own = [aspects_text(self.written_aspects), answer_format(self.answer_layout, self.written_aspects)]
+        own = [aspects_text(self.answer_aspects), answer_format(self.answer_layout, self.answer_aspects)]
         if any(PLACEHOLDER.search(text) for text in own):
             raise ValueError("aspects: a description or a level has a placeholder; write it without {$…}")
         if self.prompt.guard and (bare := unfenced(self._template)):
@@ -168,8 +168,8 @@ class Rubric(RubricPart):
 
     def _filled(self, text: str) -> str:
         own = {
-            ASPECTS: aspects_text(self.written_aspects),
-            ANSWER_FORMAT: answer_format(self.answer_layout, self.written_aspects),
+            ASPECTS: aspects_text(self.answer_aspects),
+            ANSWER_FORMAT: answer_format(self.answer_layout, self.answer_aspects),
         }
         return PLACEHOLDER.sub(lambda found: own.get(found[1], found[0]), text)
 
@@ -177,7 +177,7 @@ class Rubric(RubricPart):
     def problems(self) -> list[str]:
         """What looks wrong in the prompt, in words."""
         text, single = self._filled(self.prompt.text), len(self.aspects) == 1
-        return prompt_problems(self.prompt, text, self.written_aspects, self.answer, single=single)
+        return prompt_problems(self.prompt, text, self.answer_aspects, self.answer, single=single)
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
@@ -199,14 +199,14 @@ class Rubric(RubricPart):
         for number, example in enumerate(self.prompt.examples, 1):
             try:
                 turns.append(Turn("user", self.text(example.as_row(self.fields))))
-                turns.append(Turn("assistant", example.written(layout, self.written_aspects)))
+                turns.append(Turn("assistant", example.written(layout, self.answer_aspects)))
             except ValueError as error:
                 raise ValueError(f"prompt.examples: example {number}: {error}") from None
         return tuple(turns)
 
     @cached_property
     def mode(self) -> Mode[Any]:
-        """What it judges: one response, or two compared, with a preference for each aspect."""
+        """What it judges: one response, two that are compared, or one by the criteria of its row."""
         return mode_of(PLACEHOLDER.findall(self.prompt.template))
 
     @property
@@ -216,12 +216,12 @@ class Rubric(RubricPart):
     @property
     def aspect_keys(self) -> dict[str, str]:
         """The answer's key for each aspect that the judge writes, in the rubric's order."""
-        return self.answer.keys_of(self.written_aspects)
+        return self.answer.keys_of(self.answer_aspects)
 
     @cached_property
-    def written_aspects(self) -> dict[str, Aspect]:
+    def answer_aspects(self) -> dict[str, Aspect]:
         """The aspects as the judge writes them."""
-        return written_aspects(self.aspects)
+        return answer_aspects(self.aspects)
 
     @cached_property
     def digest(self) -> str:
@@ -244,7 +244,7 @@ class Rubric(RubricPart):
     @cached_property
     def answer_layout(self) -> AnswerLayout:
         """The answer's fields: a value for each aspect, and the rationale or rationales."""
-        return self.answer.layout(self.written_aspects)
+        return self.answer.layout(self.answer_aspects)
 
     @cached_property
     def checks_together(self) -> bool:

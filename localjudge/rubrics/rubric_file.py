@@ -15,7 +15,7 @@ from localjudge.errors import RubricError
 from localjudge.modes.mode import Mode
 from localjudge.records.outcome_columns import INTERVAL, LIKELIEST, MASS, SPREAD
 from localjudge.rubrics.answer_keys import LONGEST_NAME, AnswerKeys
-from localjudge.rubrics.aspect import ANSWER_FORMAT, Aspect, scores_of, unmentioned, written_aspects
+from localjudge.rubrics.aspect import ANSWER_FORMAT, Aspect, answer_aspects, scores_of, unmentioned
 from localjudge.rubrics.template import BARE, PLACEHOLDER, Template
 
 _SHIPPED = files("localjudge") / "rubrics"
@@ -91,7 +91,7 @@ def check_aspects(aspects: Mapping[str, Aspect], mode: Mode[Any]) -> None:
         raise ValueError("aspects: name at least one aspect")
     beside = {name + suffix for name in aspects for suffix in (MASS, LIKELIEST, SPREAD, INTERVAL)}
     both = {name: aspect for name, aspect in aspects.items() if aspect.each is not None}
-    beside |= {*map(scores_of, both), *written_aspects(both)}
+    beside |= {*map(scores_of, both), *answer_aspects(both)}
     for name, aspect in aspects.items():
         if len(name) > LONGEST_NAME:
             raise ValueError(f"aspects: {name[:20]!r}… has {len(name)} characters; use at most {LONGEST_NAME}")

@@ -50,11 +50,11 @@ class LinesOfEarlierStarts:
                 self.set_aside += 1
                 continue
             there += key_digest(outcome.key)
-            if not self._again(outcome):
+            if not self._must_be_rejudged(outcome):
                 staying += key_digest(outcome.key)
         self._present = KeyIndex(there)
-        for _, outcome in self._back():
-            if outcome.key in self.rows and not self._again(outcome):
+        for _, outcome in self._to_restore():
+            if outcome.key in self.rows and not self._must_be_rejudged(outcome):
                 staying += key_digest(outcome.key)
         self._staying = KeyIndex(staying)
 
@@ -67,28 +67,28 @@ class LinesOfEarlierStarts:
 
         This method can be called once.
         """
-        for piece, outcome in chain(read_journal(self._journal, self._columns), self._back()):
-            if not self._again(outcome) and self.rows.take(outcome.key):
+        for piece, outcome in chain(read_journal(self._journal, self._columns), self._to_restore()):
+            if not self._must_be_rejudged(outcome) and self.rows.take(outcome.key):
                 yield piece, outcome
 
     def aside(self) -> Iterator[bytes]:
         """Yield the lines that were set aside before, and those of the journal that belong to no row now."""
         yield from (piece for piece, _ in read_journal(self._aside, self._columns))
-        yield from self._left(self._journal)
+        yield from self._without_row(self._journal)
 
-    def still_aside(self) -> Iterator[bytes]:
+    def kept_aside(self) -> Iterator[bytes]:
         """Yield the lines of the file of set-aside lines that belong to no row of the input."""
-        return self._left(self._aside)
+        return self._without_row(self._aside)
 
-    def _left(self, file: Path) -> Iterator[bytes]:
+    def _without_row(self, file: Path) -> Iterator[bytes]:
         lines = read_journal(file, self._columns)
         return (piece for piece, outcome in lines if outcome.key not in self.rows)
 
-    def _back(self) -> Iterator[tuple[bytes, Outcome]]:
+    def _to_restore(self) -> Iterator[tuple[bytes, Outcome]]:
         """Yield the lines that were set aside and whose key has no line in the journal."""
         return (each for each in read_journal(self._aside, self._columns) if each[1].key not in self._present)
 
-    def _again(self, outcome: Outcome) -> bool:
+    def _must_be_rejudged(self, outcome: Outcome) -> bool:
         return self._retry_failed and isinstance(outcome, Failure)
 
 

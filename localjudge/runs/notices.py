@@ -53,7 +53,7 @@ def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) ->
         from localjudge.models.digests import in_words
 
         found.append(f"changed model: its files differ from the verified files ({in_words(changed)})")
-    different = [start.encoded_otherwise for start in manifest.starts if start.encoded_otherwise]
+    different = [start.tokenization_warning for start in manifest.starts if start.tokenization_warning]
     found += [f"tokenizer: {words}" for words in different[-1:]]
     if manifest.settings.engine != IMPORTED:
         found += [f"prompt: {problem}" for problem in manifest.rubric.problems]

@@ -148,8 +148,8 @@ def score_run(
                 f"{run.set_aside} earlier lines belong to no row of this input; they are kept in {aside}",
                 always=True,
             )
-        if run.encoded_otherwise:
-            observer.warn(run.encoded_otherwise)
+        if run.tokenization_warning:
+            observer.warn(run.tokenization_warning)
         if run.new_weights:
             changed = f"means now use the weights and the best labels of this rubric: {run.new_weights}"
             observer.warn(f"{folder}: {changed}", always=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RunMismatchError, UsageError
-from localjudge.modes import EACH_PROMPT
+from localjudge.modes import ONE_ROW_PER_PROMPT
 from localjudge.modes.mode import Mode
 from localjudge.modes.row_outcome import Join, RowOutcome
 from localjudge.records import Judgement, Outcome, html_table
@@ -99,12 +99,12 @@ class RecordedRun:
 
     @property
     def _mode(self) -> Mode[Any]:
-        return self.rubric.mode if self.joined else EACH_PROMPT
+        return self.rubric.mode if self.joined else ONE_ROW_PER_PROMPT
 
     def _rows(self) -> Iterator[RowOutcome]:
         """Yield what has a line in a table."""
         manifest = read_manifest(self.folder)
-        join = manifest.join() if self.joined else EACH_PROMPT.join(self.rubric.aspects, 1)
+        join = manifest.join() if self.joined else ONE_ROW_PER_PROMPT.join(self.rubric.aspects, 1)
         return join.all(read_outcomes(self.folder, manifest))
 
     def _lines(self) -> Iterator[dict[str, Any]]:

@@ -3,6 +3,7 @@
     run.json           settings, rubric, model and its files' digests, engine, versions; written at the start
     judgements.jsonl   one line per row; appended as rows finish, put into the input's order at the end
     pairs.jsonl        one line per pair, if the rubric compares two responses; written after the judgements
+    checklists.jsonl   one line per row, if it is judged by its own criteria; written after the judgements
     order.txt          the instructions in random order, if the run is shuffled; removed when it is complete
     set-aside.jsonl    lines of rows that are no longer in the input, kept in case the rows return
     summary.json       counts and means; written last
@@ -56,7 +57,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         done: number of rows of the input with an outcome; at most the number of rows.
         set_aside: number of lines that belong to no row of the input, found by this start.
         new_weights: the aspects whose weight or best label differs from that of the earlier starts, in words.
-        encoded_otherwise: what `Judge.encoded_otherwise` says of the rows, after `begin`.
+        tokenization_warning: what `Judge.tokenization_warning` says of the rows, after `begin`.
         tasks: the tasks of the rows that this start judges, after `begin`.
 
     Raises:
@@ -72,7 +73,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self.complete = False
         self.done = self.set_aside = 0
         self.new_weights = ""
-        self.encoded_otherwise: str | None = None
+        self.tokenization_warning: str | None = None
         self._ownership = Ownership(folder, say, lease)
         self._open = ExitStack()
 
@@ -130,7 +131,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             # The engine's settings are those of the earlier starts, or the comparison below refuses this start.
             engine = {"engine": before.settings.engine, "dtype": before.settings.dtype}
             lines = self._find_lines(settings_digest(judge.known_settings | engine), retry_failed)
-        self.encoded_otherwise = judge.encoded_otherwise(plan)
+        self.tokenization_warning = judge.tokenization_warning(plan)
         measures_all = judge.config.engine == "dry-run"
         self.tasks = plan.encode() if lines is None or measures_all else plan.encode(lines.has)
         described = judge.describe(judge.settings) | shard  # loads the engine, while the prompts are encoded
@@ -149,7 +150,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             input_digest=plan.input_digest,
             rows=plan.rows,
             **({} if plan.shuffle is None else {"shuffle": plan.shuffle}),
-            **({"encoded_otherwise": self.encoded_otherwise} if self.encoded_otherwise else {}),
+            **({"tokenization_warning": self.tokenization_warning} if self.tokenization_warning else {}),
         )
         if before is not None:
             self.new_weights = changed_weights(judge.rubric, before.rubric)
@@ -230,7 +231,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         """Write a line for each row of these tasks, and return their number."""
         self._ownership.check()
         columns = self._judge.rubric.columns
-        given = [outcome.given_to(self._plan.row(place)) for task, outcome in judged for place in task.places]
+        given = [outcome.copied_to(self._plan.row(place)) for task, outcome in judged for place in task.places]
         self._journal.append((outcome.key, to_bytes(outcome, columns)) for outcome in given)
         self.done += len(given)
         for outcome in given:
@@ -249,7 +250,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
                     raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is missing")
                 piece = self._journal.line_at(line)
                 outcome = from_bytes(piece, columns)
-                own = outcome.given_to(row)
+                own = outcome.copied_to(row)
                 summary.add(own)
                 yield piece if own is outcome else to_bytes(own, columns)
 
@@ -289,7 +290,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self.done = lines.rows.count_in(self._journal.index())
         aside = self.folder / SET_ASIDE
         if aside.exists():
-            self._write_lines(SET_ASIDE, lines.still_aside())
+            self._write_lines(SET_ASIDE, lines.kept_aside())
             if not aside.stat().st_size:
                 self._ownership.remove(SET_ASIDE)
 

@@ -101,7 +101,7 @@ class StartRecord(_ManifestPart):
         input_digest: digest of the whole input's rows, in their order.
         rows: number of rows in this shard.
         shuffle: the seed of the random order of the instructions; None for that of the input.
-        encoded_otherwise: how other programs may encode its prompts differently; None if they do not.
+        tokenization_warning: how other programs may encode its prompts differently; None if they do not.
         engine: the `EngineInfo` of the open engine; None without a judge.
         config: the settings of a `JudgeConfig` that are neither in `settings` nor in `rubric`; None without a
             judge.
@@ -121,7 +121,7 @@ class StartRecord(_ManifestPart):
     input_digest: str | None = None
     rows: int | None = None
     shuffle: int | None = None
-    encoded_otherwise: str | None = None
+    tokenization_warning: str | None = None
     engine: EngineInfo | None = None
     config: dict[str, Any] | None = None
 

@@ -305,7 +305,7 @@ class WarningSigns:
     """
 
     def __init__(self, rubric: Rubric) -> None:
-        prompt = f"{rubric.prompt.template}\n{answer_format(rubric.answer_layout, rubric.written_aspects)}"
+        prompt = f"{rubric.prompt.template}\n{answer_format(rubric.answer_layout, rubric.answer_aspects)}"
         self._placeholders = {found.casefold() for found in _PLACEHOLDER.findall(prompt)}
         self.mass = ValueMass()
         self._judged = self._copied = self._cut = 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from localjudge.arrays import Flags, Floats, Integers
-from localjudge.statistics.jackknife import LEAST_INFORMATION, JackknifeEstimates, Shares
+from localjudge.statistics.jackknife import CERTAIN_BELOW, JackknifeEstimates, Shares
 from localjudge.statistics.preferences import Preferences
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def _fit(design: PairDesign, pairs: Preferences) -> Strengths:
     parameters = _maximum(design, preference)
     information = design.information(_weights(design, parameters))
     least = eigh(information + design.base, _of_equal_systems(design), eigvals_only=True)[0]
-    if unlimited := bool(least < LEAST_INFORMATION):
+    if unlimited := bool(least < CERTAIN_BELOW):
         extra = 1 / groups
         parameters = _maximum(design, (preference + extra / 2) / (1 + extra))
         information = design.information(_weights(design, parameters))
@@ -261,8 +261,8 @@ def _reaches(pairs: Preferences) -> Flags:
     won = np.zeros((len(pairs.systems), len(pairs.systems), 2))
     np.add.at(won, (pairs.first, pairs.second), np.stack([pairs.preference, 1 - pairs.preference], axis=1))
     total = won[..., 0] + won[..., 1].T
-    # Of certain preferences, only those of the winner count, as for LEAST_INFORMATION.
-    reaches = (total > LEAST_INFORMATION / 4 * (total + total.T)) | np.eye(len(total), dtype=np.bool_)
+    # Of certain preferences, only those of the winner count, as for CERTAIN_BELOW.
+    reaches = (total > CERTAIN_BELOW / 4 * (total + total.T)) | np.eye(len(total), dtype=np.bool_)
     while ((further := reaches @ reaches) != reaches).any():
         reaches = further
     return reaches

@@ -26,7 +26,7 @@ from localjudge.arrays import Flags, Floats, Integers
 from localjudge.statistics import UNDEFINED, Estimate, why_undefined
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES, Studentised, averages
 
-LEAST_INFORMATION = 0.002
+CERTAIN_BELOW = 0.002
 """Information of a preference, as a share of that of 50 %, below which it counts as certain: more than 99.95 %.
 
 A certain share gets one more instruction that is a tie, and its log-odds are finite."""
@@ -122,7 +122,7 @@ class Shares:
         with np.errstate(invalid="ignore", divide="ignore"):
             value = np.bincount(part, values, minlength=parts) / all_rows
             units = all_rows**2 / np.bincount(of_part, rows.astype(np.float64) ** 2, minlength=parts)
-            certain = 4 * value * (1 - value) < LEAST_INFORMATION
+            certain = 4 * value * (1 - value) < CERTAIN_BELOW
             extra = np.where(certain, 1 / units, 0)
             centre = (value + extra / 2) / (1 + extra)
             log_odds, slope = np.log(centre / (1 - centre)), centre * (1 - centre)

@@ -222,7 +222,7 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
                 f"{lowest} to {highest}; only the correlations are defined"
             )
         columns = {"integer": scores.column(aspect, "integer")}
-        if scores.expected is not None and aspect not in scores.unmeasured:
+        if scores.expected is not None and aspect not in scores.without_expected:
             columns["expected"] = scores.column(aspect, "expected")
         of_labels = labelled(aspect, marks)
         ordinal, interval = alphas(of_labels.people, scores.group)

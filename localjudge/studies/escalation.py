@@ -17,7 +17,7 @@ import numpy as np
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.matching.labels import Labels, read_labels
-from localjudge.matching.run_rows import FAILED, RunRows, read_rows
+from localjudge.matching.run_rows import FAILED, RunRows, read_judged_rows
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.statistics.confidence_threshold import ERROR, FIRST, fewest_labels, independent_rows, threshold
@@ -25,7 +25,7 @@ from localjudge.system.quantities import counted
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
+class JudgeVerdicts:
     """The verdicts of a judge in one aspect, on the n rows of its run, judged or failed.
 
     The verdict on a pair is the result that both orders name; a pair whose orders differ has none if the aspect
@@ -47,7 +47,7 @@ class Verdicts:
     confidence: Floats
 
     @classmethod
-    def read(cls, folder: Path, aspect: str, within: int = 0) -> Verdicts:
+    def read(cls, folder: Path, aspect: str, within: int = 0) -> JudgeVerdicts:
         """Return the verdicts of a run.
 
         Args:
@@ -76,7 +76,7 @@ class Verdicts:
             number, confidence = outcome.decision(aspect, within)
             return [("number", aspect, number), ("confidence", aspect, confidence)]
 
-        rows, numbers = read_rows([folder], [manifest], decision)
+        rows, numbers = read_judged_rows([folder], [manifest], decision)
         return cls(rows, aspect, within, numbers.column("number", aspect), numbers.column("confidence", aspect))
 
     @property
@@ -138,7 +138,7 @@ class Selection:
         ties: number of labelled rows without a majority, which are left out.
     """
 
-    verdicts: Verdicts
+    verdicts: JudgeVerdicts
     threshold: float | None
     labelled: Integers
     tested: Integers
@@ -217,7 +217,7 @@ class Selection:
         return reached
 
 
-def select(verdicts: Verdicts, labels: Labels, rate: float, among: Flags | None = None) -> Selection:
+def select(verdicts: JudgeVerdicts, labels: Labels, rate: float, among: Flags | None = None) -> Selection:
     """Return the verdicts that a judge may keep.
 
     Args:

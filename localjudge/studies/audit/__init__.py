@@ -13,7 +13,7 @@ import numpy as np
 
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
-from localjudge.matching.run_rows import first_seen, read_rows
+from localjudge.matching.run_rows import first_seen, read_judged_rows
 from localjudge.modes.row_outcome import EXPECTED, VALUE, RowOutcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
@@ -127,7 +127,7 @@ class AuditedScores:
             yield from row.numbers()
             yield "sampled", "row", sampled_row(row.first)
 
-        rows, numbers = read_rows(folders, [read_manifest(folder) for folder in folders], numbers_of)
+        rows, numbers = read_judged_rows(folders, [read_manifest(folder) for folder in folders], numbers_of)
         aspects, judged = [column.name for column in rubric.row_columns], rows.judged
         is_pair, expected = len(rubric.mode.responses) > 1, numbers.table([EXPECTED], aspects)
         measured = np.isfinite(expected[judged]).all(axis=0) & bool(len(judged))

@@ -29,7 +29,7 @@ _NOTHING = "no row has a score in both runs"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
+class VerdictChanges:
     """How often the judge's written verdicts of an aspect changed: by the verdict in OLD and in NEW."""
 
     rows: int
@@ -86,7 +86,7 @@ class Changes:
     rows: int
     columns: Mapping[str, Change]
     by_system: Sliced | None
-    verdicts: Mapping[str, Verdicts]
+    verdicts: Mapping[str, VerdictChanges]
     moved: tuple[MovedRow, ...]
     missing: tuple[RowWithoutScore, ...]
     failed: tuple[RowWithoutScore, ...]
@@ -180,7 +180,7 @@ def _by_slice(
     return Sliced(column, "changes", tuple(lines))
 
 
-def _verdicts(matched: MatchedRuns) -> dict[str, Verdicts]:
+def _verdicts(matched: MatchedRuns) -> dict[str, VerdictChanges]:
     """Return the changes of the verdicts of each aspect."""
     verdicts, rows = {}, matched.rows
     for aspect in rows.written:
@@ -188,7 +188,7 @@ def _verdicts(matched: MatchedRuns) -> dict[str, Verdicts]:
         changed = Counter((old, new) for old, new in pairs if old != new)
         most = sorted(changed.items(), key=lambda change: (-change[1], change[0]))
         counts = tuple((*pair, count) for pair, count in most)
-        verdicts[aspect] = Verdicts(len(matched.row_pairs), changed.total(), counts)
+        verdicts[aspect] = VerdictChanges(len(matched.row_pairs), changed.total(), counts)
     return verdicts
 
 

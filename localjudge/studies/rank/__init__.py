@@ -218,7 +218,7 @@ def _notes_on_columns(scores: Scores, columns: Sequence[str], of: ScoreKind, by:
             f"the ordered aspects ({', '.join(ordered)}) have different values, so there is no overall mean; "
             f"{decides} decides the order of the systems{another}"
         )
-    integers = [name for name in scores.aspects if name in scores.unmeasured]
+    integers = [name for name in scores.aspects if name in scores.without_expected]
     if of == "expected" and not scores.calibrated and integers:
         yield f"{', '.join(integers)}: some judgements have no expected scores, so the integers are compared"
 
