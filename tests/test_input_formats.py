@@ -17,7 +17,7 @@ import pyarrow
 import pyarrow.feather
 import pytest
 from conftest import Cli, read_lines
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Row, UsageError, read_rows
@@ -299,6 +299,7 @@ CELLS = st.text("a,;\t\"'\n\r é", max_size=8)
     st.lists(st.lists(CELLS, min_size=4, max_size=4), max_size=4),
     st.sampled_from(["a.csv", "a.tsv"]),
 )
+@example(delimiter="\t", quoting=csv.QUOTE_MINIMAL, header=["\t\n", ";"], cells=[], name="a.tsv")
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_a_csv_writer_wrote_is_read_back_or_refused_and_never_split_wrongly(
     tmp_path: Path, delimiter: str, quoting: Any, header: list[str], cells: list[list[str]], name: str

@@ -472,12 +472,12 @@ def test_where_there_is_little_room_the_plan_says_so_and_where_there_is_none_it_
 
 
 def test_models_lists_the_profiles_with_what_each_needs(cli: Cli) -> None:
-    end = cli("models")
+    end = cli("models", "list")
     assert end.code == 0
     for profile in profiles():
         assert profile.id in end.out
         assert f"{profile.name}: {profile.traps[0]}" in end.out
-    listed = json.loads(cli("models", "--json").out)
+    listed = json.loads(cli("models", "list", "--json").out)
     assert [each["name"] for each in listed] == [profile.name for profile in profiles()]
     assert {each["name"]: each["gpus_of_80"] for each in listed}["llama-3.3-70b-instruct"] == 4
     assert all(each["weight_bytes"] > 1e8 for each in listed)
@@ -570,7 +570,7 @@ def test_without_the_hubs_library_profiles_and_directories_still_have_plans(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert cli("models").code == 0
+    assert cli("models", "list").code == 0
     assert cli("models", "plan", "phi-4").code == 0
     assert cli("models", "plan", write(tmp_path, **LLAMA)).code == 0
     end = cli("models", "plan", "nothing/here")

@@ -310,7 +310,7 @@ def test_a_rubric_can_be_looked_at(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_the_list_has_two_lines_for_each_rubric(cli: Cli) -> None:
-    lines = cli("rubrics").out.splitlines()
+    lines = cli("rubrics", "list").out.splitlines()
     rubrics = [Rubric.load(name) for name in shipped_rubrics()]
     assert len(lines) == 2 * len(rubrics)
     for rubric, first, second in zip(rubrics, lines[::2], lines[1::2], strict=True):

@@ -186,7 +186,8 @@ def escalate(
     people: LabelOptions,
 ) -> None:
     """Keep a small judge's verdicts where they agree with people at a rate; give the rest to a large judge."""
-    people.require("escalate", with_labels=True)
+    people.require_labels()
+    people.require("escalate")
     if (to is None) != (out is None):
         raise UsageError("--to and --out: give both, or none of them to see the plan")
     if out is not None:

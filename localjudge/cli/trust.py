@@ -37,9 +37,11 @@ def agree(
     statistics: StatisticsOptions,
 ) -> None:
     """Compare a run with labels: agreement, also within instructions, single annotators, and baselines."""
+    people.require("agree")
     statistics.check([run])
     mode = common_mode([run], points={"by_column": by_column})
-    people.require("agree", with_labels=len(mode.responses) == 1)  # those of pairs can be in the inputs
+    if len(mode.responses) == 1:  # labels of pairs can be in the inputs
+        people.require_labels()
 
     progress, draws = Progress(), statistics.draws
     with progress.step(_READING) as report:
@@ -149,7 +151,8 @@ def calibrate(
     statistics: StatisticsOptions,
 ) -> None:
     """Fit a monotone map from the judge's scores to labels; measure its gain on unseen instructions."""
-    people.require("calibrate", with_labels=True)
+    people.require_labels()
+    people.require("calibrate")
     check_out_file(out)
 
     statistics.check([run])

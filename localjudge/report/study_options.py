@@ -51,15 +51,18 @@ class LabelOptions:
     mapping: LabelColumns = None
     inputs: MovedInputs = None
 
+    def require_labels(self) -> None:
+        """Require files of labels."""
+        if not self.labels:
+            raise UsageError("--labels is missing: name the files with the labels of the rows")
+
     @property
     def moved(self) -> Sequence[str]:
         """The inputs, if they were moved."""
         return self.inputs or ()
 
-    def require(self, what: str, extra: str = "trust", with_labels: bool = False) -> None:
-        """Require the packages of what computes statistics, the inputs, if they were moved, and labels."""
-        if with_labels and not self.labels:
-            raise UsageError("--labels is missing: name the files with the labels of the rows")
+    def require(self, what: str, extra: str = "trust") -> None:
+        """Require the packages of what computes statistics, and the inputs, if they were moved."""
         files = [*(self.labels or ()), *self.moved]
         require(what, extra, *["parquet"] * any(map(needs_pyarrow, files)))
         find_inputs(self.moved)

@@ -131,7 +131,7 @@ class AuditedScores:
         aspects, judged = [column.name for column in rubric.row_columns], rows.judged
         is_pair, expected = len(rubric.mode.responses) > 1, numbers.table([EXPECTED], aspects)
         measured = np.isfinite(expected[judged]).all(axis=0) & bool(len(judged))
-        values = numbers.table(["preference" if is_pair else VALUE], aspects)
+        values = numbers.table([VALUE], aspects)
         of = "expected" if measured.any() else rubric.mode.number_kind
         names = [
             str(identity.systems[0]) if run == 0 else folders[run].name
