@@ -49,13 +49,19 @@ def test_importing_loads_nothing_heavy(statement: str, allowed: set[str]) -> Non
     assert HEAVY & set(loaded) <= allowed
 
 
-def test_the_help_loads_nothing_heavy() -> None:
+@pytest.mark.parametrize(
+    "command", ["", "score", "show", "compare", "report", "rank", "label", "serve", "audit"]
+)
+def test_the_help_loads_nothing_heavy(command: str) -> None:
+    arguments = ["localjudge", *command.split(), "--help"]
     program = (
-        "import sys, json\nfrom localjudge.cli import main\nsys.argv = ['localjudge', '--help']\n"
+        f"import sys, json\nfrom localjudge.cli import main\nsys.argv = {arguments}\n"
         "try:\n    main()\nexcept SystemExit:\n    print('loaded', json.dumps(list(sys.modules)))"
     )
     said = python("-c", program)
-    assert HEAVY & set(json.loads(said.partition("\nloaded ")[2])) == {"typer"}
+    assert HEAVY & set(json.loads(said.partition("\nloaded ")[2])) == (
+        {"typer", "rich"} if command else {"typer"}
+    )
 
 
 def test_the_version_is_that_of_the_installed_package() -> None:

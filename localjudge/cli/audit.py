@@ -7,9 +7,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from localjudge.cli.console import print_json, print_table, printed, printed_findings
 from localjudge.cli.judge_options import JudgeOptions, PairOptions
@@ -28,27 +26,9 @@ from localjudge.cli.options import (
 from localjudge.cli.progress import Progress
 from localjudge.cli.statistics_options import AllTables
 from localjudge.errors import UsageError
-from localjudge.judge import Judge
-from localjudge.matching.labels import label_targets, parse_mapping
-from localjudge.report.judge_tables import audit_findings
-from localjudge.report.run_tables import repetition_table
 from localjudge.report.study_options import LabelOptions
-from localjudge.rows.columns import responses_of
-from localjudge.rows.row import record_of
-from localjudge.rubrics.rubric import Rubric
 from localjudge.runs import StopSignal
-from localjudge.runs.notices import refuse_dry_run
-from localjudge.runs.pipeline import score_run
-from localjudge.runs.repeat import repeat
-from localjudge.runs.reread_texts import rows_found
-from localjudge.runs.row_source import RowSource
-from localjudge.runs.run_manifest import MANIFEST, read_manifest
 from localjudge.settings import Flag
-from localjudge.studies.audit import read_audit
-from localjudge.studies.audit.audit_run import run_audit, sample_rows
-from localjudge.studies.audit.perturbations import perturbations_of
-from localjudge.studies.escalation import JudgeVerdicts, Selection, select
-from localjudge.studies.joined_runs import write_escalated
 from localjudge.system.durable import replacing
 from localjudge.system.quantities import as_number, counted
 
@@ -82,6 +62,13 @@ def audit(
 
     With --check repeat, the settings are those of the run.
     """
+    from localjudge.judge import Judge
+    from localjudge.report.judge_tables import audit_findings
+    from localjudge.rubrics.rubric import Rubric
+    from localjudge.studies.audit import read_audit
+    from localjudge.studies.audit.audit_run import run_audit, sample_rows
+    from localjudge.studies.audit.perturbations import perturbations_of
+
     if check is not None:
         if len(inputs) != 1 or out or threshold or pairs != PairOptions() or judge != JudgeOptions(seed=seed):
             raise UsageError(
@@ -135,6 +122,9 @@ def audit(
 
 def _repeat(run: Path, sample: int, seed: int, as_json: bool) -> None:
     """Judge a sample of a run again, and print how many scores changed."""
+    from localjudge.report.run_tables import repetition_table
+    from localjudge.runs.repeat import repeat
+
     settle_environment()
 
     progress = Progress()
@@ -186,6 +176,20 @@ def escalate(
     people: LabelOptions,
 ) -> None:
     """Keep a small judge's verdicts where they agree with people at a rate; give the rest to a large judge."""
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from localjudge.matching.labels import label_targets, parse_mapping
+    from localjudge.rows.columns import responses_of
+    from localjudge.rows.row import record_of
+    from localjudge.runs.notices import refuse_dry_run
+    from localjudge.runs.pipeline import score_run
+    from localjudge.runs.reread_texts import rows_found
+    from localjudge.runs.row_source import RowSource
+    from localjudge.runs.run_manifest import MANIFEST, read_manifest
+    from localjudge.studies.escalation import JudgeVerdicts, Selection, select
+    from localjudge.studies.joined_runs import write_escalated
+
     people.require_labels()
     people.require("escalate")
     if (to is None) != (out is None):

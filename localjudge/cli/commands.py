@@ -1,7 +1,8 @@
 """The commands, each with an example, in the order of the help, and the format of the help.
 
-The module of a command is loaded when it is used, because it imports what it needs. The help is plain text, so
-that it does not import Rich and is equal in a terminal, a pipe and a log.
+The module of a command is loaded when it is used, and its functions import what they need: help and
+completion answer at once. The help is plain text, so that it does not import Rich and is equal in a terminal, a
+pipe and a log.
 """
 
 from __future__ import annotations

@@ -21,17 +21,8 @@ from localjudge.cli.options import BELOW_THRESHOLD, AsJson, check_out_file
 from localjudge.cli.progress import Progress
 from localjudge.cli.statistics_options import AllTables, ScoresOf, StatisticsOptions, common_mode
 from localjudge.errors import UsageError
-from localjudge.matching.judged_rows import JudgedPairs, read_judged
-from localjudge.report.change_tables import change_findings
 from localjudge.report.study_options import ByColumn, LabelOptions
-from localjudge.report.tables import Cells, Table
 from localjudge.settings import Flag
-from localjudge.statistics.paired_test import instructions_needed
-from localjudge.studies.compare import change_by_slice, change_lines, compare_runs
-from localjudge.studies.compare.compared_rows import ComparedRows
-from localjudge.studies.compare.gate import as_junit, check_gate
-from localjudge.studies.compare.matched_runs import match_runs
-from localjudge.studies.sample_size import Pilot, labels_in_words
 from localjudge.system.durable import write_text
 from localjudge.system.quantities import as_number, counted
 
@@ -71,6 +62,12 @@ def compare(
     statistics: StatisticsOptions,
 ) -> None:
     """Compare two runs: what a new system, prompt or judge changed, and whether it may pass."""
+    from localjudge.report.change_tables import change_findings
+    from localjudge.studies.compare import change_by_slice, change_lines, compare_runs
+    from localjudge.studies.compare.compared_rows import ComparedRows
+    from localjudge.studies.compare.gate import as_junit, check_gate
+    from localjudge.studies.compare.matched_runs import match_runs
+
     people.require("compare")
     statistics.check([old, new])
     for file in (markdown, junit):
@@ -144,6 +141,11 @@ def sample_size(
     as_json: AsJson = False,
 ) -> None:
     """Compute how many instructions, responses and labels a comparison needs, from a pilot run."""
+    from localjudge.matching.judged_rows import JudgedPairs, read_judged
+    from localjudge.report.tables import Cells, Table
+    from localjudge.statistics.paired_test import instructions_needed
+    from localjudge.studies.sample_size import Pilot, labels_in_words
+
     people.require("sample-size")
     if not difference:
         raise UsageError("--difference 0: must be above 0")

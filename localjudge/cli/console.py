@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich.console
 from rich import box
@@ -20,13 +20,12 @@ from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from localjudge.cli.commands import in_flags
-from localjudge.report.tables import Cell, Findings, Table, slice_table
-from localjudge.rubrics.score_column import heading
-from localjudge.runs.notices import kinds
-from localjudge.statistics import Estimate, two_decimals
-from localjudge.studies.by_slice import Sliced
 from localjudge.system.terminal import open_null, printable, unfiltered
-from localjudge.verification import Check, State
+
+if TYPE_CHECKING:
+    from localjudge.report.tables import Cell, Findings, Table
+    from localjudge.studies.by_slice import Sliced
+    from localjudge.verification import Check, State
 
 _WHOLE_NAME = 40
 """Largest width of a name that is not folded beside words."""
@@ -106,6 +105,8 @@ def printed_findings(found: Findings, all_tables: bool = False, sliced: Sliced |
 
     Without `all_tables`, a line names the details.
     """
+    from localjudge.report.tables import slice_table
+
     details = [part for parts in found.details.values() for part in parts] if all_tables else []
     last: list[RenderableType] = [Text(note, style="yellow") for note in dict.fromkeys(found.notes)]
     if found.details and not all_tables:
@@ -124,6 +125,9 @@ def printed(parts: Iterable[Table | str], notices: Sequence[str] = ()) -> Group:
 
 def printed_table(table: Table, notices: Sequence[str] = ()) -> Group:
     """Return a table below its title, which has the kinds of the run's notices."""
+    from localjudge.rubrics.score_column import heading
+    from localjudge.runs.notices import kinds
+
     found = TerminalTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     # Words are folded before names are.
     longest = max((len(str(row[0])) for row in table.rows), default=0) if table.words else 0
@@ -149,6 +153,8 @@ def headed(found: Iterable[str], *tables: RenderableType) -> Group:
 
 
 def _printed(cell: Cell) -> Text | str:
+    from localjudge.statistics import Estimate, two_decimals
+
     if isinstance(cell, Estimate) and (ends := cell.ends(" ")) is not None:
         return Text.assemble(f"{two_decimals(cell.value)}\n", (ends, "dim"))
     if isinstance(cell, str | int):

@@ -15,7 +15,6 @@ from rich.theme import Theme
 
 from localjudge.cli.console import Console
 from localjudge.errors import UsageError
-from localjudge.rows.shapes import shapes
 
 GUIDE = Path(__file__).parent / "guide"
 """The folder of the pages."""
@@ -35,6 +34,8 @@ def page(topic: str) -> str:
 
 def _shapes() -> str:
     """Return a table of the shapes of records, from their declarations."""
+    from localjudge.rows.shapes import shapes
+
     ordered = sorted(shapes().values(), key=lambda shape: shape.name)
     lines = [
         f"| `{each.name}` | {each.title} | `{'`, `'.join(each.has[0])}` | {each.writer or 'documentation'} |"

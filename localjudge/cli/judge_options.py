@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from localjudge.cli.options import (
     ENGINE,
@@ -24,20 +24,19 @@ from localjudge.cli.options import (
     input_extras,
     settle_environment,
 )
-from localjudge.config import JudgeConfig
-from localjudge.engines.engine_options import BATCH_INVARIANT, Cluster
-from localjudge.engines.selection import engine_extras, engine_options
 from localjudge.errors import UsageError
-from localjudge.judge import Judge
-from localjudge.rows.columns import parse_columns
-from localjudge.rows.inputs import FILENAME
-from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
-from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.row_source import RowSource
 from localjudge.settings import Flag, JudgeSettings, PromptSettings
 from localjudge.system.requirements import require
 from localjudge.system.steps import Report, no_progress
+
+if TYPE_CHECKING:
+    from localjudge.config import JudgeConfig
+    from localjudge.engines.engine_options import Cluster
+    from localjudge.judge import Judge
+    from localjudge.rows.pairs import Pairing
+    from localjudge.rubrics.rubric import Rubric
+    from localjudge.runs.row_source import RowSource
 
 _Download = Annotated[
     bool, Flag("Download the model from the hub if it is not on this machine.", heading=MODEL)
@@ -93,6 +92,8 @@ class PairOptions:
         Raises:
             UsageError: the options contradict each other or the template.
         """
+        from localjudge.rows.pairs import Pairing
+
         return Pairing.parse(used, orders, self.pairs, self.baseline, self.pairs_per_instruction, seed)
 
 
@@ -132,6 +133,8 @@ class RowOptions:
         Raises:
             UsageError: the options contradict each other.
         """
+        from localjudge.rows.columns import parse_columns
+
         return parse_columns(
             self.columns or (), used, shape=self.shape, rows=self.rows_at, join=self.join, on=self.on
         )
@@ -153,6 +156,8 @@ class RubricOptions:
         Raises:
             RubricError: it cannot be read or is inconsistent.
         """
+        from localjudge.rubrics.rubric import Rubric
+
         return Rubric.load(self.rubric, guard=self.guard, rationale=self.rationale)
 
 
@@ -238,6 +243,9 @@ class JudgeOptions(JudgeSettings, RubricOptions, RowOptions):
         Raises:
             UsageError: an option or a file cannot be used.
         """
+        from localjudge.rows.inputs import FILENAME
+        from localjudge.runs.row_source import RowSource
+
         used, size = rubric.fields, self.max_row_bytes
         columns = self.named(used if pairing is None else pairing.used(used))
         if system_from is not None:
@@ -252,6 +260,8 @@ class JudgeOptions(JudgeSettings, RubricOptions, RowOptions):
         self, config: JudgeConfig, cluster: Cluster | None = None, report: Report = no_progress
     ) -> Judge:
         """Return a judge with these settings."""
+        from localjudge.judge import Judge
+
         changed, download = self.allow_changed_model, self.allow_download
         return Judge(
             config, cluster=cluster, allow_changed_model=changed, allow_download=download, report=report
@@ -268,6 +278,10 @@ class JudgeOptions(JudgeSettings, RubricOptions, RowOptions):
         Raises:
             UsageError: an option cannot be used, or a package that it needs is not installed.
         """
+        from localjudge.config import JudgeConfig
+        from localjudge.engines.engine_options import BATCH_INVARIANT, Cluster
+        from localjudge.engines.selection import engine_extras, engine_options
+
         cluster = Cluster.parse(self.ray, self.num_workers, self.gpus_per_worker)
         if self.deterministic:
             os.environ.setdefault(BATCH_INVARIANT, "1")

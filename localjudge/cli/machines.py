@@ -7,7 +7,6 @@ from typing import Annotated, get_args
 
 import typer
 
-from localjudge.airgap.wheels import Target
 from localjudge.cli.console import print_checks
 from localjudge.cli.options import (
     SETTING,
@@ -19,15 +18,11 @@ from localjudge.cli.options import (
     settle_environment,
 )
 from localjudge.cli.progress import Progress
-from localjudge.doctor import examine
-from localjudge.engines.engine_options import ServerOptions
-from localjudge.engines.selection import check_combination
 from localjudge.errors import LocalJudgeError, UsageError
 from localjudge.integrations.listener import ListenSettings
 from localjudge.settings import EngineName, Flag
 from localjudge.system.quantities import file_size
 from localjudge.system.requirements import require
-from localjudge.verification import is_sound
 
 
 def doctor(
@@ -47,6 +42,11 @@ def doctor(
     Accepts the flags of `score` that affect the start, and with --serve those of `serve`. Exits with 0 if a
     run can start and with 1 otherwise. Uses no network except to contact the given server.
     """
+    from localjudge.doctor import examine
+    from localjudge.engines.engine_options import ServerOptions
+    from localjudge.engines.selection import check_combination
+    from localjudge.verification import is_sound
+
     if engine not in get_args(EngineName):
         raise UsageError(f"--engine {engine}: give one of {', '.join(get_args(EngineName))}")
     check_combination(engine, None, adapts=adapter is not None)
@@ -90,6 +90,8 @@ def pack(
     pip_arg: Annotated[list[str] | None, Flag("Any option of pip, such as --constraint=FILE.", "ARG")] = None,
 ) -> None:
     """Pack wheels, models and rows for a machine without a network; its Python unpacks and installs them."""
+    from localjudge.airgap.wheels import Target
+
     require("pack", "pack")
     from localjudge.airgap.pack import make_pack, parse_size
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 from textwrap import fill
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,26 +23,15 @@ from localjudge.cli.options import (
 )
 from localjudge.cli.progress import Progress
 from localjudge.errors import UsageError
-from localjudge.models.adapter import Adapter
-from localjudge.models.capacity import (
-    ANSWER_TOKENS,
-    MOST_GPUS,
-    PROMPT_TOKENS,
-    CapacityPlan,
-    PlannedModel,
-    gpus_of_80,
-)
-from localjudge.models.catalogue import Profile, profiles
-from localjudge.models.model import Model
-from localjudge.report.tables import Cells, Table
-from localjudge.rows.columns import parse_columns
-from localjudge.runs.cost_estimate import PlannedPrompts
 from localjudge.settings import Flag
 from localjudge.system.machine import Machine
 from localjudge.system.quantities import GIB, memory_size
 from localjudge.system.requirements import require
-from localjudge.verification import is_sound
-from localjudge.verification import verify as look_at
+
+if TYPE_CHECKING:
+    from localjudge.models.capacity import CapacityPlan
+    from localjudge.models.catalogue import Profile
+    from localjudge.report.tables import Table
 
 app = group(__doc__, "localjudge models list")
 
@@ -50,6 +39,9 @@ app = group(__doc__, "localjudge models list")
 @explained(app, "localjudge models list", "list")
 def list_models(as_json: AsJson = False) -> None:
     """List the models that can judge, and what each needs on GPUs of 80 GB."""
+    from localjudge.models.capacity import gpus_of_80
+    from localjudge.models.catalogue import profiles
+
     settle_environment()
 
     known = profiles()
@@ -64,6 +56,9 @@ def list_models(as_json: AsJson = False) -> None:
 
 def _catalogue_table(profiles: Iterable[Profile]) -> Table:
     """Return a table with one row per model."""
+    from localjudge.models.capacity import MOST_GPUS, gpus_of_80
+    from localjudge.report.tables import Cells, Table
+
     rows: list[Cells] = []
     for profile in profiles:
         active = f" ({profile.active_parameters:g})" if profile.active_parameters else ""
@@ -103,6 +98,11 @@ def plan(
     With --rows, a typical prompt is as long as theirs in the mean. How long a run takes is measured, not
     predicted: `score --limit 100` ends with the rows/s of this machine.
     """
+    from localjudge.models.adapter import Adapter
+    from localjudge.models.capacity import PROMPT_TOKENS, CapacityPlan, PlannedModel
+    from localjudge.rows.columns import parse_columns
+    from localjudge.runs.cost_estimate import PlannedPrompts
+
     if not 0 < gpu_memory < 1e6:
         raise UsageError(f"--gpu-memory {gpu_memory:g}: give the GiB of one GPU, such as 80")
     if rate is not None and not (rows and 0 < rate < math.inf):
@@ -142,6 +142,8 @@ def plan(
 
 def _plan_text(plan: CapacityPlan) -> str:
     """Return the lines above the table of GPUs, for a terminal."""
+    from localjudge.models.capacity import ANSWER_TOKENS
+
     subject, shape = plan.subject, plan.subject.shape
     context = f" · context {shape.context:,}" if shape.context else ""
     return "\n".join(
@@ -157,6 +159,8 @@ def _plan_text(plan: CapacityPlan) -> str:
 
 def _plan_table(plan: CapacityPlan) -> Table:
     """Return a table with a row for each number of GPUs."""
+    from localjudge.report.tables import Cells, Table
+
     rows: list[Cells] = []
     for split in plan.needs.tried:
         said = split.refused or ("" if split.rows else "no room")
@@ -185,6 +189,11 @@ def verify(
     The manifest, localjudge-manifest.json, has the SHA-256 of every file. Afterwards, `score` refuses
     the model if a file has changed. Exits with 0 if nothing is wrong and with 2 otherwise.
     """
+    from localjudge.models.adapter import Adapter
+    from localjudge.models.model import Model
+    from localjudge.verification import is_sound
+    from localjudge.verification import verify as look_at
+
     settle_environment()
 
     if no_manifest and renew:

@@ -12,12 +12,7 @@ from localjudge.cli.commands import explained, group
 from localjudge.cli.console import print_json
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import AsJson, ModelName, RationalePlace, settle_environment
-from localjudge.constraint.value_paths import ValuePaths
 from localjudge.errors import UsageError
-from localjudge.judge import Judge
-from localjudge.rubrics.aspect import answer_format
-from localjudge.rubrics.rubric import Rubric
-from localjudge.rubrics.rubric_file import shipped_rubrics
 from localjudge.system.durable import write_text
 
 app = group(__doc__, "localjudge rubrics init my-rubric.toml")
@@ -26,6 +21,9 @@ app = group(__doc__, "localjudge rubrics init my-rubric.toml")
 @explained(app, "localjudge rubrics list", "list")
 def list_rubrics(as_json: AsJson = False) -> None:
     """List the included rubrics."""
+    from localjudge.rubrics.rubric import Rubric
+    from localjudge.rubrics.rubric_file import shipped_rubrics
+
     included = [Rubric.load(name) for name in shipped_rubrics()]
     if as_json:
         print_json([rubric.model_dump(mode="json", exclude={"prompt"}) for rubric in included])
@@ -59,6 +57,8 @@ def show(
     The digest is the SHA-256 of everything in the rubric that can change a score, without name and description.
     Runs with the same digest were judged with the same rubric.
     """
+    from localjudge.rubrics.rubric import Rubric
+
     found = Rubric.load(rubric)
     if as_json:
         print_json(found.model_dump(mode="json") | {"digest": found.digest})
@@ -90,6 +90,11 @@ def check(
 
     Tokens and probabilities depend on the model's tokenizer. The exit code is 1 if something looks wrong.
     """
+    from localjudge.constraint.value_paths import ValuePaths
+    from localjudge.judge import Judge
+    from localjudge.rubrics.aspect import answer_format
+    from localjudge.rubrics.rubric import Rubric
+
     settle_environment()
     found = Rubric.load(rubric, rationale=rationale)
     judge = Judge(model, rubric=found)

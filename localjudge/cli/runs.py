@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import ValidationError
@@ -14,22 +14,13 @@ from localjudge.cli.console import print_table, printed
 from localjudge.cli.options import FAILED_ROWS, ColumnNames, Inputs, RunFolder, RunFolders, check_out_file
 from localjudge.cli.progress import Progress
 from localjudge.errors import UsageError
-from localjudge.matching.labels import parse_mapping
-from localjudge.report.run_export import TABLES
-from localjudge.report.run_export import export as write_export
-from localjudge.report.run_report import ReportOptions, write_report
-from localjudge.report.run_tables import summary_tables
-from localjudge.report.study_options import IntervalFile, LabelColumns
-from localjudge.rows.columns import parse_columns
-from localjudge.rubrics.aspect import Aspect, Scale
-from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.merge import merge as merge_shards
-from localjudge.runs.reader import read_notices
-from localjudge.runs.run_manifest import read_manifest
-from localjudge.runs.summary import Summary
+from localjudge.report.study_options import IntervalFile, LabelColumns, ReportOptions
 from localjudge.settings import Flag
-from localjudge.studies.imported_scores import import_scores as import_run
 from localjudge.system.quantities import counted, file_size
+
+if TYPE_CHECKING:
+    from localjudge.rubrics.aspect import Aspect
+    from localjudge.runs.summary import Summary
 
 
 def report(
@@ -39,6 +30,8 @@ def report(
     options: ReportOptions,
 ) -> None:
     """Write a report of runs: one file for any browser, which fetches nothing."""
+    from localjudge.report.run_report import write_report
+
     options.require("report", "report")
     check_out_file(out)
     progress = Progress()
@@ -62,6 +55,11 @@ def export(
     intervals: IntervalFile = None,
 ) -> None:
     """Write a run, or its pairs, for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
+    from localjudge.report.run_export import TABLES
+    from localjudge.report.run_export import export as write_export
+    from localjudge.runs.reader import read_notices
+    from localjudge.runs.run_manifest import read_manifest
+
     if to is None:
         to = out.suffix.removeprefix(".")
         if to not in TABLES:
@@ -87,6 +85,8 @@ def merge(
     The judgements are those of one machine: byte for byte with --engine-arg batch_size=1 or --deterministic.
     Elsewhere shards fill other batches, and where two tokens are almost equally probable, a score may differ.
     """
+    from localjudge.runs.merge import merge as merge_shards
+
     progress = Progress()
     with progress.step("merging") as report:
         summary = merge_shards(shards, out, report)
@@ -99,6 +99,9 @@ def merge(
 
 def _tell(progress: Progress, summary: Summary, run: Path) -> None:
     """Print the numbers of a run that was written."""
+    from localjudge.report.run_tables import summary_tables
+    from localjudge.runs.reader import read_notices
+
     notices = read_notices(run)
     print_table(printed(summary_tables(summary), notices))
     progress.notices(notices, in_table=True)
@@ -121,6 +124,10 @@ def import_scores(
     columns: ColumnNames = None,
 ) -> None:
     """Import scores from elsewhere as a run, for the commands that read runs."""
+    from localjudge.matching.labels import parse_mapping
+    from localjudge.rows.columns import parse_columns
+    from localjudge.studies.imported_scores import import_scores as import_run
+
     progress = Progress()
     aspects = _aspects(aspect or [], scale, choices, rubric)
     with progress.step("importing"):
@@ -139,6 +146,9 @@ def _aspects(
     names: list[str], scale: str | None, choices: str | None, rubric: str | None
 ) -> Mapping[str, Aspect]:
     """Return the aspects of an import with their values."""
+    from localjudge.rubrics.aspect import Aspect, Scale
+    from localjudge.rubrics.rubric import Rubric
+
     given = {"--aspect": bool(names), "--scale": scale, "--choices": choices}
     if rubric is not None:
         if surplus := [option for option, value in given.items() if value]:

@@ -9,7 +9,7 @@ from dataclasses import fields
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,24 +28,17 @@ from localjudge.cli.options import (
     typed_command,
 )
 from localjudge.cli.progress import Progress
-from localjudge.config import JudgeConfig
-from localjudge.engines.engine_options import Cluster
 from localjudge.errors import UsageError
-from localjudge.judge import Judge
-from localjudge.records import Failure
-from localjudge.records.outcome_columns import OVERALL
-from localjudge.report.run_tables import summary_tables
-from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, NO_CONVERSATION
-from localjudge.rows.criteria import by_criterion
-from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
-from localjudge.rubrics.score_column import averaged
 from localjudge.runs import StopSignal
-from localjudge.runs.pipeline import score_run
-from localjudge.runs.row_source import Shard
 from localjudge.settings import Flag, PromptSettings
-from localjudge.studies.rank.until_decided import UntilDecided
 from localjudge.system.requirements import require
 from localjudge.system.terminal import printable, unfiltered
+
+if TYPE_CHECKING:
+    from localjudge.config import JudgeConfig
+    from localjudge.engines.engine_options import Cluster
+    from localjudge.judge import Judge
+    from localjudge.studies.rank.until_decided import UntilDecided
 
 Orders = Annotated[str, Flag("Judge each pair in its own order only, or in both orders.", "one|both", PAIRS)]
 
@@ -78,6 +71,10 @@ def score(
     ] = False,
 ) -> None:
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
+    from localjudge.report.run_tables import summary_tables
+    from localjudge.runs.pipeline import score_run
+    from localjudge.runs.row_source import Shard
+
     config, cluster = judge.prepare("score", inputs)
     pairing = pairs.pairing(config.rubric.fields, orders, judge.seed)
     part = Shard.parse(shard, os.environ)
@@ -137,6 +134,10 @@ def _until_decided(
     column: str | None, shuffle: bool, config: JudgeConfig, options: JudgeOptions, out: Path, stop: StopSignal
 ) -> UntilDecided | None:
     """Return a `Stopping` that stops the run when the best system in this column is known."""
+    from localjudge.records.outcome_columns import OVERALL
+    from localjudge.rubrics.score_column import averaged
+    from localjudge.studies.rank.until_decided import UntilDecided
+
     if column is None:
         return None
 
@@ -192,6 +193,13 @@ def prompt(
     With --max-result-tokens or --on-overflow, rows are cut as score cuts them. A line with the id stands before
     each of several prompts; one prompt alone is printed byte for byte, and --json has the exact text of each.
     """
+    from localjudge.config import JudgeConfig
+    from localjudge.judge import Judge
+    from localjudge.records import Failure
+    from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, NO_CONVERSATION
+    from localjudge.rows.criteria import by_criterion
+    from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
+
     judged_by = asked.load()
     settings = {each.name: getattr(asked, each.name) for each in fields(PromptSettings)}
     config = JudgeConfig.from_settings(model=asked.model, rubric=judged_by, **settings)

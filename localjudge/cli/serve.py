@@ -19,20 +19,9 @@ from localjudge.cli.judge_options import JudgeOptions, PairOptions
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import RUN, SERVER, ColumnNames, RubricName, check_out_file, input_extras
 from localjudge.cli.progress import Progress
-from localjudge.engines.vllm.table_settings import Runner, serve_flags, table_digest
 from localjudge.errors import UsageError
-from localjudge.integrations.judge_service import JudgeService
 from localjudge.integrations.listener import LOOPBACK, ListenSettings
-from localjudge.integrations.served_rewards import RewardFormula
-from localjudge.labelling.label_file import LabelFile
-from localjudge.labelling.sample import candidates_of_rows, candidates_of_run
-from localjudge.labelling.session import LabelSession
 from localjudge.report.study_options import MovedInputs
-from localjudge.rows.columns import parse_columns
-from localjudge.rows.row_store import RowStore
-from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.row_source import RowSource
-from localjudge.runs.run_manifest import MANIFEST, read_manifest
 from localjudge.settings import Flag
 from localjudge.system.durable import cache_folder
 from localjudge.system.machine import Machine
@@ -82,6 +71,9 @@ def serve(
     ] = None,
 ) -> None:
     """Judge rows that arrive over HTTP, for training loops and notebooks, until it is stopped."""
+    from localjudge.integrations.judge_service import JudgeService
+    from localjudge.integrations.served_rewards import RewardFormula
+
     if print_vllm_flags:
         print(_vllm_command(judge, runner, table))
         return
@@ -137,6 +129,8 @@ def _vllm_command(options: JudgeOptions, runner: str | None, table: Path | None)
     Raises:
         UsageError: an option cannot be used, or the table cannot be written.
     """
+    from localjudge.engines.vllm.table_settings import Runner, serve_flags, table_digest
+
     config, _ = replace(options, engine="dry-run").prepare("serve", ())
     if runner is None:
         runner = "V2" if Machine.here().gpus else "V1"
@@ -208,6 +202,15 @@ def label(
 
     The default rubric has the aspects of just-eval, the default of score, each with a description for people.
     """
+    from localjudge.labelling.label_file import LabelFile
+    from localjudge.labelling.sample import candidates_of_rows, candidates_of_run
+    from localjudge.labelling.session import LabelSession
+    from localjudge.rows.columns import parse_columns
+    from localjudge.rows.row_store import RowStore
+    from localjudge.rubrics.rubric import Rubric
+    from localjudge.runs.row_source import RowSource
+    from localjudge.runs.run_manifest import MANIFEST, read_manifest
+
     require("label", "serve", "trust", *input_extras([*rows, *(inputs or ())]))
     import uvicorn
 

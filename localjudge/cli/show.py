@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from localjudge.cli.console import Console, headed, print_table, printed
 from localjudge.cli.messages import Messages
@@ -13,16 +13,12 @@ from localjudge.cli.options import RunFolder
 from localjudge.cli.progress import Progress
 from localjudge.cli.shown_rows import RowList, ShownOutcome
 from localjudge.errors import UsageError
-from localjudge.modes.row_outcome import RowOutcome
-from localjudge.report.run_tables import summary_tables
 from localjudge.report.study_options import IntervalFile
-from localjudge.runs.reader import read_notices, read_row_outcomes
-from localjudge.runs.reread_texts import RowTextStore
-from localjudge.runs.run_manifest import read_manifest
-from localjudge.runs.summary import read_summary, summaries_by_column
 from localjudge.settings import Flag
-from localjudge.studies.calibrate import read_intervals
 from localjudge.system.quantities import counted
+
+if TYPE_CHECKING:
+    from localjudge.modes.row_outcome import RowOutcome
 
 
 def show(
@@ -56,6 +52,12 @@ def show(
     texts, or the reason for a failure. The list of a run of pairs has both systems, and for each aspect the
     verdict (a is the first, ? is undecided), the preference for a from 0 to 1, and whether both orders agree.
     """
+    from localjudge.report.run_tables import summary_tables
+    from localjudge.runs.reader import read_notices
+    from localjudge.runs.reread_texts import RowTextStore
+    from localjudge.runs.run_manifest import read_manifest
+    from localjudge.runs.summary import read_summary, summaries_by_column
+
     lists_rows = system is not None or failed or sort is not None or limit is not None
     if row_id and lists_rows:
         raise UsageError("--id shows single judgements; give it without --system, --failed, --sort and --limit")
@@ -113,6 +115,11 @@ def show(
 
 
 def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
+    from localjudge.runs.reader import read_notices, read_row_outcomes
+    from localjudge.runs.reread_texts import RowTextStore
+    from localjudge.runs.run_manifest import read_manifest
+    from localjudge.studies.calibrate import read_intervals
+
     manifest = read_manifest(run)
     intervals_of = read_intervals(intervals, [run]) if intervals else None
     wanted = set(ids)

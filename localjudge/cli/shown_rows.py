@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from textwrap import fill, indent
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
@@ -19,15 +20,15 @@ from rich.table import Table
 from rich.text import Text as Styled
 
 from localjudge.errors import UsageError
-from localjudge.modes.row_outcome import RowOutcome
-from localjudge.records import Failure, Judgement, Outcome
-from localjudge.rubrics.answer import shown
-from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.reader import read_row_outcomes
-from localjudge.runs.reread_texts import RowTexts, RowTextStore
 from localjudge.system.quantities import bars
 from localjudge.system.terminal import printable
+
+if TYPE_CHECKING:
+    from localjudge.modes.row_outcome import RowOutcome
+    from localjudge.records import Judgement, Outcome
+    from localjudge.rubrics.aspect import Aspect
+    from localjudge.rubrics.rubric import Rubric
+    from localjudge.runs.reread_texts import RowTexts, RowTextStore
 
 _NO_SYSTEM = "(none)"
 _SNIPPET = 40
@@ -121,6 +122,8 @@ class RowList:
             UsageError: there is no such aspect or system, or failures would be sorted by a score.
             RunMismatchError: the folder is not a run directory.
         """
+        from localjudge.runs.reader import read_row_outcomes
+
         columns = [column.name for column in rubric.row_columns]
         if sort is not None and sort not in columns:
             raise UsageError(f"--sort {sort}: the aspects of {run} are {', '.join(columns)}")
@@ -248,6 +251,9 @@ class ShownOutcome:
 
     def _answer(self, prompt: Outcome) -> Iterator[RenderableType]:
         """Yield the judge's answer to one prompt."""
+        from localjudge.records import Failure
+        from localjudge.rubrics.answer import shown
+
         if heading := self.row.heading(prompt):
             yield Styled(printable(heading), style="bold")
         if isinstance(prompt, Failure):
@@ -271,6 +277,8 @@ class ShownOutcome:
 
     def _numbers(self, judgement: Judgement, name: str) -> Iterator[str]:
         """Yield what is known of a score: its expected value, interval, probabilities and their mass."""
+        from localjudge.rubrics.answer import shown
+
         aspect, shares = self.aspects[name], judgement.probabilities.get(name)
         has_labels = aspect.numbers is None or aspect.preference is not None
         if name in judgement.expected and not has_labels:

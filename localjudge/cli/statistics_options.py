@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from localjudge.cli.console import as_document, print_json, print_table, printed_findings
 from localjudge.cli.options import AsJson
-from localjudge.matching.run_rows import common_rubric
-from localjudge.modes.mode import Mode
-from localjudge.report.tables import Findings
-from localjudge.runs.notices import refuse_dry_run
-from localjudge.runs.run_manifest import read_manifest
 from localjudge.settings import Flag
-from localjudge.studies.by_slice import Sliced
+
+if TYPE_CHECKING:
+    from localjudge.modes.mode import Mode
+    from localjudge.report.tables import Findings
+    from localjudge.studies.by_slice import Sliced
 
 ScoresOf = Annotated[
     Literal["expected", "integer"] | None,
@@ -34,6 +33,9 @@ def common_mode(runs: Sequence[Path], **refused: Mapping[str, object]) -> Mode[A
     Raises:
         UsageError: the runs have several modes, aspects or scales, or an option is given that they do not take.
     """
+    from localjudge.matching.run_rows import common_rubric
+    from localjudge.runs.run_manifest import read_manifest
+
     mode = common_rubric(runs, [read_manifest(run) for run in runs]).mode
     mode.refuse_options(refused)
     return mode
@@ -60,6 +62,9 @@ class StatisticsOptions:
 
     def check(self, runs: Iterable[Path]) -> None:
         """Refuse dry runs, unless they are allowed."""
+        from localjudge.runs.notices import refuse_dry_run
+        from localjudge.runs.run_manifest import read_manifest
+
         for run in () if self.allow_dry_run else runs:
             refuse_dry_run(read_manifest(run), run)
 

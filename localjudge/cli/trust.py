@@ -9,21 +9,8 @@ from localjudge.cli.options import RunFolder, RunFolders, check_out_file
 from localjudge.cli.progress import Progress
 from localjudge.cli.statistics_options import AllTables, ScoresOf, StatisticsOptions, common_mode
 from localjudge.errors import UsageError
-from localjudge.matching.judged_rows import JudgedPairs, read_judged, read_scores
-from localjudge.report.agreement_tables import agreement_findings, calibration_findings, pair_agreement_findings
-from localjudge.report.judge_tables import jury_findings
-from localjudge.report.ranking_tables import preference_findings, ranking_findings
 from localjudge.report.study_options import ByColumn, CalibrationOptions, LabelOptions
-from localjudge.runs.reader import is_complete
 from localjudge.settings import Flag
-from localjudge.studies.agree import agree as agree_with_labels
-from localjudge.studies.agree import agree_on_pairs
-from localjudge.studies.by_slice import agree_by_slice, rank_by_slice
-from localjudge.studies.calibrate import fit
-from localjudge.studies.joined_runs import write_jury
-from localjudge.studies.jury import compare_judges
-from localjudge.studies.rank import rank as rank_systems
-from localjudge.studies.rank.preference_ranking import rank_pairs
 
 _READING = "reading runs, labels and texts"
 
@@ -37,6 +24,12 @@ def agree(
     statistics: StatisticsOptions,
 ) -> None:
     """Compare a run with labels: agreement, also within instructions, single annotators, and baselines."""
+    from localjudge.matching.judged_rows import JudgedPairs, read_judged
+    from localjudge.report.agreement_tables import agreement_findings, pair_agreement_findings
+    from localjudge.studies.agree import agree as agree_with_labels
+    from localjudge.studies.agree import agree_on_pairs
+    from localjudge.studies.by_slice import agree_by_slice
+
     people.require("agree")
     statistics.check([run])
     mode = common_mode([run], points={"by_column": by_column})
@@ -76,6 +69,13 @@ def rank(
     statistics: StatisticsOptions,
 ) -> None:
     """Compare systems: means or strengths, pairs without significant difference, and the effect of length."""
+    from localjudge.matching.judged_rows import JudgedPairs, read_judged
+    from localjudge.report.ranking_tables import preference_findings, ranking_findings
+    from localjudge.runs.reader import is_complete
+    from localjudge.studies.by_slice import rank_by_slice
+    from localjudge.studies.rank import rank as rank_systems
+    from localjudge.studies.rank.preference_ranking import rank_pairs
+
     people.require("rank")
     statistics.check(runs)
     options: dict[str, object] = {"labels": people.labels, "mapping": people.mapping, "by_column": by_column}
@@ -120,6 +120,10 @@ def jury(
     statistics: StatisticsOptions,
 ) -> None:
     """Compare judges, or samples of one judge: agreement, outlier, and their combined scores as a run."""
+    from localjudge.report.judge_tables import jury_findings
+    from localjudge.studies.joined_runs import write_jury
+    from localjudge.studies.jury import compare_judges
+
     people.require("jury")
 
     statistics.check(runs)
@@ -151,6 +155,10 @@ def calibrate(
     statistics: StatisticsOptions,
 ) -> None:
     """Fit a monotone map from the judge's scores to labels; measure its gain on unseen instructions."""
+    from localjudge.matching.judged_rows import read_scores
+    from localjudge.report.agreement_tables import calibration_findings
+    from localjudge.studies.calibrate import fit
+
     people.require_labels()
     people.require("calibrate")
     check_out_file(out)

@@ -313,11 +313,11 @@ def _expression(field: FreeText, closing: bytes) -> str:
         quoted: str = build_regex_from_schema(json.dumps(field.schema), whitespace_pattern="")
         return quoted[1:-1] + closes
     if not closing:
-        # Outlines loses tokens with which a text goes on after its possible end. So the expression ends with a
-        # character that a text cannot hold.
+        # Where a text may end, Outlines drops the tokens that continue it. So the expression ends with a
+        # character that no text can contain.
         return rf"{re.escape(field.lead)}{_RAW}+\x00"
-    # The first alternative and the shortest text are preferred: no text goes on after the literal text, and an
-    # empty text has states of its own, in which it is refused.
+    # The expression prefers its first alternative and the shortest text: a text stops at the literal text. An
+    # empty text has states of its own, which refuse it.
     return f"{re.escape(field.lead)}(?:{closes}|{_RAW}+?{closes})"
 
 

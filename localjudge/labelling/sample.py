@@ -45,7 +45,7 @@ class Candidates:
         chance: the chance of each instruction to be in the sample.
         prefer: what is drawn more often; None if all chances are equal.
         verdicts: the judge's value of each aspect of each row, of a pair a, tie or b; empty without a judge.
-        judged: what the judge said of each row, to be shown; empty if nothing may be shown.
+        judged: the judge's answer for each row, if the page may show it; else empty.
         unreadable: why each row that is left out cannot be read.
     """
 

@@ -212,7 +212,7 @@ class PlannedModel:
         of transformers. A model on this machine takes precedence over a profile.
 
         Raises:
-            ModelError: there is no model of this name, or its size cannot be determined.
+            ModelError: no model has this name, or its size is not known.
         """
         if is_gguf(name):
             return cls._of_gguf(Model.find(name))

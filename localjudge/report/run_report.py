@@ -6,9 +6,8 @@ runs → rows, texts → findings, charts → page
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 
@@ -23,11 +22,10 @@ from localjudge.report.listed_rows import ListedRows
 from localjudge.report.overview import head
 from localjudge.report.page import write_page
 from localjudge.report.ranking_tables import preference_findings, ranking_findings
-from localjudge.report.study_options import ByColumn, CalibrationOptions, IntervalFile, LabelOptions
+from localjudge.report.study_options import ReportOptions
 from localjudge.report.tables import Findings, joined, slice_table
 from localjudge.runs.reader import is_complete
 from localjudge.runs.run_manifest import read_manifest
-from localjudge.settings import Flag
 from localjudge.statistics import Estimate
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.studies.agree import agree, agree_on_pairs
@@ -41,17 +39,6 @@ from localjudge.studies.rank import rank
 from localjudge.studies.rank.preference_ranking import rank_pairs
 from localjudge.system.requirements import require
 from localjudge.system.steps import Step, no_steps
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportOptions(LabelOptions, CalibrationOptions):
-    """What a report has besides the rows of its runs."""
-
-    title: Annotated[str | None, Flag("Its title.  [default: the runs' names]", "TEXT")] = None
-    intervals: IntervalFile = None
-    by_column: ByColumn = None
-    audit: Annotated[Path | None, Flag("The output of `audit --json`.", "FILE")] = None
-
 
 _EVERYTHING = ReportOptions()
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from localjudge.errors import UsageError
-from localjudge.matching.judged_rows import JudgedPairs
-from localjudge.matching.labels import Labels, label_targets, parse_mapping, read_labels
-from localjudge.matching.scores import Scores, Slices, read_slices
-from localjudge.rows.formats import needs_pyarrow
-from localjudge.rows.inputs import find_inputs
 from localjudge.settings import Flag
-from localjudge.studies.calibrate import Calibration
 from localjudge.system.requirements import require
+
+if TYPE_CHECKING:
+    from localjudge.matching.judged_rows import JudgedPairs
+    from localjudge.matching.labels import Labels
+    from localjudge.matching.scores import Scores, Slices
 
 LabelColumns = Annotated[
     list[str] | None,
@@ -63,17 +62,24 @@ class LabelOptions:
 
     def require(self, what: str, extra: str = "trust") -> None:
         """Require the packages of what computes statistics, and the inputs, if they were moved."""
+        from localjudge.rows.formats import needs_pyarrow
+        from localjudge.rows.inputs import find_inputs
+
         files = [*(self.labels or ()), *self.moved]
         require(what, extra, *["parquet"] * any(map(needs_pyarrow, files)))
         find_inputs(self.moved)
 
     def labels_of(self, judged: Scores | JudgedPairs, equal_chances: bool = True) -> Labels:
         """Return the labels of the judged rows; the labels of pairs can be in the inputs."""
+        from localjudge.matching.labels import label_targets, parse_mapping, read_labels
+
         ours = parse_mapping(self.mapping or (), label_targets(judged.manifests[0].rubric))
         return read_labels(self.labels or self.moved, judged, ours, self.moved, equal_chances)
 
     def slices(self, judged: Scores | JudgedPairs, column: str) -> Slices:
         """Return the slices of the judged rows by the values of a column."""
+        from localjudge.matching.scores import read_slices
+
         return read_slices(judged.folders, judged.manifests, column, self.moved)
 
 
@@ -90,6 +96,18 @@ class CalibrationOptions:
 
     def applied_to(self, scores: Scores, labels: Labels | None) -> Scores | None:
         """Return the calibrated scores; None without a calibration."""
+        from localjudge.studies.calibrate import Calibration
+
         if self.calibration is None:
             return None
         return Calibration.load(self.calibration).apply_to(scores, self.allow_no_gain or (), labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(LabelOptions, CalibrationOptions):
+    """What a report has besides the rows of its runs."""
+
+    title: Annotated[str | None, Flag("Its title.  [default: the runs' names]", "TEXT")] = None
+    intervals: IntervalFile = None
+    by_column: ByColumn = None
+    audit: Annotated[Path | None, Flag("The output of `audit --json`.", "FILE")] = None

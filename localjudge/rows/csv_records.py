@@ -76,7 +76,7 @@ def _is_quoted(text: str) -> bool:
         line = line.removesuffix("\n").removesuffix("\r")
         fields = line.split("\t")
         is_quoted_header = not width and all(map(_QUOTED.fullmatch, fields))
-        is_open_header = not width and line.count('"') % 2  # its last name goes on in the next line
+        is_open_header = not width and line.count('"') % 2  # its last name continues in the next line
         width = width or len(fields) * bool(line)
         if "\r" in line or is_quoted_header or is_open_header or (line and len(fields) != width):
             return True

@@ -146,7 +146,7 @@ class FormLayout(AnswerLayout):
 
 
 def _goes_on(text: str, values: Mapping[str, Value], closing: str) -> bool:
-    """Return whether the value goes on after a shorter one with the byte with which the closing text begins."""
+    """Return whether a shorter value is a prefix, and the byte after it is the first of the closing text."""
     first = closing.encode()[:1]
     return any(text[:end] in values and text[end:].encode()[:1] == first for end in range(1, len(text)))
 

@@ -81,7 +81,7 @@ class RatedAspect:
 
     @property
     def marks(self) -> LabelArray:
-        """The scores as labels, of which each juror is an annotator."""
+        """The scores as labels; each juror is an annotator."""
         row, juror = np.indices(self.table.shape, dtype=np.int32).reshape(2, -1)
         return LabelArray(row, juror, self.table.ravel().astype(np.float64))
 

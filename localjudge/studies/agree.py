@@ -96,9 +96,9 @@ class PairComparison:
     """The agreement of one column of verdicts with the labels.
 
     Attributes:
-        accuracy: the share of pairs with the same result; a pair of which only one, label or verdict, is a tie
+        accuracy: the share of pairs whose label and verdict are equal. If only one of them is a tie, the pair
             counts half.
-        without_ties: the accuracy on the pairs of which neither label nor verdict is a tie.
+        without_ties: the accuracy on the pairs whose label and verdict are no ties.
         decided: number of these pairs.
         kappa: Cohen's kappa of the three results, without weights; undefined if all labels are equal.
         auc: the probability that a response that people prefer is given a higher preference than one that they
