@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
 from localjudge.cli.console import print_table, printed
 from localjudge.cli.options import FAILED_ROWS, ColumnNames, Inputs, RunFolder, RunFolders, check_out_file
@@ -146,6 +145,8 @@ def _aspects(
     names: list[str], scale: str | None, choices: str | None, rubric: str | None
 ) -> Mapping[str, Aspect]:
     """Return the aspects of an import with their values."""
+    from pydantic import ValidationError
+
     from localjudge.rubrics.aspect import Aspect, Scale
     from localjudge.rubrics.rubric import Rubric
 
