@@ -10,10 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from localjudge.errors import LocalJudgeError, ModelError
-from localjudge.judge import Judge
 from localjudge.models.configuration import read_document, remote_code
 from localjudge.models.digests import (
     ModelManifest,
@@ -32,6 +31,9 @@ from localjudge.records import Row
 from localjudge.rows.inputs import EXAMPLES, read_rows
 from localjudge.system.requirements import install_command
 from localjudge.system.steps import Report, no_progress
+
+if TYPE_CHECKING:
+    from localjudge.judge import Judge
 
 State = Literal["ok", "note", "wrong"]
 
@@ -154,7 +156,11 @@ class ModelChecks:
         try:
             found = look()
         except ModuleNotFoundError as error:
-            found = wrong(name, f"cannot be checked: {error.name} is missing", install_command("cpu"))
+            found = wrong(
+                name,
+                f"cannot be checked: {error.name} is missing",
+                install_command("gguf" if self.model.is_gguf else "cpu"),
+            )
         except LocalJudgeError as error:
             found = wrong(name, str(error).removeprefix(f"model {self.model.name}: "), fix)
         except Exception as error:  # files from strangers can make the libraries raise anything
@@ -286,6 +292,8 @@ class ModelChecks:
 
     def table(self) -> Check:
         """Check that the tokenizer can spell an answer."""
+        from localjudge.judge import Judge
+
         self.judge = Judge(self.model, allow_changed_model=True)
         table = self.judge.decoding.table
         states, shortest = len(table.distance), table.smallest_limit

@@ -172,6 +172,18 @@ def test_a_broken_model_is_one_line_and_no_judgement(
     assert cli("models", "verify", folder).code == 2, "verify refuses what score refuses"
 
 
+def test_an_index_without_metadata_is_enough(
+    cli: Cli, tmp_path: Path, folder: Path, short_rubric: Path
+) -> None:
+    shard = "model-00001-of-00001.safetensors"
+    (folder / WEIGHTS).rename(folder / shard)
+    (folder / INDEX).write_text(json.dumps({"weight_map": dict.fromkeys(load_file(folder / shard), shard)}))
+    rows = write_rows(tmp_path / "rows.jsonl", 1)
+    flags = ("--model", folder, "--rubric", short_rubric, "--max-rationale-tokens", 3)
+    end = cli("score", rows, "--out", tmp_path / "run", *flags)
+    assert end.code == 0, end.err
+
+
 SMALL = {
     "vocab_size": 50, "hidden_size": 32, "intermediate_size": 16, "num_hidden_layers": 2,
     "num_attention_heads": 2, "num_key_value_heads": 2,

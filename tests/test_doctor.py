@@ -260,6 +260,19 @@ def test_a_model_larger_than_the_memory_here_is_red(cli: Cli, tmp_path: Path, mo
     assert said.endswith(f"→ use a smaller model or more GPUs: localjudge models plan {folder}")
 
 
+def test_a_machine_without_a_library_of_the_judge_is_checked() -> None:
+    program = "import sys; sys.modules['outlines_core'] = None; from localjudge.cli import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "doctor", "--model", "bundled"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert "cannot be checked: outlines_core is missing" in ended.stdout
+    assert "temporary" in ended.stdout
+
+
 def test_a_check_that_breaks_is_a_red_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(name: str, folder: Path) -> Check:
         raise RuntimeError("out of order\nand more of it")

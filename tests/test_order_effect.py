@@ -14,7 +14,7 @@ from localjudge.modes.pair_preference import OrderEffect
 def effect(pairs: Sequence[tuple[int, ...]]) -> OrderEffect:
     found = OrderEffect()
     for places in pairs:
-        found.add(places, [0.5] * len(places))
+        found.add(places)
     return found
 
 

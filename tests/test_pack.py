@@ -373,7 +373,9 @@ def test_a_part_size_is_written_as_people_write_it(text: str, size: int) -> None
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "M", "60X", "-1M", "1e9", "12", "0.0001M"])
+@pytest.mark.parametrize(
+    "text", ["", "M", "60X", "-1M", "1e9", "12", "0.0001M", "2000,5M", "60M of it", "60 Mbit"]
+)
 def test_a_part_size_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=f"--part-size {text}: "):
         parse_size(text)

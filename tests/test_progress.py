@@ -177,13 +177,13 @@ WAITING = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in the background of a shell
 from localjudge.cli import main
-from localjudge.cli import runs
+from localjudge.runs import merge as merging
 
 def merge(folders, out, report):
     report(7, 20)
     sys.stdin.read()
 
-runs.merge_shards = merge
+merging.merge_shards = merge
 sys.argv = ["localjudge", "merge", "part", "--out", "whole"]
 main()
 """

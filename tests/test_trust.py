@@ -893,7 +893,8 @@ def test_a_map_without_a_shown_gain_is_applied_where_its_aspect_is_named(
     fitted = "; fitted on labels of 120 of these 120 labelled rows"
     assert ranked["notices"][0].partition(fitted)[::2] == (
         json.loads(cli("rank", run, *flags).out)["notices"][0],
-        ", so its agreement with them is too high; the calibration file has its gain on unseen instructions",
+        ", so the scores fit these labels better than new ones; the calibration file has its gain on unseen "
+        "instructions",
     )
     ended = cli("rank", run, *flags, "--allow-no-gain", "charm")
     assert (ended.code, "--allow-no-gain charm: the calibration has maps of wit, tact, depth" in ended.err) == (

@@ -5,11 +5,12 @@ The same files and part size give the same bytes, except the signature, which ha
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import ByteSize, TypeAdapter, ValidationError
+from pydantic import ByteSize, TypeAdapter
 
 from localjudge.airgap import unpack
 from localjudge.airgap.bill_of_materials import bill_of_materials
@@ -32,8 +33,10 @@ _MOST_PARTS = 9999
 def parse_size(text: str) -> int:
     """Return a size in bytes. K, M and G are powers of 1000; KiB, MiB and GiB are powers of 1024."""
     try:
+        if not re.fullmatch(r"\d*\.?\d+ *[KMG]?(i?B)?", text, re.IGNORECASE):  # ByteSize ignores what follows
+            raise ValueError(text)
         size = TypeAdapter(ByteSize).validate_python(text)
-    except ValidationError:
+    except ValueError:
         raise UsageError(f"--part-size {text}: write it like 60M, 1.5G or 512MiB") from None
     if size < _SMALLEST:
         raise UsageError(f"--part-size {text}: give at least {_SMALLEST} bytes")

@@ -1,8 +1,7 @@
 """The commands, each with an example, in the order of the help, and the format of the help.
 
 The module of a command is loaded when it is used, and its functions import what they need: help and
-completion answer at once. The help is plain text, so that it does not import Rich and is equal in a terminal, a
-pipe and a log.
+completion answer at once. The help is plain text, equal in a terminal, a pipe and a log.
 """
 
 from __future__ import annotations

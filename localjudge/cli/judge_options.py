@@ -21,7 +21,6 @@ from localjudge.cli.options import (
     RationalePlace,
     RubricName,
     ServerUrl,
-    input_extras,
     settle_environment,
 )
 from localjudge.errors import UsageError
@@ -281,6 +280,7 @@ class JudgeOptions(JudgeSettings, RubricOptions, RowOptions):
         from localjudge.config import JudgeConfig
         from localjudge.engines.engine_options import BATCH_INVARIANT, Cluster
         from localjudge.engines.selection import engine_extras, engine_options
+        from localjudge.rows.formats import input_extras
 
         cluster = Cluster.parse(self.ray, self.num_workers, self.gpus_per_worker)
         if self.deterministic:

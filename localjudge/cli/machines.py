@@ -39,7 +39,7 @@ def doctor(
 ) -> None:
     """Check whether a run can start on this machine, and print a fix for each problem.
 
-    Accepts the flags of `score` that affect the start, and with --serve those of `serve`. Exits with 0 if a
+    Its flags are those of `score` and of `serve` that affect the start. Exits with 0 if a
     run can start and with 1 otherwise. Uses no network except to contact the given server.
     """
     from localjudge.doctor import examine

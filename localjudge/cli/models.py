@@ -18,7 +18,6 @@ from localjudge.cli.options import (
     AsJson,
     ColumnNames,
     RubricName,
-    input_extras,
     settle_environment,
 )
 from localjudge.cli.progress import Progress
@@ -101,6 +100,7 @@ def plan(
     from localjudge.models.adapter import Adapter
     from localjudge.models.capacity import PROMPT_TOKENS, CapacityPlan, PlannedModel
     from localjudge.rows.columns import parse_columns
+    from localjudge.rows.formats import input_extras
     from localjudge.runs.cost_estimate import PlannedPrompts
 
     if not 0 < gpu_memory < 1e6:

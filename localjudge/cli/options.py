@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -161,13 +161,6 @@ def typed_command() -> str:
         return shlex.join([sys.orig_argv[0], "-m", "localjudge", *arguments])
     name = Path(program).name
     return shlex.join([name if shutil.which(name) == program else program, *arguments])
-
-
-def input_extras(inputs: Iterable[str]) -> list[str]:
-    """Return the extras that are needed to read these files."""
-    from localjudge.rows.formats import needs_pyarrow
-
-    return ["parquet"] if any(map(needs_pyarrow, inputs)) else []
 
 
 _OF_A_RUN = (

@@ -17,7 +17,7 @@ import typer
 
 from localjudge.cli.judge_options import JudgeOptions, PairOptions
 from localjudge.cli.messages import Messages
-from localjudge.cli.options import RUN, SERVER, ColumnNames, RubricName, check_out_file, input_extras
+from localjudge.cli.options import RUN, SERVER, ColumnNames, RubricName, check_out_file
 from localjudge.cli.progress import Progress
 from localjudge.errors import UsageError
 from localjudge.integrations.listener import LOOPBACK, ListenSettings
@@ -206,6 +206,7 @@ def label(
     from localjudge.labelling.sample import candidates_of_rows, candidates_of_run
     from localjudge.labelling.session import LabelSession
     from localjudge.rows.columns import parse_columns
+    from localjudge.rows.formats import input_extras
     from localjudge.rows.row_store import RowStore
     from localjudge.rubrics.rubric import Rubric
     from localjudge.runs.row_source import RowSource

@@ -117,11 +117,11 @@ class JudgeApp:
         """Return the application; the bytes that it holds for a request are free when that is answered."""
 
         async def counted(scope: Scope, receive: Receive, send: Send) -> None:
-            scope["held"] = held = list[int]()
+            scope["held"] = held = [0]
             try:
                 await app(scope, receive, send)
             finally:
-                self._held_bytes -= sum(held)
+                self._held_bytes -= held[0]
 
         return counted
 
@@ -246,28 +246,25 @@ class JudgeApp:
             raise HTTPException(415, f"send the rows as application/json or {_LINES}")
         most = self._rules.most_bytes
         too_large = HTTPException(413, f"the body is larger than {most:,} bytes; send fewer rows at a time")
-        length = int(request.headers.get("content-length", most) or 0)
+        length = int(request.headers.get("content-length", "0") or 0)
         body, received, together = bytearray(), 0, _BODIES_AT_ONCE * most
         if length > most:
             raise too_large
-        if holds := self._held_bytes + length <= together:
-            request.scope["held"].append(length)
-            self._held_bytes += length
+        held, holds = request.scope["held"], self._held_bytes + length <= together
         try:
             async for piece in request.stream():
                 received += len(piece)
                 if received > most:
                     raise too_large
-                if holds:
+                if holds := holds and self._held_bytes + len(piece) <= together:
                     body += piece
+                    held[0] += len(piece)
+                    self._held_bytes += len(piece)
         except ClientDisconnect:
             raise _client_gone() from None
         except asyncio.CancelledError:
             raise _stopping() from None
-        if holds:
-            request.scope["held"].append(received - length)
-            self._held_bytes += received - length
-        else:  # the rest was read, because a client that still sends would not see the answer
+        if not holds:  # the rest was read, because a client that still sends would not see the answer
             raise self._busy(f"the bodies of all requests have more than {together:,} bytes; send this later")
         return body
 

@@ -13,6 +13,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self
 
 from localjudge.errors import SettingError
@@ -133,9 +134,10 @@ def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
         case ast.BoolOp(op=choose, values=values):
             return _OPERATORS[type(choose)](_value(each, known) for each in values)
         case ast.Compare(left=left, ops=kinds, comparators=others):
-            sides = [_value(side, known) for side in (left, *others)]
-            pairs = zip(kinds, sides[:-1], sides[1:], strict=True)
-            return all(_OPERATORS[type(kind)](one, other) for kind, one, other in pairs)
+            sides = pairwise(
+                _value(side, known) for side in (left, *others)
+            )  # no side after the first that fails
+            return all(_OPERATORS[type(kind)](*pair) for kind, pair in zip(kinds, sides, strict=False))
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return _value(body if _value(test, known) else orelse, known)
         case ast.Call(func=ast.Name(id=function), args=arguments):

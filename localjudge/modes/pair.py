@@ -202,7 +202,7 @@ class PairDetails(RowDetails[PairOutcome]):
         self.names_systems |= bool(row.sides)
         self.first.add(row, Side(None, row.values, {}))
         for name, known in row.preferences.items():
-            self.aspects[name].add(known.places, known.shown_first)
+            self.aspects[name].add(known.places)
             self._winners[name, known.winner] += 1
 
     @property
@@ -230,7 +230,9 @@ class PairDetails(RowDetails[PairOutcome]):
             }
             for name, effect in self.aspects.items()
         }
-        counts = {"orders": orders, "judged": self.first.judged, "failed": self.first.failed}
+        first = self.first
+        counts = {"orders": orders, "judged": first.judged, "failed": first.failed}
+        counts |= {"rationales_cut": first.cut, "candidates_cut": first.truncated}
         return {"pairs": counts | {"aspects": aspects}}
 
     def lines(self) -> Iterator[str]:

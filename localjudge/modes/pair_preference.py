@@ -171,16 +171,13 @@ class OrderEffect:
     Attributes:
         pairs: number of pairs by what their orders name, sorted: 1 is the response that was shown first, -1 the
             other one, 0 a tie. A pair in one order has one of them.
-        first_wins: the sum, over the pairs, of the mean probability that the response shown first is better.
     """
 
     pairs: Counter[tuple[int, ...]] = field(default_factory=Counter)
-    first_wins: float = 0.0
 
-    def add(self, places: Iterable[int], shown_first: Sequence[float]) -> None:
-        """Count a pair, by the places of its `Preference` and its probabilities of the response shown first."""
+    def add(self, places: Iterable[int]) -> None:
+        """Count a pair, by the places of its `Preference`."""
         self.pairs[tuple(sorted(places))] += 1
-        self.first_wins += sum(shown_first) / len(shown_first)
 
     @property
     def same_response(self) -> int:

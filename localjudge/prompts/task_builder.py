@@ -246,7 +246,7 @@ class TaskBuilder:
     ) -> tuple[list[int], int] | None:
         """Search for the longest beginning of the candidate, of one character or more, that fits the context.
 
-        n characters take at most 1 + log2(n) encodings.
+        n characters take at most 2 + log2(n) encodings; one if the rest of the prompt is too long already.
 
         Returns:
             the prompt's token ids and the number of characters that are kept; None if no beginning fits.
@@ -262,7 +262,8 @@ class TaskBuilder:
             found = encoded.ids, length
             return False
 
-        bisect_left(range(max(map(len, row.texts))), True, lo=1, key=is_too_long)
+        if not is_too_long(1):
+            bisect_left(range(max(map(len, row.texts))), True, lo=2, key=is_too_long)
         return found
 
 

@@ -103,17 +103,17 @@ class _ListedAnswers:
     """Collects the answers of rows, and the number that decides about each.
 
     Args:
-        rubric: the rubric of the rows.
-        runs: the number of runs.
+        rubrics: the rubric of each run; they have the same columns, but can have other prompts.
 
     Attributes:
         signs: the warning signs of each run.
         details: what was counted of rows of the rubric's mode.
     """
 
-    def __init__(self, rubric: Rubric, runs: int) -> None:
+    def __init__(self, rubrics: Sequence[Rubric]) -> None:
+        rubric = rubrics[0]
         self._aspects = len(rubric.aspects)
-        self.signs = [WarningSigns(rubric) for _ in range(runs)]
+        self.signs = [*map(WarningSigns, rubrics)]
         self.details = rubric.mode.details(rubric.aspects)
         self._place, self._size = array("h"), array("i")
         self._numbers = array("d")
@@ -194,7 +194,7 @@ class ListedRows:
         self.manifests = [read_manifest(folder) for folder in folders]
         self.rubric = common_rubric(folders, self.manifests)
         self.kind = self.rubric.mode
-        answers = _ListedAnswers(self.rubric, len(folders))
+        answers = _ListedAnswers([manifest.rubric for manifest in self.manifests])
         with ExitStack() as stack:
             files = [folder / JUDGEMENTS for folder in folders]
             self._lines = [stack.enter_context(LineStore.of_file(file)) for file in files]

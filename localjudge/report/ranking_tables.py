@@ -84,9 +84,9 @@ def _systems(ranking: Ranking, untested: bool) -> Table:
     return Table(title + ", with 95 % intervals" * (not untested), columns, rows)
 
 
-def ranks(ends: tuple[int, int], between: str = "-") -> str:
+def ranks(ends: tuple[int, int]) -> str:
     """Return the best and the worst rank of a system, or its only one."""
-    return between.join(map(str, dict.fromkeys(ends)))
+    return "-".join(map(str, dict.fromkeys(ends)))
 
 
 def _has_means(ranking: Ranking, kind: str, column: str | None = None) -> bool:

@@ -101,14 +101,16 @@ class _ReportFindings:
         pairs = len(listed.kind.responses) > 1
         if options.intervals:
             listed.intervals_of = read_intervals(options.intervals, listed.folders)
-        systems = self._preferences() if pairs else [*map(self._ranking, self._by_judge())]
+        systems = joined(self._preferences() if pairs else [*map(self._ranking, self._by_judge())])
+        if not pairs and systems and (without := [name for name in listed.series if name not in self.means]):
+            systems = replace(systems, notes=[*systems.notes, f"no row of {', '.join(without)} has a score"])
         labelled = run_names(listed.folders) if options.labels else ()
         agreement = [
             (name, self._pair_agreement(run) if pairs else self._agreement(run, name))
             for run, name in zip(listed.folders, labelled, strict=False)
         ]
         self.sections = {
-            "systems": joined(systems),
+            "systems": systems,
             "changes": self._changes(),
             "slices": joined(self._slices),
             "agreement": joined(agreement),

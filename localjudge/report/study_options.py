@@ -62,11 +62,11 @@ class LabelOptions:
 
     def require(self, what: str, extra: str = "trust") -> None:
         """Require the packages of what computes statistics, and the inputs, if they were moved."""
-        from localjudge.rows.formats import needs_pyarrow
+        from localjudge.rows.formats import input_extras
         from localjudge.rows.inputs import find_inputs
 
         files = [*(self.labels or ()), *self.moved]
-        require(what, extra, *["parquet"] * any(map(needs_pyarrow, files)))
+        require(what, extra, *input_extras(files))
         find_inputs(self.moved)
 
     def labels_of(self, judged: Scores | JudgedPairs, equal_chances: bool = True) -> Labels:

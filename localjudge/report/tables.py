@@ -79,7 +79,8 @@ class Findings:
 
 
 def joined(findings: Sequence[tuple[str, Findings]]) -> Findings | None:
-    """Return the findings on several runs as one; the sentences and titles of each have the name of its runs.
+    """Return the findings on several runs as one; the sentences and titles of each have the name of its runs,
+    if these differ.
 
     Args:
         findings: each after the name of its runs; for none, the result is None.
@@ -87,17 +88,19 @@ def joined(findings: Sequence[tuple[str, Findings]]) -> Findings | None:
     if len(findings) < 2:
         return findings[0][1] if findings else None
 
+    differ = len({name for name, _ in findings}) > 1
+
     def named(name: str, parts: Sequence[Any]) -> list[Any]:
         return [
             replace(part, title=f"{part.title} · {name}".removeprefix(" · "))
-            if isinstance(part, Table)
+            if isinstance(part, Table) and differ
             else part
             for part in parts
         ]
 
     details = [(key, named(name, parts)) for name, found in findings for key, parts in found.details.items()]
     return Findings(
-        [f"{name}: {line}" for name, found in findings for line in found.answer],
+        [*dict.fromkeys(f"{name}: " * differ + line for name, found in findings for line in found.answer)],
         [part for name, found in findings for part in named(name, found.main)],
         {key: [part for other, parts in details if other == key for part in parts] for key, _ in details},
         [notice for _, found in findings for notice in found.notices],

@@ -107,7 +107,9 @@ def _leaves(node: Any, points: float, where: str) -> Iterator[tuple[dict[str, An
         raise RecordError(f"{where} is of type {type(node).__name__}; give an object with requirements")
     parts = node.get(_PARTS)
     if not parts:
-        yield {CRITERION: node.get("requirements"), "points": points, "tags": node.get("task_category")}, where
+        category = node.get("task_category")
+        tags = [category] if isinstance(category, str) and category.strip() else []
+        yield {CRITERION: node.get("requirements"), "points": points, "tags": tags}, where
         return
     if not isinstance(parts, list):
         raise RecordError(f"{where}: its {_PARTS} are of type {type(parts).__name__}; give a list")

@@ -76,7 +76,8 @@ def _is_quoted(text: str) -> bool:
         line = line.removesuffix("\n").removesuffix("\r")
         fields = line.split("\t")
         is_quoted_header = not width and all(map(_QUOTED.fullmatch, fields))
-        is_open_header = not width and line.count('"') % 2  # its last name continues in the next line
+        is_open = any(field.startswith('"') for field in fields) and line.count('"') % 2
+        is_open_header = not width and is_open  # its last name continues in the next line
         width = width or len(fields) * bool(line)
         if "\r" in line or is_quoted_header or is_open_header or (line and len(fields) != width):
             return True
@@ -106,7 +107,7 @@ def read_csv(
     unreadable: no line is lost, and no part of a quoted text becomes a row.
     """
     csv.field_size_limit(2**31 - 1)
-    # A byte that is not UTF-8 becomes a lone surrogate, which `columns` rejects.
+    # A byte that is not UTF-8 becomes a lone surrogate, which `check_text` rejects.
     with io.TextIOWrapper(stream, "utf-8", errors="surrogateescape", newline="") as text:
         lines = _CsvLines(text, delimiter, most_bytes, quoted)
         reader = csv.reader(lines, delimiter=delimiter, strict=True, quoting=0 if quoted else csv.QUOTE_NONE)

@@ -1,8 +1,8 @@
 """The format of a file of rows: the one rule that says how it is read.
 
 The suffix names the format, in any case; a text may be compressed, with `.gz`, `.bz2`, `.xz` or `.zst` after
-the suffix. The content decides only what the suffix leaves open: the encoding of a text (`text_encoding`), the
-delimiter of a CSV file (`find_delimiter`), whether a JSON text is an array, JSON lines or a document of several
+the suffix. The content decides only what the suffix leaves open: the encoding of a text (`Utf8Stream`), the
+delimiter of a CSV file (`csv_reader`), whether a JSON text is an array, JSON lines or a document of several
 lines, whether `.txt` is JSON or CSV, and whether `.arrow` and `.feather` are a file or a stream of Arrow. A
 folder is a dataset that `save_to_disk` of Hugging Face's datasets wrote. A `.json` that begins as Inspect
 writes it is a log of Inspect, as a `.eval` is.
@@ -15,7 +15,7 @@ import codecs
 import gzip
 import io
 import lzma
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -138,6 +138,11 @@ def read_text(stream: BinaryIO, name: str, suffix: str, most_bytes: int) -> Reco
 def needs_pyarrow(name: str) -> bool:
     """Return whether this file or folder is read by pyarrow."""
     return name.lower().endswith((*_ARROW, ".zst")) or Path(name, STATE).is_file()
+
+
+def input_extras(names: Iterable[str]) -> list[str]:
+    """Return the extras of localjudge that are needed to read these files."""
+    return ["parquet"] if any(map(needs_pyarrow, names)) else []
 
 
 def bare_name(name: str) -> str:

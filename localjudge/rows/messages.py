@@ -82,7 +82,7 @@ def read_messages(messages: Any) -> list[Message]:
         RecordError: they are not a conversation that can be judged; the message names the turn.
     """
     try:
-        given = json.loads(messages if isinstance(messages, str) else json.dumps(messages, default=_plain))
+        given = _plain(json.loads(messages) if isinstance(messages, str) else messages)
     except (ValueError, TypeError, RecursionError):
         raise RecordError("not JSON; give a list of turns, each with role and content") from None
     given, reader, turns = given if isinstance(given, list) else [], _Reader(), list[Message]()
@@ -165,7 +165,7 @@ class _Reader:
             raise RecordError("has a call without the name of its tool; give a function with a name")
         arguments = next((given[key] for key in ("arguments", "input") if given.get(key) is not None), "")
         if not isinstance(arguments, str):
-            arguments = json.dumps(arguments, ensure_ascii=False)
+            arguments = json.dumps(arguments, ensure_ascii=False, default=str)
         own = _identity(call.get("call_id") or call.get("id"))
         if own is not None and self._first_waiting((own,)):
             raise RecordError(f"has a call with the id {own[:40]!r}, which a call without a result has")
@@ -265,8 +265,11 @@ def _text(part: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a list instead of an array of numpy, and text instead of what JSON cannot hold."""
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    """Return a value with lists instead of arrays of numpy."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _identity(value: Any) -> str | None:

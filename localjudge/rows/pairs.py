@@ -178,7 +178,7 @@ class PairedRows:
                 else:
                     groups[row.group].append(len(stored))
                     stored.append(row)
-                    systems.append(intern(row.system))
+                    systems.append(intern(str(row.system)))
             names = dict.fromkeys(systems)
             listed = self._listed(names)
             answered = Counter(

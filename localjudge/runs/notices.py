@@ -107,7 +107,7 @@ def kinds(found: Iterable[str]) -> str:
 
 def exported(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the notices in a record of an exported run; none for any other record."""
-    text = record.get(NOTICE) if MODEL in record else None
+    text = record.get(NOTICE) if {MODEL, "status"} <= record.keys() else None
     return tuple(text.split("\n")) if isinstance(text, str) and text else ()
 
 

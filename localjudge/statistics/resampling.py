@@ -276,7 +276,7 @@ def averages(values: Floats, group: Integers, groups: int, weights: Floats | Non
             [m, k], which is 0 for a row that is not part of the column; None for equal ones.
     """
     weights = np.ones(len(values)) if weights is None else weights
-    weights = weights.reshape(len(values), -1)
+    weights = weights[:, None] if weights.ndim == 1 else weights
     with np.errstate(invalid="ignore", divide="ignore"):
         shares_of_rows = weights / weights.sum(axis=0)
         value = (weights * values).sum(axis=0) / weights.sum(axis=0)

@@ -182,8 +182,8 @@ class Calibration(_CalibrationRecord):
         used = _labelled_rows(scores, labels) if labels else ()
         if overlap := len({*used} & {*self.rows}):
             parts.append(
-                f"fitted on labels of {overlap} of these {len(used)} labelled rows, so its agreement with them "
-                "is too high; the calibration file has its gain on unseen instructions"
+                f"fitted on labels of {overlap} of these {len(used)} labelled rows, so the scores fit these "
+                "labels better than new ones; the calibration file has its gain on unseen instructions"
             )
         places = [scores.aspects.index(aspect) for aspect in kept]
         columns = [self.apply(aspect, scores.column(aspect, self.of)) for aspect in kept]

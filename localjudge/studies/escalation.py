@@ -155,7 +155,7 @@ class Selection:
         on += f" ({self.ties:,} {item}s without a majority are left out)" * bool(self.ties)
         if self.threshold is None:
             surest = np.argsort(-self.verdicts.confidence[self.tested])[: round(FIRST * len(self.tested))]
-            independent = independent_rows(instructions).max(initial=0)
+            independent = independent_rows(instructions)[-1] if len(instructions) else 0
             why = (
                 f"they count as {independent:,.0f} of different instructions, and at least "
                 f"{fewest_labels(rate)} are needed"

@@ -174,7 +174,7 @@ def cache_folder() -> Path:
 def recalled(file: Path) -> Path:
     """Return a file of the cache after a check that only this user (or root) can have written it.
 
-    A file that another user can write is refused: a forged token table could change scores.
+    A file that another user can write is refused: a forged digest could hide a changed model.
 
     Raises:
         OSError: it is not a file, belongs to another user, or others can write it.

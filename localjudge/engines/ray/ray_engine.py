@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -43,6 +43,9 @@ CHUNKS, BATCHES = 16, 3
 """Chunks that a worker may have at a time. A chunk is an eighth of the prompts that the engine has in flight,
 so that it stays full while the last prompts of some chunks finish; or it is a whole batch, and then two wait
 while the engine computes one."""
+
+_PAUSE = 10.0
+"""Seconds before a worker that could not start is replaced."""
 
 _PLACEMENT_SECONDS = 600.0
 """Seconds that a cluster may take to place a worker while it has none."""
@@ -113,6 +116,7 @@ class RayEngine:
         self._returns: SimpleQueue[tuple[PooledWorker, str, int, Future[Any]]] = SimpleQueue()
         self._counted: dict[PooledWorker, Mapping[str, Any]] = {}
         self._last_placed = time.monotonic()
+        self._due: deque[float] = deque()
         atexit.register(self.close)
         try:
             with output_to(log or Path(os.devnull)):
@@ -207,7 +211,7 @@ class RayEngine:
                 break
             number, chunk = self._pool.take(worker)
             self._call(worker, "answer", chunk, number=number)
-        if len(self._pool.placed) == len(self._pool.workers) < self._place.workers[1]:
+        if not self._due and len(self._pool.placed) == len(self._pool.workers) < self._place.workers[1]:
             self._start_worker()
         return True
 
@@ -228,10 +232,10 @@ class RayEngine:
             EngineError: there will be no more answers.
             UsageError: a worker cannot start with the given options.
         """
+        self._look_after_workers()
         try:
             worker, method, number, returned = self._returns.get(timeout=1)
         except Empty:
-            self._check_placement()
             return None
         if worker not in self._pool.workers:
             return None
@@ -258,12 +262,25 @@ class RayEngine:
     def _replace(self, worker: PooledWorker, what: str, error: LocalJudgeError | str) -> None:
         with suppress(RayError):
             ray.kill(worker.actor)
-        self._pool.lose(worker, what, error)
-        self._start_worker()
-
-    def _check_placement(self) -> None:
-        """Raise EngineError if the cluster has had no room for any worker for too long."""
         now = time.monotonic()
+        if worker.where:
+            self._last_placed = now
+        self._pool.lose(worker, what, error)
+        if worker.engine is None:
+            self._due.append(now + _PAUSE)
+        else:
+            self._start_worker()
+
+    def _look_after_workers(self) -> None:
+        """Replace, after a pause, workers that could not start.
+
+        Raises:
+            EngineError: the cluster has had no room for any worker for too long.
+        """
+        now = time.monotonic()
+        while self._due and self._due[0] <= now:
+            self._due.popleft()
+            self._start_worker()
         if self._pool.placed:
             self._last_placed = now
         elif now - self._last_placed > _PLACEMENT_SECONDS:

@@ -182,10 +182,11 @@ class WorkerPool:
         Raises:
             EngineError: it would judge differently from the first worker.
         """
-        worker.engine, self.engine = engine, self.engine or engine
+        self.engine = self.engine or engine
         here, first = (f"{each.name} in {each.dtype}" for each in (engine, self.engine))
         if here != first:
             raise EngineError(f"its engine is {here}, but {first} elsewhere")
+        worker.engine = engine
         self._ever_ready += 1
         _log.info("worker on %s: ready", worker.where)
 

@@ -183,7 +183,8 @@ class ServerRequests:
         try:
             while True:
                 while len(running) < self._window.size + _AHEAD and (prompt := next(waiting, None)):
-                    self._answered_at = self._answered_at if running else time.monotonic()
+                    if not running:
+                        self._answered_at = time.monotonic()
                     running.add(future := self._portal.start_task_soon(answer, prompt))
                     future.add_done_callback(finished.put)
                 if not running:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,6 +12,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -30,6 +32,7 @@ from localjudge.models.adapter import WEIGHTS, Adapter
 from localjudge.models.gguf import LINKED, alone
 from localjudge.models.model import Model
 from localjudge.models.tensor_check import check_adapter, check_tensors
+from localjudge.models.weights import INDEX
 from localjudge.prompts.task import Prompt
 from localjudge.system.machine import has_bfloat16
 
@@ -181,16 +184,27 @@ def _device_name(device: torch.device) -> str:
 def _loadable(model: Model) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield a directory that transformers can load, and arguments of its own.
 
-    The weights of a GGUF file are unpacked: to keep them packed, transformers downloads kernels of the hub,
-    which are programs.
+    transformers requires `metadata` in an index, which may lack it. The weights of a GGUF file are unpacked: to
+    keep them packed, transformers downloads kernels of the hub, which are programs.
     """
-    if not model.is_gguf:
-        yield model.path, {}
-        return
-    from transformers import GgufConfig
+    if model.is_gguf:
+        from transformers import GgufConfig
 
-    with alone(model.path) as link, redirect_stderr(StringIO()):  # a progress bar that has no switch
-        yield link, {"gguf_file": LINKED, "quantization_config": GgufConfig(dequantize=True)}
+        with alone(model.path) as link, redirect_stderr(StringIO()):  # a progress bar that has no switch
+            yield link, {"gguf_file": LINKED, "quantization_config": GgufConfig(dequantize=True)}
+        return
+    folder = model.path
+    index = folder / INDEX
+    content = json.loads(index.read_bytes()) if index.is_file() else {"metadata": {}}
+    if isinstance(content.get("metadata"), dict):
+        yield folder, {}
+        return
+    with TemporaryDirectory(prefix="localjudge-") as scratch:
+        for file in folder.iterdir():
+            Path(scratch, file.name).symlink_to(file)
+        Path(scratch, INDEX).unlink()
+        Path(scratch, INDEX).write_text(json.dumps(content | {"metadata": {}}), encoding="utf-8")
+        yield Path(scratch), {}
 
 
 class LoadedAdapters:
@@ -221,7 +235,6 @@ class LoadedAdapters:
 
         name = self._names.get(adapter.digest, f"adapter{len(self._names)}")
         if adapter.digest not in self._names:
-            self._names[adapter.digest] = name
             config = LoraConfig(
                 r=adapter.rank,
                 lora_alpha=adapter.alpha,
@@ -236,5 +249,6 @@ class LoadedAdapters:
             found = set_peft_model_state_dict(self._model, load_file(adapter.path / WEIGHTS), name)
             if found.unexpected_keys:
                 raise ValueError(f"PEFT finds no place for {found.unexpected_keys[0]} of {adapter.name}")
+            self._names[adapter.digest] = name
         self._model.set_adapter(name)
         self._model.eval()

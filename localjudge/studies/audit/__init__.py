@@ -125,7 +125,8 @@ class AuditedScores:
 
         def numbers_of(run: int, row: RowOutcome) -> Iterator[tuple[str, str, float]]:
             yield from row.numbers()
-            yield "sampled", "row", sampled_row(row.first)
+            if not row.error:  # a row that could not be read says of nothing which it was
+                yield "sampled", "row", sampled_row(row.first)
 
         rows, numbers = read_judged_rows(folders, [read_manifest(folder) for folder in folders], numbers_of)
         aspects, judged = [column.name for column in rubric.row_columns], rows.judged
@@ -140,7 +141,7 @@ class AuditedScores:
         errors: dict[str, list[str]] = {}
         for name, error in zip(names, rows.errors, strict=True):
             errors.setdefault(name, []).extend([error] * bool(error))
-        number = numbers.column("sampled", "row").astype(int)
+        number = np.nan_to_num(numbers.column("sampled", "row")).astype(int)
 
         def placed(table: Floats) -> dict[str, Floats]:
             by_name = {name: np.full((size, *table.shape[1:]), np.nan) for name in errors}
@@ -180,6 +181,7 @@ class AuditedScores:
         A judge that ignores the text could swap a row's scores freely; permuting them gives the chance level.
         """
         texts = np.stack([table for name, table in self.numbers.items() if name not in UNPERTURBED])
+        texts = np.where(np.isfinite(self.numbers[ORIGINAL]), texts, np.nan)
         pairs = np.array([*permutations(range(len(texts)), 2)], dtype=np.int64).reshape(-1, 2)
         before, after = (texts[side].reshape(-1, len(self.columns)) for side in pairs.T)
         kept = np.isfinite(before + after).all(axis=1)
