@@ -444,9 +444,7 @@ def test_shifts_of_different_scales_are_shares_of_the_scale(rows: Path, tmp_path
 
 def test_a_perturbed_row_that_is_too_long_to_read_is_left_out(cli: Cli, tmp_path: Path) -> None:
     rows = [{"instruction": f"Q{n}?", "reference": "The sky is blue.", "candidate": "It is."} for n in range(3)]
-    rows[0]["candidate"] = (
-        "The sky is blue and wide. " * 165_000
-    )  # doubled, it is above the limit of a row
+    rows[0]["candidate"] = "The sky is blue and wide. " * 165_000  # doubled, it is above the limit of a row
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     given = ("--engine", "dry-run", "--rubric", "six-aspects", "--out", tmp_path / "audit", "--json")
     end = cli("audit", tmp_path / "rows.jsonl", *given)

@@ -183,7 +183,7 @@ def merge(folders, out, report):
     report(7, 20)
     sys.stdin.read()
 
-merging.merge_shards = merge
+merging.merge = merge
 sys.argv = ["localjudge", "merge", "part", "--out", "whole"]
 main()
 """

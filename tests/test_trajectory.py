@@ -199,7 +199,7 @@ MALFORMED: list[tuple[Any, str]] = [
     ([CALLING | {"tool_calls": [{"id": "a"}]}], "turn 1 has a call without the name of its tool"),
     ([CALLING | {"tool_calls": [{"function": {"name": 7}}]}], "turn 1 has a call without the name of its tool"),
     ([CALLING | {"tool_calls": [{"function": {"name": "f", "arguments": {(1, 2): 3}}}]}],
-     "not JSON; give a list of turns"),
+     "turn 1 has arguments that cannot be written as JSON: keys must be"),
     ([CALLING | {"role": "user", "content": "x"}], "turn 1 is the user's and has calls of tools; only"),
     ([CALLING, RESULT | {"content": {"value": 1}}], "turn 2 has content of type dict; it must be text or a"),
     ([CALLING, RESULT | {"content": [{"type": "image", "source": {}}]}], "turn 2 has a part of type image,"),

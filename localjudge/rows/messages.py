@@ -83,7 +83,7 @@ def read_messages(messages: Any) -> list[Message]:
     """
     try:
         given = _plain(json.loads(messages) if isinstance(messages, str) else messages)
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, RecursionError):
         raise RecordError("not JSON; give a list of turns, each with role and content") from None
     given, reader, turns = given if isinstance(given, list) else [], _Reader(), list[Message]()
     if given and role_of(given[-1]) == "exit" and not given[-1].get("content"):
@@ -165,7 +165,10 @@ class _Reader:
             raise RecordError("has a call without the name of its tool; give a function with a name")
         arguments = next((given[key] for key in ("arguments", "input") if given.get(key) is not None), "")
         if not isinstance(arguments, str):
-            arguments = json.dumps(arguments, ensure_ascii=False, default=str)
+            try:
+                arguments = json.dumps(arguments, ensure_ascii=False, default=str)
+            except (TypeError, ValueError, RecursionError) as error:
+                raise RecordError(f"has arguments that cannot be written as JSON: {error}") from None
         own = _identity(call.get("call_id") or call.get("id"))
         if own is not None and self._first_waiting((own,)):
             raise RecordError(f"has a call with the id {own[:40]!r}, which a call without a result has")
