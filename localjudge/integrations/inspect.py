@@ -17,8 +17,7 @@ from inspect_ai.solver import TaskState
 
 from localjudge.integrations.judge_service import SharedJudge, shared_judge
 from localjudge.records import Judgement
-from localjudge.rows.columns import USED_FIELDS
-from localjudge.rows.conversation import CONVERSATIONS, MESSAGES
+from localjudge.rows.columns import CONVERSATIONS, MESSAGES, USED_FIELDS
 from localjudge.rows.inspect_records import message_records, reference_record
 
 _METADATA = {"key", "scores", "expected", "probabilities", "mass", "texts", "rationale_cut"}

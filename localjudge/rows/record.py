@@ -19,7 +19,8 @@ import json
 import lzma
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeGuard
 
@@ -41,6 +42,15 @@ LARGEST_NUMBER = 1e9
 
 class RecordError(ValueError):
     """A record is not a row; the message is the reason."""
+
+
+@contextmanager
+def said_of(what: str) -> Iterator[None]:
+    """Put what a reason is of before the reason why a record is not a row."""
+    try:
+        yield
+    except RecordError as error:
+        raise RecordError(f"{what} {error}") from None
 
 
 def is_number(given: object) -> TypeGuard[int | float]:
