@@ -375,6 +375,9 @@ def test_a_run_and_a_prompt_say_what_the_judge_is_not_shown(cli: Cli, tmp_path: 
     said = "not shown to the judge: context; kept as columns"
     how = ("--rubric", "no-reference")
     assert said in cli("prompt", tmp_path / "a.jsonl", *how).err
+    (tmp_path / "b.jsonl").write_text(lines({"question": "Q", "response": "A", "gold": "R", "context": "C"}))
+    said_of_both = "not shown to the judge: gold, context; kept as columns, except gold"
+    assert said_of_both in cli("prompt", tmp_path / "b.jsonl", *how).err
     end = cli("score", tmp_path / "a.jsonl", *how, "--engine", "dry-run", "--out", tmp_path / "run")
     assert said in end.err
 

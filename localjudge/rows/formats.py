@@ -157,11 +157,9 @@ def _kind(name: str) -> str:
         require(name, "inspect")
         return _INSPECT
     bare = name.lower()
-    if (packed := next(filter(bare.endswith, _COMPRESSED), None)) is not None:
-        bare = bare.removesuffix(packed)
-    elif suffix := next(filter(bare.endswith, _ARROW), None):
-        return suffix
-    if suffix := next(filter(bare.endswith, _TEXT), None):
+    packed = next(filter(bare.endswith, _COMPRESSED), "")
+    known = _TEXT if packed else (*_TEXT, *_ARROW)
+    if suffix := next(filter(bare.removesuffix(packed).endswith, known), None):
         return suffix
     raise UsageError(
         f"{name}: unknown format; use .jsonl, .json, .csv, .tsv (each also with .gz, .bz2, .xz or .zst), "

@@ -80,13 +80,15 @@ class CheckedInputs:
         read_as: the titles of the shapes of the records, in the order of the files, what JSON lines are
             instead, and where the rows are in a document.
         not_utf8: the files that have bytes of another encoding.
-        not_shown: the columns with values that the judge is not shown.
+        unread: the columns of the reference, if the judge is not shown it.
+        not_shown: the other columns with values that the judge is not shown.
     """
 
     empty: list[str] = field(default_factory=list)
     columns: dict[str, list[str]] = field(default_factory=dict)
     read_as: dict[str, None] = field(default_factory=dict)
     not_utf8: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     not_shown: dict[str, None] = field(default_factory=dict)
 
     @property
@@ -104,8 +106,10 @@ class CheckedInputs:
             f"iconv -f CP1252 -t UTF-8 {name}"
             for name in self.not_utf8
         ]
-        if self.not_shown:
-            lines.append(f"not shown to the judge: {known_columns(self.not_shown)}; kept as columns")
+        if names := dict.fromkeys([*self.unread, *self.not_shown]):
+            kept = "kept as columns" + f", except {', '.join(self.unread)}" * bool(self.unread)
+            kept = kept if self.not_shown else "not kept"
+            lines.append(f"not shown to the judge: {known_columns(names)}; {kept}")
         return "\n".join(lines)
 
 
@@ -139,8 +143,8 @@ def check_inputs(
     if files and len(checked.empty) == len(files):
         raise UsageError(f"{', '.join(checked.empty)}: holds no rows; give a file with at least one")
     seen = {*(shown or used)}
-    unread = [] if "reference" in seen else checked.columns.get("reference", [])
-    checked.not_shown = {column: None for column in (*unread, *checked.not_shown) if column not in seen}
+    checked.unread = [] if "reference" in seen else checked.columns.get("reference", [])
+    checked.not_shown = {column: None for column in checked.not_shown if column not in seen}
     return checked
 
 
