@@ -86,9 +86,11 @@ def main() -> None:
         [[name, *[*one.values()][:4]] for name, one in found.items()],
     )
     print(f"{equal} equal instructions exclude a drop of 0.2")
-    chances, shares = planned(options.samples), false_shares(max(options.samples // 8, 1))
-    results_table.table("an unchanged system", ["deviation", "instructions", "planned", "passes"], chances)
-    results_table.table("rows that fell, false passes", ["", "share"], [[*each] for each in shares.items()])
+    chances, of_rows = planned(options.samples), false_shares(max(options.samples // 8, 1))
+    results_table.table(
+        "an unchanged system", ["deviation", "instructions", "planned", "passes"], [[*each] for each in chances]
+    )
+    results_table.table("rows that fell, false passes", ["", "share"], [[*each] for each in of_rows.items()])
     results_table.write(
         "gate",
         {
@@ -99,7 +101,7 @@ def main() -> None:
                 dict(zip(("deviation", "instructions", "planned", "passes"), each, strict=True))
                 for each in chances
             ],
-            "false_passes_of_shares": shares,
+            "false_passes_of_shares": of_rows,
         },
         options.results,
     )
