@@ -66,7 +66,7 @@ class LabelSession:
                 "`adjudicate`: the annotators of no row differ; let several label it with `overlap`"
             )
         self._orders: dict[str, list[int]] = {}
-        self._held: dict[int, str] = {}  # the row on each person's screen
+        self._on_screen: dict[int, str] = {}  # the row on each person's screen
         self._by: dict[str, set[str]] = {}  # who has answered each row
         self._looked = {line["annotator"] for line in self._lines() if line["label"]["saw_labels"]}
         self._revealed = set[tuple[str, str]]()  # to whom the labels of which row were shown
@@ -87,10 +87,10 @@ class LabelSession:
 
     def next(self, annotator: str) -> dict[str, Any] | None:
         """Return a person's next row as the page shows it; None at the end."""
-        self._held = {place: name for place, name in self._held.items() if name != annotator}
+        self._on_screen = {place: name for place, name in self._on_screen.items() if name != annotator}
         for place in self._order(annotator):
-            if self._is_open(place, annotator) and (place not in self._held or self._is_common(place)):
-                self._held.setdefault(place, annotator)
+            if self._is_open(place, annotator) and (place not in self._on_screen or self._is_common(place)):
+                self._on_screen.setdefault(place, annotator)
                 return self._shown(place, annotator)
         return None
 
@@ -132,7 +132,9 @@ class LabelSession:
         place = self._place_of.get(line["label"]["row"])
         if place is None:
             return None
-        self._held = {at: name for at, name in self._held.items() if name != annotator} | {place: annotator}
+        self._on_screen = {at: name for at, name in self._on_screen.items() if name != annotator} | {
+            place: annotator
+        }
         return {**self._shown(place, annotator), "before": line["label"]}
 
     def said_of_changes(self) -> str:
