@@ -126,7 +126,7 @@ def score(
 def _until_decided(
     column: str | None, shuffle: bool, config: JudgeConfig, out: Path, stop: StopSignal
 ) -> UntilDecided | None:
-    """Return a `Stopping` that stops the run when the best system in this column is known."""
+    """Return a request that stops the run when the best system in this column is known."""
     from localjudge.records.outcome_columns import OVERALL
     from localjudge.rubrics.score_column import averaged
     from localjudge.studies.rank.until_decided import UntilDecided
