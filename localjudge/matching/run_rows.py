@@ -30,7 +30,7 @@ from localjudge.system.steps import Report, no_progress, with_progress
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
 """The bits of the flags of a row."""
 NumbersOf = Callable[[int, RowOutcome], Iterable[tuple[str, str, float]]]
-"""Gives the numbers of a row of a run, as `RowOutcome.numbers` does: kind, column and number of each."""
+"""RowFeature the numbers of a row of a run, as `RowOutcome.numbers` does: kind, column and number of each."""
 
 
 class RowNumbers:
@@ -252,7 +252,7 @@ def read_judged_rows(
         overlap.append(np.nan if first.reference_overlap is None else first.reference_overlap)
         flags.append(_flags(outcome))
         errors.append((outcome.error or "").replace(f"{first.source}: ", ""))
-        for each in outcome.of_prompts:
+        for each in outcome.prompts:
             mass[judge[run]].add(each)
     rows = RunRows(
         folders=tuple(folders),

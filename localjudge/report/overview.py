@@ -40,7 +40,7 @@ def head(
         means: the means for the charts; empty for pairs.
         notices: further notices, after those of the runs.
     """
-    names, one, rubric = run_names(listed.folders), listed.kind.listed[0], listed.rubric
+    names, one, rubric = run_names(listed.folders), listed.kind.list_words[0], listed.rubric
     of = f" of {counted(len(listed.series), 'system')}" if listed.compares_systems else ""
     on = f"{counted(len(listed), one)}{of} on {counted(len(listed.snippets), 'instruction')}"
     return {
@@ -74,7 +74,7 @@ def head(
 
 def _notices(listed: ListedRows, names: Sequence[str], more: Iterable[str]) -> Iterator[str]:
     """Yield what a reader must know before the numbers."""
-    one, item = listed.kind.listed[0], listed.kind.item
+    one, item = listed.kind.list_words[0], listed.kind.item
     runs = zip(listed.folders, listed.signs, strict=True)
     yield from together(names, [(*read_notices(folder), *signs.lines) for folder, signs in runs])
     yield from listed.notes
