@@ -399,8 +399,7 @@ def test_show_prints_the_table_that_the_run_ended_with(
 ) -> None:
     ran = cli("score", rows, "--out", tmp_path / "out", *flags)
     shown = cli("show", tmp_path / "out")
-    assert (shown.code, shown.out[: len(ran.out)]) == (0, ran.out)
-    assert shown.out[len(ran.out) :].startswith("mean mass of the values")
+    assert (shown.code, shown.out) == (0, ran.out)
 
 
 def test_show_prints_single_judgements_with_their_texts_and_scores(cli: Cli, finished: Path) -> None:

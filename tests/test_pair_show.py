@@ -72,7 +72,7 @@ def test_score_says_how_many_pairs_it_judges_in_which_orders(cli: Cli, model: Pa
     assert (end.code, "14 rows (7 pairs in both orders)" in end.err) == (0, True)
     assert "7 pairs in both orders judged, 0 failed" in end.err
     assert "missing responses: z to 1 of the instructions" in end.out
-    assert "both orders name the same response in" in end.out
+    assert "have the same winner in both orders" in end.out
     systems = [line.split() for line in end.out.splitlines() if line.startswith(("x ", "y ", "z "))]
     assert [(line[0], line[-1]) for line in systems] == [("x", "5"), ("y", "5"), ("z", "4")]
 

@@ -210,7 +210,8 @@ def _lines(found: LabelledPairs) -> Iterator[str]:
     labels = ", ".join(f"{result} {count}" for result, count in found.labels.items())
     yield f"Labels: {labels}. If only the label or only the verdict is a tie, the accuracy counts one half."
     if found.consistency.value is not None:
-        yield f"Both orders name the same response in {found.consistency.in_words()} of the pairs without a tie"
+        same = found.consistency.in_words()
+        yield f"Both orders name the same response in {same} of the pairs where each names one"
     if found.gain.value is not None:
         yield f"Gain in accuracy from averaging both orders: {found.gain.in_words()}"
     yield from annotator_lines(f"nominal {found.alpha.in_words()}" if found.alpha else "", found.annotator_test)

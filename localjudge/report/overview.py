@@ -14,8 +14,6 @@ from localjudge.report import charts
 from localjudge.report.listed_rows import ListedRows
 from localjudge.report.shown_values import decides, kind, legend, value_colours, value_texts
 from localjudge.report.tables import Findings
-from localjudge.runs.notices import together
-from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.statistics import Estimate
 from localjudge.system.quantities import counted
@@ -40,13 +38,13 @@ def head(
         means: the means for the charts; empty for pairs.
         notices: further notices, after those of the runs.
     """
-    names, one, rubric = run_names(listed.folders), listed.kind.listed[0], listed.rubric
+    one, rubric = listed.kind.listed[0], listed.rubric
     of = f" of {counted(len(listed.series), 'system')}" if listed.compares_systems else ""
     on = f"{counted(len(listed), one)}{of} on {counted(len(listed.snippets), 'instruction')}"
     return {
-        "title": title or ", ".join(names),
-        "about": " · ".join(filter(None, (on, _origin(listed.manifests), listed.rows.mass_note))),
-        "notices": [*dict.fromkeys(_notices(listed, names, notices))],
+        "title": title or ", ".join(run_names(listed.folders)),
+        "about": f"{on} · {_origin(listed.manifests)}",
+        "notices": [*dict.fromkeys(_notices(listed, notices))],
         "foot": f"Made by localjudge {__version__} on {time.strftime('%Y-%m-%d')}. "
         f"Prompt {', '.join({each.prompt_sha256[:12] for each in listed.manifests})}. "
         "This file fetches nothing and sends nothing.",
@@ -72,11 +70,10 @@ def head(
     }
 
 
-def _notices(listed: ListedRows, names: Sequence[str], more: Iterable[str]) -> Iterator[str]:
+def _notices(listed: ListedRows, more: Iterable[str]) -> Iterator[str]:
     """Yield what a reader must know before the numbers."""
     one, item = listed.kind.listed[0], listed.kind.item
-    runs = zip(listed.folders, listed.signs, strict=True)
-    yield from together(names, [(*read_notices(folder), *signs.lines) for folder, signs in runs])
+    yield from listed.rows.notices
     yield from listed.notes
     yield from more
     if empty := _empty_responses(listed):

@@ -194,7 +194,7 @@ def _preference_lines(found: PreferenceOrder, by: str) -> Iterator[str]:
 def _position(found: PreferenceOrder) -> str:
     """Return the effect of the place in the prompt in words."""
     agree = found.consistency
-    both = f"; both orders name the same response in {agree.in_words()} of the pairs without a tie"
+    both = f"; both orders name the same response in {agree.in_words()} of the pairs where each names one"
     both *= agree.value is not None
     return f"Position: the first place has a win rate of {found.position.in_words()}{both}"
 

@@ -13,8 +13,7 @@ from localjudge.arrays import Integers
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Slices
 from localjudge.records.outcome_columns import OVERALL
-from localjudge.runs.notices import together
-from localjudge.runs.reader import read_notices, read_outcomes
+from localjudge.runs.reader import read_outcomes
 from localjudge.statistics import two_decimals
 from localjudge.statistics.paired_test import Change, tested_changes
 from localjudge.statistics.resampling import RESAMPLES, cell_means
@@ -114,7 +113,7 @@ def compare_runs(
     by_system = None
     if len(matched.systems) > 1:
         by_system = _by_slice(matched, "system", matched.systems, matched.system, resamples, seed)
-    notes = [rows.note, *filter(None, [rows.source.mass_note]), *matched.notes]
+    notes = [rows.note, *matched.notes]
     if matched.only_new:
         notes.append(f"{counted(matched.only_new, 'row')} of {matched.names[1]} are not in {matched.names[0]}")
     return Changes(
@@ -135,7 +134,7 @@ def compare_runs(
         judges=compare_two_judges(matched, resamples, seed) if matched.differs == "judge" else None,
         labelled=compare_labels(matched, labels, resamples, seed) if labels else {},
         notes=(*notes, *(labels.notes if labels else ())),
-        notices=together(matched.names, [read_notices(folder) for folder in rows.source.folders]),
+        notices=rows.source.notices,
     )
 
 

@@ -157,8 +157,6 @@ def rank_pairs(
     if unnamed := len(pairs) - len(preferences[decides].first):
         notes.append(f"{unnamed} pairs that do not name both systems are excluded")
     notes += orders[decides].notes
-    if pairs.mass_note:
-        notes.append(pairs.mass_note)
     return PreferenceRanking(decides, orders, tuple(notes), (*pairs.notices, *pairs.names.names()[1]))
 
 
@@ -263,7 +261,7 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
         estimates["the win rate between two systems"] = {**rates_of_pairs}
     estimates["the effect of length"] = {"": length}
     estimates["the win rate of the first place"] = {"": position.share}
-    same_response = "the share of pairs without a tie whose orders name the same response"
+    same_response = "the share of pairs whose orders name the same response"
     estimates[same_response] = {"": position.consistency}
     wins, loses = direct.value > 0.5 + NO_DIFFERENCE, direct.value < 0.5 - NO_DIFFERENCE
     beats = np.zeros((count, count, 2), dtype=np.bool_)
