@@ -50,7 +50,7 @@ def test_every_row_judged_ends_with_0_a_table_on_stdout_and_the_rest_on_stderr(
 ) -> None:
     end = cli("score", rows, "--out", tmp_path / "out", *flags)
     assert end.code == 0
-    assert end.out.splitlines()[0] == "Mean expected scores of the systems"
+    assert end.out.splitlines()[0] == "Mean expected scores of all rows"
     assert end.out.split()[6:10] == ["system", "tact", "wit", "n"], "no column of failures where there is none"
     assert "3 judged, 0 failed" in end.err
     assert "rows/s" in end.err

@@ -876,7 +876,7 @@ def test_calibrated_scores_say_so_and_stand_beside_no_others(mapped: tuple[Path,
         assert means["overall"] == pytest.approx((means["wit"] + means["tact"]) / 2, **EXACT)
     ended = cli("rank", run, "--calibration", calibration)
     assert ended.out.startswith("calibrated: wit, tact; left out: clarity")
-    assert "\nMean calibrated scores of the systems · calibrated\n" in ended.out
+    assert "\nMean calibrated scores, each instruction with the same weight · calibrated\n" in ended.out
     assert not re.search("depth|clarity", ended.out.partition("Mean calibrated")[2])
     assert json.loads(cli("rank", run, "--json").out)["of"] == "integer"
 

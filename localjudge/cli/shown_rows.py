@@ -278,7 +278,7 @@ class ShownOutcome:
         from localjudge.rubrics.answer import shown
 
         aspect, shares = self.aspects[name], judgement.probabilities.get(name)
-        has_labels = aspect.numbers is None or aspect.preference is not None
+        has_labels = aspect.numbers is None or aspect.boolean or aspect.preference is not None
         if name in judgement.expected and not has_labels:
             yield f"expected {judgement.expected[name]:.2f}"
         if name in self.intervals:

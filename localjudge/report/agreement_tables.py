@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.statistics import EQUAL_EVERYWHERE, UNDEFINED_SIGN, Estimate, two_decimals
 from localjudge.statistics.agreement_statistics import STATISTICS
@@ -25,6 +27,8 @@ _IN_ORDER = (
     "In order: how often scores and labels rank two responses to one instruction the same way, ties included"
 )
 _BASELINES = ("longer wins", "first wins")
+_MAPPED_SCORES = 5
+"""Number of scores whose label a calibration prints."""
 _WITHIN = {"pearson": "Pearson", "in_order": "in order", "over_chance": "over chance", "epsilon": "epsilon"}
 _OF_PAIRS = {
     "accuracy": "accuracy", "without_ties": "without ties", "decided": "pairs", "kappa": "kappa", "auc": "AUC"
@@ -235,11 +239,10 @@ def calibration_findings(calibration: Calibration, of_labels: Sequence[str] = ()
     """
     rows: list[list[Cell]] = []
     for name, found in calibration.aspects.items():
-        points = list(zip(found.x, found.y, strict=True))
-        last = len(points) - 1
-        shown = [points[round(step * last / 4)] for step in range(5)] if last > 4 else points
-        curve = " ".join(f"{x:.3g}→{y:.2f}" for x, y in dict.fromkeys(shown))
-        errors = found.before, found.after, found.constant
+        scores = np.linspace(found.x[0], found.x[-1], _MAPPED_SCORES)
+        labels = np.interp(scores, found.x, found.y)
+        curve = " ".join(f"{x:.3g}→{y:.2f}" for x, y in dict(zip(scores, labels, strict=True)).items())
+        errors = (rmse and rmse**2 for rmse in (found.before, found.after, found.constant))
         rows.append([name, found.rows, *errors, found.gain, found.over_constant, curve])
     names = ", ".join(name for name, found in calibration.aspects.items() if not found.has_gain)
     notes = [*of_labels]
@@ -250,10 +253,11 @@ def calibration_findings(calibration: Calibration, of_labels: Sequence[str] = ()
     notes.append(
         "A calibrated mean is not a human mean: rank --labels estimates that, from labels of a random sample."
     )
-    title = (
-        f"Map from the {calibration.of} score to the mean label; errors and MSE gains on unseen instructions"
+    title = f"Map from the {calibration.of} score to the mean label; mean squared errors on unseen instructions"
+    columns = (
+        *("aspect", "rows", "as judged", "calibrated", "constant"),
+        *("gain over\nas judged", "gain over\nconstant", "score→label"),
     )
-    columns = "aspect", "rows", "RMSE", "calibrated", "constant", "gain", "over constant", "map"
     main = [Table(title, columns, rows), *_intervals(calibration)]
     return Findings((), main, notices=calibration.notices, notes=notes)
 

@@ -58,7 +58,7 @@ def _columns(changes: Changes) -> Table:
         for name, each in changes.columns.items()
     ]
     equal = f"equal of {counted(changes.instructions, 'instruction')}".replace(" of ", "\nof ")
-    columns = ("column", *changes.names, "change", "p", equal, "found in\n80 %")
+    columns = ("column", *changes.names, "change", "p", equal, "detectable\nchange")
     whose = f" · {changes.whose}" * bool(changes.whose)
     title = f"{' → '.join(changes.names)}{whose} · {counted(changes.rows, changes.item)}"
     return Table(title, columns, rows)

@@ -69,7 +69,7 @@ def _systems(ranking: Ranking, untested: bool) -> Table:
     title = (
         f"Shares of {last} by system, from {_SHARES_OF[ranking.of]}"
         if is_share(last)
-        else f"Mean {ranking.of} scores of the systems"
+        else f"Mean {ranking.of} scores, each instruction with the same weight"
     )
     deciding = {"human": "human", "same_instructions": "same instr."}
     others = {name: kind for kind, name in deciding.items() if _has_means(ranking, kind, last)}
