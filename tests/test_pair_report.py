@@ -110,8 +110,11 @@ def test_the_page_says_how_much_the_order_matters(page: Path, run: Path) -> None
     leads = section(page, "systems")["leads"]
     counts = json.loads((run / "summary.json").read_text())["pairs"]["aspects"]["better"]
     said = next(lead for lead in leads if lead.startswith("better "))
-    assert f"the same response in {counts['same_response']} of {counts['decided_pairs']} pair" in said
-    assert f"wins {counts['shown_first_wins']} of {counts['decided_comparisons']} comparison" in said
+    other = counts["decided_pairs"] - counts["same_response"]
+    assert (
+        f" {counts['same_response']} of 7 pairs have the same winner in both orders · in {other}, each" in said
+    )
+    assert f"wins in {counts['shown_first_wins']} of {counts['decided_comparisons']} orders that name" in said
 
 
 def test_pairs_without_systems_have_no_table_of_systems_and_a_failed_pair_has_its_reason(

@@ -21,7 +21,7 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
 
     The details are the rows without a score, and the judge's texts on the rows that changed most.
     """
-    first = [_gate(conditions)] * (len({each.system for each in conditions}) > 1)
+    first = [_gate(conditions)] * bool(conditions)
     first += [slice_table(changes.by_system)] if changes.by_system else []
     main = [_columns(changes), *[_verdicts(changes)] * bool(changes.verdicts)]
     main += [_judges(changes.judges)] if changes.judges else []
@@ -74,7 +74,7 @@ def _verdicts(changes: Changes) -> Table:
         )
         for name, each in changes.verdicts.items()
     ]
-    return Table("", ("verdict", "changed", "rows", "most often"), rows, words=["most often"])
+    return Table("Changed verdicts", ("verdict", "changed", "rows", "most often"), rows, words=["most often"])
 
 
 def _judges(judges: TwoJudges) -> Table:
