@@ -320,19 +320,3 @@ def test_a_share_of_a_label_is_a_column(tmp_path: Path, cli: Cli) -> None:
     assert found["columns"]["grade=correct"]["difference"]["value"] == pytest.approx(-30 / 80)
     assert found["verdicts"]["grade"]["most"] == [["correct", "wrong", 30]]
     assert not found["gate"][0]["passes"]
-
-
-def test_the_mass_of_the_values_is_that_of_each_judge(tmp_path: Path, model: Path, cli: Cli) -> None:
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text("".join(json.dumps(row) + "\n" for row in rows_of([3] * 6)))
-    judges = {"old": model, "new": random_model(tmp_path / "other", seed=1)}
-    for name, judge in judges.items():
-        how = ("--rubric", "no-reference", "--max-rationale-tokens", 2)
-        end = cli("score", rows, "--model", judge, *how, "--out", tmp_path / name)
-        assert end.code == 0, end.err
-    note = next(
-        each for each in compared(cli, *(tmp_path / name for name in judges))["notes"] if "mass" in each
-    )
-    own = [cli("rank", tmp_path / name, "--json").out for name in judges]
-    for name, ranked in zip(judges, own, strict=True):
-        assert f"{name}: {next(each for each in json.loads(ranked)['notes'] if 'mass' in each)}" in note
