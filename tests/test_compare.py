@@ -13,7 +13,6 @@ import pytest
 from conftest import Cli, random_model
 from pair_runs import judged_pairs, lines, write_responses
 from report_page import head, section
-from scipy.stats import kendalltau
 from sklearn.metrics import cohen_kappa_score
 
 from localjudge.rubrics.aspect import Aspect
@@ -103,24 +102,32 @@ def test_two_judges_of_the_same_responses_are_compared_row_by_row(tmp_path: Path
     assert not found["judges"]["order"], "one system has no order"
 
 
-def test_the_order_of_systems_by_two_judges_is_kendalls_tau(tmp_path: Path, cli: Cli) -> None:
+def test_systems_that_two_judges_order_contrarily_are_named(tmp_path: Path, cli: Cli) -> None:
     random = np.random.default_rng(2)
-    tables = [random.integers(1, 6, (20, 4)) for _ in range(2)]
+    levels = [[2, 3, 4, 4], [4, 3, 2, 2], [2, 3, 4, 4]]
     runs = [
         judged(
             tmp_path / f"run{at}",
             [
                 {**row, "system": f"s{system}", "candidate": f"{row['candidate']} {system}"}
-                for system in range(4)
-                for row in rows_of(table[:, system].tolist())
+                for system, level in enumerate(of_judge)
+                for row in rows_of((level + random.integers(-1, 2, 40)).tolist())
             ],
             f"judge {at}",
         )
-        for at, table in enumerate(tables)
+        for at, of_judge in enumerate(levels)
     ]
-    found = compared(cli, *runs)
-    tau = kendalltau(*(table.mean(axis=0) for table in tables)).statistic
-    assert found["judges"]["order"]["helpfulness"]["value"] == pytest.approx(tau)
+    found = compared(cli, runs[0], runs[1])["judges"]["order"]["helpfulness"]
+    contrary = {(pair["first"], pair["second"]): (pair["old"], pair["new"]) for pair in found["contrary"]}
+    assert set(contrary) == {("s0", "s1"), ("s0", "s2"), ("s0", "s3"), ("s1", "s2"), ("s1", "s3")}
+    assert (found["alike"], found["undecided"]) == (0, 1), "s2 and s3 are equally good"
+    old, new = contrary["s0", "s2"]
+    assert old["high"] < 0 < new["low"]
+    said = " ".join(cli("compare", runs[0], runs[1], "--resamples", FEW).out.split())
+    assert "In helpfulness, the judges order 5 pairs of systems contrarily: s0 minus s1" in said
+    same = compared(cli, runs[0], runs[2])["judges"]["order"]
+    assert (same["helpfulness"]["alike"], same["helpfulness"]["contrary"]) == (5, [])
+    assert same["clarity"] == {"alike": 0, "undecided": 6, "contrary": []}, "equal scores have no order"
 
 
 def test_labels_say_which_judge_agrees_better(tmp_path: Path, cli: Cli) -> None:
@@ -137,6 +144,21 @@ def test_labels_say_which_judge_agrees_better(tmp_path: Path, cli: Cli) -> None:
     assert found["old"]["exact"] == pytest.approx(np.mean(np.equal(noisy, truth)))
     assert found["difference"]["exact"]["low"] > 0
     assert found["difference"]["mae"]["high"] < 0
+    assert "in_order" not in found["difference"], "no instruction has two responses"
+
+    both = tmp_path / "both.jsonl"
+    both.write_text(
+        "".join(json.dumps(row | {"clarity": 3 + at % 2}) + "\n" for at, row in enumerate(rows_of(truth)))
+    )
+    labels.write_text(
+        "".join(json.dumps({k: v for k, v in row.items() if k != "clarity"}) + "\n" for row in rows_of(truth))
+    )
+    one, two = (
+        compared(cli, old, new, "--labels", file)["labelled"]["helpfulness"]["difference"]["exact"]
+        for file in (labels, both)
+    )
+    assert one["value"] == two["value"]
+    assert two["low"] < one["low"], "the intervals are adjusted for all statistics of all aspects"
 
     same = judged(tmp_path / "same", rows_of(truth, "another answer"), "a better judge")
     end = cli("compare", new, same, "--labels", labels)

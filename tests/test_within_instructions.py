@@ -31,7 +31,7 @@ def within(column: Floats, label: Floats, group: Any, response: Any = None) -> W
     own = np.arange(len(label)) if response is None else response
     responses = LabelledResponses.from_labels(marks, group, own)
     assert responses is not None
-    return responses.compare(column, 0)
+    return responses.compare(column, 0)[0]
 
 
 def some_sets(instructions: int = 60, quality: float = 0.0) -> tuple[Floats, Floats, Any]:
@@ -150,8 +150,12 @@ def test_exact_copies_are_in_order_and_a_constant_orders_only_ties() -> None:
     assert (by_instruction.pearson.value, by_instruction.in_order) == (None, constant.in_order)
     assert (constant.over_chance.value, constant.over_chance.low) == (0, None)
     marks = LabelArray(np.arange(len(label)), np.zeros(len(label), int), label)
-    agreement = agree_within({}, marks, group, np.arange(len(label)), 0)
+    agreement = agree_within({"integer": label, "length": label}, marks, group, np.arange(len(label)), 0)
     assert agreement is not None
+    over = agreement.over_baselines
+    assert (over["length"].value, over["length"].low) == (0, None), "the judge says what the baseline says"
+    assert over["length"].why == "it is the same on all instructions"
+    assert over["equal"].value == pytest.approx(1 - np.mean(ties))
     trivial = agreement.comparisons
     assert trivial["equal"].in_order == constant.in_order
     assert trivial["random"].in_order.value == pytest.approx((1 - np.mean(ties)) / 2)
@@ -215,6 +219,14 @@ def test_agree_says_whether_the_judge_is_better_than_length_alone_and_whether_it
             "".join(json.dumps(row | {"wit": score}) + "\n" for row, score in zip(texts, label, strict=True))
         )
         assert cli("import", rows, "--aspect", "wit", "--out", tmp_path / name).code == 0
+        found = json.loads(cli("agree", tmp_path / name, "--labels", labels, "--json").out)["aspects"]["wit"][
+            "within"
+        ]
+        over, share = found["over_baselines"]["random"], found["comparisons"]
+        assert over["value"] == pytest.approx(
+            share["integer"]["in_order"]["value"] - share["random"]["in_order"]["value"]
+        )
+        assert (found["over_baselines"]["equal"]["low"] > 0) == (name == "good")
         end = cli("agree", tmp_path / name, "--labels", labels, "--all", "--resamples", "100")
         assert end.code == 0, end.err
         said = " ".join(end.out.split())

@@ -79,9 +79,13 @@ def _verdicts(changes: Changes) -> Table:
 
 def _judges(judges: TwoJudges) -> Table:
     kappa, orders = judges.kappa, judges.order
-    rows = [(name, kappa.get(name, ""), orders.get(name, "")) for name in dict.fromkeys([*kappa, *orders])]
-    columns = "aspect", "kappa", f"order of {judges.systems} systems (tau)"
-    return Table("Agreement of the two judges", columns, rows)
+    pairs = {name: (each.alike, len(each.contrary), each.undecided) for name, each in orders.items()}
+    rows = [
+        (name, kappa.get(name, ""), *pairs.get(name, ("",) * 3 * bool(orders)))
+        for name in dict.fromkeys([*kappa, *orders])
+    ]
+    columns = ["pairs of systems\nin the same order", "in contrary\norder", "not decided"] * bool(orders)
+    return Table("Agreement of the two judges", ("aspect", "kappa", *columns), rows)
 
 
 def _labelled(changes: Changes) -> Table:

@@ -176,6 +176,25 @@ def jackknife_interval(value: float, left_out: Floats, tests: int = 1) -> Floats
     return np.array([value - reach, value + reach])
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A statistic of the sample, and without each instruction or each part of the instructions, [G]."""
+
+    value: float
+    without: Floats
+
+    def minus(self, other: LeftOut) -> LeftOut:
+        """Return the difference from another statistic of the same instructions."""
+        return LeftOut(self.value - other.value, self.without - other.without)
+
+    def difference(self, reach: float = 1.0, tests: int = 1) -> Estimate:
+        """Return a difference of at most `reach` with its interval; `tests` as for `jackknife_interval`."""
+        low, high = np.clip(jackknife_interval(self.value, self.without, tests), -reach, reach)
+        varies = bool(np.ptp(self.without) > 1e-12)
+        why = why_undefined(self.value, len(self.without), LEAST_FOR_AGREEMENT, varies)
+        return Estimate.from_floats(self.value, low, high, why)
+
+
 def agreement_estimate(value: float, left_out: Floats, lowest: float = -1.0, tests: int = 1) -> Estimate:
     """Return a statistic of agreement, `lowest` to 1, with its interval on Fisher's scale.
 

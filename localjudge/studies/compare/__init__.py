@@ -71,7 +71,7 @@ class Changes:
         failed: the rows of OLD that failed, which are compared with nothing.
         unmatched: the rows of NEW that failed and belong to no row of OLD.
         judges: the agreement of two judges; None for one judge.
-        labelled: for each aspect with labels, which judge agrees better with them.
+        labelled: for each aspect with labels, how much better NEW agrees with them than OLD.
         notes: remarks for the reader.
         notices: the notices of the runs.
     """
@@ -132,7 +132,7 @@ def compare_runs(
         failed=matched.failed,
         unmatched=matched.unmatched,
         judges=compare_two_judges(matched, resamples, seed) if matched.differs == "judge" else None,
-        labelled=compare_labels(matched, labels, resamples, seed) if labels else {},
+        labelled=compare_labels(matched, labels, seed) if labels else {},
         notes=(*notes, *(labels.notes if labels else ())),
         notices=rows.source.notices,
     )
@@ -258,6 +258,14 @@ def change_lines(changes: Changes) -> Iterator[str]:
     alone = changes.by_system.rows if changes.by_system else ()
     if moved_alone := [f"{row.name}: {', '.join(row.significant)}" for row in alone if row.significant]:
         yield f"Of single systems, with intervals and p adjusted for all: {_some(moved_alone, 12, '; ')}."
+    for name, order in changes.judges.order.items() if changes.judges else ():
+        contrary = [
+            f"{each.first} minus {each.second} {each.old.in_words()} → {each.new.in_words()}"
+            for each in order.contrary
+        ]
+        if contrary:
+            pairs = counted(len(contrary), "pair")
+            yield f"In {name}, the judges order {pairs} of systems contrarily: {_some(contrary, 5, '; ')}."
     sizes = {name: columns[name].detectable or 0.0 for name in ends}
     if sizes:
         largest = max(sizes, key=lambda name: sizes[name])
