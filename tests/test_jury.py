@@ -167,7 +167,7 @@ def test_labels_say_what_a_jury_of_one_judge_is_worth(tmp_path: Path, cli: Cli) 
     assert grade["votes"]["low"] < 1.2 < grade["votes"]["high"] < 1.6
     assert grade["difference"]["low"] <= 0 <= grade["difference"]["high"]
     shown = " ".join(cli(*flags).out.split())
-    assert shown.startswith("grade: the 3 jurors are worth 1.")
+    assert shown.startswith("grade: the 3 jurors count as 1.")
     assert "--all also prints: errors against the labels" in shown
     assert "The jury is not significantly better than its best juror" in shown
 

@@ -113,12 +113,12 @@ def _worth(aspect: str, found: JuryErrors, jurors: int) -> str:
     """Return sentences on how many votes the jury is worth, and on the test against its best juror."""
     worth = f"{aspect}: the correlation of the jurors' errors is undefined, because {found.correlation.why}"
     if found.votes.value is not None:
-        worth = (
-            f"{aspect}: the {jurors} jurors are worth {found.votes.in_words()} jurors with independent errors"
-        )
+        votes = found.votes.in_words()
+        worth = f"{aspect}: the {jurors} jurors count as {votes} jurors with independent errors"
     low, high = found.difference.low, found.difference.high
     if low is None or high is None:
-        return f"{worth}.\nThe jury and its best juror are not compared, because {found.difference.why}."
+        why = f"the difference of their errors has no interval: {found.difference.why}"
+        return f"{worth}.\nThe jury and its best juror are not compared, because {why}."
     tested = f"difference of the errors {found.difference.in_words()}, {counted(found.compared, 'row')}"
     is_better = (
         "significantly better" if high < 0 else "significantly worse" if low > 0 else "not significantly better"

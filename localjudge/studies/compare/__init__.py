@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -245,16 +244,8 @@ def change_lines(changes: Changes) -> Iterator[str]:
         parts.append("no significant change" + f" in {', '.join(calm)}" * bool(parts))
     if same:
         parts.append(f"{', '.join(same)} {'is' if len(same) == 1 else 'are'} the same on all")
-    ends = {
-        name: max(abs(change.difference.low), abs(change.difference.high))
-        for name, change in calm.items()
-        if change.difference.low is not None and change.difference.high is not None
-    }
-    if ends:
-        limit = two_decimals(math.ceil(100 * max(ends.values())) / 100)
-        none = "none of these changed" if len(ends) > 1 else f"{next(iter(ends))} did not change"
-        parts.append(f"{none} by more than {limit}")
     yield f"{how}: {on}, {'; '.join(parts)}."
+    yield from _better_judge(changes)
     alone = changes.by_system.rows if changes.by_system else ()
     if moved_alone := [f"{row.name}: {', '.join(row.significant)}" for row in alone if row.significant]:
         yield f"Of single systems, with intervals and p adjusted for all: {_some(moved_alone, 12, '; ')}."
@@ -266,7 +257,7 @@ def change_lines(changes: Changes) -> Iterator[str]:
         if contrary:
             pairs = counted(len(contrary), "pair")
             yield f"In {name}, the judges order {pairs} of systems contrarily: {_some(contrary, 5, '; ')}."
-    sizes = {name: columns[name].detectable or 0.0 for name in ends}
+    sizes = {name: change.detectable for name, change in calm.items() if change.detectable is not None}
     if sizes:
         largest = max(sizes, key=lambda name: sizes[name])
         of = "" if len(sizes) == 1 else f" (most in {largest})"
@@ -274,6 +265,21 @@ def change_lines(changes: Changes) -> Iterator[str]:
             f"A change of {two_decimals(sizes[largest])} in a column would have been found in 80 % of such "
             f"comparisons{of}; a smaller one can have been missed."
         )
+
+
+def _better_judge(changes: Changes) -> Iterator[str]:
+    """Yield which of two judges agrees better with people: higher scores alone are leniency."""
+    if changes.differs == "judge" and not changes.labelled:
+        yield "Higher scores are leniency, not a better judge: --labels says which one agrees with people."
+    kinds: dict[str, list[str]] = {"better": [], "worse": [], "not known": []}
+    for aspect, found in changes.labelled.items():
+        statistic, by = next(iter(found.difference.items()))
+        kind = "better" if (by.low or 0) > 0 else "worse" if (by.high or 0) < 0 else "not known"
+        kinds[kind].append(f"{aspect} {by.in_words()} in {statistic.replace('_', ' ')}")
+    if changes.labelled:
+        parts = [f"{kind} for {', '.join(names)}" for kind, names in kinds.items() if names]
+        old, new = changes.names
+        yield f"Agreement with people of {new}, beside that of {old}: {'; '.join(parts)}."
 
 
 def _lines_without_scores(changes: Changes) -> Iterator[str]:
