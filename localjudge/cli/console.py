@@ -93,7 +93,8 @@ def as_markdown(table: Table) -> str:
         said = " ".join(str(_printed(value)).split())
         if not isinstance(value, str):
             return said
-        return "".join(each if each.isalnum() or each in " ,%" else f"&#{ord(each)};" for each in said)
+        safe = (each if each.isalnum() or each in " ,.%" else f"&#{ord(each)};" for each in said)
+        return "".join(safe).replace("www.", "www&#46;")
 
     rule = ["---", *(":--" if name in table.words else "--:" for name in table.columns[1:])]
     lines = [[*map(cell, table.columns)], rule, *([*map(cell, row)] for row in table.rows)]
