@@ -242,10 +242,13 @@ class PairDetails(RowDetails[PairOutcome]):
             parts = [f"{counted(self._winners[name, 'tie'], 'tie')} in {counted(self.first.judged, 'pair')}"]
             if both:
                 parts = [f"{same} of {counted(both, 'pair')} have the same winner in both orders"]
-                parts += [f"in {effect.decided - same}, each order names another winner"]
+                parts += [f"in {effect.decided - same}, each order names another winner"] * (
+                    effect.decided > same
+                )
                 parts += [f"in {both - effect.decided}, an order says a tie"] * (both > effect.decided)
             wins, named = effect.shown_first
-            parts.append(f"the response shown first wins in {wins} of {named} orders that name a winner")
+            first = f"the response shown first wins in {wins} of {named} orders that name a winner"
+            parts += [first] * bool(named)
             if not self.names_systems:
                 own = self.first.columns[name].mean
                 parts.append(f"the input's first response wins {'–' if own is None else f'{own:.2f}'}")  # noqa: RUF001

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from localjudge.report.tables import Cell, Cells, Findings, Table
-from localjudge.statistics import EQUAL_EVERYWHERE, Estimate, two_decimals
+from localjudge.statistics import EQUAL_EVERYWHERE, Estimate, two_decimals, untested_in_words, verdicts_in_words
 from localjudge.statistics.agreement_statistics import STATISTICS
 from localjudge.statistics.annotators import annotator_lines
 from localjudge.statistics.within_instructions import NOT_WITHIN, WITHIN_NOTE, WithinInstructions
@@ -21,15 +21,11 @@ _HEADINGS = {
     "within_one": "±1", "mae": "MAE", "spearman": "Spearman", "pearson": "Pearson", "kendall": "Kendall"
 }  # fmt: skip
 _ROW_NAMES = {
-    "length": "length only", "overlap": "word overlap only", "most frequent": "most frequent label",
-    "equal": "equal scores", "random": "random scores",
-}  # fmt: skip
-_ALONE = {
     "length": "length alone", "overlap": "word overlap alone", "equal": "equal scores",
     "random": "random scores", "most frequent": "the most frequent label", "longer wins": "the longer response",
     "first wins": "the first response",
 }  # fmt: skip
-"""What a baseline goes by, for a sentence."""
+"""The names of the baselines."""
 _AGREES = {
     WithinInstructions: ("orders responses as people do in", "pairs", "in_order"),
     NominalAgreement: ("gives the label of people in", "rows", "accuracy"),
@@ -57,11 +53,13 @@ def agreement_findings(agreement: Agreement) -> Findings:
     """
     ordered, nominal = agreement.aspects, agreement.nominal
     within = {aspect: found.within for aspect, found in ordered.items() if found.within}
-    verdicts = {aspect: _Verdict.of(each) for aspect, each in (within | nominal).items()}
+    verdicts = {aspect: _Verdict.of(found) for aspect, found in within.items()}
+    verdicts |= {aspect: _Verdict.of(found) for aspect, found in nominal.items()}
     main: list[Table | str] = [_ordered_aspects(ordered, verdicts)] * bool(ordered)
     main += [_IN_ORDER] * bool(within)
     main += [_nominal_aspects(nominal, verdicts)] * bool(nominal)
     details = [part for aspect, found in ordered.items() for part in _ordered_details(aspect, found)]
+    details += [WITHIN_NOTE] * bool(within)
     details += [part for aspect, each in nominal.items() for part in _nominal_details(aspect, each)]
     return Findings(
         [*_answers(verdicts), *_not_shown(ordered)],
@@ -99,24 +97,17 @@ class _Verdict:
         agrees = f"This judge {does} {judge.in_words()} of the {of}"
         return cls(agrees, best, shares[best].value, found.over_baselines[best], found.instructions)
 
-    @property
-    def kind(self) -> str:
-        """Whether the judge is better or worse by the interval of the difference, or that is not known."""
-        low, high = self.over.low, self.over.high
-        return "better" if (low or 0) > 0 else "worse" if (high or 0) < 0 else "not known"
-
     def __str__(self) -> str:
-        over = self.over if self.kind != "worse" else self.over.negative()
-        end = f"it is {self.kind} by {over.in_words()}"
-        if self.kind == "not known":
+        verdict, over = self.over.verdict, self.over
+        end = f"it is {verdict} by {(over if verdict == 'better' else over.negative()).in_words()}"
+        if verdict == "not known":
             end = f"which is better is not known, the difference is {over.in_words()}"
-        return f"{self.agrees}, {_ALONE[self.baseline]} in {two_decimals(self.share)}: {end}."
+        return f"{self.agrees}, {_ROW_NAMES[self.baseline]} in {two_decimals(self.share)}: {end}."
 
     @property
     def cells(self) -> tuple[Cell, Cell]:
         """The baseline, and the judge minus it, in a table."""
-        name = _ROW_NAMES.get(self.baseline, self.baseline)
-        return f"{two_decimals(self.share)}\n{name}", self.over
+        return f"{two_decimals(self.share)}\n{_ROW_NAMES[self.baseline]}", self.over
 
     @property
     def needed(self) -> float:
@@ -127,22 +118,16 @@ class _Verdict:
 
 def _answers(verdicts: Mapping[str, _Verdict]) -> Iterator[str]:
     """Yield whether the judge is better than its baselines, and what is missing to know it."""
-    kinds: dict[str, list[str]] = {kind: [] for kind in ("better", "worse", "not known")}
-    reasons: dict[str, list[str]] = {}
-    for aspect, verdict in verdicts.items():
-        named = f"{aspect}: {_ALONE[verdict.baseline]}" if verdict.kind == "worse" else aspect
-        kinds[verdict.kind].append(named)
-        if verdict.over.why:
-            reasons.setdefault(verdict.over.why, []).append(aspect)
     if len(verdicts) == 1:
         yield from map(str, verdicts.values())
     elif verdicts:
-        every = len(verdicts)
-        parts = [f"{kind} on {len(own)} of {every} ({', '.join(own)})" for kind, own in kinds.items() if own]
-        yield f"This judge beside the best baseline of each aspect: {'; '.join(parts)}."
-    for why, names in reasons.items():
-        yield f"The difference has no interval in {', '.join(names)}, because {why}."
-    unknown = [each for each in verdicts.values() if each.kind == "not known"]
+        named = {
+            name + f": {_ROW_NAMES[each.baseline]}" * (each.over.verdict == "worse"): each.over
+            for name, each in verdicts.items()
+        }
+        yield f"This judge beside the best baseline of each aspect: {verdicts_in_words(named)}."
+    yield from untested_in_words("difference", {name: each.over for name, each in verdicts.items()})
+    unknown = [each for each in verdicts.values() if each.over.verdict == "not known"]
     most = max(unknown, key=lambda each: each.needed, default=None)
     if most and most.needed > most.instructions:
         yield (
@@ -156,7 +141,7 @@ def _not_shown(aspects: Mapping[str, AspectAgreement]) -> Iterator[str]:
     blind, without = [], []
     for aspect, found in aspects.items():
         if found.within is None:
-            without.append(f"{aspect} {found.comparisons[_scores_of(found)].spearman.in_words()}")
+            without.append(aspect)
             continue
         over = found.within.comparisons[_scores_of(found)].over_chance
         if over.why == EQUAL_EVERYWHERE or (over.low is not None and over.low <= 0):
@@ -167,10 +152,7 @@ def _not_shown(aspects: Mapping[str, AspectAgreement]) -> Iterator[str]:
             f"of the same scores in random order is {', '.join(blind)}"
         )
     if without:
-        yield (
-            f"{NOT_WITHIN} Over all rows, Spearman's correlation with the labels is {', '.join(without)}; it "
-            "includes how hard the instructions are."
-        )
+        yield f"{', '.join(without)}: {NOT_WITHIN}"
 
 
 def _scores_of(found: AspectAgreement) -> str:
@@ -224,7 +206,6 @@ def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | st
         title = f"{aspect} within instructions · {counted(found.within.instructions, 'instruction')}, {pairs}"
         yield Table(title, *_compared(found.within.comparisons, _WITHIN))
         yield str(_Verdict.of(found.within))
-        yield WITHIN_NOTE
     alpha = ""
     if found.alpha_ordinal.value is not None:
         alpha = f"ordinal {found.alpha_ordinal.in_words()}, interval {found.alpha_interval.in_words()}"

@@ -76,7 +76,7 @@ class AspectMap(_CalibrationRecord):
     @property
     def has_gain(self) -> bool:
         """True if a gain is shown over the judge's scores and over a constant: both intervals are above 0."""
-        return all(each.low is not None and each.low > 0 for each in (self.gain, self.over_constant))
+        return self.gain.verdict == self.over_constant.verdict == "better"
 
 
 class Calibration(_CalibrationRecord):

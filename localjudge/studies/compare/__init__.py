@@ -13,7 +13,7 @@ from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Slices
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.runs.reader import read_outcomes
-from localjudge.statistics import two_decimals
+from localjudge.statistics import two_decimals, verdicts_in_words
 from localjudge.statistics.paired_test import Change, tested_changes
 from localjudge.statistics.resampling import RESAMPLES, cell_means
 from localjudge.studies.by_slice import Sliced, SliceRow
@@ -271,15 +271,13 @@ def _better_judge(changes: Changes) -> Iterator[str]:
     """Yield which of two judges agrees better with people: higher scores alone are leniency."""
     if changes.differs == "judge" and not changes.labelled:
         yield "Higher scores are leniency, not a better judge: --labels says which one agrees with people."
-    kinds: dict[str, list[str]] = {"better": [], "worse": [], "not known": []}
+    differences = {}
     for aspect, found in changes.labelled.items():
         statistic, by = next(iter(found.difference.items()))
-        kind = "better" if (by.low or 0) > 0 else "worse" if (by.high or 0) < 0 else "not known"
-        kinds[kind].append(f"{aspect} {by.in_words()} in {statistic.replace('_', ' ')}")
-    if changes.labelled:
-        parts = [f"{kind} for {', '.join(names)}" for kind, names in kinds.items() if names]
+        differences[f"{aspect} {by.in_words()} in {statistic.replace('_', ' ')}"] = by
+    if differences:
         old, new = changes.names
-        yield f"Agreement with people of {new}, beside that of {old}: {'; '.join(parts)}."
+        yield f"Agreement with people of {new}, beside that of {old}: {verdicts_in_words(differences)}."
 
 
 def _lines_without_scores(changes: Changes) -> Iterator[str]:
