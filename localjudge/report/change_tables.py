@@ -22,8 +22,8 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
     The details are the rows without a score, and the judge's texts on the rows that changed most.
     """
     first = [_gate(conditions)] * bool(conditions)
-    first += [slice_table(changes.by_system)] if changes.by_system else []
-    main = [_columns(changes), *[_verdicts(changes)] * bool(changes.verdicts)]
+    main = [slice_table(changes.by_system)] if changes.by_system else []
+    main += [_columns(changes), *[_verdicts(changes)] * bool(changes.verdicts)]
     main += [_judges(changes.judges)] if changes.judges else []
     main += [_labelled(changes)] * bool(changes.labelled)
     details: dict[str, list[Table | str]] = {}

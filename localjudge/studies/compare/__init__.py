@@ -13,7 +13,7 @@ from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Slices
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.runs.reader import read_outcomes
-from localjudge.statistics import two_decimals, verdicts_in_words
+from localjudge.statistics import Estimate, two_decimals, verdicts_in_words
 from localjudge.statistics.paired_test import Change, tested_changes
 from localjudge.statistics.resampling import RESAMPLES, cell_means
 from localjudge.studies.by_slice import Sliced, SliceRow
@@ -221,6 +221,8 @@ def _moved(matched: MatchedRuns) -> tuple[MovedRow, ...]:
 
 def change_lines(changes: Changes) -> Iterator[str]:
     """Yield the answer: what changed and by how much, and what this comparison could not have found."""
+    if changes.labelled:
+        yield _better_judge(changes)
     yield from _lines_without_scores(changes)
     columns, on = changes.columns, f"on {counted(changes.instructions, 'instruction')}"
     how = f"{changes.how[0].upper()}{changes.how[1:]}" + f". {changes.whose}" * bool(changes.whose)
@@ -245,7 +247,8 @@ def change_lines(changes: Changes) -> Iterator[str]:
     if same:
         parts.append(f"{', '.join(same)} {'is' if len(same) == 1 else 'are'} the same on all")
     yield f"{how}: {on}, {'; '.join(parts)}."
-    yield from _better_judge(changes)
+    if changes.differs == "judge" and not changes.labelled:
+        yield "Higher scores are leniency, not a better judge: --labels says which one agrees with people."
     alone = changes.by_system.rows if changes.by_system else ()
     if moved_alone := [f"{row.name}: {', '.join(row.significant)}" for row in alone if row.significant]:
         yield f"Of single systems, with intervals and p adjusted for all: {_some(moved_alone, 12, '; ')}."
@@ -267,17 +270,13 @@ def change_lines(changes: Changes) -> Iterator[str]:
         )
 
 
-def _better_judge(changes: Changes) -> Iterator[str]:
-    """Yield which of two judges agrees better with people: higher scores alone are leniency."""
-    if changes.differs == "judge" and not changes.labelled:
-        yield "Higher scores are leniency, not a better judge: --labels says which one agrees with people."
-    differences = {}
+def _better_judge(changes: Changes) -> str:
+    """Return which of two judges agrees better with people, by the first statistic of each aspect."""
+    differences, (old, new) = dict[str, Estimate](), changes.names
     for aspect, found in changes.labelled.items():
         statistic, by = next(iter(found.difference.items()))
-        differences[f"{aspect} {by.in_words()} in {statistic.replace('_', ' ')}"] = by
-    if differences:
-        old, new = changes.names
-        yield f"Agreement with people of {new}, beside that of {old}: {verdicts_in_words(differences)}."
+        differences[f"{aspect}: {statistic.replace('_', ' ')} by {by.in_words()}"] = by
+    return f"Agreement with people of {new}, beside that of {old}: {verdicts_in_words(differences)}."
 
 
 def _lines_without_scores(changes: Changes) -> Iterator[str]:
