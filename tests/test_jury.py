@@ -169,7 +169,7 @@ def test_labels_say_what_a_jury_of_one_judge_is_worth(tmp_path: Path, cli: Cli) 
     shown = " ".join(cli(*flags).out.split())
     assert shown.startswith("The 3 jurors count as so many jurors with independent errors: grade 1.")
     assert "--all also prints: errors against the labels" in shown
-    assert "minus that of the jury, which is not known on 1 of 1 (grade by " in shown
+    assert "how much smaller its error is: not known on 1 of 1 (grade " in shown
 
 
 def test_two_jurors_have_no_majorities_and_no_outlier(tmp_path: Path, cli: Cli) -> None:

@@ -125,8 +125,9 @@ def _worth(jury: Jury) -> Iterator[str]:
     correlations = {name: found.correlation for name, found in jury.errors.items()}
     yield from untested_in_words("correlation of the errors", correlations)
     differences = {name: found.difference.negative() for name, found in jury.errors.items()}
-    named = {f"{name} by {each.in_words()}": each for name, each in differences.items()}
-    yield f"Error of the best juror minus that of the jury, which is {verdicts_in_words(named)}"
+    named = {f"{name} {each.in_words()}": each for name, each in differences.items()}
+    beside = verdicts_in_words(named)
+    yield f"The jury beside its best juror, by how much smaller its error is: {beside}"
     yield from untested_in_words("difference", differences)
 
 
