@@ -94,7 +94,7 @@ def verify(
     sound, renewing = is_sound(checks), f"localjudge models verify {quote(model.name)} --renew"
 
     def manifest() -> list[Check]:
-        found = read_digests(model.path, ignore_cache=True, report=report).sha256
+        found = read_digests(model.path, ignore_cache=True, report=report)
         now = ModelManifest.from_digests(found)
         about = f"{len(now.files)} files, digest {now.digest[:16]}"
         if not renew and (was := ModelManifest.read(model.path)):

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from conftest import Cli, random_model
-from pair_runs import judged_pairs, lines, write_responses
+from conftest import Cli, random_model, row_lines
+from pair_runs import judged_pairs, write_responses
 from report_page import head, section
 from sklearn.metrics import cohen_kappa_score
 
@@ -306,9 +306,7 @@ def test_two_judges_of_the_same_pairs_are_compared_by_their_verdicts(
     found = compared(cli, pair_run, new)
     assert (found["differs"], found["rows"], list(found["columns"])) == ("judge", 7, ["better", "depth"])
     assert "preference for x over y" in " ".join(found["notes"])
-    wins = [
-        {row["id"]: row["depth_preference"] for row in lines(run, "pairs.jsonl")} for run in (pair_run, new)
-    ]
+    wins = [{row["id"]: row["depth_preference"] for row in row_lines(run)} for run in (pair_run, new)]
     expected = np.mean([wins[1][name] - wins[0][name] for name in wins[0]])
     assert found["columns"]["depth"]["difference"]["value"] == pytest.approx(expected)
 

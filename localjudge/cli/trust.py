@@ -91,7 +91,7 @@ def rank(
         raise UsageError(
             "--scores integer: calibrated scores are not integers; give only one of --scores and --calibration"
         )
-    if mode.row_file and (incomplete := [run for run in runs if not is_complete(run)]):
+    if "aspects" not in mode.features and (incomplete := [run for run in runs if not is_complete(run)]):
         raise UsageError(
             f"{incomplete[0]}: not complete, and the {mode.item}s that finish first are not a random sample; "
             "the same score command continues it"

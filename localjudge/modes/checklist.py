@@ -178,7 +178,7 @@ class ChecklistOutcome(RowOutcome):
     @classmethod
     def from_prompts(cls, prompts: Iterable[Outcome], aspects: Mapping[str, Aspect]) -> Self:
         """Join the outcomes of a row's criteria, in any order."""
-        parts = (part for prompt in prompts for part in prompt.of_prompts)
+        parts = (part for prompt in prompts for part in prompt.by_criterion)
         ordered = sorted(parts, key=lambda each: each.criterion.part if each.criterion else 0)
         results = (
             CriterionResult.from_outcome(each.criterion, each, *aspect)
@@ -190,7 +190,7 @@ class ChecklistOutcome(RowOutcome):
     @property
     def reasons(self) -> Sequence[str]:
         """The reason of each criterion that failed."""
-        return [each.reason for each in self.of_prompts if isinstance(each, Failure)]
+        return [each.reason for each in self.prompts if isinstance(each, Failure)]
 
     @property
     def points(self) -> Points:
@@ -238,8 +238,8 @@ class ChecklistOutcome(RowOutcome):
             yield f"score {self.points.in_words}"
             yield from (f"{tag} {points.in_words}" for tag, points in self.by_tag.items())
 
-    def listed(self) -> Sequence[ListedAnswer]:
-        return RowOutcome.listed(self) if self.results else []
+    def list_answers(self) -> Sequence[ListedAnswer]:
+        return RowOutcome.list_answers(self) if self.results else []
 
     @property
     def overall(self) -> float:
@@ -287,12 +287,11 @@ class ChecklistDetails(RowDetails[ChecklistOutcome]):
 class ChecklistMode(Mode[ChecklistOutcome]):
     name = "checklist"
     judges = "checks one response by criteria of the row"
-    gives = frozenset({"score", "criteria"})
+    features = frozenset({"score", "criteria"})
     most_aspects = 1
     prompt_columns = CRITERION_COLUMNS
-    row_file = "checklists.jsonl"
     list_columns = (SCORE, "criteria")
-    listed = ("row", "rows", "A criterion is")
+    list_words = ("row", "rows", "A criterion is")
     statistics = "points"
     options_for = "is for runs of one score for each row; these check criteria"
 
@@ -333,17 +332,6 @@ class ChecklistMode(Mode[ChecklistOutcome]):
             unscored=SCORE,
             tags=(f"tag ({more} more)" if more > 0 else "tag", of_tags),
         )
-
-    def means(self, counts: SystemCounts, columns: Sequence[ScoreColumn]) -> dict[str, Any]:
-        own = counts.columns[SCORE]
-        tags = {name.removeprefix(TAG): each for name, each in counts.columns.items() if name != SCORE}
-        return {
-            "without_positive_points": counts.unscored(SCORE),
-            "mean": own.mean,
-            "mean_clipped": _clipped(own.mean),
-            "mean_expected": _clipped_expected(own),
-            "tags": {tag: _clipped(each.mean) for tag, each in tags.items()},
-        }
 
     def types(self, columns: AnswerColumns) -> dict[str, Any]:
         import pyarrow

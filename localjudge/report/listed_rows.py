@@ -20,11 +20,11 @@ from localjudge.arrays import Floats
 from localjudge.errors import UsageError
 from localjudge.matching.run_rows import FAILED, common_rubric, read_judged_rows
 from localjudge.modes.row_outcome import RowOutcome
-from localjudge.records import Judgement, Outcome
+from localjudge.records import Judgement, Outcome, Row
 from localjudge.records.outcome_columns import OVERALL, from_bytes
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS
-from localjudge.runs.reread_texts import RowTexts, RowTextStore
+from localjudge.runs.reread_texts import RowTextStore
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.studies.calibrate import IntervalsOf
 from localjudge.system.durable import LineStore
@@ -56,7 +56,7 @@ class PageRow:
     """
 
     instruction: int
-    text: RowTexts | None
+    text: Row | None
     values: Sequence[Any]
     characters: int
 
@@ -117,7 +117,7 @@ class _ListedAnswers:
 
     def add(self, run: int, row: RowOutcome) -> Iterable[tuple[str, str, float]]:
         """Add the answers of a row of a run, and return its numbers and the one that decides about it."""
-        answers = row.listed()
+        answers = row.list_answers()
         self.details.add(row)
         self._differ.append(ORDERS_DIFFER * any(each.agree == 0 for each in answers))
         self._size.append(len(answers) // self._aspects)
@@ -247,7 +247,7 @@ class ListedRows:
         named = self.rows.system_names(unnamed)
         series = sorted({name for names in named for name in names}, key=lambda name: (name in unnamed, name))
         rank = {name: place for place, name in enumerate(series)}
-        found = answers.columns(order, "criteria" in self.kind.gives)
+        found = answers.columns(order, "criteria" in self.kind.features)
         return series, PageColumns(
             series=np.array([[rank[name] for name in names] for names in named], np.int16)
             .reshape(-1, len(self.kind.responses))
@@ -271,7 +271,7 @@ class ListedRows:
             row, text = join.joined(self._outcomes(number)), self.text(number)
             responses, prompts = (
                 self.responses(number, text),
-                [self._prompt(row, each) for each in row.of_prompts],
+                [self._prompt(row, each) for each in row.prompts],
             )
             intervals = self.intervals_of(row.first) if self.intervals_of else None
             shown = [text and responses, row.error, prompts, row.first.source, row.first.columns, intervals]
@@ -300,15 +300,15 @@ class ListedRows:
     def _digests(self, run: int) -> list[str | None]:
         return [self.rows.shown[row][0] for row in np.flatnonzero(self.rows.run == run).tolist()]
 
-    def text(self, row: int) -> RowTexts | None:
+    def text(self, row: int) -> Row | None:
         """Return the texts of a row, by its number; None if they were not found."""
         run = int(self.rows.run[row])
         return self._texts[run].get(self.rows.shown[row][0])
 
-    def responses(self, row: int, text: RowTexts | None) -> tuple[str | None, ...]:
+    def responses(self, row: int, text: Row | None) -> tuple[str | None, ...]:
         """Return the responses of a row in the input's order; None for those that were not found."""
         count = len(self.kind.responses)
-        return (None,) * count if text is None else text.responses(self.rows.shown[row][1])[:count]
+        return (None,) * count if text is None else text.texts_in_input_order(self.rows.shown[row][1])
 
     def _outcomes(self, row: int) -> list[Outcome]:
         """Return the outcomes of a row's prompts, by its number."""

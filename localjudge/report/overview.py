@@ -39,7 +39,7 @@ def head(
         means: the means for the charts; empty for pairs.
         notices: further notices, after those of the runs.
     """
-    one, rubric = listed.kind.listed[0], listed.rubric
+    one, rubric = listed.kind.list_words[0], listed.rubric
     systems = {name for each in listed.rows.identities for name in each.systems if name}
     of = f" of {counted(len(systems), 'system')}" * listed.compares_systems
     of += f" in {len(listed.folders)} runs" * (len(listed.folders) > 1)
@@ -75,7 +75,7 @@ def head(
 
 def _notices(listed: ListedRows, more: Iterable[str]) -> Iterator[str]:
     """Yield what a reader must know before the numbers."""
-    one, item = listed.kind.listed[0], listed.kind.item
+    one, item = listed.kind.list_words[0], listed.kind.item
     yield from listed.rows.notices
     yield from listed.notes
     yield from more
