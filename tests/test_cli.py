@@ -166,7 +166,11 @@ WRONG: dict[str, tuple[str, str]] = {
     "seed": ("score ROWS --out OUT --seed x", "Invalid value for '--seed'"),
     "out is a file": (
         "score ROWS --out rows.xlsx --model MODEL --rubric RUBRIC",
-        "--out rows.xlsx: is a file; free space or change the permissions",
+        "--out rows.xlsx: is a file; give a folder",
+    ),
+    "pairs of rows of systems": (
+        "score ROWS --rubric pairwise --out OUT",
+        "or compare the systems of these rows: --pairs all",
     ),
     "out is in use": (
         "score ROWS --out used --model MODEL --rubric RUBRIC",
