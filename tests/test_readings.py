@@ -279,6 +279,24 @@ def test_a_file_of_json_lines_that_is_something_else_is_said_to_be(
     assert (f"read as: {word}" in checked.how) == bool(word)
 
 
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (
+            {"input": "Q", "actual_output": "A"},
+            "read as: DeepEval's test cases, instruction=input candidate=actual_output",
+        ),
+        ({"prompt": "Q", "chosen": ["A"], "rejected": ["B"]}, "instruction=prompt candidate=chosen + rejected"),
+        ({"prompt": CHAT[:1], "completion": CHAT[1:]}, "messages=prompt + completion"),
+    ],
+)
+def test_the_first_line_names_the_columns_that_were_taken(
+    tmp_path: Path, record: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "a.jsonl").write_text(lines(record))
+    assert check_inputs(find_inputs([str(tmp_path / "a.jsonl")]), {}, ANSWERS).how.endswith(said)
+
+
 def test_another_encoding_is_said_once_for_a_file_and_not_of_one_in_utf_8(tmp_path: Path) -> None:
     rows = "question,response\nQ,A\n" + "Où?,Là.\n" * 3
     for encoding, times in (("cp1252", 1), ("utf-8", 0), ("utf-16", 0)):

@@ -268,7 +268,7 @@ class RecordReader:
             if value is not ABSENT:
                 values[field] = value
             if value is not ABSENT or field in self.given:
-                taken[field] = there
+                taken[field] = " + ".join(found.shape.gather) if there.startswith(GATHERED) else there
         found.others.update({name: record[name] for name in layout.kept})
         for name in {path.partition(EACH)[0] + EACH for path in layout.lists}:
             if isinstance(inner := value_at(record, name, found.element), Mapping):
