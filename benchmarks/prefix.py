@@ -1,7 +1,7 @@
 """The share of prompt tokens that come from the prefix cache: in input order, in our order, and at most.
 
     python benchmarks/prefix.py rows.jsonl [more.jsonl] [--model DIR] [--cache-tokens 24576] [--block-size 32]
-        [--rubric FILE|NAME …]
+        [--rubric FILE|NAME …] [--engine-arg dtype=float32 …]
     python benchmarks/prefix.py rows.jsonl --count --tokenizer DIR [DIR …] --rubric FILE|NAME [FILE|NAME …]
 
 The input has rows of several systems for the same instructions and references, one system after the other. The
@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--block-size", type=int, default=32)
     parser.add_argument("--max-num-seqs", type=int, default=16)
     parser.add_argument("--rubric", nargs="+", default=[DEFAULT_RUBRIC])
+    parser.add_argument("--engine-arg", action="append", default=[])
     parser.add_argument("--count", action="store_true")
     parser.add_argument("--tokenizer", nargs="+", default=[])
     options = parser.parse_args()
@@ -117,6 +118,7 @@ def judge_of(options: argparse.Namespace, rubric: str) -> Judge:
             "num_gpu_blocks_override": str(options.cache_tokens // options.block_size),
             "max_num_seqs": str(options.max_num_seqs),
             "enforce_eager": "true",
+            **dict(argument.split("=", 1) for argument in options.engine_arg),
         },
     )
 
