@@ -9,13 +9,22 @@ but not the response: its random scores are closer together where labels are mor
 know the response, too. The true share is that of the best epsilon in 60,000 instructions. `known epsilon` is an
 alternative: the share of sets in which the interval contains the true share if the epsilon that is best on the
 same instructions is taken as known, and `its bias` that of its value. `above chance` is the share of sets in
-which `agree` says so: at most 2.5 % is right for the first two judges.
+which `agree` says so: at most 2.5 % is right for the first two judges. `over a baseline` is the coverage of the
+share of the judge minus that of a second `weak` judge on the same pairs.
+
+Then `compare` of two judges of the same responses, in runs of 40 instructions, eight systems and six aspects:
+how often it finds a difference in agreement with the labels between judges that are equally good, and how often
+it names systems that the judges order contrarily, where their true order is the same, with means that are 0.2
+apart, or the reverse of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import tempfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,8 +33,13 @@ import numpy as np
 import results_table
 
 from localjudge.arrays import LabelArray
+from localjudge.matching.labels import Labels, read_labels
 from localjudge.statistics.resampling import mean_estimate
 from localjudge.statistics.within_instructions import LabelledResponses
+from localjudge.studies.compare.compared_rows import ComparedRows
+from localjudge.studies.compare.matched_runs import MatchedRuns, match_runs
+from localjudge.studies.compare.two_judges import compare_labels, compare_two_judges
+from localjudge.studies.imported_scores import import_scores
 
 SIZES = (50, 150, 300)
 RESPONSES = {"2": (2, 2), "3": (3, 3), "2 to 5": (2, 5)}
@@ -36,16 +50,18 @@ CELLS = [("2", judge, 1.0) for judge in JUDGES]
 CELLS += [("3", "weak", 1.0), ("2 to 5", "level", 1.0), ("2 to 5", "good", 1.0)]
 CELLS += [("2", "blind", FINER), ("2", "weak", FINER)]
 POPULATION = 60_000
+ASPECTS = ("a", "b", "c", "d", "e", "f")
+INSTRUCTIONS, SYSTEMS = 40, 8
 
 
 def drawn(
     rng: np.random.Generator, instructions: int, responses: str, judge: str, finer: float
-) -> tuple[np.ndarray, LabelledResponses]:
-    """Return the scores of all rows, and their labels."""
+) -> tuple[np.ndarray, np.ndarray, LabelledResponses]:
+    """Return the scores of all rows, those of a second weak judge, and the labels."""
     low, high = RESPONSES[responses]
     group = np.repeat(np.arange(instructions), rng.integers(low, high + 1, instructions))
     level = rng.normal(0, 1.1, instructions)[group]
-    of_response, noise, error = rng.normal(0, 0.7, (3, len(group)))
+    of_response, noise, error, other = rng.normal(0, 0.7, (4, len(group)))
     label = np.clip(np.round(finer * (3 + level + of_response + error / 5)), finer, 5 * finer)
     if judge == "level":
         noise *= np.exp(-np.abs(level))
@@ -54,7 +70,7 @@ def drawn(
     marks = LabelArray(np.arange(rows, dtype=np.int32), np.zeros(rows, dtype=np.int32), label)
     found = LabelledResponses.from_labels(marks, group.astype(np.int32), np.arange(rows))
     assert found is not None
-    return column, found
+    return column, 3 + level + (of_response + other) / 2, found
 
 
 def shares(column: np.ndarray, labelled: LabelledResponses, epsilon: float) -> np.ndarray:
@@ -71,18 +87,23 @@ def shares(column: np.ndarray, labelled: LabelledResponses, epsilon: float) -> n
 @cache
 def true_share(cell: tuple[str, str, float]) -> float:
     """Return the share in order of a large population for the best epsilon."""
-    population = drawn(np.random.default_rng(99), POPULATION, *cell)
-    return float(max(shares(*population, epsilon).mean() for epsilon in np.append(np.linspace(0, 3, 61), 99)))
+    column, _, labelled = drawn(np.random.default_rng(99), POPULATION, *cell)
+    return float(
+        max(shares(column, labelled, epsilon).mean() for epsilon in np.append(np.linspace(0, 3, 61), 99))
+    )
 
 
 def measured(size: int, cell: tuple[str, str, float], sets: int, seed: int) -> dict[str, Any]:
     (responses, judge, finer), truth = cell, true_share(cell)
     rng, above = np.random.default_rng([seed, size]), 0
     held, known, widths = list[bool](), list[bool](), list[float]()
-    values, biased = list[Any](), list[float]()
+    values, biased, paired = list[Any](), list[float](), list[bool]()
     for number in range(sets):
-        column, labelled = drawn(rng, size, *cell)
-        found = labelled.compare(column, number)
+        column, weak, labelled = drawn(rng, size, *cell)
+        found, share = labelled.compare(column, number)
+        over = share.minus(labelled.compare(weak, number)[1]).difference()
+        if over.low is not None and over.high is not None:
+            paired.append(over.low <= truth - true_share((responses, "weak", finer)) <= over.high)
         values.append(found.in_order.value)
         if found.in_order.low is not None and found.in_order.high is not None:
             held.append(found.in_order.low <= truth <= found.in_order.high)
@@ -103,10 +124,73 @@ def measured(size: int, cell: tuple[str, str, float], sets: int, seed: int) -> d
         "error": round(math.sqrt(coverage * (1 - coverage) / len(held)), 3),
         "width": round(float(np.mean(widths)), 3),
         "undefined": sets - len(held),
+        "over a baseline": round(float(np.mean(paired)), 3),
         "known epsilon": round(float(np.mean(known)), 3),
         "its bias": round(float(np.mean(biased)) - truth, 3),
         "above chance": round(above / sets, 3),
     }
+
+
+def two_judges(folder: Path) -> tuple[MatchedRuns, Labels]:
+    """Return two runs of the same responses by two judges, and labels of all of them, to be replaced."""
+    rows = [
+        {"instruction": f"question {at // SYSTEMS}", "candidate": f"answer {at}", "system": f"s{at % SYSTEMS}"}
+        | {"id": str(at)}
+        | dict.fromkeys(ASPECTS, 1 + at % 5)
+        for at in range(INSTRUCTIONS * SYSTEMS)
+    ]
+    (file := folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for judge in ("old", "new"):
+        import_scores([str(file)], folder / judge, ASPECTS, judge=judge)
+    matched = match_runs(ComparedRows.read([folder / "old", folder / "new"]))
+    return matched, read_labels([str(file)], matched.rows.source)
+
+
+def judged(matched: MatchedRuns, scores: np.ndarray) -> MatchedRuns:
+    """Return the runs with other scores, [2, rows, aspects]."""
+    rows, table = matched.rows, np.empty((len(matched.rows.run), len(ASPECTS)))
+    table[matched.places.T] = scores
+    written = dict(zip(ASPECTS, table.T, strict=True))
+    columns = {name: (written.get(name, table.mean(axis=1)), ends) for name, (_, ends) in rows.columns.items()}
+    rows = replace(rows, written=written, columns=columns)
+    old, new = (rows.values[matched.places[:, run]] for run in (0, 1))
+    return replace(matched, rows=rows, old=old, new=new)
+
+
+def between_judges(sets: int, seed: int) -> dict[str, float]:
+    """Return how often `compare` finds what is not there, and contrary orders that are there."""
+    rng, found = np.random.default_rng(seed), dict[str, list[bool]]()
+    level = np.tile(np.arange(SYSTEMS) * 0.2, INSTRUCTIONS)[:, None]
+    with tempfile.TemporaryDirectory() as folder:
+        matched, labels = two_judges(Path(folder))
+    size = (INSTRUCTIONS * SYSTEMS, len(ASPECTS))
+
+    def rounded(values: np.ndarray) -> np.ndarray:
+        return np.clip(np.round(2.5 + values), 1, 5)
+
+    for number in range(sets):
+        quality = rng.normal(0, 0.7, (size[0], 1)) + rng.normal(0, 0.5, size)
+        quality += np.repeat(rng.normal(0, 0.7, INSTRUCTIONS), SYSTEMS)[:, None]
+        errors = rng.normal(0, 0.5, (3, size[0], 1)) + rng.normal(0, 0.5, (3, *size))
+        old, new, people = (rounded(quality + level + error) for error in errors)
+        reverse = rounded(quality + level[::-1] + errors[1])
+        marks = {
+            name: replace(labels.marks[name], value=np.tile(people[:, at], 2))
+            for at, name in enumerate(ASPECTS)
+        }
+        equal = judged(matched, np.stack([old, new]))
+        compared = compare_labels(equal, replace(labels, marks=marks), number)
+        ends = [each for aspect in compared.values() for each in aspect.difference.values()]
+        differs = any(
+            each.low is not None and each.high is not None and each.low * each.high > 0 for each in ends
+        )
+        found.setdefault("a false difference", []).append(differs)
+        for name, scores in {"the same": new, "the reverse": reverse}.items():
+            orders = compare_two_judges(judged(matched, np.stack([old, scores])), 300, number).order.values()
+            found.setdefault(f"contrary systems, {name} order", []).append(
+                any(each.contrary for each in orders)
+            )
+    return {name: round(float(np.mean(each)), 3) for name, each in found.items()}
 
 
 def main() -> None:
@@ -121,7 +205,13 @@ def main() -> None:
         [*found[0]],
         [list(each.values()) for each in found],
     )
-    results_table.write("in_order", {"sets": options.sets, "found": found}, options.results)
+    compared = between_judges(options.sets, options.seed)
+    results_table.table(
+        "two judges in `compare`, share of the sets", ["", "share"], [[*each] for each in compared.items()]
+    )
+    results_table.write(
+        "in_order", {"sets": options.sets, "found": found, "two judges": compared}, options.results
+    )
 
 
 if __name__ == "__main__":

@@ -19,14 +19,35 @@ from typing import Any
 
 import numpy as np
 import results_table
+from scipy.special import ndtr, stdtrit
 
-from localjudge.arrays import LabelArray
+from localjudge.arrays import Floats, LabelArray
+from localjudge.statistics import Estimate
 from localjudge.statistics.jury_agreement import RatedAspect, jury_errors, mean_correlation
-from localjudge.statistics.resampling import bootstrap_weights, expanded_percentile
+from localjudge.statistics.resampling import MIN_INSTRUCTIONS, bootstrap_weights
 
 SHARED = (0.0, 0.3, 0.7, 0.9, 0.97)
 SIZES = (15, 30, 100)
 RESAMPLES = 300
+
+
+def expanded_percentile(value: float, resampled: Floats, groups: int) -> Estimate:
+    """Return a statistic with its expanded percentile interval, from its values in resamples.
+
+    The interval is undefined if there are fewer than five instructions, or if the statistic is defined in fewer
+    than nine of ten resamples.
+
+    Args:
+        value: the statistic of the sample.
+        resampled: the statistic of each resample, [B]; NaN if it is undefined.
+        groups: number of instructions.
+    """
+    kept = resampled[np.isfinite(resampled)]
+    if groups < MIN_INSTRUCTIONS or len(kept) < 0.9 * len(resampled):
+        return Estimate.from_floats(value)
+    tails = ndtr(stdtrit(groups - 1, [0.025, 0.975]) * np.sqrt(groups / (groups - 1)))
+    low, high = np.quantile(kept, tails)
+    return Estimate.from_floats(value, min(low, value), max(high, value))
 
 
 def main() -> None:

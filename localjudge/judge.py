@@ -6,7 +6,6 @@ rows → prompts → (token table) → engine → answer reader → judgements
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -17,11 +16,10 @@ from localjudge.config import JudgeConfig
 from localjudge.constraint.value_paths import VALUE_RULE
 from localjudge.engines.answer_reader import ReadAnswer, TableReader, prompt_outcome
 from localjudge.engines.engine_options import Cluster, ServerOptions, TableServerOptions
-from localjudge.engines.protocol import AdapterEngine, TableEngine, TextEngine
+from localjudge.engines.protocol import TableEngine, TextEngine
 from localjudge.engines.selection import engine_options, open_engine
 from localjudge.engines.server.text_reader import TextReader
-from localjudge.errors import SettingError, UsageError
-from localjudge.models.adapter import Adapter
+from localjudge.errors import SettingError
 from localjudge.models.catalogue import BUNDLED_NOTICE, BUNDLED_RUBRIC_NOTICE, profile_of
 from localjudge.models.digests import changes_since_verified
 from localjudge.models.model import Model
@@ -31,7 +29,7 @@ from localjudge.prompts.task import Task, TaskFeed
 from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.records import Failure, Outcome, Row, numbered
 from localjudge.records.keys import row_key, settings_digest
-from localjudge.rows.conversation import CONVERSATIONS
+from localjudge.rows.columns import CONVERSATIONS
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.answer import AnswerLayout
@@ -90,7 +88,6 @@ class Judge:
         self.config = config
         self.rubric = config.rubric
         self._cluster = cluster
-        self._shares_engine = False
         self._longest: int | None = None
         self._log: Path | None = None
         try:
@@ -161,30 +158,6 @@ class Judge:
         if "engine" in self.__dict__:
             self.engine.close()
             del self.engine
-
-    def with_adapter(self, adapter: str | Path) -> Judge:
-        """Return a judge of the same model with another LoRA adapter, on the same engine.
-
-        The model is loaded once for both. Only one of them judges at a time, and closing one closes the engine
-        of both.
-
-        Args:
-            adapter: the directory of the adapter.
-
-        Raises:
-            UsageError: this judge has no adapter, or its engine holds only one.
-            ModelError: the adapter cannot be used.
-        """
-        if self.model.adapter is None or not isinstance(self.engine, AdapterEngine):
-            why = "this judge has none" if self.model.adapter is None else "its engine holds only one"
-            raise UsageError(f"adapter {adapter}: cannot be added to an open engine, because {why}")
-        other = copy(self)
-        other.model = replace(self.model, adapter=Adapter.find(adapter))
-        other.config = self.config.replace(adapter=str(adapter))
-        for name in ("known_settings", "settings", "_settings_digest"):
-            other.__dict__.pop(name, None)
-        self._shares_engine = other._shares_engine = True
-        return other
 
     @cached_property
     def engine(self) -> TableEngine | TextEngine:
@@ -377,21 +350,19 @@ class Judge:
     def _outcomes(self, rows: Iterable[Row | Failure], order: Order) -> Iterator[Outcome]:
         tasks = self.task_builder.tasks(numbered(rows))
         if order == "finished":
-            return (outcome for judged in self.judged(tasks) for _, outcome in judged)
+            return (outcome for judged in self.judge_tasks(tasks) for _, outcome in judged)
         if order != "rows":
             raise SettingError("order", order, "give rows or finished")
         early: dict[int, Outcome] = {}
-        return _in_order(early, self.judged(_not_too_early(tasks, early)))
+        return _in_order(early, self.judge_tasks(_not_too_early(tasks, early)))
 
-    def judged(self, tasks: Iterable[Task | None]) -> Iterator[list[tuple[Task, Outcome]]]:
+    def judge_tasks(self, tasks: Iterable[Task | None]) -> Iterator[list[tuple[Task, Outcome]]]:
         """Yield the tasks with their outcomes, in lists of those that finished together.
 
         Args:
             tasks: the tasks; None if no further one is ready yet.
         """
         feed = TaskFeed(tasks, self.key, self.config.samples)
-        if self._shares_engine and self.model.adapter and isinstance(self.engine, AdapterEngine):
-            self.engine.use(self.model.adapter)
         while not feed.exhausted:
             for completions in self.engine.complete(feed):
                 refused = [(task, self._refused(task)) for task in feed.take_refused()]

@@ -20,7 +20,8 @@ from preloaded import Preloaded
 
 from localjudge import Rubric
 from localjudge.cli import main
-from localjudge.runs.reader import JUDGEMENTS, read_outcomes
+from localjudge.runs.reader import JUDGEMENTS, read_outcomes, read_row_outcomes
+from localjudge.runs.run_manifest import read_manifest
 
 settings.register_profile("without deadlines", deadline=None)  # a slow machine makes no test fail
 settings.load_profile("without deadlines")
@@ -108,6 +109,12 @@ def read_lines(folder: Path) -> Iterator[dict[str, Any]]:
     outcomes = list(read_outcomes(folder))
     pieces = (folder / JUDGEMENTS).read_bytes().splitlines() if outcomes else []
     return (json.loads(piece) for piece, _ in zip(pieces, outcomes, strict=False))
+
+
+def row_lines(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of the rows or pairs of a run, as `localjudge export` writes them."""
+    columns = read_manifest(folder).rubric.columns
+    return [json.loads(json.dumps(row.line(columns))) for row in read_row_outcomes(folder)]
 
 
 def random_model(folder: Path, seed: int = 0, context: int = 4096) -> Path:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from localjudge import JudgeConfig, RowSource, Rubric, load_run, score_run
-from localjudge.modes.pair import PairOutcome
+from localjudge.modes.pair import PairDetails, PairOutcome
+from localjudge.modes.pair_preference import OrderEffect
 from localjudge.rows.pairs import Pairing
+from localjudge.runs.summary import read_summary
 
 RUBRIC = """
 name = "two-aspects"
@@ -74,6 +76,13 @@ def judged_pairs(file: Path, model: Path, folder: Path, pairing: Pairing | None 
 def lines(folder: Path, name: str) -> list[dict[str, Any]]:
     """Return the lines of a file of a run."""
     return [json.loads(line) for line in (folder / name).read_bytes().splitlines()]
+
+
+def order_effect(folder: Path, aspect: str) -> OrderEffect:
+    """Return the counts of a run's pairs in an aspect."""
+    details = read_summary(folder).signs.details
+    assert isinstance(details, PairDetails)
+    return details.aspects[aspect]
 
 
 def read_pairs(folder: Path) -> Iterator[PairOutcome]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Cli, read_lines
+from conftest import Cli, read_lines, row_lines
 from preloaded import KILL, Preloaded
 from report_page import OpenPage, head, held_rows, section
 from scripted import scripted_checks
@@ -113,8 +113,8 @@ def test_a_row_is_not_clipped_and_a_mean_is() -> None:
         prompts = [said(*each) for each in zip(asked, met, strict=True)]
         row = ChecklistOutcome.from_prompts(prompts, ASPECTS)
         counts.add(row, *row.sides)
-    means = CHECKLIST.means(counts, [SCORE_COLUMN])
-    assert (means["mean"], means["mean_clipped"]) == ((-3 + 1) / 2, 0.0)
+    assert counts.as_dict([])["mean"]["score"] == (-3 + 1) / 2
+    assert CHECKLIST.mean_table({"x": counts}, [SCORE_COLUMN]).columns["score"] == [0.0]
 
 
 def test_a_row_without_positive_points_has_no_score_but_is_judged() -> None:
@@ -301,7 +301,7 @@ def test_the_file_of_rows_has_each_criterion_and_the_share_that_was_judged(
     run: Callable[..., Path], cli: Cli, rubric: str
 ) -> None:
     folder = run("whole")
-    lines = [json.loads(line) for line in (folder / "checklists.jsonl").read_text().splitlines()]
+    lines = row_lines(folder)
     prompts = list(read_lines(folder))
     assert len(lines) == 12
     assert [line["criteria_judged"] for line in lines] == [n % 6 + 1 if n != 5 else 0 for n in range(12)]
@@ -320,7 +320,7 @@ def test_the_file_of_rows_has_each_criterion_and_the_share_that_was_judged(
     listed = cli("show", folder, "--limit", "3").out
     assert "criteria" in listed
     shown = cli("show", folder, "--id", "r2").out
-    assert shown.count("expected") == 3 + 1, "of each criterion, and of the score"
+    assert shown.count("expected") == 1, "of the score; each criterion has the probabilities of no and yes"
     assert f"score {lines[2]['score']:.2f}" in shown
     by_score = cli("show", folder, "--sort", "score").out
     assert "r5" not in by_score
@@ -345,10 +345,8 @@ def test_a_run_of_criteria_that_was_killed_continues_to_the_same_bytes(
                 time.sleep(0.02)
             process.send_signal(KILL)
     assert 0 < len(list(read_lines(out))) < len(list(read_lines(whole)))
-    assert not (out / "checklists.jsonl").exists()
     run("broken")
-    for name in ("judgements.jsonl", "checklists.jsonl"):
-        assert (out / name).read_bytes() == (whole / name).read_bytes()
+    assert (out / "judgements.jsonl").read_bytes() == (whole / "judgements.jsonl").read_bytes()
 
 
 @pytest.mark.slow
@@ -372,8 +370,8 @@ def test_merged_shards_of_criteria_equal_the_whole_run(
             f"{index}/3",
         )
     assert cli("merge", *shards, "--out", tmp_path / "merged").code == FAILED_ROWS
-    for name in ("judgements.jsonl", "checklists.jsonl"):
-        assert (tmp_path / "merged" / name).read_bytes() == (whole / name).read_bytes()
+    merged = tmp_path / "merged" / "judgements.jsonl"
+    assert merged.read_bytes() == (whole / "judgements.jsonl").read_bytes()
 
 
 def test_changed_points_need_no_new_judgement(
@@ -387,7 +385,7 @@ def test_changed_points_need_no_new_judgement(
     assert {line["key"] for line in read_lines(folder)} - before == set(), ended.err
     if rubric == "checklist":
         assert {line["points"] for line in read_lines(folder)} >= {100.0}
-    assert '"points": 100.0' in (folder / "checklists.jsonl").read_text()
+    assert 100.0 in [each["points"] for row in row_lines(folder) for each in row["criteria"]]
 
 
 def test_the_join_does_not_depend_on_the_order_of_the_prompts() -> None:
@@ -439,7 +437,7 @@ def two_systems(model: Path, tmp_path: Path, rubric: str) -> Path:
 
 def judged_criteria(folder: Path) -> list[dict[str, Any]]:
     """Return the judged criteria of a run, one by one."""
-    rows = [json.loads(line) for line in (folder / "checklists.jsonl").read_text().splitlines()]
+    rows = row_lines(folder)
     return [
         {"id": row["id"], "system": row["system"], "criterion": each["criterion"], "met": each["met"]}
         for row in rows
@@ -576,11 +574,11 @@ def test_a_page_shows_finds_and_sorts_rows_by_their_criteria(
     assert cli("report", two_systems, "--out", page).code == 0
     with OpenPage(page, tmp_path) as opened:
         assert opened.texts("#status") == ["16 of 16 rows"]
-        assert opened.texts(".line .marks")[2:4] == ["✓✓✗1.00", "✓✗✓0.20"]
+        assert opened.texts(".line .marks")[2:4] == ["2 of 3 met1.00", "2 of 3 met0.20"]
         opened.press("j", "j", "j")
         opened.wait("document.querySelector('.criteria')?.textContent.includes('axis:fault')")
         opened.wait("document.querySelector('#detail .points').textContent.startsWith('score 0.20')")
-        assert opened.texts(".criteria .mark") == ["✓", "✗", "✓"]
+        assert opened.texts(".criteria .mark") == ["✓", "✗", "✗"], "a fault that is met costs points"
         opened.select("by-score", "no")
         opened.wait("document.querySelector('#status').textContent === '16 of 16 rows'")
         opened.select("by-order", "Score")

@@ -179,7 +179,7 @@ def test_a_line_holds_the_values_of_all_criteria_as_lists(count: int) -> None:
     broken = to_line(failed, rubric.columns)
     assert broken.keys() == line.keys()
     assert from_line(broken, rubric.columns) == failed
-    assert [each.criteria for each in failed.of_prompts] == [[each] for each in asked]
+    assert [each.criteria for each in failed.by_criterion] == [[each] for each in asked]
 
 
 def test_more_criteria_than_an_answer_holds_fail_the_row_and_none_counts_as_not_met(model: Path) -> None:

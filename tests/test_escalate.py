@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pair_runs
 import pytest
-from conftest import Cli, random_model
+from conftest import Cli, random_model, row_lines
 from scipy.stats import binom
 
 from localjudge import Row, Rubric
@@ -296,7 +296,7 @@ def test_pairs_are_escalated_whole_and_a_judge_that_read_them_reversed_still_nam
     lines = [json.loads(line) for line in (tmp_path / "out" / "judgements.jsonl").read_text().splitlines()]
     assert [line["id"] for line in lines] == [str(at) for at in range(600) for _ in "ab"]
     assert [line["swapped"] for line in lines] == [False, True] * 600
-    pairs = [json.loads(line) for line in (tmp_path / "out" / "pairs.jsonl").read_text().splitlines()]
+    pairs = row_lines(tmp_path / "out")
     of_judge: dict[str, list[int]] = {"small": [], "large": [], "people": []}
     for at, pair in enumerate(pairs):
         judge = pair["columns"]["judge"] if pair["status"] == "judged" else "people"
@@ -377,13 +377,13 @@ def test_a_model_judges_the_pairs_of_systems_that_are_passed_on_in_both_orders(
     to = ("--to", random_model(tmp_path / "other", seed=1), "--out", tmp_path / "out", "--agreement", "0.5")
     end = cli("escalate", small, "--by", "better", "--labels", labels, *to, "--rest", rest)
     assert end.code == 0, end.err
-    pairs = len(pair_runs.lines(small, "pairs.jsonl"))
+    pairs = len(row_lines(small))
     assert len(rest.read_text().splitlines()) == pairs, (
         "seven of seven do not agree, so all pairs are passed on"
     )
     for folder in (tmp_path / "out-large", tmp_path / "out"):
         assert len(pair_runs.lines(folder, "judgements.jsonl")) == 2 * pairs
-        assert len(pair_runs.lines(folder, "pairs.jsonl")) == pairs
+        assert len(row_lines(folder)) == pairs
 
 
 @pytest.mark.parametrize(

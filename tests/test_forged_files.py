@@ -21,8 +21,6 @@ from localjudge.errors import ModelError, UsageError
 from localjudge.models.digests import decisive_digest, read_digests
 from localjudge.models.model import Model
 from localjudge.models.weights import INDEX, read_header, read_index
-from localjudge.modes.checklist import CHECKLIST
-from localjudge.modes.pair import PAIRWISE
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.rows.inputs import find_inputs, read_rows
 from localjudge.runs.reader import read_notices
@@ -233,8 +231,7 @@ def test_no_export_takes_the_place_of_a_run_or_of_its_rows(
     cli: Cli, made: Path, run: Path, tmp_path: Path
 ) -> None:
     kept = (run / "judgements.jsonl").read_bytes()
-    of_modes = {str(mode.row_file) for mode in (PAIRWISE, CHECKLIST)}
-    for name in of_modes | {"order.txt", "set-aside.jsonl"} | {file.name for file in run.glob("[!.]*")}:
+    for name in {"order.txt", "set-aside.jsonl"} | {file.name for file in run.glob("[!.]*")}:
         end = cli("export", run, "--to", "csv", "--out", run / name)
         assert (end.code, "is a file of a run" in end.err) == (2, True), name
     rows = made / "rows.jsonl"
@@ -268,11 +265,11 @@ def test_a_damaged_memory_of_digests_is_forgotten(
     (folder / "config.json").write_text("{}")
     os.utime(folder / "config.json", (1, 1))
     monkeypatch.setattr("localjudge.models.digests._SETTLED", 0)
-    true = read_digests(folder).sha256
+    true = read_digests(folder)
     (memory,) = (tmp_path / "cache" / "digests").iterdir()
     stamp = next(iter(json.loads(memory.read_text())))
     memory.write_text(content.replace("STAMP", json.dumps(stamp)))
-    assert read_digests(folder).sha256 == true
+    assert read_digests(folder) == true
 
 
 def test_weights_decide_a_models_digest_whatever_their_name() -> None:

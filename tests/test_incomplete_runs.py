@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from conftest import Cli, read_lines
 
 from localjudge.judge import Judge
 from localjudge.matching.judged_rows import read_scores
+from localjudge.runs import StopRequest
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_plan import RunPlan
@@ -46,16 +46,11 @@ def judge() -> Iterator[Judge]:
         yield judge
 
 
-class AfterSome:
+class AfterSome(StopRequest):
     """Requests a stop at a number of questions whether to stop."""
 
     def __init__(self, number: int) -> None:
         self.left = number
-
-    def __enter__(self) -> AfterSome:
-        return self
-
-    def __exit__(self, *exception: Any) -> None: ...
 
     def asked(self) -> bool:
         self.left -= 1

@@ -7,8 +7,10 @@ import gzip
 import importlib
 import io
 import json
+import lzma
 import sys
 import tracemalloc
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -325,8 +327,9 @@ def test_what_a_csv_writer_wrote_is_read_back_or_refused_and_never_split_wrongly
 def test_a_quote_in_a_name_of_a_tsv_is_no_mark_of_quoting(tmp_path: Path) -> None:
     lines = ['question\tanswer (max 5")\treference', 'q1\t"Yes, he said\tr1', 'q2\tshe said no"\tr2']
     (tmp_path / "a.tsv").write_text("\n".join(lines) + "\n")
-    records = [record for _, record in read_records(str(tmp_path / "a.tsv"))]
-    assert [list(dict(record).values()) for record in records] == [line.split("\t") for line in lines[1:]]
+    read = [record for _, record in read_records(str(tmp_path / "a.tsv"))]
+    header, *rows = (line.split("\t") for line in lines)
+    assert read == [dict(zip(header, row, strict=True)) for row in rows]
 
 
 def test_an_element_of_exactly_the_limit_is_read_whatever_white_space_is_around_it(tmp_path: Path) -> None:
@@ -375,6 +378,26 @@ def test_a_utf16_text_that_breaks_off_or_is_not_valid_fails_where_it_does(tmp_pa
     file.write_bytes(utf16(line) + b'"\x00\x00\xd8"\x00\n\x00' + line.decode().encode("utf-16-le"))
     first, bad, last = read_rows([str(file)])
     assert (type(first), type(bad), type(last)) == (Row, Failure, Row)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.xz", "a.csv.gz", "a.csv.xz"])
+def test_a_packed_file_that_breaks_off_names_the_line_where_it_does(tmp_path: Path, name: str) -> None:
+    texts = [str(number * 104_729) for number in range(3000)]
+    table = "question,response\n" + "".join(f'"Q\n{text}",A\n' for text in texts)
+    objects = "".join(json.dumps({"question": text, "response": "A"}) + "\n\n" for text in texts)
+    data = (table if "csv" in name else objects).encode()
+    whole, unpack = (
+        (gzip.compress(data), zlib.decompressobj(31))
+        if name.endswith("gz")
+        else (lzma.compress(data), lzma.LZMADecompressor())
+    )
+    file = tmp_path / name
+    file.write_bytes(whole[:-2000])
+    *_, last = read_rows([str(file)], used=("instruction", "candidate"))
+    assert isinstance(last, Failure)
+    lines = unpack.decompress(whole[:-2000]).count(b"\n")
+    assert last.source == f"{file}:{lines + 1}"
+    assert "the rest of the file cannot be read" in last.error
 
 
 @pytest.mark.parametrize("is_file", [True, False])

@@ -25,7 +25,6 @@ from preloaded import KILL
 from report_page import OpenPage
 
 from localjudge.errors import UsageError
-from localjudge.labelling.findings import Answer, findings
 from localjudge.labelling.label_file import LabelFile
 from localjudge.labelling.sample import candidates_of_rows, chances, doubtful, draw, even
 from localjudge.labelling.session import LabelSession
@@ -34,7 +33,6 @@ from localjudge.matching.labels import read_labels
 from localjudge.records import Failure
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.row_store import RowStore
-from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.row_source import RowSource
 from localjudge.statistics.resampling import studentise
@@ -209,15 +207,6 @@ def test_two_people_share_the_rows_and_both_label_the_overlap(tmp_path: Path) ->
     assert len(found) == 24
 
 
-def test_only_a_look_that_shows_something_is_kept_with_later_labels(tmp_path: Path) -> None:
-    answers = dict.fromkeys(Rubric.load("no-reference").aspects, "3")
-    with session(write_rows(tmp_path / "rows.jsonl", 10), tmp_path / "l.jsonl") as people:
-        for _ in range(12):
-            people.findings("Ann")
-            assert people.add("Ann", people.next("Ann")["key"], {"values": answers})
-    assert [line["label"]["saw_labels"] for line in lines(tmp_path / "l.jsonl")] == [False] * 10 + [True] * 2
-
-
 def test_a_response_that_several_rows_have_is_labelled_once(tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", 3)
     rows.write_text(rows.read_text() + rows.read_text().replace('"id": "0x"', '"id": "again"'))
@@ -268,26 +257,6 @@ def test_what_is_labelled_goes_into_agree_and_rank_as_it_is(tmp_path: Path, cli:
         end = cli(command, run, "--labels", labels, "--resamples", 100, "--json")
         assert end.code == 0, end.err
     assert len(lines(labels)) == 16
-
-
-def test_the_findings_are_means_and_agreement_of_whole_batches_with_intervals_that_hold() -> None:
-    aspects = {"warmth": Aspect.model_validate({"scale": {"lowest": 1, "highest": 5}})}
-    missed = 0
-    for seed in range(200):
-        random = np.random.default_rng(seed)
-        label, judge = random.integers(1, 6, 65), random.integers(1, 6, 65)
-        answers = [
-            Answer(at, {"warmth": int(own)}, {"warmth": int(other)})
-            for at, (own, other) in enumerate(zip(label, judge, strict=True))
-        ]
-        looks = [findings(answers[:count], aspects) for count in range(10, 66, 10)]
-        found = looks[-1]["aspects"][0]
-        assert (looks[-1]["labelled"], looks[-1]["halved"]) == (60, 180)
-        assert found["mean"]["value"] == pytest.approx(label[:60].mean())
-        assert found["agreement"]["value"] == pytest.approx((label == judge)[:60].mean())
-        ends = [look["aspects"][0]["agreement"] for look in looks]
-        missed += any(not end["low"] <= 0.2 <= end["high"] for end in ends)
-    assert missed <= 200 * 0.05 + 3 * (200 * 0.05 * 0.95) ** 0.5, "at any of the looks"
 
 
 def answer(annotator: str, row: str = "k") -> dict[str, Any]:
@@ -558,7 +527,7 @@ def test_a_request_that_is_no_answer_is_refused_with_its_reason_and_writes_nothi
         ):
             status, refused = ask(address, "/label", whole | wrong)
             assert (status, reason in refused["error"]) == (400, True), (wrong, refused)
-        for path in ("/row", "/label", "/undo", "/findings"):
+        for path in ("/row", "/label", "/undo"):
             others: list[Any] = [[], "Ann", 1, None]
             for content in others:
                 status, refused = ask(address, path, content)
@@ -657,10 +626,7 @@ def test_a_person_labels_with_the_keyboard_alone(tmp_path: Path) -> None:
         page.press("u")
         page.wait("row.before")
         assert page.run("chosen(aspects[3])") == "100", "what was answered before is shown"
-        page.press("r")
-        page.wait("!$('found').hidden")
-        assert "nothing to see before ten labels" in page.texts("#found p")[0]
-        page.press("Escape", "s", *"not a reply", "Enter")
+        page.press("s", *"not a reply", "Enter")
         page.wait("$('progress').textContent.startsWith('1 labelled, 1 skipped, 1 left')")
         page.press("c", *"odd", "Escape")
         page.press("Enter")
@@ -668,7 +634,6 @@ def test_a_person_labels_with_the_keyboard_alone(tmp_path: Path) -> None:
     given = {name: first[name] for name in ("annotator", "warmth", "outcome", "polite", "percent")}
     assert given == {"annotator": "Ann Lee", "warmth": 4, "outcome": "passed on", "polite": True, "percent": 73}
     assert first["label"]["seconds"] > 0
-    assert not second["label"]["saw_labels"], "there was nothing to see"
     assert (second["label"]["skipped"], "warmth" in second) == ("not a reply", False)
 
 
@@ -735,8 +700,7 @@ def test_code_has_its_font_and_a_page_that_is_loaded_again_knows_the_name(tmp_pa
         assert page.run("getComputedStyle($('texts')).fontFamily").startswith("system-ui")
         page.run(f"$('texts').replaceChildren(section('Response', {json.dumps(texts[1])}))")
         assert "mono" in page.run("getComputedStyle(document.querySelector('.code')).fontFamily")
-        page.press("r")
-        page.wait("!$('found').hidden")
+        page.run("showSettled([{ annotator: 'Ann', note: null, values: { x: '1' } }])")
         boxes = "['found', 'work'].map((id) => $(id).getBoundingClientRect())"
         assert page.run(f"{boxes}[0].bottom <= {boxes}[1].top"), "a table covers no row"
         page.reload()
@@ -803,12 +767,9 @@ def test_skipped_rows_and_what_people_saw_are_said_with_the_agreement(tmp_path: 
             assert row is not None
             answer = {"skipped": "spam"} if at < 3 else {"values": dict.fromkeys(aspects, str(at % 5 + 1))}
             people.add("Ann", row["key"], answer)
-            if at == 12:
-                people.findings("Ann")
     notes = " ".join(json.loads(cli("agree", run, "--labels", labels, "--json").out)["notes"])
     assert "3 of 15 rows were skipped and are left out" in notes
     assert "could move a mean or a share by up to 20%" in notes
-    assert "2 labels were given after a look" in notes
 
 
 def test_a_pair_that_was_skipped_has_no_label(tmp_path: Path, cli: Cli) -> None:

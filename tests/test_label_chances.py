@@ -207,25 +207,3 @@ def test_a_file_of_another_preferred_sample_is_not_continued(tmp_path: Path, cli
             candidates = candidates_of_run(run, store, sample, prefer)  # type: ignore[arg-type]
             with pytest.raises(UsageError, match="was begun with another sample"):
                 LabelSession(rubric, candidates, file)
-
-
-def test_the_page_gives_no_interval_that_would_not_hold_for_rows_drawn_with_unequal_chances(
-    tmp_path: Path, cli: Cli
-) -> None:
-    run, labels = drawn_by_score(tmp_path, cli)
-    rubric = read_manifest(run).rubric
-    for prefer, sample in (("score", 20), ("score", 60), (None, 20)):
-        out = labels if (prefer, sample) == ("score", 20) else tmp_path / f"{prefer}-{sample}.jsonl"
-        with RowStore() as store, LabelFile(out) as file:
-            people = LabelSession(rubric, candidates_of_run(run, store, sample, prefer), file)  # type: ignore[arg-type]
-            while (row := people.next("Bo")) is not None:
-                people.add("Bo", row["key"], {"values": {"quality": "5"}})
-            if out == labels:
-                with pytest.raises(UsageError, match=r"drawn with unequal chances.* localjudge agree"):
-                    people.findings("Ann")
-                again = people.undo("Ann")
-                assert again is not None
-                people.add("Ann", again["key"], {"values": {"quality": "5"}})
-            else:
-                assert people.findings("Bo")["labelled"] == sample, "all rows, or equal chances"
-    assert not lines(labels)[-1]["label"]["saw_labels"], "there was nothing to see"

@@ -14,15 +14,13 @@ from conftest import Cli, random_model, read_lines, write_rows
 from gguf_files import as_gguf
 from lora_files import write_adapter
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
 
-from localjudge import Judge, Judgement, ModelError, UsageError
+from localjudge import Judge, Judgement, ModelError
 from localjudge.airgap.pack import _sources
 from localjudge.models.adapter import Adapter
 from localjudge.models.capacity import PlannedModel
 from localjudge.models.model import Model
 from localjudge.records import Outcome
-from localjudge.runs.run_manifest import read_manifest
 
 FLOAT32 = {"dtype": "float32"}
 ROWS = [
@@ -245,76 +243,3 @@ def test_an_adapter_in_the_directory_of_a_model_is_named_by_its_own_flag(model: 
     write_adapter(folder, model)
     with pytest.raises(ModelError, match="and this with `adapter`"):
         Model.find(folder)
-
-
-def test_several_adapters_are_judged_in_one_load_as_each_by_itself(
-    cli: Cli, model: Path, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows, out = write_rows(tmp_path / "rows.jsonl", 4), tmp_path / "jury"
-    other = write_adapter(
-        tmp_path / "other", model, seed=1, rank=8, modules=("self_attn.k_proj", "mlp.up_proj")
-    )
-    limit = ("--max-rationale-tokens", 8)
-    start = ("score", rows, "--model", model, "--engine", "transformers", *limit)
-    loaded = []
-    load = AutoModelForCausalLM.from_pretrained
-
-    def counted(*given: Any, **named: Any) -> Any:
-        loaded.append(given)
-        return load(*given, **named)
-
-    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", counted)
-    end = cli(*start, "--adapter", adapter, "--adapter", other, "--out", out)
-    assert (end.code, len(loaded)) == (0, 1), end.err
-    lines = {}
-    for each in (adapter, other):
-        assert cli(*start, "--adapter", each, "--out", tmp_path / "alone" / each.name).code == 0
-        lines[each.name] = list(read_lines(out / each.name))
-        assert lines[each.name] == list(read_lines(tmp_path / "alone" / each.name))
-        recorded = json.loads((out / each.name / "run.json").read_text())
-        assert recorded["settings"]["adapter"] == Adapter.find(each).digest
-        assert recorded["starts"][0]["config"]["adapter"] == str(each)
-    assert lines["adapter"] != lines["other"]
-    first, second = (read_manifest(out / each.name) for each in (adapter, other))
-    assert first.judge != second.judge, "a calibration of one is none of the other"
-    assert first.model.judge == f"{model} with {adapter}"
-    assert cli("jury", out / "adapter", out / "other", "--out", tmp_path / "together").code == 0
-
-
-def test_adapters_whose_runs_would_have_one_name_are_refused_whatever_its_case(
-    cli: Cli, model: Path, adapter: Path, tmp_path: Path
-) -> None:
-    other = write_adapter(tmp_path / adapter.name.upper(), model, seed=1)
-    end = cli(
-        "score",
-        "examples",
-        "--model",
-        model,
-        "--adapter",
-        adapter,
-        "--adapter",
-        other,
-        "--out",
-        tmp_path / "runs",
-    )
-    assert (end.code, "two directories have the same name" in end.err) == (2, True)
-    assert not (tmp_path / "runs").exists()
-
-
-def test_a_judge_lends_its_engine_to_another_adapter_and_takes_it_back(
-    model: Path, adapter: Path, tmp_path: Path
-) -> None:
-    other = write_adapter(tmp_path / "other", model, seed=1)
-    with Judge(
-        model, adapter=str(adapter), engine="transformers", engine_args=FLOAT32, max_rationale_tokens=12
-    ) as first:
-        second = first.with_adapter(other)
-        for judge, own in ((first, adapter), (second, other), (first, adapter)):
-            found = sorted(judge.score(ROWS), key=lambda outcome: outcome.id)
-            assert [each.model_copy(update={"key": ""}) for each in found] == judged(model, own)
-        assert first.settings["adapter"] != second.settings["adapter"]
-        foreign = first.with_adapter(write_adapter(tmp_path / "foreign", Model.find().path))
-        with pytest.raises(ModelError, match="does not belong to the model"):
-            list(foreign.score(ROWS))
-    with pytest.raises(UsageError, match="because this judge has none"):
-        Judge(model, engine="transformers").with_adapter(adapter)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Cli
+from conftest import Cli, row_lines
 from scipy.stats import binomtest
 from scripted import Taste, scripted_comparison
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
@@ -327,10 +327,10 @@ def test_pairs_with_the_same_id_are_told_apart_by_texts_or_systems(judged: Run, 
     assert agreement(run).aspects["better"].labels == {"a": 2, "tie": 0, "b": 1}
 
 
-def test_the_verdicts_of_another_judge_are_labels_too(judged: Run) -> None:
+def test_the_verdicts_of_another_judge_are_labels_too(judged: Run, tmp_path: Path) -> None:
     pairs = marked_pairs("aabb")
     run, other = judged(marked, pairs), judged(always_first, pairs, name="other")
-    found = agreement(run, other / "pairs.jsonl").aspects["better"]
+    found = agreement(run, write(tmp_path / "other.jsonl", row_lines(other))).aspects["better"]
     assert found.labels == {"a": 0, "tie": 4, "b": 0}
 
 
@@ -467,8 +467,7 @@ def test_data_sets_of_pairs_are_read_as_they_come(
     if name == "JudgeBench":
         end = cli("agree", run, "--allow-dry-run", "--by-column", "source", "--all", "--resamples", FEW)
         assert "Accuracy in better by source" in end.out
-        lines = map(json.loads, (run / "pairs.jsonl").read_text().splitlines())
-        assert [line["id"] for line in lines] == ["id-0", "id-1", "id-2"]
+        assert [line["id"] for line in row_lines(run)] == ["id-0", "id-1", "id-2"]
 
 
 def test_the_tables_fit_80_columns_and_name_every_row(cli: Cli, judged: Run) -> None:
@@ -477,7 +476,7 @@ def test_the_tables_fit_80_columns_and_name_every_row(cli: Cli, judged: Run) -> 
         pair |= {"subset": f"a-long-name-of-a-subset-{n % 2}", "annotators": [1, 2, "tie"]}
     end = cli("agree", judged(marked, given), "--all", "--resamples", FEW)
     assert end.code == 0, end.err
-    names = ["both orders", "input order", "reverse order", "longer wins", "first wins"]
+    names = ["both orders", "input order", "reverse order", "the longer response", "the first response"]
     names += [
         "Both orders name the same response in 1.00",
         "Gain in accuracy",

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from conftest import Cli
+from conftest import Cli, row_lines
 from pair_runs import write_responses
 from scripted import ScriptedEngine
 
@@ -225,7 +225,7 @@ def test_the_command_audits_pairs_in_both_orders_and_its_thresholds_are_those_of
     assert [check.name for check in audit.checks] == NAMES
     assert [check.threshold for check in audit.checks if check.name == "identical"] == [1.0]
     assert next(check for check in audit.checks if check.name == "reordered").rows == 3
-    lines = [json.loads(line) for line in (tmp_path / "out" / "rows" / "pairs.jsonl").read_text().splitlines()]
+    lines = row_lines(tmp_path / "out" / "rows")
     assert len(lines) == 3 * 14
     assert {line["system_a"] for line in lines} == set(NAMES) - {"position", "again", "reordered"} | {
         "original"

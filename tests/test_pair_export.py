@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
-from conftest import Cli
-from pair_runs import RUBRIC, judged_pairs, lines, write_pairs, write_responses
+from conftest import Cli, row_lines
+from pair_runs import RUBRIC, judged_pairs, write_pairs, write_responses
 
 from localjudge import Rubric, RubricError, UsageError, load_run
 from localjudge.rows.pairs import Pairing
@@ -43,7 +43,7 @@ def exported(cli: Cli, run: Path, to: str, out: Path, *flags: str) -> Path:
 def test_a_table_of_a_run_of_pairs_has_a_line_for_each_pair(cli: Cli, run: Path, tmp_path: Path) -> None:
     out = exported(cli, run, "jsonl", tmp_path / "t.jsonl")
     table = [json.loads(line) for line in out.read_text().splitlines()]
-    pairs = lines(run, "pairs.jsonl")
+    pairs = row_lines(run)
     assert [{name: row[name] for name in pairs[0]} for row in table] == pairs
     assert len(table) == 7
     assert all(row["notice"].startswith("missing responses: ") for row in table)
@@ -77,7 +77,7 @@ def test_no_cell_of_a_csv_of_pairs_is_a_formula(cli: Cli, nameless: Path, tmp_pa
     with exported(cli, nameless, "csv", tmp_path / "t.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["id"] for row in rows] == ["p1", "p2", "p3", "p4"]
-    assert rows[0]["better_preference"] == str(lines(nameless, "pairs.jsonl")[0]["better_preference"])
+    assert rows[0]["better_preference"] == str(row_lines(nameless)[0]["better_preference"])
     assert not any(cell.startswith(("=", "+", "@")) for row in rows for cell in row.values())
 
 
@@ -89,7 +89,7 @@ def test_alpaca_eval_gets_one_plus_the_preference_for_the_second_response(
     cli: Cli, run: Path, tmp_path: Path
 ) -> None:
     found = annotated(cli, run, tmp_path / "a.json")
-    for annotation, pair in zip(found, lines(run, "pairs.jsonl"), strict=True):
+    for annotation, pair in zip(found, row_lines(run), strict=True):
         assert (annotation["generator_1"], annotation["generator_2"]) == (pair["system_a"], pair["system_b"])
         assert annotation["output_1"].startswith(f"word {pair['system_a']}")
         value = (pair["better_preference"] + pair["depth_preference"]) / 2
@@ -120,7 +120,7 @@ def test_alpaca_eval_itself_reads_the_win_rate(cli: Cli, run: Path, tmp_path: Pa
     except ImportError:
         pytest.skip("alpaca_eval is not installed")
     found = annotated(cli, run, tmp_path / "a.json", "--baseline", "x")
-    pairs = [pair for pair in lines(run, "pairs.jsonl") if pair["system_a"] == "x"]
+    pairs = [pair for pair in row_lines(run) if pair["system_a"] == "x"]
     means = [(pair["better_preference"] + pair["depth_preference"]) / 2 for pair in pairs]
     read = metrics.get_winrate(found)
     assert read["n_total"] == len(pairs)
@@ -135,7 +135,7 @@ def test_inspect_has_no_form_for_pairs_and_says_so(cli: Cli, run: Path, tmp_path
 
 
 def test_a_program_reads_the_pairs_of_a_run_as_outcomes_and_as_tables(run: Path) -> None:
-    recorded, written = load_run(run), lines(run, "pairs.jsonl")
+    recorded, written = load_run(run), row_lines(run)
     assert [pair.id for pair in recorded.pairs] == [line["id"] for line in written]
     values = [line["better_preference"] for line in written]
     assert list(recorded.pairs.to_pandas()["better_preference"]) == values

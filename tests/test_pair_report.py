@@ -7,11 +7,12 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pytest
-from conftest import Cli
-from pair_runs import judged_pairs, lines, write_pairs, write_responses
+from conftest import Cli, row_lines
+from pair_runs import judged_pairs, order_effect, write_pairs, write_responses
 from report_page import OpenPage, data, head, held_rows, open_in_browser, section
 
 from localjudge.report.run_report import write_report
@@ -48,7 +49,7 @@ def nameless(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_page_holds_each_pair_with_both_responses_and_both_answers(page: Path, run: Path) -> None:
     about, rows = head(page), held_rows(page)
-    pairs = {pair["id"]: pair for pair in lines(run, "pairs.jsonl")}
+    pairs = {pair["id"]: pair for pair in row_lines(run)}
     assert len(about["ids"]) == len(rows) == len(pairs) == 16
     labels = {aspect["name"]: aspect["labels"] for aspect in about["aspects"]}
     for pair_id, (responses, error, orders, source, *_) in zip(about["ids"], rows, strict=True):
@@ -62,7 +63,7 @@ def test_the_page_holds_each_pair_with_both_responses_and_both_answers(page: Pat
 
 
 def test_the_numbers_of_the_page_are_those_of_the_pairs(page: Path, run: Path) -> None:
-    about, pairs = head(page), {pair["id"]: pair for pair in lines(run, "pairs.jsonl")}
+    about, pairs = head(page), {pair["id"]: pair for pair in row_lines(run)}
     series, opponent = np.frombuffer(data(page, "series"), "<i2").reshape(2, -1)
     scores = np.frombuffer(data(page, "scores"), "<i2").reshape(2, -1)
     preference = np.frombuffer(data(page, "expected"), "<f4").reshape(2, -1)
@@ -85,14 +86,19 @@ def test_the_page_has_the_tables_of_rank_with_the_win_rate_of_each_two_systems(p
         [False, False, True],
     )
     systems = tables[main]
-    assert [column["name"] for column in systems["columns"]][:4] == ["system", "strength", "rank", "win rate"]
+    assert [column["name"] for column in systems["columns"]][:4] == [
+        "system",
+        "strength (log-odds)",
+        "rank",
+        "win rate",
+    ]
     for row in systems["rows"]:
         assert row[1]["low"] <= row[1]["value"] <= row[1]["high"]
         assert row[3]["low"] <= row[3]["value"] <= row[3]["high"]
     assert {row[0]: row[6] for row in systems["rows"]} == {"x": 11, "y": 11, SCRIPT: 10}
     names = [row[0] for row in systems["rows"]]
     won: dict[tuple[str, str], list[float]] = {}
-    for pair in lines(run, "pairs.jsonl"):
+    for pair in row_lines(run):
         a, b, value = pair["system_a"], pair["system_b"], pair["better_preference"]
         won.setdefault((a, b), []).append(value)
         won.setdefault((b, a), []).append(1 - value)
@@ -108,10 +114,12 @@ def test_the_page_has_the_tables_of_rank_with_the_win_rate_of_each_two_systems(p
 
 def test_the_page_says_how_much_the_order_matters(page: Path, run: Path) -> None:
     leads = section(page, "systems")["leads"]
-    counts = json.loads((run / "summary.json").read_text())["pairs"]["aspects"]["better"]
+    counts = order_effect(run, "better")
     said = next(lead for lead in leads if lead.startswith("better "))
-    assert f"the same response in {counts['same_response']} of {counts['decided_pairs']} pair" in said
-    assert f"wins {counts['shown_first_wins']} of {counts['decided_comparisons']} comparison" in said
+    other = counts.decided - counts.same_response
+    assert f" {counts.same_response} of " in said
+    assert f" pairs have the same winner in both orders · in {other}, each" in said
+    assert "wins in {} of {} orders that name".format(*counts.shown_first) in said
 
 
 def test_pairs_without_systems_have_no_table_of_systems_and_a_failed_pair_has_its_reason(
@@ -122,7 +130,7 @@ def test_pairs_without_systems_have_no_table_of_systems_and_a_failed_pair_has_it
     shown = section(tmp_path / "report.html", "systems")
     assert shown["tables"] == []
     assert not any("undecided" in lead for lead in shown["leads"]), "no pair is undecided"
-    first = json.loads((nameless / "summary.json").read_text())["pairs"]["aspects"]["depth"]["first_response"]
+    first = fmean(pair["depth_preference"] for pair in row_lines(nameless) if not pair["error"])
     assert f"the input's first response wins {first:.2f}" in shown["leads"][1]
     *_, failed = held_rows(tmp_path / "report.html")
     assert failed[1]
@@ -143,7 +151,7 @@ def test_a_calibration_is_refused_for_pairs_in_one_line(cli: Cli, run: Path, tmp
 
 def test_labels_of_pairs_have_their_agreement_on_the_page(cli: Cli, nameless: Path, tmp_path: Path) -> None:
     labels = tmp_path / "labels.jsonl"
-    given = lines(nameless, "pairs.jsonl")
+    given = row_lines(nameless)
     records = ({"id": pair["id"], "label": "a", "annotators": ["a", "a", "tie"]} for pair in given)
     labels.write_text("".join(json.dumps(record) + "\n" for record in records))
     page = tmp_path / "report.html"
@@ -154,7 +162,7 @@ def test_labels_of_pairs_have_their_agreement_on_the_page(cli: Cli, nameless: Pa
     whole, details = tables
     assert (whole, details) == ("Agreement with the labels", "depth · 3 pairs, 3 instructions, 3 annotators")
     assert tables[whole][0][:2] == ["depth", 3]
-    assert [row[0] for row in tables[details]] == ["input order", "longer wins", "first wins"]
+    assert [row[0] for row in tables[details]] == ["input order", "the longer response", "the first response"]
     assert tables[details][2][1]["value"] == 1
     assert "Labels: a 3, tie 0, b 0." in agreement["tables"][1]["notes"][0]
     assert "pairs that could not be judged, and are left out: 1" in agreement["notes"]
@@ -191,7 +199,7 @@ def test_the_filters_find_the_pairs_of_two_systems_with_a_winner(opened: OpenPag
     opened.select("by-series", "x")
     opened.select("by-opponent", "y")
     opened.select("by-score", "y")
-    pairs = lines(run, "pairs.jsonl")
+    pairs = row_lines(run)
     wanted = {
         pair["id"]
         for pair in pairs
@@ -211,7 +219,7 @@ def test_the_filter_of_orders_that_differ_finds_them(opened: OpenPage, run: Path
     opened.select("by-state", "orders differ")
     assert shown_ids(opened) == {
         pair["id"]
-        for pair in lines(run, "pairs.jsonl")
+        for pair in row_lines(run)
         if not (pair["better_orders_agree"] and pair["depth_orders_agree"])
     }
 

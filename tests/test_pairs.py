@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, read_lines
+from conftest import Cli, read_lines, row_lines
 from pair_runs import read_pairs
 from preloaded import KILL, Preloaded
 from scripted import Taste, scripted_comparison
@@ -101,7 +101,7 @@ def test_labels_that_name_different_responses_are_a_tie_and_the_preference_is_th
 
     (pair,) = compared(model, prefers_the_place_more_than_the_text, pair_rows(1)).values()
     better = pair.preferences["better"]
-    assert [each.scores["better"] for each in pair.of_prompts if isinstance(each, Judgement)] == ["A", "A"]
+    assert [each.scores["better"] for each in pair.prompts if isinstance(each, Judgement)] == ["A", "A"]
     assert better.value == pytest.approx((0.9 + 0.3) / 2)
     assert (better.winner, better.agree, better.orders_say) == (
         "tie",
@@ -421,7 +421,7 @@ def test_a_run_has_a_line_for_each_order_and_a_line_for_each_pair(run: Callable[
     out = run("run")
     lines, pairs = (
         list(read_lines(out)),
-        [json.loads(line) for line in (out / "pairs.jsonl").read_text().splitlines()],
+        row_lines(out),
     )
     assert (len(lines), len(pairs)) == (36, 18)
     for place, pair in enumerate(pairs):
@@ -469,11 +469,9 @@ def test_a_run_killed_between_the_orders_of_pairs_and_started_again_equals_an_un
             process.send_signal(KILL)
     survived = len(list(read_lines(out)))
     assert 0 < survived < 36
-    assert not (out / "pairs.jsonl").exists()
     assert len(list(read_pairs(out))) <= survived // 2, "a pair of which one order is judged is not there yet"
     run("broken")
-    for name in ("judgements.jsonl", "pairs.jsonl"):
-        assert (out / name).read_bytes() == (whole / name).read_bytes()
+    assert (out / "judgements.jsonl").read_bytes() == (whole / "judgements.jsonl").read_bytes()
 
 
 @pytest.mark.slow
@@ -484,8 +482,8 @@ def test_both_orders_of_a_pair_are_in_one_shard_and_merged_shards_equal_the_whol
     shards = [run(f"shard-{index}", "--shard", f"{index}/3") for index in (1, 2, 3)]
     assert sum(len(list(read_pairs(shard))) for shard in shards) == 18
     assert cli("merge", *shards, "--out", tmp_path / "merged").code == 0
-    for name in ("judgements.jsonl", "pairs.jsonl"):
-        assert (tmp_path / "merged" / name).read_bytes() == (whole / name).read_bytes()
+    merged = tmp_path / "merged" / "judgements.jsonl"
+    assert merged.read_bytes() == (whole / "judgements.jsonl").read_bytes()
 
 
 def test_an_unreadable_row_fails_in_both_orders_and_the_pairs_after_it_stay_together(
@@ -507,7 +505,7 @@ def test_both_responses_are_cut_to_the_same_length_where_they_do_not_fit(model: 
     long = {"instruction": "Q?", "candidate_a": "x" * 5000, "candidate_b": "y" * 20}
     judge = Judge(model, rubric="pairwise", max_rationale_tokens=8, on_overflow="truncate-candidate")
     (pair,) = judge.compare([long])
-    own, reverse = pair.of_prompts
+    own, reverse = pair.prompts
     assert isinstance(own, Judgement)
     assert isinstance(reverse, Judgement)
     assert own.candidate_cut == reverse.candidate_cut > 0
@@ -515,6 +513,20 @@ def test_both_responses_are_cut_to_the_same_length_where_they_do_not_fit(model: 
     assert isinstance(row, Row)
     kept = 5000 - own.candidate_cut
     assert [len(text) for text in row.cut(kept).texts] == [kept, 20]
+
+
+def test_scores_of_pairs_are_not_imported_and_one_line_says_what_to_do_instead(
+    cli: Cli, tmp_path: Path
+) -> None:
+    pair = {"prompt": "Q", "response_a": "A", "response_b": "B", "better": 1}
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(pair))
+    end = cli("import", tmp_path / "pairs.jsonl", "--aspect", "better", "--out", tmp_path / "run")
+    assert end.code == 2
+    assert end.err.splitlines() == [
+        f"localjudge: {tmp_path}/pairs.jsonl: scores of two responses are not imported; judge the pairs with "
+        "--rubric pairwise, and compare with these labels: localjudge agree RUN --labels FILE"
+    ]
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_rubric_of_one_response_compares_nothing(model: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, random_model
+from conftest import Cli, random_model, row_lines
 from hypothesis import given
 from hypothesis import strategies as st
 from pair_runs import lines
@@ -101,7 +101,7 @@ def test_a_run_keeps_both_scores_of_each_order(small: Path, tmp_path: Path, cli:
     assert (checked.code, "[[A]]: [1-10], [[B]]: [1-10]" in checked.out) == (0, True), checked.err
     assert cli("score", rows, "--rubric", file, "--model", small, "--out", run).code == 0
     assert all(" and " in line["quality_scores"] for line in lines(run, "judgements.jsonl"))
-    assert all(" and " in line["quality_scores_ba"] for line in lines(run, "pairs.jsonl"))
+    assert all(" and " in line["quality_scores_ba"] for line in row_lines(run))
     assert '"each":' not in Rubric.load().model_dump_json(exclude_unset=True), "of other rubrics"
     assert [each.id for each in load_run(run).pairs] == ["p0", "p1", "p2"]
     assert cli("show", run, "--id", "p1").code == 0

@@ -173,7 +173,7 @@ def test_a_server_on_a_unix_socket_is_asked(short_rubric: Path, tmp_path: Path) 
     [
         ({"max_num_seqs": "0"}, "give a whole number, 1 or more"),
         ({"patience": "soon"}, "give a number"),
-        ({"retries": "-1"}, "give a whole number, 0 or more"),
+        ({"top_logprobs": "-1"}, "give a whole number, 0 or more"),
         ({"batch_size": "4"}, "the server engine knows server, allow_host"),
         ({"server": ""}, "`engine` server: give its URL"),
         ({"server_kind": "magic"}, "give unverified or table"),

@@ -134,15 +134,6 @@ def test_half_of_a_character_fails_its_row_and_the_run_goes_on(
     assert lines["r3"]["failed_answer"] == said
 
 
-def test_an_answer_that_is_not_whole_is_asked_for_again_only_on_request(short_rubric: Path) -> None:
-    def script(text: str, before: int) -> Reply:
-        return chat(WHOLE if before == 2 else "{")
-
-    for again, kind in ((1, Failure), (2, Judgement)):
-        found = judged(script, short_rubric, ROWS[:2], engine_args={"retries": str(again)})
-        assert all(isinstance(outcome, kind) for outcome in found.values())
-
-
 def test_a_failed_answer_stands_in_the_line_of_its_row(short_rubric: Path, tmp_path: Path, cli: Cli) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", 2)
     with serving(lambda text, before: chat("I would say 4.")) as server:

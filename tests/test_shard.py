@@ -206,7 +206,7 @@ def test_a_merge_killed_before_any_file_operation_is_never_read_as_whole_and_can
     for n, out in enumerate(shards, 1):
         flags = ["--shard", f"{n}/2", "--rubric", "pairwise", "--pairs", "all", "--engine", "dry-run"]
         assert cli("score", "examples", "--limit", "6", "--model", model, "--out", out, *flags).code == 0
-    names = ("judgements.jsonl", "pairs.jsonl", "summary.json", "run.json")
+    names = ("judgements.jsonl", "summary.json", "run.json")
     assert cli("merge", *shards, "--out", tmp_path / "whole").code == 0
     whole = {name: (tmp_path / "whole" / name).read_bytes() for name in names}
     for place in range(1000):

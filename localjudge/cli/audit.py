@@ -81,8 +81,6 @@ def audit(
         raise UsageError("audit: give --out, the folder for the audit's runs")
 
     config, cluster = judge.prepare("audit", inputs, "trust")
-    if len(judge.adapter or ()) > 1:
-        raise UsageError("audit: takes one --adapter; audit each adapter by itself")
     config.rubric.mode.require_whole_rows("audit")
     least = _thresholds(threshold or (), [each.name for each in perturbations_of(config.rubric)])
     orders = "one" if len(config.rubric.mode.responses) > 1 else "both"

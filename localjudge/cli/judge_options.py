@@ -172,14 +172,7 @@ class PromptOptions(PromptSettings, RubricOptions):
 class JudgeOptions(JudgeSettings, RubricOptions, RowOptions):
     """The settings of a judge, and the other options of every command that judges."""
 
-    adapter: Annotated[
-        list[str] | None,
-        Flag(
-            "The directory of a LoRA adapter for the model. Several: a run directory in --out for each.",
-            "DIR",
-            MODEL,
-        ),
-    ] = None
+    adapter: Annotated[str | None, Flag("The directory of a LoRA adapter for the model.", "DIR", MODEL)] = None
     allow_download: _Download = False
     allow_changed_model: Annotated[
         bool, Flag("Judge although the model's manifest does not match.", heading=MODEL)
@@ -290,9 +283,9 @@ class JudgeOptions(JudgeSettings, RubricOptions, RowOptions):
             **{each.name: getattr(self, each.name) for each in fields(JudgeSettings)},
             rubric=self.load(),
             engine_args=self._own_options(),
-            adapter=self.adapter[0] if self.adapter else None,
+            adapter=self.adapter,
         )
-        adapts = bool(self.adapter)
+        adapts = self.adapter is not None
         needed = engine_extras(self.engine, cluster, self.model, adapts=adapts)
         require(command, *extras, *needed, *input_extras(inputs))
         engine_options(self.engine, config.engine_args, cluster, self.model, adapts=adapts)

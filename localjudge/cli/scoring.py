@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
 from itertools import chain, islice
@@ -36,8 +36,6 @@ from localjudge.system.terminal import printable, unfiltered
 
 if TYPE_CHECKING:
     from localjudge.config import JudgeConfig
-    from localjudge.engines.engine_options import Cluster
-    from localjudge.judge import Judge
     from localjudge.studies.rank.until_decided import UntilDecided
 
 Orders = Annotated[str, Flag("Judge each pair in its own order only, or in both orders.", "one|both", PAIRS)]
@@ -80,60 +78,55 @@ def score(
     part = Shard.parse(shard, os.environ)
     progress = Progress()
     stop = StopSignal(progress.say)
-    decided = _until_decided(until_decided, shuffle, config, judge, out, stop)
+    decided = _until_decided(until_decided, shuffle, config, out, stop)
 
-    read = partial(judge.source, inputs, config.rubric, pairing, limit, system_from)
-    source = read()
+    source = judge.source(inputs, config.rubric, pairing, limit, system_from)
     check_out(out)
-    failed = False
-    for judging, folder in _judges(judge, config, cluster, out):
-        result = score_run(
-            judging,
-            source,
-            folder,
-            shard=part,
-            shuffle=judge.seed if shuffle else None,
-            retry_failed=retry_failed,
-            cluster=cluster,
-            allow_changed_model=judge.allow_changed_model,
-            allow_download=judge.allow_download,
-            observer=progress,
-            stopping=decided or stop,
+    result = score_run(
+        config,
+        source,
+        out,
+        shard=part,
+        shuffle=judge.seed if shuffle else None,
+        retry_failed=retry_failed,
+        cluster=cluster,
+        allow_changed_model=judge.allow_changed_model,
+        allow_download=judge.allow_download,
+        observer=progress,
+        stopping=decided or stop,
+    )
+    if decided and decided.answer and not result.complete:
+        progress.say(f"{decided.answer}; {result.planned - result.done} rows were not judged", always=True)
+    elif not result.complete:
+        progress.say(
+            f"stopped with {result.done} of {result.planned} rows done; "
+            f"to continue, run this again: {typed_command()}",
+            always=True,
         )
-        if decided and decided.answer and not result.complete:
-            progress.say(f"{decided.answer}; {result.planned - result.done} rows were not judged", always=True)
-        elif not result.complete:
-            progress.say(
-                f"stopped with {result.done} of {result.planned} rows done; "
-                f"to continue, run this again: {typed_command()}",
-                always=True,
-            )
-            raise typer.Exit(stop.exit_code)
-        summary, cost, counted = result.summary, result.cost, result.statistics
-        if result.planned:  # an empty shard has said so
-            parts = [str(cost)] if cost else summary_tables(summary)
-            print_table(printed(parts, result.notices))
-        progress.notices(result.notices, in_table=True)
-        progress.say(f"{summary.counted} · {folder}")
-        if counted.get("cached_prompt_tokens"):
-            share = counted["cached_prompt_tokens"] / counted["prompt_tokens"]
-            progress.say(f"{share:.0%} of the prompt tokens came from the prefix cache")
-        for reason, count in summary.reasons.most_common(10):
-            progress.warn(f"{count} failed: {reason}")
-        for sign in () if cost else summary.signs.lines:
-            progress.warn(sign)
-        if cost and not cost.fits_disk:
-            progress.warn(f"{out}: not enough free disk space for this run")
-        failed |= summary.failed > 0
-        source = read()  # for another adapter
-    if failed:
+        raise typer.Exit(stop.exit_code)
+    summary, cost, counted = result.summary, result.cost, result.statistics
+    if result.planned:  # an empty shard has said so
+        parts = [str(cost)] if cost else summary_tables(summary)
+        print_table(printed(parts, result.notices))
+    progress.notices(result.notices, in_table=True)
+    progress.say(f"{summary.counted} · {out}")
+    if counted.get("cached_prompt_tokens"):
+        share = counted["cached_prompt_tokens"] / counted["prompt_tokens"]
+        progress.say(f"{share:.0%} of the prompt tokens came from the prefix cache")
+    for reason, count in summary.reasons.most_common(10):
+        progress.warn(f"{count} failed: {reason}")
+    for sign in () if cost else summary.signs.lines:
+        progress.warn(sign)
+    if cost and not cost.fits_disk:
+        progress.warn(f"{out}: not enough free disk space for this run")
+    if summary.failed:
         raise typer.Exit(FAILED_ROWS)
 
 
 def _until_decided(
-    column: str | None, shuffle: bool, config: JudgeConfig, options: JudgeOptions, out: Path, stop: StopSignal
+    column: str | None, shuffle: bool, config: JudgeConfig, out: Path, stop: StopSignal
 ) -> UntilDecided | None:
-    """Return a `Stopping` that stops the run when the best system in this column is known."""
+    """Return a request that stops the run when the best system in this column is known."""
     from localjudge.records.outcome_columns import OVERALL
     from localjudge.rubrics.score_column import averaged
     from localjudge.studies.rank.until_decided import UntilDecided
@@ -147,35 +140,11 @@ def _until_decided(
             "--until-decided: give --shuffle; rows that finish first are a random sample only with --shuffle"
         )
     config.rubric.mode.require("aspects", "--until-decided: the rubric", "; give one that judges one response")
-    if len(options.adapter or ()) > 1:
-        raise UsageError("--until-decided: is for one run; give one --adapter")
     known = [each.name for each in config.rubric.score_columns]
     known += [OVERALL] * (len(averaged(config.rubric.score_columns)) > 1)
     if column not in known:
         raise UsageError(f"--until-decided {column}: give one of {', '.join(known)}")
     return UntilDecided(out, column, stop)
-
-
-def _judges(
-    options: JudgeOptions, config: JudgeConfig, cluster: Cluster | None, out: Path
-) -> Iterator[tuple[JudgeConfig | Judge, Path]]:
-    """Yield the judge and the run directory of each run: one run, or one for each of several adapters.
-
-    The runs of several adapters have the names of their directories, and one engine.
-    """
-    adapters = options.adapter or []
-    if len(adapters) < 2:
-        yield config, out
-        return
-    names = [Path(adapter).resolve().name for adapter in adapters]
-    if len({name.casefold() for name in names}) < len(names):  # some file systems ignore the case
-        raise UsageError("--adapter: two directories have the same name; rename one, its run has its name")
-    if cluster is not None:
-        raise UsageError("--adapter: workers of a cluster hold one adapter; give one, or leave out --ray")
-    with options.open_judge(config) as first:
-        yield first, out / names[0]
-        for adapter, name in zip(adapters[1:], names[1:], strict=True):
-            yield first.with_adapter(adapter), out / name
 
 
 def prompt(
@@ -196,9 +165,10 @@ def prompt(
     from localjudge.config import JudgeConfig
     from localjudge.judge import Judge
     from localjudge.records import Failure
-    from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, NO_CONVERSATION
-    from localjudge.rows.criteria import by_criterion
-    from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
+    from localjudge.rows.columns import CONVERSATION, CONVERSATIONS
+    from localjudge.rows.conversation import NO_CONVERSATION
+    from localjudge.rows.inputs import check_inputs, find_inputs
+    from localjudge.rows.pairs import paired_rows
 
     judged_by = asked.load()
     settings = {each.name: getattr(asked, each.name) for each in fields(PromptSettings)}
@@ -218,8 +188,7 @@ def prompt(
     # A terminal gets filtered text; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
     before = [{"role": turn.role, "content": turn.text} for turn in judged_by.turns(config.answer_layout)]
-    read = islice(read_rows(files, named, rows.max_row_bytes, judged_by.fields), limit)
-    found = by_criterion(read, judged_by.fields)
+    found = iter(paired_rows(files, named, rows.max_row_bytes, judged_by.fields, None, limit))
     first = [*islice(found, 2)]
     alone = len(first) + len(before) < 2
     heading: Callable[[str], None] = messages.say if alone else partial(print, file=texts)

@@ -84,8 +84,6 @@ def serve(
     from localjudge.integrations.http_app import AccessRules, JudgeApp
     from localjudge.integrations.http_server import CLOSING_SECONDS, EndInBatch, JudgeServer, KeptJudgements
 
-    if len(judge.adapter or ()) > 1:
-        raise UsageError("serve: takes one --adapter; start one server for each adapter")
     config, cluster = judge.prepare("serve", ())
     formula = None if reward is None else RewardFormula.parse(reward, config.rubric)
     if failed_reward is not None and formula is None:

@@ -25,10 +25,10 @@ from localjudge.system.terminal import printable
 
 if TYPE_CHECKING:
     from localjudge.modes.row_outcome import RowOutcome
-    from localjudge.records import Judgement, Outcome
+    from localjudge.records import Judgement, Outcome, Row
     from localjudge.rubrics.aspect import Aspect
     from localjudge.rubrics.rubric import Rubric
-    from localjudge.runs.reread_texts import RowTexts, RowTextStore
+    from localjudge.runs.reread_texts import RowTextStore
 
 _NO_SYSTEM = "(none)"
 _SNIPPET = 40
@@ -191,9 +191,9 @@ class RowList:
                 yield "    " + "  ".join(_snippets(text, row.swapped, names, each)).rstrip()
 
 
-def _snippets(text: RowTexts, swapped: bool, names: Sequence[str], width: int) -> Iterator[str]:
+def _snippets(text: Row, swapped: bool, names: Sequence[str], width: int) -> Iterator[str]:
     """Yield the beginning of each text, padded to this width."""
-    responses = text.responses(swapped)[: len(names) - 1]
+    responses = text.texts_in_input_order(swapped)
     instruction = text.instruction or next(iter(text.fields.values()), "")
     for said in (*responses, instruction):
         flat = _flat(" ".join((said or "").split())) or "(empty)"
@@ -226,7 +226,7 @@ class ShownOutcome:
 
     row: RowOutcome
     aspects: Mapping[str, Aspect]
-    text: RowTexts | None
+    text: Row | None
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
@@ -242,10 +242,10 @@ class ShownOutcome:
         row, wide = self.row, options.max_width >= _SIDE_BY_SIDE and len(self.row.systems) > 1
         if self.text:
             yield from (_Block(name, said) for name, said in _given(self.text))
-            responses = self.text.responses(row.first.swapped)
+            responses = self.text.texts_in_input_order(row.first.swapped)
             names = zip(row.response_names, responses, strict=False)
             yield _beside([_Block(name, said or "") for name, said in names], wide)
-        yield _beside([Group(*self._answer(prompt)) for prompt in row.of_prompts], wide)
+        yield _beside([Group(*self._answer(prompt)) for prompt in row.prompts], wide)
         if lines := [*row.result_lines()]:
             yield Styled("\n".join(lines) + "\n", style="bold")
 
@@ -271,16 +271,14 @@ class ShownOutcome:
         for name, score in prompt.scores.items():
             parts = [f"{name:<{longest}} {shown(score):>{widest}}", *self._numbers(prompt, name)]
             yield Padding(Styled("   ".join(parts)), (0, 0, 0, 2), expand=False)
-        if not all(prompt.likeliest.values()):
-            yield Styled("  * the model's likeliest token began no value")
         yield ""
 
     def _numbers(self, judgement: Judgement, name: str) -> Iterator[str]:
-        """Yield what is known of a score: its expected value, interval, probabilities and their mass."""
+        """Yield the expected value, interval and probabilities of a score, and a low sum of these."""
         from localjudge.rubrics.answer import shown
 
         aspect, shares = self.aspects[name], judgement.probabilities.get(name)
-        has_labels = aspect.numbers is None or aspect.preference is not None
+        has_labels = aspect.numbers is None or aspect.boolean or aspect.preference is not None
         if name in judgement.expected and not has_labels:
             yield f"expected {judgement.expected[name]:.2f}"
         if name in self.intervals:
@@ -293,11 +291,11 @@ class ShownOutcome:
         of_values = dict(zip(aspect.values.values(), shares or (), strict=False))
         if of_values and max(of_values.values()) > of_values.get(judgement.scores[name], 1):
             yield f"likeliest {shown(max(of_values, key=of_values.__getitem__))}"
-        if name in judgement.mass:
-            yield f"mass {judgement.mass[name]:.2f}" + " *" * (not judgement.likeliest[name])
+        if not judgement.likeliest.get(name, True):
+            yield f"only {judgement.mass[name]:.0%} of the probability on valid answers"
 
 
-def _given(text: RowTexts) -> Iterator[tuple[str, str]]:
+def _given(text: Row) -> Iterator[tuple[str, str]]:
     """Yield the heading and the text of what was answered."""
     yield from text.fields.items()
     if text.instruction or not text.fields:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from localjudge.engines.engine_options import DryRunOptions, batch_invariance
 from localjudge.engines.protocol import Completion, Decoding, EngineInfo, chunks
-from localjudge.models.adapter import Adapter
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
 
@@ -55,9 +54,6 @@ class DryRunEngine:
 
     def close(self) -> None:
         """Do nothing: there is nothing to free."""
-
-    def use(self, adapter: Adapter) -> None:
-        """Do nothing: no model runs."""
 
     def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
         for batch in chunks(prompts, _AT_ONCE):

@@ -188,7 +188,6 @@ class ConnectionOptions(_Options):
         patience: seconds without any answer after which the run ends; the same command continues it.
         retry_wait: seconds before a request is repeated; each further wait is twice as long, up to 30 s.
         max_num_seqs: the largest number of requests in flight.
-        retries: how often a prompt is sent again if its answer is not whole.
         top_logprobs: the number of alternatives to ask for with each token, for probabilities; 0 for none.
     """
 
@@ -199,7 +198,6 @@ class ConnectionOptions(_Options):
     patience: float = Field(600.0, ge=0, allow_inf_nan=False, description="a number, 0 or more")
     retry_wait: float = Field(0.5, ge=0, allow_inf_nan=False, description="a number, 0 or more")
     max_num_seqs: int = Field(256, ge=1, description="a whole number, 1 or more")
-    retries: int = Field(0, ge=0, description="a whole number, 0 or more")
     top_logprobs: int = Field(20, ge=0, description="a whole number, 0 or more")
 
     @model_validator(mode="after")

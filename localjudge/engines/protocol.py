@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import exp
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.value_paths import ValuePaths
-from localjudge.models.adapter import Adapter
 from localjudge.prompts.task import Prompt, StopSubmitting
 
 LARGEST_LOGPROB = 0.001
@@ -234,19 +233,6 @@ class TableEngine(Engine, Protocol):
 
         Raises:
             EngineError: the engine failed; prompts that are not answered yet get no answer.
-        """
-        ...
-
-
-@runtime_checkable
-class AdapterEngine(TableEngine, Protocol):
-    """A table engine that holds several LoRA adapters of one model, if it was opened with one."""
-
-    def use(self, adapter: Adapter) -> None:
-        """Answer all further prompts with this LoRA adapter, which is loaded at its first use.
-
-        Raises:
-            ModelError: the adapter cannot be used.
         """
         ...
 

@@ -125,7 +125,7 @@ class KeptJudgements(AbstractContextManager["KeptJudgements"]):
     def __exit__(self, *exception: object) -> None:
         with self._open:
             self._journal.sync()
-            counted = self._summary.as_dict(self._manifest, complete=True, planned=self._summary.rows)
+            counted = self._summary.as_dict(complete=True, planned=self._summary.rows)
             with self._ownership.writing(SUMMARY) as scratch:
                 scratch.write_bytes(as_json(counted))
 

@@ -134,7 +134,7 @@ class JudgeService(AbstractContextManager["JudgeService"]):
         try:
             _ = self._judge.engine  # loads the model
             self.ready = True
-            for judged in self._judge.judged(self._tasks()):
+            for judged in self._judge.judge_tasks(self._tasks()):
                 self._finish([outcome for _, outcome in judged])
                 if self._abandoned:
                     break

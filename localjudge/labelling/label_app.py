@@ -4,7 +4,6 @@ GET  /?token=T      the page; it fetches nothing from elsewhere
 POST /row           {annotator} → the next row
 POST /label         {annotator, key, values or skipped, …} → the next row, after the answer is on disk; in an
                     adjudication with the labels that it settles
-POST /findings      {annotator} → what the labels say so far
 POST /undo          {annotator} → the row of the label that was removed
 """
 
@@ -61,7 +60,6 @@ class LabelApp:
                 Route("/", self._page),
                 Route("/row", self._row, methods=["POST"]),
                 Route("/label", self._label, methods=["POST"]),
-                Route("/findings", self._findings, methods=["POST"]),
                 Route("/undo", self._undo, methods=["POST"]),
             ],
             middleware=[hosts] * self._is_local,
@@ -110,12 +108,6 @@ class LabelApp:
         with _refusing("not removed", "reload the page, then undo again"):
             row = self._session.undo(annotator)
         return self._next(annotator) if row is None else _json({"row": row})
-
-    async def _findings(self, request: Request) -> Response:
-        annotator, _ = await self._asked(request)
-        with _refusing("not computed", "reload the page"):
-            found = self._session.findings(annotator)
-        return _json({"findings": found})
 
     def _next(self, annotator: str, said: Mapping[str, Any] | None = None) -> Response:
         row, changed = self._session.next(annotator), self._session.said_of_changes()

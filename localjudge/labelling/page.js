@@ -136,16 +136,6 @@ function goOn(answered) {
 
 // ---- the row --------------------------------------------------------------------------------------------
 
-function showFindings({ labelled, halved, aspects: found }) {
-  const text = (estimate, factor, unit) => estimate?.value == null ? "–" :
-    `${(factor * estimate.value).toFixed(factor === 1 ? 2 : 0)}${unit} (${[estimate.low, estimate.high]
-      .map((end) => (factor * end).toFixed(factor === 1 ? 2 : 0)).join(" to ")})`;
-  const rows = found.map(({ name, mean, agreement }) => [name, text(mean, 1, ""), text(agreement, 100, " %")]);
-  showTable("What the labels say so far", ["aspect", "mean label", "judge agrees exactly"], labelled ? rows : [], labelled
-    ? `From ${labelled} labels. The intervals hold however often you look; about ${halved} more labels would halve them. Your later labels say that you have looked.`
-    : "There is nothing to see before ten labels.", "Back to the row");
-}
-
 function showSettled(labels) {
   const names = Object.keys(labels[0].values);
   const notes = labels.filter(({ note }) => note).map(({ annotator, note }) => `${annotator}: ${note}`);
@@ -230,8 +220,7 @@ async function ask(path, content) {
       body: JSON.stringify({ annotator, ...content }),
     });
     const found = await answer.json();
-    if (answer.ok && found.findings) showFindings(found.findings);
-    else if (answer.ok) {
+    if (answer.ok) {
       show(found);
       if (found.settled?.length) showSettled(found.settled);
     } else $("said").textContent = found.error;
@@ -265,9 +254,7 @@ $("answer").onsubmit = (event) => {
 $("why").onsubmit = (event) => { event.preventDefault(); save($("reason").value); };
 $("skip").onclick = () => skipping(true);
 $("back").onclick = () => { skipping(false); goOn(); };
-$("results").onclick = () => ask("/findings", {});
 $("close").onclick = () => { hideTable(); if (row === null) $("end").focus(); else goOn(); };
-$("results").hidden = HEAD.adjudicates;
 $("about").hidden = $("again").hidden = !HEAD.adjudicates;
 for (const button of document.querySelectorAll(".undo")) button.onclick = () => { hideTable(); ask("/undo", {}); };
 $("who").onsubmit = (event) => { event.preventDefault(); sessionStorage.setItem("annotator", annotator = $("name").value.trim()); ask("/row", {}); };
@@ -292,7 +279,6 @@ document.addEventListener("keydown", (event) => {
     $("said").textContent = "";
     goOn(aspect);
   } else if (key === "s") skipping(true);
-  else if (key === "r" && !HEAD.adjudicates) ask("/findings", {});
   else if (key === "u") ask("/undo", {});
   else if (key === "c") $("note").focus();
   else if (key === "enter" && !(target instanceof HTMLButtonElement)) $("answer").requestSubmit();

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -44,7 +44,6 @@ class Candidates:
         group: the number of each row's instruction, from 0 without gaps, [n].
         chance: the chance of each instruction to be in the sample.
         prefer: what is drawn more often; None if all chances are equal.
-        verdicts: the judge's value of each aspect of each row, of a pair a, tie or b; empty without a judge.
         judged: the judge's answer for each row, if the page may show it; else empty.
         unreadable: why each row that is left out cannot be read.
     """
@@ -54,7 +53,6 @@ class Candidates:
     group: Integers
     chance: Floats
     prefer: str | None
-    verdicts: Mapping[int, Mapping[str, Any]]
     judged: Mapping[int, Mapping[str, str]]
     unreadable: Sequence[str]
 
@@ -147,9 +145,8 @@ def _candidates(
     sizes = np.bincount(group)
     chance = chances(np.bincount(group, of_row) / sizes, sizes, sample)
     said = {place: outcomes[each] for place, each in enumerate(digests) if each in outcomes}
-    verdicts = {place: outcome.verdicts for place, outcome in said.items() if outcome.error is None}
-    judged = {place: said[place].verdict_texts for place in verdicts}
-    return Candidates(store, [*kept], group, chance, prefer, verdicts, judged, unreadable)
+    judged = {place: outcome.verdict_texts for place, outcome in said.items() if outcome.error is None}
+    return Candidates(store, [*kept], group, chance, prefer, judged, unreadable)
 
 
 def row_key(row: Row) -> str:

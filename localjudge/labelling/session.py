@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from localjudge.errors import UsageError
-from localjudge.labelling.findings import Answer, findings
 from localjudge.labelling.label_file import LabelFile
 from localjudge.labelling.sample import Candidates, draw
 from localjudge.records import Row
@@ -66,9 +65,8 @@ class LabelSession:
                 "`adjudicate`: the annotators of no row differ; let several label it with `overlap`"
             )
         self._orders: dict[str, list[int]] = {}
-        self._held: dict[int, str] = {}  # the row on each person's screen
+        self._on_screen: dict[int, str] = {}  # the row on each person's screen
         self._by: dict[str, set[str]] = {}  # who has answered each row
-        self._looked = {line["annotator"] for line in self._lines() if line["label"]["saw_labels"]}
         self._revealed = set[tuple[str, str]]()  # to whom the labels of which row were shown
         self._read_lines()
 
@@ -87,10 +85,10 @@ class LabelSession:
 
     def next(self, annotator: str) -> dict[str, Any] | None:
         """Return a person's next row as the page shows it; None at the end."""
-        self._held = {place: name for place, name in self._held.items() if name != annotator}
+        self._on_screen = {place: name for place, name in self._on_screen.items() if name != annotator}
         for place in self._order(annotator):
-            if self._is_open(place, annotator) and (place not in self._held or self._is_common(place)):
-                self._held.setdefault(place, annotator)
+            if self._is_open(place, annotator) and (place not in self._on_screen or self._is_common(place)):
+                self._on_screen.setdefault(place, annotator)
                 return self._shown(place, annotator)
         return None
 
@@ -132,7 +130,9 @@ class LabelSession:
         place = self._place_of.get(line["label"]["row"])
         if place is None:
             return None
-        self._held = {at: name for at, name in self._held.items() if name != annotator} | {place: annotator}
+        self._on_screen = {at: name for at, name in self._on_screen.items() if name != annotator} | {
+            place: annotator
+        }
         return {**self._shown(place, annotator), "before": line["label"]}
 
     def said_of_changes(self) -> str:
@@ -142,28 +142,6 @@ class LabelSession:
             f"Another program has removed {counted(lost, 'answer')} from the file; these rows are asked again."
         )
         return said if lost else ""
-
-    def findings(self, annotator: str) -> dict[str, Any]:
-        """Return statistics of all labels; the later labels of this person record that they were seen.
-
-        Raises:
-            UsageError: the rows were drawn with unequal chances.
-        """
-        if np.ptp(self._candidates.chance) > 0:
-            raise UsageError(
-                "these rows were drawn with unequal chances, and intervals that hold however often you look "
-                "need equal ones; localjudge agree gives each row the weight of 1 / its chance"
-            )
-        answers = []
-        for line in self._lines(adjudicated=False):
-            place = self._place_of.get(line["label"]["row"])
-            if place is not None and line["label"]["skipped"] is None:
-                verdicts = self._candidates.verdicts.get(place, {})
-                answers.append(Answer(int(self._candidates.group[place]), line, verdicts))
-        found = findings(answers, self.rubric.aspects)
-        if found["labelled"]:  # otherwise there is nothing to see
-            self._looked.add(annotator)
-        return found
 
     def settled(self, annotator: str, key: str) -> list[dict[str, Any]]:
         """Return the labels of a row that a person has adjudicated, as text; this person's come first.
@@ -320,7 +298,7 @@ class LabelSession:
                 "seconds": _seconds(answer),
                 "labelled": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
                 "shown_reversed": turned,
-                "saw_labels": annotator in self._looked or (annotator, key) in self._revealed,
+                "saw_labels": (annotator, key) in self._revealed,
                 "saw_judge": place in self._candidates.judged,
                 "values": texts,
             },

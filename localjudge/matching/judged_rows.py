@@ -15,7 +15,7 @@ from localjudge.errors import UsageError
 from localjudge.matching import UNNAMED
 from localjudge.matching.run_rows import RowNumbers, RunRows, common_rubric, read_judged_rows
 from localjudge.matching.scores import Scores, Slices
-from localjudge.modes.mode import Gives
+from localjudge.modes.mode import RowFeature
 from localjudge.modes.row_outcome import EXPECTED, LOWEST, MOST_TAGS, TAG, VALUE, RowOutcome
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import refuse_single
@@ -174,7 +174,7 @@ def read_scores(
     """
     manifests = [read_manifest(folder) for folder in folders]
     refuse_pairs(folders, manifests, "score" if criteria else "aspects")
-    is_split = "criteria" in common_rubric(folders, manifests).mode.gives and criteria == "split"
+    is_split = "criteria" in common_rubric(folders, manifests).mode.features and criteria == "split"
     rows, numbers = read_judged_rows(folders, manifests, report=report, by_criterion=is_split)
     return scores_of(rows, numbers, by_run, is_split, tag)
 
@@ -195,7 +195,7 @@ def scores_of(
         UsageError: no row has scores, or no criterion has the tag.
     """
     rubric = rows.manifests[0].rubric
-    if "criteria" in rubric.mode.gives and not is_split:
+    if "criteria" in rubric.mode.features and not is_split:
         return _scores_of_criteria(rubric.row_columns[0].name, rows, numbers, by_run, tag)
     columns = rubric.score_columns
     found = _scores(columns, [[column.name for column in columns]], rows, numbers, by_run)
@@ -203,7 +203,9 @@ def scores_of(
     return replace(found, notes=(note,)) if is_split else found
 
 
-def refuse_pairs(folders: Sequence[Path], manifests: Sequence[RunManifest], needed: Gives = "aspects") -> None:
+def refuse_pairs(
+    folders: Sequence[Path], manifests: Sequence[RunManifest], needed: RowFeature = "aspects"
+) -> None:
     """Check that all runs judge one response: the lines of a pair's two orders are not scores of a system.
 
     Args:

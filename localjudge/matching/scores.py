@@ -93,7 +93,7 @@ class Scores(RunRows):
 
     def verdicts(self, aspect: str) -> Floats:
         """Return the number of each row's label in an aspect without an order, [n]."""
-        numbers: Floats = self.shares(aspect, "integer").argmax(axis=1).astype(np.float64)
+        numbers: Floats = self.label_probabilities(aspect, "integer").argmax(axis=1).astype(np.float64)
         return numbers
 
     def probabilities(self, aspect: str) -> Floats | None:
@@ -101,16 +101,16 @@ class Scores(RunRows):
         none."""
         if self.expected is None or f"{aspect}={self.nominal[aspect][0]}" in self.without_expected:
             return None
-        return self.shares(aspect, "expected")
+        return self.label_probabilities(aspect, "expected")
 
-    def shares(self, aspect: str, of: ScoreKind) -> Floats:
+    def label_probabilities(self, aspect: str, kind: ScoreKind) -> Floats:
         """Return 1 for the label of each row and 0 for the others, or the labels' probabilities, [n, labels].
 
         Args:
             aspect: an aspect without an order.
-            of: as for `column`.
+            kind: as for `column`.
         """
-        return np.column_stack([self.column(f"{aspect}={label}", of) for label in self.nominal[aspect]])
+        return np.column_stack([self.column(f"{aspect}={label}", kind) for label in self.nominal[aspect]])
 
     @property
     def groups(self) -> int:
@@ -122,14 +122,14 @@ class Scores(RunRows):
         """The kind of score to prefer: expected scores if all rows have them in some column, else integers."""
         return "integer" if self.expected is None else "expected"
 
-    def column(self, aspect: str, of: ScoreKind) -> Floats:
+    def column(self, aspect: str, kind: ScoreKind) -> Floats:
         """Return the scores of an aspect, one per row.
 
         Raises:
             UsageError: expected scores are requested, but some row has none.
         """
         place = self.aspects.index(aspect)
-        if of == "integer":
+        if kind == "integer":
             return self.integer[:, place]
         if self.expected is None:
             raise UsageError(f"{self.where}: some judgements have no expected scores; use the integers")
@@ -140,13 +140,13 @@ class Scores(RunRows):
         column = self.columns[self.aspects.index(aspect)]
         return column.lowest, column.highest
 
-    def table(self, of: ScoreKind) -> dict[str, tuple[Floats, tuple[int, int]]]:
+    def table(self, kind: ScoreKind) -> dict[str, tuple[Floats, tuple[int, int]]]:
         """Return the numbers and the ends of each column, and of their mean if they have one.
 
         Raises:
             UsageError: as for `column`.
         """
-        found = {name: (self.column(name, of), self.ends(name)) for name in self.aspects}
+        found = {name: (self.column(name, kind), self.ends(name)) for name in self.aspects}
         if len(whole := averaged(self.columns)) > 1:
             table = np.column_stack([values for values, _ in found.values()])
             found[OVERALL] = self.overall(table), (whole[0].lowest, whole[0].highest)
@@ -189,7 +189,7 @@ def check_one_judge(folders: Sequence[Path], manifests: Sequence[RunManifest]) -
     for folder, manifest in zip(folders[1:], manifests[1:], strict=True):
         if different := [name for name, value in manifest.judge.items() if value != first[name]]:
             raise UsageError(
-                f"{folder}: judged with another {' and another '.join(different)} than {folders[0]}; rank runs "
+                f"{folder}: judged with another {' and another '.join(different)} than {folders[0]}; give runs "
                 "of one judge, or combine the judges first with localjudge jury"
             )
 

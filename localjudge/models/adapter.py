@@ -107,7 +107,7 @@ class Adapter:
     @cached_property
     def files(self) -> dict[str, str]:
         """SHA-256 of its configuration and its weights, in hex."""
-        found = read_digests(self.path).sha256
+        found = read_digests(self.path)
         return {name: found[name] for name in (CONFIG, WEIGHTS)}
 
     @property

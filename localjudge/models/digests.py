@@ -8,7 +8,6 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -47,19 +46,6 @@ _SETTLED = 2 * 10**9
 """Nanoseconds after a change after which a further change is certain to alter the file's timestamps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Digests:
-    """SHA-256 of each file of a model directory, in hex, by path within the directory.
-
-    Attributes:
-        sha256: the digests.
-        remembered: the files whose digest came from the cache; of the others, every byte was read.
-    """
-
-    sha256: dict[str, str]
-    remembered: frozenset[str]
-
-
 def paths_in(folder: Path) -> Iterator[Path]:
     """Yield each file and broken link in a model directory and its subfolders, except hidden ones.
 
@@ -87,12 +73,12 @@ def model_files(folder: Path) -> dict[str, Path]:
     return files
 
 
-def read_digests(folder: Path, *, ignore_cache: bool = False, report: Report = no_progress) -> Digests:
-    """Return the digest of each file. The cache remembers the digests of unchanged files.
+def read_digests(folder: Path, *, ignore_cache: bool = False, report: Report = no_progress) -> dict[str, str]:
+    """Return the SHA-256 of each file in hex, by its path within the directory.
 
-    A file counts as unchanged while its device, inode, size and both timestamps are the same. Writing to a file
-    sets its ctime, and no program can set it back. A file that changed a moment ago is not remembered, because
-    its next change could have the same timestamp.
+    The cache remembers the digests of unchanged files. A file counts as unchanged while its device, inode, size
+    and both timestamps are the same. Writing to a file sets its ctime, and no program can set it back. A file
+    that changed a moment ago is not remembered, because its next change could have the same timestamp.
 
     Args:
         folder: the model directory, or the file of a model in a single file.
@@ -111,12 +97,11 @@ def read_digests(folder: Path, *, ignore_cache: bool = False, report: Report = n
     known = {stamp: digest for stamp, digest in known.items() if re.fullmatch(_SHA256, str(digest))}
     files = model_files(folder)
     done, total = 0, sum(file.stat().st_size for file in files.values() if _stamp(file)[0] not in known)
-    found, worth_remembering, remembered = {}, {}, set()
+    found, worth_remembering = {}, {}
     for name, file in files.items():
         stamp, changed = _stamp(file)
         if stamp in known:
             found[name] = known[stamp]
-            remembered.add(name)
         else:
             found[name], size = _sha256(file, report, done, total)
             done += size
@@ -124,7 +109,7 @@ def read_digests(folder: Path, *, ignore_cache: bool = False, report: Report = n
             worth_remembering[stamp] = found[name]
     if worth_remembering != memory:
         keep(memory_file, lambda file: file.write_bytes(json.dumps(worth_remembering).encode()))
-    return Digests(found, frozenset(remembered))
+    return found
 
 
 def decisive_digest(files: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ from localjudge.errors import ModelError, UsageError, first_line
 from localjudge.models.adapter import Adapter
 from localjudge.models.catalogue import BUNDLED, bundled_folder, cached_folder, model_path
 from localjudge.models.configuration import read_document, remote_kernels
-from localjudge.models.digests import Digests, decisive_digest, read_digests
+from localjudge.models.digests import decisive_digest, read_digests
 from localjudge.models.gguf import GGUF, GgufHeader, gguf_file, read_configuration, read_gguf, read_tokenizer
 from localjudge.models.tokenizer import TOKENIZER_FILE, load_tokenizer, tokenization_warning
 from localjudge.models.weights import PICKLED, Tensor, read_tensors
@@ -357,24 +357,19 @@ class Model:
         tokens = self.tokenizer.backend_tokenizer.get_added_tokens_decoder()
         return {token for token, each in tokens.items() if each.special and rest.startswith(each.content)}
 
-    @cached_property
-    def digests(self) -> Digests:
-        """SHA-256 of each file, and the files whose digest came from the cache."""
-        return read_digests(self.path)
-
     def read_files(self, report: Report = no_progress) -> None:
         """Compute the digests now, unless they are known.
 
         Args:
             report: receives the bytes that were read, and those of all files whose digest is not remembered.
         """
-        if not self.is_served and "digests" not in self.__dict__:
-            self.__dict__["digests"] = read_digests(self.path, report=report)
+        if not self.is_served and "files" not in self.__dict__:
+            self.__dict__["files"] = read_digests(self.path, report=report)
 
     @cached_property
     def files(self) -> dict[str, str]:
         """SHA-256 of each file in the directory and its subfolders, in hex."""
-        return self.digests.sha256
+        return read_digests(self.path)
 
     @property
     def digest(self) -> str:

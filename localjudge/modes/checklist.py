@@ -86,8 +86,10 @@ class CriterionResult:
 
     @property
     def mark(self) -> str:
-        """A tick, a cross, ~ between them, or ? if it could not be judged."""
-        return "?" if self.share is None else {1.0: "✓", 0.0: "✗"}.get(self.share, "~")
+        """A tick for a wanted answer (met, or negative points not met), a cross, ~ between, ? if it failed."""
+        if self.share is None:
+            return "?"
+        return {1.0: "✓✗", 0.0: "✗✓"}.get(self.share, "~~")[self.criterion.points < 0]
 
     @property
     def points(self) -> tuple[float, float]:
@@ -176,7 +178,7 @@ class ChecklistOutcome(RowOutcome):
     @classmethod
     def from_prompts(cls, prompts: Iterable[Outcome], aspects: Mapping[str, Aspect]) -> Self:
         """Join the outcomes of a row's criteria, in any order."""
-        parts = (part for prompt in prompts for part in prompt.of_prompts)
+        parts = (part for prompt in prompts for part in prompt.by_criterion)
         ordered = sorted(parts, key=lambda each: each.criterion.part if each.criterion else 0)
         results = (
             CriterionResult.from_outcome(each.criterion, each, *aspect)
@@ -188,7 +190,7 @@ class ChecklistOutcome(RowOutcome):
     @property
     def reasons(self) -> Sequence[str]:
         """The reason of each criterion that failed."""
-        return [each.reason for each in self.of_prompts if isinstance(each, Failure)]
+        return [each.reason for each in self.prompts if isinstance(each, Failure)]
 
     @property
     def points(self) -> Points:
@@ -218,7 +220,7 @@ class ChecklistOutcome(RowOutcome):
     def cells(self) -> Mapping[str, str]:
         """Return the score and the mark of each criterion; of many, the number of those that are met."""
         score, marks = self.points.score, "".join(each.mark for each in self.results)
-        many = f"{marks.count('✓')} of {len(marks)} met"
+        many = f"{marks.count('✓')} of {len(marks)} ✓"
         return {
             SCORE: "–" if score is None else f"{score:z.2f}",  # noqa: RUF001
             "criteria": marks if len(marks) <= _MARKS else many,
@@ -229,15 +231,15 @@ class ChecklistOutcome(RowOutcome):
         if asked is None:
             return ""
         (mark,) = (each.mark for each in self.results if each.outcome is prompt)
-        return f"{mark} {asked.points:g} · {f'{asked.name}: ' if asked.name else ''}{asked.text}"
+        return f"{mark} {asked.points:+g} · {f'{asked.name}: ' if asked.name else ''}{asked.text}"
 
     def result_lines(self) -> Iterator[str]:
         if self.results:
             yield f"score {self.points.in_words}"
             yield from (f"{tag} {points.in_words}" for tag, points in self.by_tag.items())
 
-    def listed(self) -> Sequence[ListedAnswer]:
-        return RowOutcome.listed(self) if self.results else []
+    def list_answers(self) -> Sequence[ListedAnswer]:
+        return RowOutcome.list_answers(self) if self.results else []
 
     @property
     def overall(self) -> float:
@@ -285,12 +287,11 @@ class ChecklistDetails(RowDetails[ChecklistOutcome]):
 class ChecklistMode(Mode[ChecklistOutcome]):
     name = "checklist"
     judges = "checks one response by criteria of the row"
-    gives = frozenset({"score", "criteria"})
+    features = frozenset({"score", "criteria"})
     most_aspects = 1
     prompt_columns = CRITERION_COLUMNS
-    row_file = "checklists.jsonl"
     list_columns = (SCORE, "criteria")
-    listed = ("row", "rows", "A criterion is")
+    list_words = ("row", "rows", "A criterion is")
     statistics = "points"
     options_for = "is for runs of one score for each row; these check criteria"
 
@@ -324,24 +325,13 @@ class ChecklistMode(Mode[ChecklistOutcome]):
             for name in tags[:MOST_TAGS]
         }
         return MeanTable(
-            "Mean scores of the systems: points met of the positive points, clipped to 0 to 1",
+            "Mean scores of all rows: points met of the positive points, clipped to 0 to 1",
             "system",
             "n",
             {"score": [_clipped(each.mean) for each in own], "expected": [*map(_clipped_expected, own)]},
             unscored=SCORE,
             tags=(f"tag ({more} more)" if more > 0 else "tag", of_tags),
         )
-
-    def means(self, counts: SystemCounts, columns: Sequence[ScoreColumn]) -> dict[str, Any]:
-        own = counts.columns[SCORE]
-        tags = {name.removeprefix(TAG): each for name, each in counts.columns.items() if name != SCORE}
-        return {
-            "without_positive_points": counts.unscored(SCORE),
-            "mean": own.mean,
-            "mean_clipped": _clipped(own.mean),
-            "mean_expected": _clipped_expected(own),
-            "tags": {tag: _clipped(each.mean) for tag, each in tags.items()},
-        }
 
     def types(self, columns: AnswerColumns) -> dict[str, Any]:
         import pyarrow

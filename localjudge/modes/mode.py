@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar, Generic, Literal
@@ -17,7 +17,7 @@ from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
 
 ModeName = Literal["pointwise", "pairwise", "checklist"]
-Gives = Literal["aspects", "score", "verdict", "pairs", "criteria"]
+RowFeature = Literal["aspects", "score", "verdict", "pairs", "criteria"]
 """What a row has for those who read it: a value of one response in each aspect; a score; an answer of its own
 in each aspect; a preference between two responses; an answer to each of its criteria."""
 
@@ -43,10 +43,6 @@ class RowDetails(Generic[T]):
         """
         return f"{judged} judged, {failed} failed"
 
-    def as_dict(self, orders: int) -> dict[str, Any]:
-        """Return what was counted for `summary.json`; `orders` is as for `counted`."""
-        return {}
-
     def lines(self) -> Iterator[str]:
         """Yield the lines below the table of the systems."""
         yield from ()
@@ -70,11 +66,10 @@ class Mode(ABC, Generic[T]):
         most_aspects: the largest number of aspects of a rubric.
         responses: the fields of the template with the responses.
         prompt_columns: the columns of a line that tell the prompts of a row apart.
-        row_file: the file of a run with the outcomes of the rows, if they are not the lines of their prompts.
         list_columns: the columns of a list of rows, if they are not the aspects.
-        gives: what a row has for those who read it.
+        features: what a row has for those who read it.
         unnamed: the names of the responses of systems that are not known.
-        listed: the words of a report's list: one and many of what it lists, and the filter by answers.
+        list_words: the words of a report's list: one and many of what it lists, and the filter by answers.
         statistics: the statistics that compare the systems.
         number_kind: the kind of the numbers of a row that have no expected values.
         options_for: which runs take the options of statistics that those of this mode do not take, in words.
@@ -86,11 +81,10 @@ class Mode(ABC, Generic[T]):
     responses: ClassVar[tuple[str, ...]] = ("candidate",)
     most_aspects: ClassVar[float] = inf
     prompt_columns: ClassVar[frozenset[str]] = frozenset()
-    row_file: ClassVar[str | None] = None
     list_columns: ClassVar[tuple[str, ...]] = ()
-    gives: ClassVar[frozenset[Gives]]
+    features: ClassVar[frozenset[RowFeature]]
     unnamed: ClassVar[tuple[str, ...]] = ("(none)",)
-    listed: ClassVar[tuple[str, str, str]] = ("judgement", "judgements", "Score")
+    list_words: ClassVar[tuple[str, str, str]] = ("judgement", "judgements", "Score")
     statistics: ClassVar[Literal["scores", "points", "preferences"]] = "scores"
     number_kind: ClassVar[Literal["integer", "preference"]] = "integer"
     options_for: ClassVar[str] = ""
@@ -100,7 +94,7 @@ class Mode(ABC, Generic[T]):
         """The columns of the texts of a row in an export."""
         return ("instruction", "reference", *self.responses)
 
-    def require(self, needed: Gives, where: str, advice: str) -> None:
+    def require(self, needed: RowFeature, where: str, advice: str) -> None:
         """Refuse a rubric whose rows do not have what is needed.
 
         Args:
@@ -111,7 +105,7 @@ class Mode(ABC, Generic[T]):
         Raises:
             UsageError: a row of this mode does not have it.
         """
-        if needed not in self.gives:
+        if needed not in self.features:
             raise UsageError(f"{where} {self.judges}{advice}")
 
     def refuse_options(self, refused: Mapping[str, Mapping[str, object]]) -> None:
@@ -173,10 +167,6 @@ class Mode(ABC, Generic[T]):
             columns: the numbers of a row.
         """
 
-    @abstractmethod
-    def means(self, counts: SystemCounts, columns: Sequence[ScoreColumn]) -> dict[str, Any]:
-        """Return the means of a system for `summary.json`; the mean of nothing is None."""
-
     def column_names(self, columns: AnswerColumns) -> list[str]:
         """Return the columns of a row's line, in their order."""
         return list(self.join({}, 1).joined([_NOTHING]).line(columns))
@@ -233,22 +223,22 @@ class SystemCounts:
     Attributes:
         judged: number of rows without a failure.
         failed: number of the others.
-        cut: number of rationales that were cut at their limit.
-        truncated: number of prompts whose response was cut to fit the model's context.
+        rationales_cut: number of rationales that were cut at their limit.
+        candidates_cut: number of prompts whose response was cut to fit the model's context.
         columns: the mean of each number.
     """
 
     judged: int = 0
     failed: int = 0
-    cut: int = 0
-    truncated: int = 0
+    rationales_cut: int = 0
+    candidates_cut: int = 0
     columns: defaultdict[str, ColumnMean] = field(default_factory=lambda: defaultdict(ColumnMean))
 
     def add(self, row: RowOutcome, side: Side) -> None:
         """Count a row, and its numbers for this system."""
         for prompt in row.judged:
-            self.cut += prompt.rationale_cut
-            self.truncated += prompt.candidate_cut > 0
+            self.rationales_cut += prompt.rationale_cut
+            self.candidates_cut += prompt.candidate_cut > 0
         if row.error is not None:
             self.failed += 1
             return
@@ -260,6 +250,22 @@ class SystemCounts:
             if (expected := side.expected.get(name)) is not None:
                 column.expected_rows += 1
                 column.expected_total += expected
+
+    def as_dict(self, names: Iterable[str]) -> dict[str, Any]:
+        """Return the counts and the means for `summary.json`; the mean of nothing is None.
+
+        Args:
+            names: the names of the numbers that every row has.
+        """
+        columns = {name: self.columns[name] for name in dict.fromkeys((*names, *self.columns))}
+        return {
+            "judged": self.judged,
+            "failed": self.failed,
+            "rationales_cut": self.rationales_cut,
+            "candidates_cut": self.candidates_cut,
+            "mean": {name: each.mean for name, each in columns.items()},
+            "mean_expected": {name: each.expected for name, each in columns.items()},
+        }
 
     def unscored(self, column: str) -> int:
         """Return the number of judged rows without this number."""

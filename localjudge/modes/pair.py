@@ -27,7 +27,7 @@ from localjudge.records.outcome_columns import (
     PREFERENCE,
     AnswerColumns,
 )
-from localjudge.rows.pair_columns import PAIR
+from localjudge.rows.columns import PAIR
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.score_column import ScoreColumn
@@ -92,7 +92,7 @@ class PairOutcome(RowOutcome):
         return self.preferences.get(aspect)
 
     def numbers(self) -> Iterator[tuple[str, str, float]]:
-        reverse = [order.swapped for order in self.of_prompts]
+        reverse = [order.swapped for order in self.prompts]
         for name, known in self.preferences.items():
             yield VALUE, name, known.value
             for kind, number in known.numbers(reverse, self.aspects[name].has_tie):
@@ -130,7 +130,7 @@ class PairOutcome(RowOutcome):
             orders = f" · {known.orders_say}" * bool(known.orders_say)
             yield f"{name}: {says[known.winner]} · preference for a {known.value:.3f}{orders}"
 
-    def listed(self) -> Sequence[ListedAnswer]:
+    def list_answers(self) -> Sequence[ListedAnswer]:
         if not self.preferences:
             return [ListedAnswer() for _ in self.aspects]
         return [
@@ -174,7 +174,7 @@ class PairOutcome(RowOutcome):
             masses = [each.mass[aspect] for each in self.judged if aspect in each.mass]
             line[aspect + MASS] = sum(masses) / len(masses) if known and masses else None
         for swapped, suffix in zip((False, True), ORDERS, strict=True):
-            own = next((each for each in self.of_prompts if each.swapped is swapped), None)
+            own = next((each for each in self.prompts if each.swapped is swapped), None)
             judged = own if isinstance(own, Judgement) else None
             line |= {aspect + suffix: judged and judged.scores[aspect] for aspect in columns.aspects}
             line |= {text + suffix: judged and judged.texts[text] for text in columns.texts}
@@ -202,7 +202,7 @@ class PairDetails(RowDetails[PairOutcome]):
         self.names_systems |= bool(row.sides)
         self.first.add(row, Side(None, row.values, {}))
         for name, known in row.preferences.items():
-            self.aspects[name].add(known.places)
+            self.aspects[name].add(known.named_places)
             self._winners[name, known.winner] += 1
 
     @property
@@ -212,42 +212,20 @@ class PairDetails(RowDetails[PairOutcome]):
     def counted(self, judged: int, failed: int, orders: int) -> str:
         return f"{pairs_in_words(judged, orders)} judged, {failed} failed"
 
-    def share_without_winner(self, name: str, winner: str | None) -> float | None:
-        """Return the share of the judged pairs that are a tie, or undecided (None), in an aspect."""
-        return round(self._winners[name, winner] / self.first.judged, 4) if self.first.judged else None
-
-    def as_dict(self, orders: int) -> dict[str, Any]:
-        aspects = {
-            name: {
-                "first_response": self.first.columns[name].mean,
-                "ties": self.share_without_winner(name, "tie"),
-                "undecided": self._winners[name, None],
-                "decided_pairs": effect.decided,
-                "same_response": effect.same_response,
-                "tie_twice": effect.tie_twice,
-                "decided_comparisons": effect.shown_first[1],
-                "shown_first_wins": effect.shown_first[0],
-            }
-            for name, effect in self.aspects.items()
-        }
-        first = self.first
-        counts = {"orders": orders, "judged": first.judged, "failed": first.failed}
-        counts |= {"rationales_cut": first.cut, "candidates_cut": first.truncated}
-        return {"pairs": counts | {"aspects": aspects}}
-
     def lines(self) -> Iterator[str]:
         """Yield the verdicts in each aspect and the effect of the responses' order on them."""
         for name, effect in self.aspects.items():
-            ties, undecided = self._winners[name, "tie"], self._winners[name, None]
-            parts = [counted(ties, "tie")] * bool(ties or not undecided)
-            parts += [f"{undecided} undecided"] * bool(undecided)
-            if effect.in_both_orders:
-                same = f"both orders name the same response in {effect.same_response} of "
-                parts.insert(0, same + f"{counted(effect.decided, 'pair')} without a tie")
-            wins, comparisons = effect.shown_first
-            parts.append(
-                f"the response shown first wins {wins} of {counted(comparisons, 'comparison')} without a tie"
-            )
+            both, same = effect.in_both_orders, effect.same_response
+            parts = [f"{counted(self._winners[name, 'tie'], 'tie')} in {counted(self.first.judged, 'pair')}"]
+            if both:
+                parts = [f"{same} of {counted(both, 'pair')} have the same winner in both orders"]
+                parts += [f"in {effect.decided - same}, each order names another winner"] * (
+                    effect.decided > same
+                )
+                parts += [f"in {both - effect.decided}, an order says a tie"] * (both > effect.decided)
+            wins, named = effect.shown_first
+            first = f"the response shown first wins in {wins} of {named} orders that name a winner"
+            parts += [first] * bool(named)
             if not self.names_systems:
                 own = self.first.columns[name].mean
                 parts.append(f"the input's first response wins {'–' if own is None else f'{own:.2f}'}")  # noqa: RUF001
@@ -264,13 +242,12 @@ class PairMode(Mode[PairOutcome]):
     name = "pairwise"
     item = "pair"
     judges = "compares two responses"
-    gives = frozenset({"pairs", "verdict"})
+    features = frozenset({"pairs", "verdict"})
     responses = PAIR
     prompt_columns = ORDER_COLUMNS
-    row_file = "pairs.jsonl"
     number_kind = "preference"
     unnamed = ("first response", "second response")
-    listed = ("pair", "pairs", "Winner")
+    list_words = ("pair", "pairs", "Winner")
     statistics = "preferences"
     options_for = "is for runs that judge one response; these compare two"
 
@@ -299,9 +276,6 @@ class PairMode(Mode[PairOutcome]):
             column.name: [counts.columns[column.name].mean for counts in systems.values()] for column in columns
         }
         return MeanTable("", "win rate of", "pairs", known)
-
-    def means(self, counts: SystemCounts, columns: Sequence[ScoreColumn]) -> dict[str, Any]:
-        return {"win_rate": {column.name: counts.columns[column.name].mean for column in columns}}
 
     def types(self, columns: AnswerColumns) -> dict[str, Any]:
         import pyarrow

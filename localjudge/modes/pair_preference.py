@@ -74,8 +74,8 @@ class Preference:
             judged; a tie counts half.
         winner: the verdict: what the labels of all orders say. If the labels of two orders differ, it is a tie,
             or None (undecided) if the aspect has no label for a tie.
-        places: for each order, what its label names: 1 the response that was shown first, -1 the other one, 0 a
-            tie.
+        named_places: for each order, what its label names: 1 the response that was shown first, -1 the other
+            one, 0 a tie.
         shown_first: for each order, the probability that the response that was shown first is better.
         odds: the odds of each order.
         mean: their mean.
@@ -83,7 +83,7 @@ class Preference:
 
     value: float
     winner: Winner | None
-    places: tuple[int, ...]
+    named_places: tuple[int, ...]
     shown_first: tuple[float, ...]
     odds: tuple[Odds, ...]
     mean: Odds
@@ -108,7 +108,7 @@ class Preference:
         return cls(
             value=round(mean.preference, 6),
             winner=winner,
-            places=tuple(places),
+            named_places=tuple(places),
             shown_first=tuple(
                 round(1 - each.preference if order.swapped else each.preference, 6)
                 for order, each in zip(orders, odds, strict=True)
@@ -129,7 +129,7 @@ class Preference:
         yield "averaged", averaged
         if self.same_response is not None:
             yield "same response", float(self.same_response)
-        orders = zip(reverse, self.odds, self.places, self.shown_first, strict=True)
+        orders = zip(reverse, self.odds, self.named_places, self.shown_first, strict=True)
         for number, (is_reverse, odds, place, shown_first) in enumerate(orders, 1):
             yield f"preference {number}", odds.preference
             yield f"result {number}", (1 - place if is_reverse else 1 + place) / 2
@@ -138,12 +138,12 @@ class Preference:
     @property
     def agree(self) -> bool | None:
         """Whether both orders say the same: the same response, or a tie twice; None if one order was judged."""
-        return sum(self.places) == 0 if len(self.places) > 1 else None
+        return sum(self.named_places) == 0 if len(self.named_places) > 1 else None
 
     @property
     def same_response(self) -> bool | None:
         """Whether both orders name the same response; None if an order says a tie or was not judged."""
-        return self.agree if len(self.places) > 1 and all(self.places) else None
+        return self.agree if len(self.named_places) > 1 and all(self.named_places) else None
 
     @property
     def orders_say(self) -> str:
@@ -176,7 +176,7 @@ class OrderEffect:
     pairs: Counter[tuple[int, ...]] = field(default_factory=Counter)
 
     def add(self, places: Iterable[int]) -> None:
-        """Count a pair, by the places of its `Preference`."""
+        """Count a pair, by the `named_places` of its `Preference`."""
         self.pairs[tuple(sorted(places))] += 1
 
     @property
@@ -247,21 +247,20 @@ class OrderEffect:
         """Yield the signs of an aspect whose orders do not agree beyond chance, or whose place decides."""
         pairs, decided, same = self.in_both_orders, self.decided, self.same_response
         if not decided:
-            yield f"order: in {aspect}, none of {pairs} pairs has a label for a response in both orders"
+            yield f"order: in {aspect}, none of {pairs} pairs has a winner in both orders"
         elif (p := self.agreement_p()) > LEVEL:
             yield (
                 f"order: nothing shows that the judge compares the responses in {aspect}: both orders name "
-                f"the same response in {same} of {decided} pairs without a tie, and "
+                f"the same winner in {same} of the {decided} pairs where each names one, and "
                 f"{self.same_by_chance:.1f} are expected if only the place decides ({_p(p)}); "
                 "judge more pairs, or use a larger model"
             )
         if (p := self.place_p()) < PLACE_LEVEL:
             first, second = self.by_place
-            wins, comparisons = self.shown_first
+            place = "first" if first > second else "second"
             yield (
-                f"place: in {aspect}, {max(first, second)} of {first + second} pairs whose orders differ "
-                f"favour the {'first' if first > second else 'second'} place ({_p(p)}); the response shown "
-                f"first wins {wins} of {comparisons} comparisons without a tie"
+                f"place: in {aspect}, of {first + second} pairs whose orders differ, {max(first, second)} "
+                f"favour the response that is shown {place} ({_p(p)})"
             )
 
     @property

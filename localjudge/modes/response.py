@@ -28,8 +28,8 @@ class ResponseOutcome(RowOutcome):
 
     def by_criterion(self) -> Iterator[ResponseOutcome]:
         """Yield the answer to each criterion of the prompt as a row of its own; itself without criteria."""
-        for part in self.first.of_prompts:
-            yield replace(self, of_prompts=(part,))
+        for part in self.first.by_criterion:
+            yield replace(self, prompts=(part,))
 
     @property
     def error(self) -> str | None:
@@ -82,7 +82,7 @@ class ResponseOutcome(RowOutcome):
 class ResponseMode(Mode[ResponseOutcome]):
     name = "pointwise"
     judges = "judges one response"
-    gives = frozenset({"aspects", "score", "verdict"})
+    features = frozenset({"aspects", "score", "verdict"})
 
     def join(self, aspects: Mapping[str, Aspect], prompts: int) -> Join[ResponseOutcome]:
         columns = score_columns(aspects)
@@ -104,13 +104,6 @@ class ResponseMode(Mode[ResponseOutcome]):
         }
         return MeanTable(_title([*known], measured), "system", "n", known)
 
-    def means(self, counts: SystemCounts, columns: Sequence[ScoreColumn]) -> dict[str, Any]:
-        found = {column.name: counts.columns[column.name] for column in columns}
-        return {
-            "mean": {name: each.mean for name, each in found.items()},
-            "mean_expected": {name: each.expected for name, each in found.items()},
-        }
-
     def types(self, columns: AnswerColumns) -> dict[str, Any]:
         return arrow_types(columns)
 
@@ -120,10 +113,10 @@ def _title(columns: Sequence[str], measured: set[str]) -> str:
     what = "Shares of labels" if all(map(is_share, columns)) else "Mean scores"
     integers = [name for name in columns if name not in measured]
     if not integers:
-        return what.replace("scores", "expected scores") + " of the systems"
+        return what.replace("scores", "expected scores") + " of all rows"
     if not measured:
-        return what.replace("scores", "integer scores") + " of the systems"
-    return f"Mean expected scores of the systems (integer scores of {', '.join(integers)})"
+        return what.replace("scores", "integer scores") + " of all rows"
+    return f"Mean expected scores of all rows (integer scores of {', '.join(integers)})"
 
 
 RESPONSE = ResponseMode()

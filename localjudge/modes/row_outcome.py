@@ -62,17 +62,17 @@ class RowOutcome(ABC):
     """The outcome of a row, in any mode: a row that was judged, or one of whose prompts failed.
 
     Attributes:
-        of_prompts: the outcome of each prompt, in their order; of each criterion, if one prompt asks for all.
+        prompts: the outcome of each prompt, in their order; of each criterion, if one prompt asks for all.
         aspects: the aspects of the rubric.
     """
 
-    of_prompts: tuple[Outcome, ...]
+    prompts: tuple[Outcome, ...]
     aspects: Mapping[str, Aspect]
 
     @property
     def first(self) -> Outcome:
         """The outcome of the first prompt."""
-        return self.of_prompts[0]
+        return self.prompts[0]
 
     @property
     def id(self) -> str:
@@ -86,18 +86,18 @@ class RowOutcome(ABC):
     @property
     def judged(self) -> tuple[Judgement, ...]:
         """The judgements of the prompts that did not fail."""
-        return tuple(each for each in self.of_prompts if isinstance(each, Judgement))
+        return tuple(each for each in self.prompts if isinstance(each, Judgement))
 
     @property
     def error(self) -> str | None:
         """Why a prompt could not be judged; None if all were."""
-        errors = [each.error for each in self.of_prompts if each.error is not None]
+        errors = [each.error for each in self.prompts if each.error is not None]
         return "; ".join(dict.fromkeys(errors)) or None
 
     @property
     def reasons(self) -> Sequence[str]:
         """The reasons of the failure, without places, as a summary counts them."""
-        return list(dict.fromkeys(each.reason for each in self.of_prompts if isinstance(each, Failure)))
+        return list(dict.fromkeys(each.reason for each in self.prompts if isinstance(each, Failure)))
 
     @property
     def systems(self) -> tuple[str | None, ...]:
@@ -171,10 +171,10 @@ class RowOutcome(ABC):
         """Yield what was made of the answers of all prompts, a line each."""
         yield from ()
 
-    def listed(self) -> Sequence[ListedAnswer]:
+    def list_answers(self) -> Sequence[ListedAnswer]:
         """Return the answers as the list of a report has them: by prompt, if it lists each, and aspect."""
         found: list[ListedAnswer] = []
-        for prompt in self.of_prompts:
+        for prompt in self.prompts:
             for name, aspect in self.aspects.items():
                 if not isinstance(prompt, Judgement):
                     found.append(ListedAnswer())

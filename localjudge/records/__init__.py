@@ -102,6 +102,14 @@ class Row:
         """The texts of the responses."""
         return tuple(response.text for response in self.responses)
 
+    def texts_in_input_order(self, swapped: bool) -> tuple[str, ...]:
+        """Return the texts of the responses in the input's order.
+
+        Args:
+            swapped: whether they stand in the reverse of that order, as their outcome says.
+        """
+        return self.texts[::-1] if swapped else self.texts
+
     @property
     def candidate(self) -> str:
         """The text of the first response."""
@@ -233,8 +241,8 @@ class _Outcome(BaseModel):
         return self.criteria[0] if len(self.criteria) == 1 else None
 
     @property
-    def of_prompts(self) -> tuple[Self, ...]:
-        """The outcome of each prompt of the row: only this, or one for each criterion that the prompt asked."""
+    def by_criterion(self) -> tuple[Self, ...]:
+        """The outcome of each criterion that the prompt asked; this one alone if it asked at most one."""
         if len(self.criteria) < 2:
             return (self,)
         return tuple(self._of_part(place, each) for place, each in enumerate(self.criteria, 1))

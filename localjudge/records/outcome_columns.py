@@ -18,11 +18,11 @@ from localjudge.records.keys import RESPONSE_LENGTHS
 MODEL, NOTICE = "model", "notice"
 """Columns that an export adds to each line: the judge, and the notices of the run or null."""
 PAIR_SYSTEMS = ("system_a", "system_b")
-"""The columns of the systems in a line of `pairs.jsonl`."""
+"""The columns of the systems in the line of a pair."""
 PAIR_DIGESTS = ("response_digest_a", "response_digest_b")
 """The columns of the digests of both responses there."""
 PREFERENCE, AGREE, ORDERS = "_preference", "_orders_agree", ("_ab", "_ba")
-"""Suffixes of an aspect's columns in a line of `pairs.jsonl`."""
+"""Suffixes of an aspect's columns in the line of a pair."""
 RATIONALE = "rationale"
 """Name of the column of the rationale; an import reads it, too."""
 OVERALL = "overall"
@@ -111,7 +111,7 @@ def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
     """
     aspects, judged = columns.aspects, outcome if isinstance(outcome, Judgement) else None
     if columns.prompt == LIST_COLUMNS:
-        lines = [to_line(each, replace(columns, prompt=frozenset())) for each in outcome.of_prompts]
+        lines = [to_line(each, replace(columns, prompt=frozenset())) for each in outcome.by_criterion]
         own = [aspect + suffix for aspect in aspects for suffix in ("", *_OF_ASPECT)]
         lists: dict[str, Any] = {name: [each[name] for each in lines] if judged else None for name in own}
         lists["not_likeliest"] = judged and judged.not_likeliest

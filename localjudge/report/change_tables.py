@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from localjudge.report.tables import Cells, Findings, Table, slice_table
 from localjudge.statistics import p_value
 from localjudge.studies.compare import Changes, MovedRow, change_lines
-from localjudge.studies.compare.gate import Condition, bound_order, gate_lines
+from localjudge.studies.compare.gate import Condition, gate_lines
 from localjudge.studies.compare.two_judges import TwoJudges
 from localjudge.system.quantities import counted
 
@@ -21,9 +21,9 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
 
     The details are the rows without a score, and the judge's texts on the rows that changed most.
     """
-    first = [_gate(conditions)] * (len({each.system for each in conditions}) > 1)
-    first += [slice_table(changes.by_system)] if changes.by_system else []
-    main = [_columns(changes), *[_verdicts(changes)] * bool(changes.verdicts)]
+    first = [_gate(conditions)] * bool(conditions)
+    main = [slice_table(changes.by_system)] if changes.by_system else []
+    main += [_columns(changes), *[_verdicts(changes)] * bool(changes.verdicts)]
     main += [_judges(changes.judges)] if changes.judges else []
     main += [_labelled(changes)] * bool(changes.labelled)
     details: dict[str, list[Table | str]] = {}
@@ -45,10 +45,18 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
 def _gate(conditions: Sequence[Condition]) -> Table:
     """Return the conditions of each system, those that fail first."""
     rows = [
-        (each.asks, each.system, each.change, each.bound, each.instructions, each.lowest, _RESULT[each.passes])
-        for each in sorted(conditions, key=lambda each: (each.passes, bound_order(each)))
+        (
+            each.asks,
+            each.system,
+            each.change,
+            each.bound,
+            each.instructions,
+            each.lowest,
+            _RESULT[each.passes],
+        )
+        for each in sorted(conditions, key=lambda each: (each.passes, each.room))
     ]
-    columns = ("gate", "system", "change", "at least", "instr.", "no score", "result")
+    columns = ("gate", "system", "measured", "bound", "instr.", "no score", "result")
     return Table("Gate, for each system", columns, rows, words=["system", "result"])
 
 
@@ -58,7 +66,7 @@ def _columns(changes: Changes) -> Table:
         for name, each in changes.columns.items()
     ]
     equal = f"equal of {counted(changes.instructions, 'instruction')}".replace(" of ", "\nof ")
-    columns = ("column", *changes.names, "change", "p", equal, "found in\n80 %")
+    columns = ("column", *changes.names, "change", "p", equal, "detectable\nchange")
     whose = f" · {changes.whose}" * bool(changes.whose)
     title = f"{' → '.join(changes.names)}{whose} · {counted(changes.rows, changes.item)}"
     return Table(title, columns, rows)
@@ -74,14 +82,18 @@ def _verdicts(changes: Changes) -> Table:
         )
         for name, each in changes.verdicts.items()
     ]
-    return Table("", ("verdict", "changed", "rows", "most often"), rows, words=["most often"])
+    return Table("Changed verdicts", ("verdict", "changed", "rows", "most often"), rows, words=["most often"])
 
 
 def _judges(judges: TwoJudges) -> Table:
     kappa, orders = judges.kappa, judges.order
-    rows = [(name, kappa.get(name, ""), orders.get(name, "")) for name in dict.fromkeys([*kappa, *orders])]
-    columns = "aspect", "kappa", f"order of {judges.systems} systems (tau)"
-    return Table("Agreement of the two judges", columns, rows)
+    pairs = {name: (each.alike, len(each.contrary), each.undecided) for name, each in orders.items()}
+    rows = [
+        (name, kappa.get(name, ""), *pairs.get(name, ("",) * 3 * bool(orders)))
+        for name in dict.fromkeys([*kappa, *orders])
+    ]
+    columns = ["pairs of systems\nin the same order", "in contrary\norder", "not decided"] * bool(orders)
+    return Table("Agreement of the two judges", ("aspect", "kappa", *columns), rows)
 
 
 def _labelled(changes: Changes) -> Table:

@@ -22,20 +22,19 @@ from typing import Any
 
 from localjudge.errors import SettingError
 from localjudge.modes.row_outcome import RowOutcome
-from localjudge.records import Judgement, Outcome
+from localjudge.records import Judgement, Outcome, Row
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import averaged
 from localjudge.runs.notices import kinds
-from localjudge.runs.reread_texts import RowTexts
 from localjudge.runs.run_manifest import RunManifest
 
 _LONGEST_STEM = 100
 """Largest number of characters of a system's name in the name of its log."""
-Rows = Iterable[tuple[RowOutcome, RowTexts | None]]
+Rows = Iterable[tuple[RowOutcome, Row | None]]
 Answer = tuple[str | None, str | None]
 """A system, and its answer."""
-Comparison = tuple[RowTexts | None, Answer, Answer, float]
+Comparison = tuple[Row | None, Answer, Answer, float]
 """The texts of a row, two answers to its instruction, and the preference between them."""
 
 
@@ -83,7 +82,7 @@ def write_annotations(
 
 def _matched_responses(read: Callable[[], Rows], rubric: Rubric, baseline: str | None) -> Iterator[Comparison]:
     """Yield each response with that of the baseline to the same instruction."""
-    of_baseline: dict[str | None, tuple[RowOutcome, RowTexts | None]] = {}
+    of_baseline: dict[str | None, tuple[RowOutcome, Row | None]] = {}
     for row, text in read():
         if row.systems == (baseline,) and baseline is not None:
             before, _ = of_baseline.setdefault(row.first.group, (row, text))
@@ -115,7 +114,7 @@ def _judged_pairs(pairs: Rows, baseline: str | None) -> Iterator[Comparison]:
         systems.update(map(str, pair.systems))
         if pair.error is not None or baseline not in (None, *pair.systems):
             continue
-        responses = text.responses(pair.first.swapped) if text else (None, None)
+        responses = text.texts_in_input_order(pair.first.swapped) if text else (None, None)
         first, second = zip(pair.systems, responses, strict=True)
         preference = pair.overall
         if baseline is not None and first[0] != baseline:
@@ -126,7 +125,7 @@ def _judged_pairs(pairs: Rows, baseline: str | None) -> Iterator[Comparison]:
 
 
 def write_logs(
-    outcomes: Iterable[tuple[Outcome, RowTexts | None]],
+    outcomes: Iterable[tuple[Outcome, Row | None]],
     manifest: RunManifest,
     folder: Path,
     notices: Sequence[str],
@@ -218,7 +217,7 @@ def _system(outcome: Outcome) -> str:
     return outcome.system or "unnamed"
 
 
-def _sample(outcome: Outcome, text: RowTexts | None) -> Any:
+def _sample(outcome: Outcome, text: Row | None) -> Any:
     from inspect_ai.log import EvalError, EvalSample
     from inspect_ai.model import ModelOutput
     from inspect_ai.scorer import Score

@@ -20,13 +20,12 @@ from localjudge.arrays import Floats
 from localjudge.errors import UsageError
 from localjudge.matching.run_rows import FAILED, common_rubric, read_judged_rows
 from localjudge.modes.row_outcome import RowOutcome
-from localjudge.records import Judgement, Outcome
+from localjudge.records import Judgement, Outcome, Row
 from localjudge.records.outcome_columns import OVERALL, from_bytes
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS
-from localjudge.runs.reread_texts import RowTexts, RowTextStore
+from localjudge.runs.reread_texts import RowTextStore
 from localjudge.runs.run_manifest import read_manifest
-from localjudge.runs.summary import WarningSigns
 from localjudge.studies.calibrate import IntervalsOf
 from localjudge.system.durable import LineStore
 
@@ -57,7 +56,7 @@ class PageRow:
     """
 
     instruction: int
-    text: RowTexts | None
+    text: Row | None
     values: Sequence[Any]
     characters: int
 
@@ -103,17 +102,14 @@ class _ListedAnswers:
     """Collects the answers of rows, and the number that decides about each.
 
     Args:
-        rubrics: the rubric of each run; they have the same columns, but can have other prompts.
+        rubric: the rubric of the first run.
 
     Attributes:
-        signs: the warning signs of each run.
         details: what was counted of rows of the rubric's mode.
     """
 
-    def __init__(self, rubrics: Sequence[Rubric]) -> None:
-        rubric = rubrics[0]
+    def __init__(self, rubric: Rubric) -> None:
         self._aspects = len(rubric.aspects)
-        self.signs = [*map(WarningSigns, rubrics)]
         self.details = rubric.mode.details(rubric.aspects)
         self._place, self._size = array("h"), array("i")
         self._numbers = array("d")
@@ -121,8 +117,7 @@ class _ListedAnswers:
 
     def add(self, run: int, row: RowOutcome) -> Iterable[tuple[str, str, float]]:
         """Add the answers of a row of a run, and return its numbers and the one that decides about it."""
-        answers = row.listed()
-        self.signs[run].add(row)
+        answers = row.list_answers()
         self.details.add(row)
         self._differ.append(ORDERS_DIFFER * any(each.agree == 0 for each in answers))
         self._size.append(len(answers) // self._aspects)
@@ -175,7 +170,6 @@ class ListedRows:
         snippets: the beginning of each instruction, or the id of its first row if the text was not found.
         series: the systems.
         columns: the numbers.
-        signs: the warning signs of each run.
         details: what was counted of rows of their mode.
         notes: remarks on their names.
         problems: the reasons why texts are missing.
@@ -194,7 +188,7 @@ class ListedRows:
         self.manifests = [read_manifest(folder) for folder in folders]
         self.rubric = common_rubric(folders, self.manifests)
         self.kind = self.rubric.mode
-        answers = _ListedAnswers([manifest.rubric for manifest in self.manifests])
+        answers = _ListedAnswers(self.rubric)
         with ExitStack() as stack:
             files = [folder / JUDGEMENTS for folder in folders]
             self._lines = [stack.enter_context(LineStore.of_file(file)) for file in files]
@@ -216,7 +210,7 @@ class ListedRows:
             ]
             self.lengths, self.snippets = self._measured()
             self.series, self.columns = self._columns(answers, order, numbers.column(_DECIDES, OVERALL)[order])
-            self.signs, self.details = answers.signs, answers.details
+            self.details = answers.details
             self._open = stack.pop_all()
 
     def __enter__(self) -> Self:
@@ -253,7 +247,7 @@ class ListedRows:
         named = self.rows.system_names(unnamed)
         series = sorted({name for names in named for name in names}, key=lambda name: (name in unnamed, name))
         rank = {name: place for place, name in enumerate(series)}
-        found = answers.columns(order, "criteria" in self.kind.gives)
+        found = answers.columns(order, "criteria" in self.kind.features)
         return series, PageColumns(
             series=np.array([[rank[name] for name in names] for names in named], np.int16)
             .reshape(-1, len(self.kind.responses))
@@ -277,7 +271,7 @@ class ListedRows:
             row, text = join.joined(self._outcomes(number)), self.text(number)
             responses, prompts = (
                 self.responses(number, text),
-                [self._prompt(row, each) for each in row.of_prompts],
+                [self._prompt(row, each) for each in row.prompts],
             )
             intervals = self.intervals_of(row.first) if self.intervals_of else None
             shown = [text and responses, row.error, prompts, row.first.source, row.first.columns, intervals]
@@ -306,15 +300,15 @@ class ListedRows:
     def _digests(self, run: int) -> list[str | None]:
         return [self.rows.shown[row][0] for row in np.flatnonzero(self.rows.run == run).tolist()]
 
-    def text(self, row: int) -> RowTexts | None:
+    def text(self, row: int) -> Row | None:
         """Return the texts of a row, by its number; None if they were not found."""
         run = int(self.rows.run[row])
         return self._texts[run].get(self.rows.shown[row][0])
 
-    def responses(self, row: int, text: RowTexts | None) -> tuple[str | None, ...]:
+    def responses(self, row: int, text: Row | None) -> tuple[str | None, ...]:
         """Return the responses of a row in the input's order; None for those that were not found."""
         count = len(self.kind.responses)
-        return (None,) * count if text is None else text.responses(self.rows.shown[row][1])[:count]
+        return (None,) * count if text is None else text.texts_in_input_order(self.rows.shown[row][1])
 
     def _outcomes(self, row: int) -> list[Outcome]:
         """Return the outcomes of a row's prompts, by its number."""

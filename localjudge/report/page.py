@@ -49,7 +49,7 @@ def write_page(out: Path, head: dict[str, Any], listed: ListedRows, report: Repo
         f"script-src '{_digest(script)}' '{_digest(library)}'; "
         "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    one, many, result = listed.kind.listed
+    one, many, result = listed.kind.list_words
     words = {"one": one, "many": many, "Many": many.capitalize(), "result": result}
     filled = {"policy": html.escape(policy), "title": html.escape(head["title"]), "style": _asset("style.css")}
     page = Template(_asset("template.html")).substitute(filled, data="\0", **words)

@@ -19,13 +19,13 @@ from typing import Any
 
 from localjudge.errors import SettingError
 from localjudge.modes.row_outcome import RowOutcome
+from localjudge.records import Row
 from localjudge.records.outcome_columns import INTERVAL, MODEL, NOTICE, to_json, without_objects
 from localjudge.report.harness_formats import write_annotations, write_logs
-from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_row_outcomes
-from localjudge.runs.reread_texts import RowTexts, rows_with_texts, text_columns
+from localjudge.runs.reread_texts import rows_with_texts, with_text_columns
 from localjudge.runs.run_manifest import RunManifest, read_manifest
-from localjudge.studies.calibrate import IntervalsOf, read_intervals
+from localjudge.studies.calibrate import read_intervals
 from localjudge.system.durable import replacing
 from localjudge.system.requirements import require
 from localjudge.system.steps import Report, no_progress, with_progress
@@ -161,8 +161,8 @@ def export(
     return written
 
 
-def outcomes_with_texts(folder: Path) -> Iterator[tuple[RowOutcome, RowTexts | None]]:
-    """Return the outcome of each row or pair of a run, with the texts that its first prompt shows."""
+def outcomes_with_texts(folder: Path) -> Iterator[tuple[RowOutcome, Row | None]]:
+    """Return the outcome of each row or pair of a run, with the row that its first prompt shows."""
     return rows_with_texts(folder, read_manifest(folder), lambda: read_row_outcomes(folder))
 
 
@@ -170,32 +170,23 @@ def _table(
     folder: Path, manifest: RunManifest, with_texts: bool, intervals: Path | None, origin: Line
 ) -> tuple[Iterator[Line], list[str]]:
     """Return the lines of a table, which have the same columns, and the names of these columns."""
-    rubric, mode, column_of = manifest.rubric, manifest.rubric.mode, dict[str, str]()
-    names, intervals_of = mode.column_names(rubric.columns), None
+    columns = manifest.rubric.columns
+    names, intervals_of = manifest.rubric.mode.column_names(columns), None
     if intervals:
         intervals_of = read_intervals(intervals, [folder])
-        names += [aspect + INTERVAL for aspect in rubric.columns.aspects]
+        names += [aspect + INTERVAL for aspect in columns.aspects]
+    outcomes: Iterator[tuple[RowOutcome, dict[str, str | None]]]
     if with_texts:
-        column_of = text_columns(rubric, names)
-        names += [*mode.texts, *column_of.values()]
-    alone = ((outcome, None) for outcome in read_row_outcomes(folder))
-    outcomes = outcomes_with_texts(folder) if with_texts else alone
-    lines = _lines(outcomes, rubric, column_of, intervals_of)
-    return ({name: line.get(name) for name in names} | dict(origin) for line in lines), [*names, *origin]
+        text_names, outcomes = with_text_columns(folder, manifest, lambda: read_row_outcomes(folder), names)
+        names += text_names
+    else:
+        outcomes = ((outcome, {}) for outcome in read_row_outcomes(folder))
 
+    def lines() -> Iterator[Line]:
+        for outcome, texts in outcomes:
+            ends = intervals_of(outcome.first) if intervals_of else {}
+            of_aspects = {aspect + INTERVAL: [*each] for aspect, each in ends.items()}
+            line = outcome.line(columns) | texts | of_aspects
+            yield {name: line.get(name) for name in names} | dict(origin)
 
-def _lines(
-    outcomes: Iterable[tuple[RowOutcome, RowTexts | None]],
-    rubric: Rubric,
-    column_of: Mapping[str, str],
-    intervals_of: IntervalsOf | None,
-) -> Iterator[dict[str, Any]]:
-    """Yield each line, with the texts of its row and the intervals of its scores."""
-    mode = rubric.mode
-    for outcome, text in outcomes:
-        line = outcome.line(rubric.columns)
-        if intervals_of:
-            line |= {aspect + INTERVAL: [*ends] for aspect, ends in intervals_of(outcome.first).items()}
-        if text:
-            line |= text.columns(mode.texts, outcome.first.swapped, column_of)
-        yield line
+    return lines(), [*names, *origin]

@@ -68,13 +68,13 @@ def write_report(
         if getattr(options, name):
             one = f"`{name}`: is for runs with one judgement for each response; this rubric"
             mode.require("aspects", one, "")
-    with step(f"reading the {mode.listed[1]}"):
+    with step(f"reading the {mode.list_words[1]}"):
         listed = ListedRows(runs, options.inputs or ())
     with listed:
         with step("comparing the systems"):
             found = _ReportFindings(listed, options, resamples)
             about = head(listed, options.title, found.sections, found.means, found.notices)
-        with step("writing the page", mode.listed[1]) as report:
+        with step("writing the page", mode.list_words[1]) as report:
             write_page(out, about, listed, report)
     return list(about["notices"])
 
@@ -130,7 +130,7 @@ class _ReportFindings:
         scores = self._scores(runs)
         known = (
             options.labels_of(scores, False)
-            if options.labels and "criteria" not in self._listed.kind.gives
+            if options.labels and "criteria" not in self._listed.kind.features
             else None
         )
         calibrated = options.applied_to(scores, known) or scores
@@ -182,7 +182,7 @@ class _ReportFindings:
 
     def _agreement(self, run: Path, name: str) -> Findings:
         """Return the agreement of a run with its labels."""
-        one = len(self._listed.folders) == 1 and "criteria" not in self._listed.kind.gives
+        one = len(self._listed.folders) == 1 and "criteria" not in self._listed.kind.features
         scores = scores_of(*self._listed.read) if one else read_scores([run], criteria="split")
         known = self._options.labels_of(scores, False)
         if column := self._options.by_column:
@@ -197,7 +197,7 @@ class _ReportFindings:
         )
 
     def _add_slices(self, name: str, sliced: Sliced) -> None:
-        self._slices.append((name, Findings([sliced.note], [slice_table(sliced)])))
+        self._slices.append((name, Findings([], [slice_table(sliced)], notes=[sliced.note])))
 
     def _changes(self) -> Findings | None:
         """Return what `localjudge compare` finds in two complete runs, or why they cannot be compared.

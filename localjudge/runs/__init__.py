@@ -22,7 +22,21 @@ class StoppedBySignal(KeyboardInterrupt):
         self.exit_code = exit_code
 
 
-class StopSignal(AbstractContextManager["StopSignal"]):
+class StopRequest(AbstractContextManager["StopRequest"]):
+    """A context in which a stop can be requested; this one never requests it."""
+
+    def __exit__(self, *exception: object) -> None:
+        """Do nothing."""
+
+    def asked(self) -> bool:
+        """Return whether a stop was requested: submit no more prompts."""
+        return False
+
+
+NEVER = StopRequest()
+
+
+class StopSignal(StopRequest):
     """A context in which SIGINT and SIGTERM request a stop; only for the main thread.
 
     After the first signal, no more prompts are submitted, and those in flight have a grace period.
@@ -59,7 +73,6 @@ class StopSignal(AbstractContextManager["StopSignal"]):
         return 128 + (self.signal or signal.SIGINT)
 
     def asked(self) -> bool:
-        """Return whether a signal has requested a stop."""
         return self.signal is not None
 
     def _ask(self, number: int, frame: FrameType | None) -> None:

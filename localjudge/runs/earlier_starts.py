@@ -11,7 +11,7 @@ from localjudge.errors import RunMismatchError
 from localjudge.judge import Judge
 from localjudge.records import Failure, Outcome
 from localjudge.records.outcome_columns import AnswerColumns
-from localjudge.rows.inputs import EXAMPLES, STDIN
+from localjudge.rows.formats import EXAMPLES, STDIN
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import KeyIndex, key_digest, read_journal
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE
@@ -62,14 +62,14 @@ class LinesOfEarlierStarts:
         """Return whether the row at this place has a line that stays."""
         return self._key(place) in self._staying
 
-    def staying(self) -> Iterator[tuple[bytes, Outcome]]:
-        """Yield the lines that stay or come back, of each key at most as many as the input has rows.
+    def staying(self) -> Iterator[tuple[str, bytes]]:
+        """Yield each line that stays or comes back after its key, of each key at most as many as the rows.
 
         This method can be called once.
         """
         for piece, outcome in chain(read_journal(self._journal, self._columns), self._to_restore()):
             if not self._must_be_rejudged(outcome) and self.rows.take(outcome.key):
-                yield piece, outcome
+                yield outcome.key, piece
 
     def aside(self) -> Iterator[bytes]:
         """Yield the lines that were set aside before, and those of the journal that belong to no row now."""

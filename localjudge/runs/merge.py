@@ -18,7 +18,7 @@ from localjudge.runs.reader import JUDGEMENTS, SUMMARY, is_complete
 from localjudge.runs.row_source import Shard
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_manifest import MANIFEST, ModelRecord, RunManifest, StartRecord, as_json, read_manifest
-from localjudge.runs.summary import Summary
+from localjudge.runs.summary import Summary, read_summary
 from localjudge.system.steps import Report, no_progress, with_progress
 
 
@@ -62,15 +62,14 @@ def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> S
         refused = RunMismatchError(f"`out` {out}: holds a run already; choose another folder")
         if (out / MANIFEST).exists() and (out / MANIFEST).read_bytes() != as_json(manifest.as_dict()):
             raise refused
-        summary = Summary(first.manifest)
         with run.writing(JUDGEMENTS) as scratch:
             with scratch.open("xb") as stream:
-                stream.writelines(with_progress(_in_order(parts, summary), report, first.start.input_rows))
+                stream.writelines(with_progress(_in_order(parts), report, first.start.input_rows))
             there = out / JUDGEMENTS
             if there.exists() and not filecmp.cmp(scratch, there, shallow=False):
                 raise refused
-        run.write_rows(manifest)
-        run.write_json(SUMMARY, summary.as_dict(manifest, complete=True, planned=first.start.input_rows))
+        summary = read_summary(out, manifest=manifest)
+        run.write_json(SUMMARY, summary.as_dict(complete=True, planned=first.start.input_rows))
         run.write_json(MANIFEST, manifest.as_dict())
         run.complete = True
     return summary
@@ -116,7 +115,7 @@ def _refuse_gaps(parts: Sequence[_ShardRun]) -> None:
         raise UsageError(f"shards: {'; '.join(gaps)}; run these again and then merge")
 
 
-def _in_order(parts: Sequence[_ShardRun], summary: Summary) -> Iterator[bytes]:
+def _in_order(parts: Sequence[_ShardRun]) -> Iterator[bytes]:
     """Yield the lines of all shards in ascending order of row numbers, which each shard has already."""
     columns = parts[0].manifest.rubric.columns
     of_shards = (read_journal(part.folder / JUDGEMENTS, columns) for part in parts)
@@ -126,7 +125,6 @@ def _in_order(parts: Sequence[_ShardRun], summary: Summary) -> Iterator[bytes]:
                 f"shards: row {min(outcome.row or 0, number)} of the input has no line, or two; "
                 "run their score commands again and then merge"
             )
-        summary.add(outcome)
         yield piece
 
 

@@ -18,14 +18,14 @@ DRY_RUN, IMPORTED, SERVER = "dry-run", "elsewhere", "server"
 SEVERAL_JUDGES = "several judges"
 
 
-def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) -> tuple[str, ...]:
+def notices(manifest: RunManifest, complete: bool, rows: int, candidates_cut: int) -> tuple[str, ...]:
     """Return the notices of a run, most serious first.
 
     Args:
         manifest: the manifest of the run.
         complete: whether every row has its line.
         rows: number of lines of the run; used only if the run is not complete.
-        truncated: number of candidates, or conversations before them, of which the judge did not see all.
+        candidates_cut: number of candidates, or conversations before them, of which the judge did not see all.
     """
     found = []
     if manifest.settings.engine == DRY_RUN:
@@ -72,8 +72,8 @@ def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) ->
         found.append(f"missing responses: {systems} of the instructions; these pairs could not be formed")
     if manifest.rubric.prompt.guard:
         found.append("guarded: made with --guard; do not compare with scores made without it")
-    if truncated:
-        settings, candidates = manifest.settings, f"{truncated} candidate{'s' * (truncated > 1)}"
+    if candidates_cut:
+        settings, candidates = manifest.settings, f"{candidates_cut} candidate{'s' * (candidates_cut > 1)}"
         found.append(
             f"truncated: {candidates} did not fit the model's context; the judge saw only the beginning"
             if settings.on_overflow == "truncate-candidate" and settings.max_result_tokens is None

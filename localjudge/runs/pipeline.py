@@ -8,10 +8,10 @@ The command line, the audit and Python programs all use `score_run`.
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any
 
 from localjudge.config import JudgeConfig
 from localjudge.engines.engine_options import Cluster
@@ -19,8 +19,9 @@ from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.models.digests import in_words
 from localjudge.modes.pair_preference import pairs_in_words
-from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, NO_CONVERSATION
-from localjudge.runs import RunObserver
+from localjudge.rows.columns import CONVERSATION, CONVERSATIONS
+from localjudge.rows.conversation import NO_CONVERSATION
+from localjudge.runs import NEVER, RunObserver, StopRequest
 from localjudge.runs.cost_estimate import CostEstimate
 from localjudge.runs.reader import SET_ASIDE, read_notices
 from localjudge.runs.row_source import WHOLE, RowSource, Shard
@@ -36,16 +37,6 @@ _OVERFLOWS = {
     "truncate-candidate": "lose the end of their candidate",
     "cut-tool-results": "lose their oldest tool results, or fail",
 }
-
-
-class Stopping(Protocol):
-    """A context that can request a stop, such as `localjudge.runs.StopSignal`."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *exception: Any) -> None: ...
-    def asked(self) -> bool:
-        """Return whether a stop was requested: submit no more prompts."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +76,7 @@ def score_run(
     allow_changed_model: bool = False,
     allow_download: bool = False,
     observer: RunObserver | None = None,
-    stopping: Stopping | None = None,
+    stopping: StopRequest = NEVER,
 ) -> RunResult:
     """Judge every row of a source and write a run directory. The same call continues a run that was stopped.
 
@@ -163,11 +154,10 @@ def score_run(
                 f"{tasks.first_too_long}: does not fit the model's context; such rows {what}, and are counted "
                 "at the end"
             )
-        asked: AbstractContextManager[Any] = stopping or nullcontext()
         engine, begun = judge.engine, time.monotonic()
         observer.watch(lambda: getattr(engine, "answer_tokens", 0))
-        with observer.counting(plan.rows - done), asked:
-            summary = run.score(observer.add, stopping.asked if stopping else lambda: False, observer.step)
+        with observer.counting(plan.rows - done), stopping:
+            summary = run.score(observer.add, stopping.asked, observer.step)
         seconds, is_dry_run = time.monotonic() - begun, judge.config.engine == "dry-run"
         if run.done > done and not is_dry_run:
             observer.say(_speed(run.done - done, plan.rows, source, seconds))

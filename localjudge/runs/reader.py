@@ -17,11 +17,11 @@ from localjudge.modes.mode import Mode
 from localjudge.modes.row_outcome import Join, RowOutcome
 from localjudge.records import Judgement, Outcome, html_table
 from localjudge.records.keys import row_key, settings_digest
-from localjudge.records.outcome_columns import EXPECTED, PAIR_SYSTEMS, PREFERENCE, to_json, without_objects
+from localjudge.records.outcome_columns import EXPECTED, PAIR_SYSTEMS, PREFERENCE, without_objects
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
 from localjudge.runs.notices import notices
-from localjudge.runs.reread_texts import rows_with_texts, text_columns
+from localjudge.runs.reread_texts import with_text_columns
 from localjudge.runs.run_manifest import MANIFEST, RunManifest, read_manifest
 
 JUDGEMENTS = "judgements.jsonl"
@@ -44,7 +44,7 @@ class RecordedRun:
         rubric: the rubric that it was judged by.
         notices: the warnings that a reader needs before the scores (`localjudge.runs.notices`).
         complete: True if every row has its line, in the input's order.
-        joined: False if each line is a row; True if the prompts of a row are joined, as in `pairs.jsonl`.
+        joined: False if each line is a row; True if the prompts of a row are joined, as in an export.
     """
 
     folder: Path
@@ -112,10 +112,9 @@ class RecordedRun:
 
     def _with_texts(self) -> Iterator[dict[str, Any]]:
         manifest = read_manifest(self.folder)
-        column_of = text_columns(manifest.rubric, self._mode.column_names(self.rubric.columns))
-        for row, text in rows_with_texts(self.folder, manifest, self._rows):
-            columns = text.columns(manifest.rubric.mode.texts, row.first.swapped, column_of) if text else {}
-            yield row.line(self.rubric.columns) | columns
+        taken = self._mode.column_names(self.rubric.columns)
+        _, rows = with_text_columns(self.folder, manifest, self._rows, taken)
+        return (row.line(self.rubric.columns) | texts for row, texts in rows)
 
     def _repr_html_(self) -> str:
         suffixes = ("", EXPECTED, PREFERENCE)
@@ -166,7 +165,7 @@ def read_outcomes(folder: Path, manifest: RunManifest | None = None) -> Iterator
                 "another run or was edited; if this line is wrong, delete it, and the same score command "
                 "judges its row again"
             )
-        for part in outcome.of_prompts:
+        for part in outcome.by_criterion:
             if isinstance(part, Judgement) and (problem := problem_of(part)):
                 advice = "delete this line, and the same score command judges its row again"
                 raise RunMismatchError(f"{file}:{number}: {problem}; {advice}")
@@ -180,13 +179,6 @@ def read_row_outcomes(folder: Path, manifest: RunManifest | None = None) -> Iter
     """
     manifest = manifest or read_manifest(folder)
     return manifest.join().all(read_outcomes(folder, manifest))
-
-
-def row_lines(folder: Path, manifest: RunManifest) -> Iterator[bytes]:
-    """Yield the outcome of each row of a run with this manifest as a line of JSON."""
-    for outcome in read_row_outcomes(folder, manifest):
-        line = outcome.line(manifest.rubric.columns)
-        yield to_json(line, line).encode() + b"\n"
 
 
 def numbered_row_outcomes(
@@ -204,7 +196,7 @@ def numbered_row_outcomes(
         lines[prompt.row] = line
         if (outcome := join.add(prompt)) is not None:
             yield (
-                tuple(lines.pop(row) for row in dict.fromkeys(each.row for each in outcome.of_prompts)),
+                tuple(lines.pop(row) for row in dict.fromkeys(each.row for each in outcome.prompts)),
                 outcome,
             )
 
@@ -274,13 +266,13 @@ def read_notices(folder: Path) -> tuple[str, ...]:
         RunMismatchError: the folder holds no run that this version can read.
     """
     manifest, complete = read_manifest(folder), is_complete(folder)
-    rows = truncated = 0
+    rows = candidates_cut = 0
     settings = manifest.settings
     if not complete or settings.on_overflow != "fail" or settings.max_result_tokens is not None:
         for outcome in read_outcomes(folder):
             rows += 1
-            truncated += isinstance(outcome, Judgement) and outcome.candidate_cut > 0
-    return notices(manifest, complete, rows, truncated)
+            candidates_cut += isinstance(outcome, Judgement) and outcome.candidate_cut > 0
+    return notices(manifest, complete, rows, candidates_cut)
 
 
 ORDER = "order.txt"

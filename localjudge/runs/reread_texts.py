@@ -6,63 +6,26 @@ the texts that are found are exactly those that were judged; a row that has chan
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from localjudge.errors import UsageError
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Row
 from localjudge.records.outcome_columns import MODEL, NOTICE
-from localjudge.rows.criteria import CRITERION, NUMBERED_CRITERIA
-from localjudge.rows.inputs import STDIN, can_be_read_twice, find_inputs
+from localjudge.rows.columns import CRITERION, NUMBERED_CRITERIA
+from localjudge.rows.formats import STDIN
+from localjudge.rows.inputs import can_be_read_twice, find_inputs
 from localjudge.rows.pairs import paired_rows
-from localjudge.rubrics.rubric import Rubric
+from localjudge.rows.row_store import RowStore
 from localjudge.runs.run_manifest import RunManifest, StartRecord
-from localjudge.system.durable import LineStore
-
-
-@dataclass(frozen=True, slots=True)
-class RowTexts:
-    """The texts of one row; `fields` has those of further columns that the rubric uses.
-
-    `candidate` is the response that the judge reads first, and `opponent` the other one of a pair.
-    """
-
-    instruction: str
-    reference: str | None
-    candidate: str
-    opponent: str | None
-    fields: Mapping[str, str]
-
-    def responses(self, swapped: bool) -> tuple[str, str | None]:
-        """Return the response, or both of a pair, in the input's order.
-
-        Args:
-            swapped: whether the judge read the responses in the reverse of that order.
-        """
-        return (self.opponent or "", self.candidate) if swapped else (self.candidate, self.opponent)
-
-    def columns(
-        self, names: Sequence[str], swapped: bool, column_of: Mapping[str, str]
-    ) -> dict[str, str | None]:
-        """Return the columns of a table.
-
-        Args:
-            names: the names of the columns of the instruction, the reference and the responses.
-            swapped: as for `responses`.
-            column_of: the column of each further field.
-        """
-        said = (self.instruction, self.reference, *self.responses(swapped))
-        fields = {column_of[field]: text for field, text in self.fields.items() if field in column_of}
-        return dict(zip(names, said, strict=False)) | fields
 
 
 class RowTextStore(AbstractContextManager["RowTextStore"]):
-    """The texts of a run's rows, in a scratch file; memory grows by a few numbers for each row.
+    """The rows of a run with their texts, in a scratch file; memory grows by a few numbers for each row.
 
     Args:
         manifest: the manifest of the run.
@@ -74,32 +37,28 @@ class RowTextStore(AbstractContextManager["RowTextStore"]):
     """
 
     def __init__(self, manifest: RunManifest, digests: Iterable[str | None], moved: Iterable[str] = ()) -> None:
-        wanted = set(digests) - {None}  # a damaged line ends it before a file is open
-        self._stored = LineStore.scratch()
-        self._places: dict[str, int] = {}
+        wanted = [*dict.fromkeys(digests)]  # a damaged line ends it before a file is open
+        self._stored = RowStore()
+        self._places: dict[str | None, int] = {}
         self.problems: list[str] = []
-        for row in rows_again(manifest, moved, self.problems):
-            digest = row.digest.hex()
-            if digest in wanted:
-                wanted.remove(digest)
-                self._places[digest] = len(self._stored)
-                opponent = row.responses[1].text if len(row.responses) > 1 else None
-                texts = [row.instruction, row.reference, row.candidate, opponent, dict(row.fields)]
-                self._stored.append(json.dumps(texts).encode())
-            if not wanted:
-                break
+        for place, row in rows_found(manifest, wanted, moved, self.problems):
+            self._places[wanted[place]] = len(self._stored)
+            self._stored.append(replace(row, columns={}))
 
     def __exit__(self, *exception: object) -> None:
         self._stored.__exit__(*exception)
 
-    def get(self, digest: str | None) -> RowTexts | None:
-        """Return the texts of the row with this digest; None if they were not found."""
-        place = None if digest is None else self._places.get(digest)
-        return None if place is None else RowTexts(*json.loads(self._stored[place]))
+    def get(self, digest: str | None) -> Row | None:
+        """Return the row with this digest, as its prompt shows it; None if it was not found."""
+        row = self._stored[self._places[digest]] if digest in self._places else None
+        return row if isinstance(row, Row) else None
 
 
 def rows_found(
-    manifest: RunManifest, digests: Sequence[str | None], moved: Iterable[str] = ()
+    manifest: RunManifest,
+    digests: Sequence[str | None],
+    moved: Iterable[str] = (),
+    problems: list[str] | None = None,
 ) -> Iterator[tuple[int, Row]]:
     """Yield the place of each of these digests whose row is in the inputs of a run, and the row.
 
@@ -109,19 +68,22 @@ def rows_found(
         manifest: the manifest of the run.
         digests: the digests of rows; None for none.
         moved: the files to read, if the inputs were moved or renamed after the run.
+        problems: receives a message for each input that cannot be read.
     """
     places: dict[str | None, list[int]] = defaultdict(list)
     for place, digest in enumerate(digests):
         places[digest].append(place)
     places.pop(None, None)
     last: dict[str, Row] = {}
-    for row in rows_again(manifest, moved, problems=[]) if places else ():
+    for row in rows_again(manifest, moved, [] if problems is None else problems) if places else ():
         digest = row.digest.hex()
         if waiting := places.get(digest):
             yield waiting.pop(0), row
             last[digest] = row
             if not waiting:
                 del places[digest], last[digest]
+                if not places:
+                    return
     for digest, row in last.items():
         yield from ((place, row) for place in places[digest])
 
@@ -167,8 +129,8 @@ def _readable(name: str, moved: bool, problems: list[str]) -> list[str]:
 
 def rows_with_texts(
     folder: Path, manifest: RunManifest, rows: Callable[[], Iterable[RowOutcome]]
-) -> Iterator[tuple[RowOutcome, RowTexts | None]]:
-    """Yield each outcome with the texts that its first prompt shows; None for a row that was not readable.
+) -> Iterator[tuple[RowOutcome, Row | None]]:
+    """Yield each outcome with the row that its first prompt shows; None for a row that was not readable.
 
     Args:
         folder: the run directory, for messages.
@@ -190,19 +152,37 @@ def rows_with_texts(
             yield row, text
 
 
-def text_columns(rubric: Rubric, taken: Iterable[str]) -> dict[str, str]:
-    """Return the column of each field of a template in a table with texts; a name that is taken gets a prefix.
+def with_text_columns(
+    folder: Path, manifest: RunManifest, rows: Callable[[], Iterable[RowOutcome]], taken: Iterable[str]
+) -> tuple[list[str], Iterator[tuple[RowOutcome, dict[str, str | None]]]]:
+    """Return the names of the columns of texts in a table, and each outcome with these columns.
+
+    A field of the template with the name of another column gets a prefix.
 
     Args:
-        rubric: the rubric.
+        folder: the run directory, for messages.
+        manifest: the manifest of the run.
+        rows: returns the outcomes of its rows; it is called twice.
         taken: the other columns of the table.
+
+    Raises:
+        UsageError: the inputs are missing, or a row has changed.
     """
-    used = {*taken, *rubric.mode.texts, MODEL, NOTICE}
-    column_of: dict[str, str] = {}
-    for field in sorted(rubric.fields, key=lambda field: field in used):  # free names are kept
-        if field not in (*rubric.mode.texts, CRITERION, NUMBERED_CRITERIA):
+    names, column_of = manifest.rubric.mode.texts, dict[str, str]()
+    used = {*taken, *names, MODEL, NOTICE}
+    for field in sorted(manifest.rubric.fields, key=lambda field: field in used):  # free names are kept
+        if field not in (*names, CRITERION, NUMBERED_CRITERIA):
             column_of[field] = field
             while column_of[field] in used:
                 column_of[field] = f"input_{column_of[field]}"
             used.add(column_of[field])
-    return column_of
+
+    def columns(outcome: RowOutcome, row: Row | None) -> dict[str, str | None]:
+        if row is None:
+            return {}
+        texts = (row.instruction, row.reference, *row.texts_in_input_order(outcome.first.swapped))
+        fields = {column_of[field]: text for field, text in row.fields.items() if field in column_of}
+        return dict(zip(names, texts, strict=True)) | fields
+
+    outcomes = rows_with_texts(folder, manifest, rows)
+    return [*names, *column_of.values()], ((outcome, columns(outcome, row)) for outcome, row in outcomes)

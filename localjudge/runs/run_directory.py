@@ -2,8 +2,6 @@
 
     run.json           settings, rubric, model and its files' digests, engine, versions; written at the start
     judgements.jsonl   one line per row; appended as rows finish, put into the input's order at the end
-    pairs.jsonl        one line per pair, if the rubric compares two responses; written after the judgements
-    checklists.jsonl   one line per row, if it is judged by its own criteria; written after the judgements
     order.txt          the instructions in random order, if the run is shuffled; removed when it is complete
     set-aside.jsonl    lines of rows that are no longer in the input, kept in case the rows return
     summary.json       counts and means; written last
@@ -31,11 +29,11 @@ from localjudge.records.outcome_columns import from_bytes, to_bytes
 from localjudge.runs.earlier_starts import LinesOfEarlierStarts, changed_weights, manifest_of, recorded_run
 from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
-from localjudge.runs.reader import JUDGEMENTS, ORDER, SET_ASIDE, SUMMARY, row_lines
+from localjudge.runs.reader import JUDGEMENTS, ORDER, SET_ASIDE, SUMMARY
 from localjudge.runs.row_source import WHOLE, RowSource, Shard
-from localjudge.runs.run_manifest import MANIFEST, RunManifest, as_json
+from localjudge.runs.run_manifest import MANIFEST, as_json
 from localjudge.runs.run_plan import RunPlan, order_lines
-from localjudge.runs.summary import Summary
+from localjudge.runs.summary import Summary, read_summary
 from localjudge.system.steps import Report, Step, no_steps, with_progress
 
 _UNNAMED = RowSource()
@@ -156,7 +154,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             self.new_weights = changed_weights(judge.rubric, before.rubric)
         self.write_json(MANIFEST, self._manifest.as_dict())
         # A run without a summary counts as incomplete.
-        for name in filter(None, (SUMMARY, ORDER, judge.rubric.mode.row_file)):
+        for name in (SUMMARY, ORDER):
             self._ownership.remove(name)
         if plan.shuffle is not None:
             self._write_lines(ORDER, order_lines(plan.instructions()))
@@ -181,22 +179,18 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             stay in the order in which they finished.
         """
         self._stopped = False
-        try:
-            for judged in self._judge.judged(self._undone(stop)):
-                report([outcome for _, outcome in judged], self._append(judged))
-        except KeyboardInterrupt:
-            self._write_summary(self._so_far)
-            raise
-        if self._stopped:
-            self._write_summary(self._so_far)
-            return self._so_far
-        self._journal.sync()
-        with step("putting the lines in order") as report_lines:
-            summary = self._put_in_order(report_lines)
-        self.write_rows(self._manifest)
-        self.complete = True
-        self._write_summary(summary)
-        self._ownership.remove(ORDER)
+        for judged in self._judge.judge_tasks(self._undone(stop)):
+            report([outcome for _, outcome in judged], self._append(judged))
+        if not self._stopped:
+            self._journal.sync()
+            with step("putting the lines in order") as report_lines:
+                self._write_lines(JUDGEMENTS, self._in_order(report_lines))
+            self.complete = True
+        summary = read_summary(self.folder, manifest=self._manifest)
+        counted = summary.as_dict(complete=self.complete, planned=self._plan.rows)
+        self.write_json(SUMMARY, {**counted, "engine": dict(self._judge.engine.statistics())})
+        if self.complete:
+            self._ownership.remove(ORDER)
         return summary
 
     def writing(self, name: str) -> AbstractContextManager[Path]:
@@ -206,11 +200,6 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             RunBrokenError: another process has taken the run over; the file is unchanged.
         """
         return self._ownership.writing(name)
-
-    def write_rows(self, manifest: RunManifest) -> None:
-        """Write the file of the rows' outcomes from the ordered lines, unless the lines are these outcomes."""
-        if (name := manifest.rubric.mode.row_file) is not None:
-            self._write_lines(name, row_lines(self.folder, manifest))
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a file of the run."""
@@ -234,28 +223,19 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         given = [outcome.copied_to(self._plan.row(place)) for task, outcome in judged for place in task.places]
         self._journal.append((outcome.key, to_bytes(outcome, columns)) for outcome in given)
         self.done += len(given)
-        for outcome in given:
-            self._so_far.add(outcome)
         return len(given)
 
-    def _put_in_order(self, report: Report) -> Summary:
-        """Rewrite the lines in the input's order."""
+    def _in_order(self, report: Report) -> Iterator[bytes]:
+        """Yield the line of each row of the input."""
         index, columns = self._journal.index(), self._judge.rubric.columns
-        summary = Summary(self._manifest)
-
-        def in_order() -> Iterator[bytes]:
-            for place, row in enumerate(with_progress(self._plan.in_order(), report, self._plan.rows)):
-                line = index.get(self._key(place))
-                if line is None:
-                    raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is missing")
-                piece = self._journal.line_at(line)
-                outcome = from_bytes(piece, columns)
-                own = outcome.copied_to(row)
-                summary.add(own)
-                yield piece if own is outcome else to_bytes(own, columns)
-
-        self._write_lines(JUDGEMENTS, in_order())
-        return summary
+        for place, row in enumerate(with_progress(self._plan.in_order(), report, self._plan.rows)):
+            line = index.get(self._key(place))
+            if line is None:
+                raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is missing")
+            piece = self._journal.line_at(line)
+            outcome = from_bytes(piece, columns)
+            own = outcome.copied_to(row)
+            yield piece if own is outcome else to_bytes(own, columns)
 
     def _find_lines(self, settings: bytes, retry_failed: bool) -> LinesOfEarlierStarts:
         """Read the lines of earlier starts.
@@ -274,18 +254,11 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
 
         A line is written to its new file before it is removed from the old one.
         """
-        self._so_far = Summary(self._manifest)
-
-        def kept() -> Iterator[tuple[str, bytes]]:
-            for piece, outcome in lines.staying():
-                self._so_far.add(outcome)
-                yield outcome.key, piece
-
         self.set_aside = lines.set_aside
         if self.set_aside:
             self._write_lines(SET_ASIDE, lines.aside())
         with self._ownership.placing(JUDGEMENTS):
-            journal = Journal(self.folder / JUDGEMENTS, self._ownership.own, kept())
+            journal = Journal(self.folder / JUDGEMENTS, self._ownership.own, lines.staying())
             self._journal = self._open.enter_context(journal)
         self.done = lines.rows.count_in(self._journal.index())
         aside = self.folder / SET_ASIDE
@@ -307,7 +280,3 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         if self._fresh and not self.complete and not self.done:
             for name in self._ownership.made:
                 self._ownership.remove(name)
-
-    def _write_summary(self, summary: Summary) -> None:
-        counted = summary.as_dict(self._manifest, complete=self.complete, planned=self._plan.rows)
-        self.write_json(SUMMARY, {**counted, "engine": dict(self._judge.engine.statistics())})

@@ -70,17 +70,18 @@ class Summary:
         manifest: the manifest of the run.
 
     Attributes:
-        rubric: the rubric of the run.
+        manifest: the manifest of the run.
+        rubric: its rubric.
         signs: the signs that the judge does not work on these rows.
         spread: how far apart the samples of a row are.
         judged, failed: number of prompts, each of which has a line.
-        truncated: number of prompts with a response that was cut to fit the model's context.
+        candidates_cut: number of prompts with a response that was cut to fit the model's context.
         reasons: number of failed rows, or of failed criteria, for each reason.
     """
 
     def __init__(self, manifest: RunManifest) -> None:
-        self.rubric, self._orders = manifest.rubric, manifest.orders
-        self.judged = self.failed = self.truncated = 0
+        self.manifest, self.rubric = manifest, manifest.rubric
+        self.judged = self.failed = self.candidates_cut = 0
         self.reasons: Counter[str] = Counter()
         self.signs = WarningSigns(self.rubric)
         self.spread = SampleSpread(manifest.settings.samples)
@@ -98,8 +99,8 @@ class Summary:
             self._failures[outcome.reason] += 1
             return
         self.judged += 1
-        self.truncated += outcome.candidate_cut > 0
-        for each in outcome.of_prompts:
+        self.candidates_cut += outcome.candidate_cut > 0
+        for each in outcome.by_criterion:
             self.spread.add(each)
 
     def _add_row(self, row: RowOutcome) -> None:
@@ -119,19 +120,18 @@ class Summary:
     @property
     def counted(self) -> str:
         """The numbers of judged and failed rows in words."""
-        return self.signs.details.counted(self._judged_rows, self._failed_rows, self._orders)
+        return self.signs.details.counted(self._judged_rows, self._failed_rows, self.manifest.orders)
 
-    def as_dict(self, manifest: RunManifest, *, complete: bool, planned: int | None) -> dict[str, Any]:
-        """Return the counts, and the means or win rates, for `summary.json`; the mean of nothing is None.
+    def as_dict(self, *, complete: bool, planned: int | None) -> dict[str, Any]:
+        """Return the counts and the means for `summary.json`.
 
         Args:
-            manifest: the manifest of the run.
             complete: whether every row has its line.
             planned: number of rows of the complete run.
         """
         return {
             "complete": complete,
-            "notices": notices(manifest, complete, self.rows, self.truncated),
+            "notices": notices(self.manifest, complete, self.rows, self.candidates_cut),
             "warning_signs": self.signs.lines,
             "planned": planned,
             "rows": self.rows,
@@ -139,16 +139,8 @@ class Summary:
             "failed": self.failed,
             "failures": dict(self._failures.most_common()),
             "mean_mass": self.signs.mass.means,
-            **self.signs.details.as_dict(self._orders),
             "systems": [
-                {
-                    "system": name,
-                    "judged": counts.judged,
-                    "failed": counts.failed,
-                    "rationales_cut": counts.cut,
-                    "candidates_cut": counts.truncated,
-                    **self.rubric.mode.means(counts, self.rubric.row_columns),
-                }
+                {"system": name, **counts.as_dict([column.name for column in self.rubric.row_columns])}
                 for name, counts in self.by_system().items()
             ],
         }
@@ -158,17 +150,18 @@ class Summary:
         return dict(sorted(self._systems.items(), key=lambda item: (item[0] is None, item[0] or "")))
 
 
-def read_summary(folder: Path, report: Report = no_progress) -> Summary:
+def read_summary(folder: Path, report: Report = no_progress, manifest: RunManifest | None = None) -> Summary:
     """Return the summary of a run directory, from its lines.
 
     Args:
         folder: the run directory.
         report: receives the number of lines that were read.
+        manifest: its manifest; None to read it, too.
 
     Raises:
         RunMismatchError: the folder holds no run that this version can read.
     """
-    manifest = read_manifest(folder)
+    manifest = manifest or read_manifest(folder)
     summary = Summary(manifest)
     for outcome in with_progress(read_outcomes(folder, manifest), report, count_lines(folder)):
         summary.add(outcome)
@@ -265,18 +258,6 @@ class ValueMass:
         """The mean mass in each aspect whose mass is known, from 0 to 1."""
         return {aspect: round(total / count, 4) for aspect, (total, count, _) in self._of.items()}
 
-    def in_words(self, is_lower_bound: bool) -> str:
-        """Return the means in one line; empty if none is known.
-
-        Args:
-            is_lower_bound: the masses are sums over the tokens that a server lists.
-        """
-        means = {aspect: "at least " * is_lower_bound + f"{mass:.2f}" for aspect, mass in self.means.items()}
-        if len(means) > 1 and len(set(means.values())) == 1:
-            means = {"in all aspects": means.popitem()[1]}
-        said = ", ".join(f"{aspect} {mass}" for aspect, mass in means.items())
-        return f"mean mass of the values (see localjudge help runs): {said}" if said else ""
-
     def signs(self, least: int) -> Iterator[str]:
         """Yield a line for each aspect in which the model's likeliest token is mostly not a value.
 
@@ -286,10 +267,10 @@ class ValueMass:
         for aspect, (total, count, likeliest) in self._of.items():
             if count >= least and likeliest < count / 2:
                 yield (
-                    f"low mass: in {aspect}, the model's likeliest token begins a value in {likeliest} of "
-                    f"{count} judgements (mean mass {total / count:.2f}), so the scores stand on a small part "
-                    "of its probability; change how the prompt shows the answer, ask for the rationale first, "
-                    "or use another model"
+                    f"improbable answers: in {aspect}, the share of the probability on valid answers is "
+                    f"{total / count:.2f} on average, and the model's likeliest token begins one in only "
+                    f"{likeliest} of {count} judgements; change how the prompt shows the answer, ask for the "
+                    "rationale first, or use another model"
                 )
 
 

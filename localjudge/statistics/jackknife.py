@@ -176,6 +176,25 @@ def jackknife_interval(value: float, left_out: Floats, tests: int = 1) -> Floats
     return np.array([value - reach, value + reach])
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A statistic of the sample, and without each instruction or each part of the instructions, [G]."""
+
+    value: float
+    without: Floats
+
+    def minus(self, other: LeftOut) -> LeftOut:
+        """Return the difference from another statistic of the same instructions."""
+        return LeftOut(self.value - other.value, self.without - other.without)
+
+    def difference(self, reach: float = 1.0, tests: int = 1) -> Estimate:
+        """Return a difference of at most `reach` with its interval; `tests` as for `jackknife_interval`."""
+        low, high = np.clip(jackknife_interval(self.value, self.without, tests), -reach, reach)
+        varies = bool(np.ptp(self.without) > 1e-12)
+        why = why_undefined(self.value, len(self.without), LEAST_FOR_AGREEMENT, varies)
+        return Estimate.from_floats(self.value, low, high, why)
+
+
 def agreement_estimate(value: float, left_out: Floats, lowest: float = -1.0, tests: int = 1) -> Estimate:
     """Return a statistic of agreement, `lowest` to 1, with its interval on Fisher's scale.
 
@@ -229,6 +248,15 @@ def exact_share(held: Flags, group: Integers, weights: Floats | None = None) -> 
     low = betaincinv(yes, no + 1, 0.025) if yes > 0 else 0.0
     high = betaincinv(yes + 1, no, 0.975) if no > 0 else 1.0
     return Estimate.from_floats(share, low, high)
+
+
+def share_below(held: Flags, group: Integers) -> tuple[float, float]:
+    """Return a share of rows with its exact one-sided 95 % upper bound; the arguments as for `exact_share`."""
+    from scipy.special import betaincinv
+
+    share, effective = effective_rows(held, group)
+    no = (1 - share) * effective
+    return share, float(betaincinv(share * effective + 1, no, 0.95)) if no > 0 else 1.0
 
 
 def effective_rows(held: Flags, group: Integers, weights: Floats | None = None) -> tuple[float, float]:

@@ -229,27 +229,6 @@ def studentise(
     return Studentised(value, low, high, error, null_t, given, varies)
 
 
-def expanded_percentile(value: float, resampled: Floats, groups: int) -> Estimate:
-    """Return a statistic with its expanded percentile interval, from its values in resamples.
-
-    The interval is undefined if there are fewer than five instructions, or if the statistic is defined in fewer
-    than nine of ten resamples.
-
-    Args:
-        value: the statistic of the sample.
-        resampled: the statistic of each resample, [B]; NaN if it is undefined.
-        groups: number of instructions.
-    """
-    from scipy.special import ndtr, stdtrit
-
-    kept = resampled[np.isfinite(resampled)]
-    if groups < MIN_INSTRUCTIONS or len(kept) < 0.9 * len(resampled):
-        return Estimate.from_floats(value)
-    tails = ndtr(stdtrit(groups - 1, [0.025, 0.975]) * math.sqrt(groups / (groups - 1)))
-    low, high = np.quantile(kept, tails)
-    return Estimate.from_floats(value, min(low, value), max(high, value))
-
-
 def cell_means(values: Floats, cell: Integers, cells: int) -> Floats:
     """Return the mean of each column in each cell, [cells, k]; NaN for a cell without rows.
 

@@ -19,12 +19,14 @@ import numpy as np
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.agreement_statistics import SampledRows, pearson
-from localjudge.statistics.jackknife import PARTS, agreement_estimate
+from localjudge.statistics.jackknife import PARTS, LeftOut, agreement_estimate
 
 _THRESHOLDS = 201
 """Largest number of thresholds to try, which are quantiles of the differences."""
 _FOLDS, _DRAWS = 5, 10
 _DIGITS = 9
+JUDGED = ("integer", "expected")
+"""The columns of a judge; all others are baselines."""
 WITHIN_NOTE = (
     "In order: how often scores and labels rank two responses to one instruction the same way, ties included. "
     "Of all these figures, it is the one that matters for comparing systems. Scores that differ by "
@@ -61,12 +63,14 @@ class WithinInstructions:
 
     `pairs` is the number of their pairs of responses. The keys of `comparisons` are those of
     `AspectAgreement.comparisons`, and two without a judge: "equal", scores that are all equal, and "random",
-    scores that are drawn at random and never equal.
+    scores that are drawn at random and never equal. `over_baselines` has the share in order of the judge's
+    scores, the expected ones if they are known, minus that of each baseline on the same pairs.
     """
 
     instructions: int
     pairs: int
     comparisons: Mapping[str, WithinComparison]
+    over_baselines: Mapping[str, Estimate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +114,22 @@ class LabelledResponses:
     def instructions(self) -> int:
         return int(self.group.max()) + 1
 
-    def compare(self, column: Floats, seed: int) -> WithinComparison:
-        """Compare a column [rows of the run] with the labels; `seed` is that of the folds."""
+    def compare(self, column: Floats, seed: int) -> tuple[WithinComparison, LeftOut]:
+        """Compare a column [rows of the run] with the labels; `seed` is that of the folds.
+
+        Returns:
+            The comparison, and its share in order, also without each part of the instructions.
+        """
         values = column[self.row]
         x, y = self._centred(values), self._centred(self.label)
-        in_order, over_chance, epsilon = self._order_of(values).estimates(seed)
-        return WithinComparison(
+        in_order, over_chance, epsilon = self._order_of(values).shares(seed)
+        compared = WithinComparison(
             pearson=SampledRows(self.group, self.weight).agreement(pearson, x, y),
-            in_order=in_order,
-            over_chance=over_chance,
+            in_order=agreement_estimate(in_order.value, in_order.without, 0.0),
+            over_chance=agreement_estimate(over_chance.value, over_chance.without),
             epsilon=epsilon,
         )
+        return compared, in_order
 
     def _centred(self, values: Floats) -> Floats:
         means = np.bincount(self.group, values) / np.bincount(self.group)
@@ -168,16 +177,21 @@ def agree_within(
     responses = LabelledResponses.from_labels(marks, group, response)
     if responses is None:
         return None
-    comparisons = {name: responses.compare(column, seed) for name, column in columns.items()}
+    compared = {name: responses.compare(column, seed) for name, column in columns.items()}
+    comparisons = {name: comparison for name, (comparison, _) in compared.items()}
+    shares = {name: share for name, (_, share) in compared.items()}
     # All pairs with equal labels are in order for equal scores, and half of all other pairs for random ones.
-    equal = responses.compare(np.zeros(len(group)), seed).in_order
-    rest = equal.complement()
+    of_equal, equal = responses.compare(np.zeros(len(group)), seed)
+    rest = of_equal.in_order.complement()
     value, low, high = (None if end is None else end / 2 for end in (rest.value, rest.low, rest.high))
-    trivial = {"equal": equal, "random": replace(rest, value=value, low=low, high=high)}
+    trivial = {"equal": of_equal.in_order, "random": replace(rest, value=value, low=low, high=high)}
     comparisons |= {
         name: WithinComparison(UNDEFINED, share, UNDEFINED, None) for name, share in trivial.items()
     }
-    return WithinInstructions(responses.instructions, len(responses.first), comparisons)
+    shares |= {"equal": equal, "random": LeftOut((1 - equal.value) / 2, (1 - equal.without) / 2)}
+    judge = shares["expected" if "expected" in shares else "integer"]
+    over = {name: judge.minus(share).difference() for name, share in shares.items() if name not in JUDGED}
+    return WithinInstructions(responses.instructions, len(responses.first), comparisons, over)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +221,7 @@ class _OrderedPairs:
             np.add.at(total, part, share * weight[:, None])
         return cls(thresholds, sums[0], sums[1], np.bincount(part, weight).astype(np.float64))
 
-    def estimates(self, seed: int) -> tuple[Estimate, Estimate, float]:
+    def shares(self, seed: int) -> tuple[LeftOut, LeftOut, float]:
         """Return the share in order, how much it is over chance, and the threshold that is best for all.
 
         The threshold of a part is the best one, the smallest of several, for parts of other folds; the folds
@@ -234,8 +248,8 @@ class _OrderedPairs:
         in_order = float(((seen + unseen[0]) / 2 / total).round(_DIGITS))
         in_order_without = ((seen_without + unseen_without[0]) / 2 / without).round(_DIGITS)
         return (
-            agreement_estimate(in_order, in_order_without, 0.0),
-            agreement_estimate(unseen[1] / total, unseen_without[1] / without),
+            LeftOut(in_order, in_order_without),
+            LeftOut(float(unseen[1] / total), unseen_without[1] / without),
             float(self.thresholds[best]),
         )
 

@@ -31,7 +31,7 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.rubric_file import problems_of
 from localjudge.rubrics.template import Template
 from localjudge.runs.notices import IMPORTED, exported
-from localjudge.runs.reader import JUDGEMENTS, SUMMARY, row_lines
+from localjudge.runs.reader import JUDGEMENTS, SUMMARY
 from localjudge.runs.run_manifest import (
     FORMAT,
     MANIFEST,
@@ -41,7 +41,7 @@ from localjudge.runs.run_manifest import (
     StartRecord,
     as_json,
 )
-from localjudge.runs.summary import Summary
+from localjudge.runs.summary import Summary, read_summary
 from localjudge.system.durable import replacing
 
 
@@ -222,16 +222,10 @@ def write_run(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with replacing(folder) as scratch:
         scratch.mkdir()
-        summary = Summary(manifest)
         with (scratch / JUDGEMENTS).open("xb") as stream:
             for number, outcome in enumerate(outcomes, 1):
-                line = outcome.model_copy(update={"row": number})
-                summary.add(line)
-                stream.write(to_bytes(line, rubric.columns))
-        counted = summary.as_dict(manifest, complete=True, planned=summary.rows)
-        (scratch / SUMMARY).write_bytes(as_json(counted))
+                stream.write(to_bytes(outcome.model_copy(update={"row": number}), rubric.columns))
         (scratch / MANIFEST).write_bytes(as_json(manifest.as_dict()))
-        if rubric.mode.row_file is not None:
-            with (scratch / rubric.mode.row_file).open("xb") as stream:
-                stream.writelines(row_lines(scratch, manifest))
+        summary = read_summary(scratch)
+        (scratch / SUMMARY).write_bytes(as_json(summary.as_dict(complete=True, planned=summary.rows)))
     return summary

@@ -257,10 +257,10 @@ def _kept_outcomes(judges: Sequence[Selection], names: Sequence[str]) -> Iterato
                 break
             confidence = float(judge.verdicts.confidence[at])
             sure[name] = None if math.isnan(confidence) else confidence
-            failed += [f"{name}: {each.reason}" for each in verdict.of_prompts if isinstance(each, Failure)][:1]
+            failed += [f"{name}: {each.reason}" for each in verdict.prompts if isinstance(each, Failure)][:1]
         error = "for people: no judge is sure enough" + f" ({'; '.join(failed)})" * bool(failed)
         of_second, of_kept = _by_responses(second), _by_responses(kept and kept[1])
-        for prompt in first.of_prompts:
+        for prompt in first.prompts:
             judgement = of_kept.get(_responses(prompt))
             identity = prompt.identity | {"key": _joined_key([prompt, of_second.get(_responses(prompt))])}
             if kept and isinstance(judgement, Judgement):
@@ -273,7 +273,7 @@ def _kept_outcomes(judges: Sequence[Selection], names: Sequence[str]) -> Iterato
 
 def _by_responses(outcome: RowOutcome | None) -> dict[tuple[str | None, str | None], Outcome]:
     """Return the outcomes of a row's prompts by their responses in the order in which they were shown."""
-    return {} if outcome is None else {_responses(each): each for each in outcome.of_prompts}
+    return {} if outcome is None else {_responses(each): each for each in outcome.prompts}
 
 
 def _responses(prompt: Outcome) -> tuple[str | None, str | None]:

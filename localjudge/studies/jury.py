@@ -151,7 +151,7 @@ def _rated(scores: Scores, places: NDArray[np.intp]) -> list[RatedAspect]:
     rated = []
     for aspect in dict.fromkeys(column.aspect for column in scores.columns):
         if labels := scores.nominal.get(aspect):
-            codes: Integers = scores.shares(aspect, "integer").argmax(axis=1)[places]
+            codes: Integers = scores.label_probabilities(aspect, "integer").argmax(axis=1)[places]
             rated.append(RatedAspect(aspect, "nominal", codes, dict(enumerate(labels))))
         else:
             place = scores.aspects.index(aspect)

@@ -64,26 +64,3 @@ def test_a_rank_above_the_limit_of_vllm_is_refused_with_the_other_engine(
     judge = Judge(str(model.path), adapter=str(high), engine="vllm", engine_args=options)
     with pytest.raises(ModelError, match=r"its rank of 600 exceeds vLLM's limit of 512"):
         _ = judge.engine
-
-
-def test_one_load_serves_several_adapters_as_each_by_itself(
-    model: Model, adapter: Path, tmp_path: Path, options: dict[str, str]
-) -> None:
-    other = write_adapter(tmp_path / "other", model.path, seed=1)
-    with Judge(
-        str(model.path),
-        adapter=str(adapter),
-        engine="vllm",
-        engine_args=options | {"max_model_len": "1024"},
-        max_rationale_tokens=12,
-    ) as first:
-        second = first.with_adapter(other)
-        for judge, own in ((first, adapter), (second, other), (first, adapter)):
-            found = sorted(judge.score(ROWS), key=lambda outcome: outcome.id)
-            assert all(isinstance(outcome, Judgement) for outcome in found)
-            assert [(each.id, each.texts, each.scores, each.output_tokens) for each in found] == judged(
-                model, "transformers", options, own
-            )
-        high = first.with_adapter(write_adapter(tmp_path / "high", model.path, rank=20))
-        with pytest.raises(ModelError, match="`engine_args` max_lora_rank=32"):
-            list(high.score(ROWS))

@@ -23,7 +23,6 @@ from localjudge.engines.server.connection import (
 )
 from localjudge.engines.server.server_requests import LOG, Answered, ServerRequests
 from localjudge.errors import ModelError, SettingError
-from localjudge.models.digests import Digests
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
 
@@ -92,9 +91,9 @@ class ServedModel(Model):
         return True
 
     @cached_property
-    def digests(self) -> Digests:
+    def files(self) -> dict[str, str]:
         """No digest: only the server has the files."""
-        return Digests({}, frozenset())
+        return {}
 
     @property
     def digest(self) -> str:

@@ -116,14 +116,6 @@ class TextReader:
         fenced = _FENCE.fullmatch(rest)
         return completion.thoughts or thoughts, (fenced[1] if fenced else rest).strip()
 
-    def is_whole(self, completion: TextCompletion) -> bool:
-        """Return whether a completion is a whole answer."""
-        try:
-            self.read(completion)
-        except ValueError:
-            return False
-        return True
-
 
 def _distribution(completion: TextCompletion, rest: str, field: ValueField) -> Distribution | None:
     """Return the probability of each value, and their mass; None if the tokens do not show it.

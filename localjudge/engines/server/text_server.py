@@ -141,23 +141,17 @@ class TextServer(ServerEngine[TextCompletion]):
         return {**self._body([{"role": "user", "content": _TRIAL}]), "max_tokens": 1}
 
     async def _answer(self, prompt: Prompt) -> TextCompletion:
-        """Return the completion of a prompt; repeat the request up to `retries` times if it is not whole."""
-        messages = [*self._turns, {"role": "user", "content": prompt.text}]
-        for again in range(self._options.retries + 1):
-            body = self._body(messages)
-            if self._is_seeded:
-                body["seed"] = (prompt.seed + again) % 2**31
-            try:
-                reply = await self._requests.post(self._path, body)
-            except RequestRefusedError as error:
-                return TextCompletion(prompt.tag, error=str(error))
-            completion = replace(_completion(prompt.tag, reply), masked=self._masked)
-            if not self._top_logprobs:  # some servers list them all the same
-                completion = replace(completion, choices=())
-            self._prompt_tokens += completion.prompt_tokens
-            if completion.error is None and self._reader.is_whole(completion):
-                break
-        return completion
+        body = self._body([*self._turns, {"role": "user", "content": prompt.text}])
+        if self._is_seeded:
+            body["seed"] = prompt.seed % 2**31
+        try:
+            reply = await self._requests.post(self._path, body)
+        except RequestRefusedError as error:
+            return TextCompletion(prompt.tag, error=str(error))
+        completion = replace(_completion(prompt.tag, reply), masked=self._masked)
+        self._prompt_tokens += completion.prompt_tokens
+        # Some servers list log-probabilities that nobody has asked for.
+        return completion if self._top_logprobs else replace(completion, choices=())
 
     def _body(self, messages: list[dict[str, str]]) -> dict[str, Any]:
         body: dict[str, Any] = {

@@ -130,7 +130,9 @@ class CachedRows:
         last = len(self._cache.layers) - 1
         now = proxy(self)  # a circle of references would keep the memory of the keys and values for a while
         self._layers = self._cache.layers = [_RowLayer(now, n == last) for n in range(last + 1)]
-        self._held: list[list[int]] = [[] for _ in prompts]  # the tokens of each answer that the cache has
+        self._answer_tokens: list[list[int]] = [
+            [] for _ in prompts
+        ]  # the tokens of each answer that the cache has
         kept.most = max(kept.most, self.count * self.longest)
         levels = max(len(prompt.beginnings) for prompt in prompts)
         self._order = self._prefill([_parts(prompt, levels) for prompt in prompts])
@@ -147,10 +149,10 @@ class CachedRows:
         for row in self._order[: len(rows)]:
             answer, prompt = answer_of[row], self._prompts[row]
             # The logits are those after the last token, which may be the prompt's.
-            known = min(_shared(answer, self._held[row]), len(answer) - 1)
+            known = min(_shared(answer, self._answer_tokens[row]), len(answer) - 1)
             begins.append(len(prompt) + known)
             new.append([prompt[-1], *answer][known + 1 :])
-            self._held[row] = [*answer]
+            self._answer_tokens[row] = [*answer]
         ends = [len(each) - 1 for each in new]
         kept = sorted({*ends})
         logits = self._forward(0, new, begins, kept)

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from copy import deepcopy
-from dataclasses import replace
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
@@ -52,7 +51,6 @@ class TransformersEngine:
         most = options.batch_size or (16 if self._device.type == "cpu" else 64)
         self._batch_size = 1 if self._remark else most
         self._decoding = decoding
-        self._base = model
         self._prompt_tokens = self._finished_tokens = 0
         self._answers: BatchAnswers | None = None
         self._beginnings = KeptBeginnings()
@@ -93,8 +91,7 @@ class TransformersEngine:
                 # so far, at most 32 MiB. Each 4 KiB that it gives back to the system costs a page fault later.
                 torch.empty(31 << 20, dtype=torch.uint8)
             if model.adapter:
-                self._adapters = LoadedAdapters(self._model)
-                self._adapters.use(model.adapter)
+                _add_adapter(self._model, model.adapter)
             self._model = self._model.to(self._device).eval()
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             reason = str(error).strip().splitlines()[0]
@@ -140,14 +137,6 @@ class TransformersEngine:
     def close(self) -> None:
         del self._model
         self._beginnings.clear()
-
-    def use(self, adapter: Adapter) -> None:
-        check_adapter(replace(self._base, adapter=adapter))
-        self._beginnings.clear()
-        try:
-            self._adapters.use(adapter)
-        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-            raise ModelError(f"adapter {adapter.name}: {str(error).strip().splitlines()[0]}") from None
 
     def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
         for batch in batches(prompts, self._batch_size, mixed=self._mixed):
@@ -207,48 +196,28 @@ def _loadable(model: Model) -> Iterator[tuple[Path, dict[str, Any]]]:
         yield Path(scratch), {}
 
 
-class LoadedAdapters:
-    """The LoRA adapters beside the linear layers of a loaded model, one of which is in use.
+def _add_adapter(network: Any, adapter: Adapter) -> None:
+    """Add the matrices of a LoRA adapter to the linear layers of a loaded model, in place.
 
-    Their matrices are added to the model in place.
-    The configuration for PEFT names exactly the modules that an adapter's weights have. The adapter's own
+    The configuration for PEFT names exactly the modules that the adapter's weights have. The adapter's own
     configuration is not handed over, because it can name modules to import.
 
-    Args:
-        network: the model, which is changed.
+    Raises:
+        ValueError: PEFT finds no place for a matrix.
     """
+    from peft import LoraConfig, PeftModel, set_peft_model_state_dict
 
-    def __init__(self, network: Any) -> None:
-        # PEFT 0.21 reads a property of the model whose name is deprecated in transformers 5.24.
-        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
-        self._network = network
-        self._model: Any = None
-        self._names: dict[str, str] = {}
-
-    def use(self, adapter: Adapter) -> None:
-        """Compute with this adapter from now on; load it if it is not here.
-
-        Raises:
-            ValueError: PEFT finds no place for a matrix.
-        """
-        from peft import LoraConfig, PeftModel, set_peft_model_state_dict
-
-        name = self._names.get(adapter.digest, f"adapter{len(self._names)}")
-        if adapter.digest not in self._names:
-            config = LoraConfig(
-                r=adapter.rank,
-                lora_alpha=adapter.alpha,
-                use_rslora=adapter.rank_stabilized,
-                target_modules=sorted(adapter.modules),
-                inference_mode=True,
-            )
-            if self._model is None:
-                self._model = PeftModel(self._network, config, name, autocast_adapter_dtype=False)
-            else:
-                self._model.add_adapter(name, config, autocast_adapter_dtype=False)
-            found = set_peft_model_state_dict(self._model, load_file(adapter.path / WEIGHTS), name)
-            if found.unexpected_keys:
-                raise ValueError(f"PEFT finds no place for {found.unexpected_keys[0]} of {adapter.name}")
-            self._names[adapter.digest] = name
-        self._model.set_adapter(name)
-        self._model.eval()
+    # PEFT 0.21 reads a property of the model whose name is deprecated in transformers 5.24.
+    warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+    config = LoraConfig(
+        r=adapter.rank,
+        lora_alpha=adapter.alpha,
+        use_rslora=adapter.rank_stabilized,
+        target_modules=sorted(adapter.modules),
+        inference_mode=True,
+    )
+    model = PeftModel(network, config, autocast_adapter_dtype=False)
+    found = set_peft_model_state_dict(model, load_file(adapter.path / WEIGHTS))
+    if found.unexpected_keys:
+        raise ValueError(f"PEFT finds no place for {found.unexpected_keys[0]} of {adapter.name}")
+    model.eval()

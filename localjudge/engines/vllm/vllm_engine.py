@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, get_args
@@ -104,7 +103,6 @@ class VllmEngine:
         with output_to(log):
             self.llm = self._start()
         atexit.register(self.close)
-        self._adapters: dict[str, int] = {}
         self._prompt_tokens = self._cached_tokens = self._preemptions = self._restarts = 0
 
     @property
@@ -262,21 +260,8 @@ class VllmEngine:
     @property
     def adapter(self) -> LoRARequest | None:
         """The adapter of every request, as vLLM names it; None without one."""
-        if (found := self._model.adapter) is None:
-            return None
-        number = self._adapters.setdefault(found.digest, len(self._adapters) + 1)
-        return LoRARequest(found.digest, number, str(found.path), base_model_name=found.base)
-
-    def use(self, adapter: Adapter) -> None:
-        limit = self._arguments["max_lora_rank"]
-        if adapter.rank > int(limit):
-            raise ModelError(
-                f"adapter {adapter.name}: its rank of {adapter.rank} exceeds that of the open engine; begin "
-                f"with this adapter, or give `engine_args` max_lora_rank={_rank_limit(adapter)}"
-            )
-        other = replace(self._model, adapter=adapter)
-        check_adapter(other)
-        self._model = other
+        found = self._model.adapter
+        return found and LoRARequest(found.digest, 1, str(found.path), base_model_name=found.base)
 
     def count(self, output: Any) -> None:
         """Add a finished request to the statistics."""

@@ -27,8 +27,8 @@ from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rows.row import record_of
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs import RunObserver
-from localjudge.runs.pipeline import Stopping, score_run
+from localjudge.runs import NEVER, RunObserver, StopRequest
+from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_manifest import MANIFEST, read_manifest
@@ -120,7 +120,7 @@ def run_audit(
     seed: int,
     *,
     observer: RunObserver | None = None,
-    stopping: Stopping | None = None,
+    stopping: StopRequest = NEVER,
 ) -> bool:
     """Judge the sample, in three runs; a GPU holds one engine at a time.
 

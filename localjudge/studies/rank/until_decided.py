@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
 from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import read_scores
-from localjudge.runs.pipeline import Stopping
+from localjudge.runs import StopRequest
 from localjudge.runs.reader import JUDGEMENTS
 from localjudge.statistics.system_order import SIGNIFICANCE_LEVEL
 from localjudge.studies.rank import random_sample, rank
@@ -17,7 +16,7 @@ _GROWTH = 1.05
 """How much longer the lines of a run are at the next look: so all looks read 20 times its lines."""
 
 
-class UntilDecided(AbstractContextManager["UntilDecided"]):
+class UntilDecided(StopRequest):
     """Requests a stop of a shuffled run when its best system is known.
 
     Args:
@@ -29,7 +28,7 @@ class UntilDecided(AbstractContextManager["UntilDecided"]):
         answer: what is known at that moment, in words; empty before it.
     """
 
-    def __init__(self, folder: Path, column: str, stopping: Stopping) -> None:
+    def __init__(self, folder: Path, column: str, stopping: StopRequest) -> None:
         self.answer = ""
         self._folder, self._column, self._stopping, self._next_size = folder, column, stopping, 0.0
 
