@@ -5,7 +5,11 @@
 Each population has a mean change just at the margin, so that every pass is a mistake, on a scale from 1 to 5:
 rare and large drops with all else equal or a little better, frequent drops by 1, noise. `worst` and `quantile`
 are the settings of `localjudge.statistics.paired_test`; the first line, 0 and 0.95, is Student's t. Power is
-the share of passes where three in ten instructions move by one point and the mean does not.
+the share of passes where three in ten instructions move by one point and the mean does not. `planned` is the
+chance to pass that `compare` prints and `sample-size --margin` plans with, beside the share that passes.
+
+The same is measured for `--max-fell`, where the share of rows that fell is just what must be ruled out: rows of
+60 or 150 instructions that fall alone, four of an instruction together, or often in a fifth of them.
 """
 
 from __future__ import annotations
@@ -18,12 +22,14 @@ import numpy as np
 import results_table
 
 from localjudge.arrays import Floats
-from localjudge.statistics.paired_test import QUANTILE, WORST_INSTRUCTIONS, lower_bound
+from localjudge.statistics.jackknife import share_below
+from localjudge.statistics.paired_test import QUANTILE, WORST_INSTRUCTIONS, chance_to_pass, lower_bound
 
 WIDTH = 4.0
 SETTINGS = ((0.0, 0.95), (1.0, 0.95), (1.0, 0.96), (1.25, 0.95), (WORST_INSTRUCTIONS, QUANTILE), (1.5, 0.96))
 MARGINS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
 """A margin of 0 is that of `--improve`."""
+SHARES = ((60, 1, "alone"), (150, 1, "alone"), (60, 4, "alone"), (150, 4, "together"), (60, 4, "in a fifth"))
 COUNTS = (15, 20, 30, 40, 50, 60, 80, 100, 130, 160, 200, 300, 400, 800)
 
 
@@ -80,11 +86,55 @@ def main() -> None:
         [[name, *[*one.values()][:4]] for name, one in found.items()],
     )
     print(f"{equal} equal instructions exclude a drop of 0.2")
+    chances, of_rows = planned(options.samples), false_shares(max(options.samples // 8, 1))
+    results_table.table(
+        "an unchanged system", ["deviation", "instructions", "planned", "passes"], [[*each] for each in chances]
+    )
+    results_table.table("rows that fell, false passes", ["", "share"], [[*each] for each in of_rows.items()])
     results_table.write(
         "gate",
-        {"samples": options.samples, "equal_instructions_for_0.2": equal, "settings": found},
+        {
+            "samples": options.samples,
+            "equal_instructions_for_0.2": equal,
+            "settings": found,
+            "unchanged": [
+                dict(zip(("deviation", "instructions", "planned", "passes"), each, strict=True))
+                for each in chances
+            ],
+            "false_passes_of_shares": of_rows,
+        },
         options.results,
     )
+
+
+def planned(samples: int) -> list[tuple[float, int, float, float]]:
+    """Return the deviation, the instructions, and the planned and the true chance of an unchanged system."""
+    rng, found = np.random.default_rng(1), []
+    for deviation in (0.3, 0.55, 1.0):
+        for count in (20, 83, 200):
+            changes = rng.choice([-1.0, 0.0, 1.0], p=_moves(deviation), size=(samples, count))
+            passes = float((lower_bound(changes, WIDTH) > -0.2).mean())
+            found.append((deviation, count, chance_to_pass(0.2, deviation**2, WIDTH, count), passes))
+    return found
+
+
+def _moves(deviation: float) -> list[float]:
+    """Return the probabilities of -1, 0 and 1 with this standard deviation."""
+    return [deviation**2 / 2, 1 - deviation**2, deviation**2 / 2]
+
+
+def false_shares(samples: int) -> dict[str, float]:
+    """Return how often a share of rows passes that is just what must be ruled out."""
+    rng, found = np.random.default_rng(2), {}
+    for most in (0.02, 0.05, 0.1):
+        for count, rows, kind in SHARES:
+            passes, group = 0, np.repeat(np.arange(count), rows)
+            for _ in range(samples):
+                chance = np.full(count, most) if kind != "in a fifth" else 5 * most * (rng.random(count) < 0.2)
+                fell = rng.random((count, 1 if kind == "together" else rows)) < chance[:, None]
+                passes += share_below(np.broadcast_to(fell, (count, rows)).ravel(), group)[1] < most
+            found[f"{most:g}, {count} instructions, {rows} rows {kind}"] = passes / samples
+    return found
 
 
 def error(samples: int) -> float:

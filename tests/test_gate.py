@@ -122,6 +122,46 @@ def test_a_gate_that_would_pass_fails_if_three_rows_of_four_have_no_score(tmp_pa
         assert "no score of help" in str(said)
 
 
+@pytest.mark.parametrize("systems", SYSTEMS, ids=len)
+def test_a_gate_on_rows_finds_the_collapse_that_a_mean_hides(
+    tmp_path: Path, cli: Cli, systems: Sequence[str]
+) -> None:
+    before = [row | {"help": 4} for row in rows("four responses", systems, "old", 0)]
+    falls = range(0, len(before), 8)
+    after = [row | {"help": 2 if at in falls else 5} for at, row in enumerate(before)]
+    lost = [row | ({"help": None} if at in falls else {}) for at, row in enumerate(before)]
+    old, worse, failed, same = (
+        judged(tmp_path / name, given, aspects=["help"])
+        for name, given in {"old": before, "worse": after, "failed": lost, "same": before}.items()
+    )
+    asked = ("--margin", "help=2", "--max-fell", "help=0.25", "--max-failed", "0.13")
+    for new, passes in ((worse, [True, True, True]), (failed, [True, True, False]), (same, [True] * 3)):
+        gate = compared(cli, old, new, *asked)["gate"]
+        assert [each["passes"] for each in gate if each["system"] == systems[0]] == passes
+        for each in gate[len(systems) :] if new != same else ():
+            own = [at in falls for at, row in enumerate(before) if row["system"] == each["system"]]
+            is_failure = not each["column"]
+            assert each["change"] == pytest.approx(np.mean(own) * (new == failed or not is_failure))
+            assert each["bound"] > each["change"]
+    assert not all(each["passes"] for each in compared(cli, old, worse, "--max-fell", "help=0.13")["gate"])
+    said = " ".join(cli("compare", old, failed, *asked).out.split())
+    assert "less than 0.13 of the rows have no score" in said
+    end = cli("compare", old, worse, "--max-failed", "2")
+    assert (end.code, "--max-failed 2: must be a share between 0 and 1" in end.err) == (2, True)
+
+
+def test_a_failed_margin_says_how_often_an_unchanged_system_passes(tmp_path: Path, cli: Cli) -> None:
+    old, new = (
+        judged(tmp_path / name, rows("one response", "s", name, seed), aspects=["help"])
+        for name, seed in {"old": 0, "new": 1}.items()
+    )
+    [gate] = compared(cli, old, new, "--margin", "help=0.3")["gate"]
+    assert (gate["passes"], gate["chance"] < 0.1, gate["needed"] > 100) == (False, True, True)
+    assert f"an unchanged system passes in {gate['chance']:.0%} of cases" in gate["reason"]
+    [rise] = compared(cli, old, new, "--improve", "help")["gate"]
+    assert rise["chance"] is None, "an unchanged system must not pass"
+
+
 def test_rows_that_failed_in_old_are_named_and_compared_with_nothing(tmp_path: Path, cli: Cli) -> None:
     after = [row | {"help": 3} for row in rows("four responses", "s", "new", 1)]
     fails: dict[str, Record] = {"5-1": {"help": None}, "6-2": {"candidate": None}}
@@ -241,7 +281,7 @@ def test_a_margin_that_is_given_twice_or_is_no_number_is_refused(
         judged(tmp_path / name, rows("one response", "s", name, 0), aspects=["help"]) for name in ("old", "new")
     )
     end = cli("compare", old, new, *(part for each in given for part in ("--margin", each)))
-    said = "help has a margin of 0.2 already" if twice else "--margin help=0_3: write COLUMN=DROP"
+    said = "help has 0.2 already" if twice else "--margin help=0_3: write COLUMN=DROP"
     assert (end.code, said in end.err) == (2, True), end.err
 
 

@@ -12,8 +12,11 @@ from scipy.stats import ttest_1samp
 from test_compare import judged, rows_of
 
 from localjudge.statistics.paired_test import (
+    chance_to_pass,
     instructions_needed,
+    instructions_to_pass,
     labels_needed,
+    lower_bound,
     paired_variances,
     power,
 )
@@ -32,6 +35,18 @@ def test_the_smallest_number_with_the_power_is_found() -> None:
     assert needed == 199, "as statsmodels' TTestPower and G*Power have it"
     assert instructions_needed(0.2, 1.0, 0.8, tests=6) > needed
     assert instructions_needed(0.2, 0.0) == 5
+
+
+@pytest.mark.parametrize(("deviation", "count"), [(0.3, 83), (0.7, 150), (0.0, 59)])
+def test_an_unchanged_system_passes_a_gate_as_often_as_planned(deviation: float, count: int) -> None:
+    changes = np.random.default_rng(0).normal(0, deviation, (4000, count))
+    passed = float((lower_bound(changes, 4) > -0.2).mean())
+    assert chance_to_pass(0.2, deviation**2, 4, count) == pytest.approx(passed, abs=0.03)
+    needed = instructions_to_pass(0.2, deviation**2, 4)
+    assert (
+        chance_to_pass(0.2, deviation**2, 4, needed) >= 0.8 > chance_to_pass(0.2, deviation**2, 4, needed - 1)
+    )
+    assert {0.3: 82, 0.0: 59}.get(deviation, needed) == needed
 
 
 def test_the_labels_of_an_interval_make_it_as_narrow_as_asked() -> None:
@@ -73,6 +88,8 @@ def test_a_pilot_says_how_many_instructions_a_comparison_needs(tmp_path: Path, c
     assert (name, needed) == ("1 response of each system", instructions_needed(0.5, variance))
     assert most > needed, "the variance of a pilot is not known exactly"
     assert f"{needed:,}" in cli(*asked).out
+    gate = json.loads(cli("sample-size", "--margin", 0.5, *asked[3:], "--json").out)["instructions"]
+    assert gate[name][0] == instructions_to_pass(0.5, variance, 4)
     labels = cli(*asked, "--labels", pilot.with_suffix(".jsonl")).out
     assert "the judge explains 100%" in labels, "the labels are the judge's scores"
 
@@ -86,7 +103,11 @@ def test_without_a_pilot_the_deviations_are_assumed(cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     ("flags", "why"),
-    [(["--difference", "0"], "must be above 0"), (["--difference", "0.2", "--labels", "x"], "give --pilot")],
+    [
+        (["--difference", "0"], "give one of them, above 0"),
+        (["--difference", "0.2", "--margin", "0.2"], "give one of them, above 0"),
+        (["--difference", "0.2", "--labels", "x"], "give --pilot"),
+    ],
 )
 def test_a_size_that_cannot_be_planned_is_refused(cli: Cli, flags: list[str], why: str) -> None:
     end = cli("sample-size", *flags)

@@ -43,6 +43,20 @@ def compare(
         list[str] | None,
         Flag("Fail (exit 3) unless, for each system, this column rose, at 95 % confidence.", "COLUMN"),
     ] = None,
+    max_failed: Annotated[
+        float | None,
+        Flag(
+            "Fail (exit 3) unless, for each system, SHARE or more of the rows without a score is ruled out.",
+            "SHARE",
+        ),
+    ] = None,
+    max_fell: Annotated[
+        list[str] | None,
+        Flag(
+            "The same for rows that fell in this column by half its scale or more: by 2 on one from 1 to 5.",
+            "COLUMN=SHARE",
+        ),
+    ] = None,
     system: Annotated[
         list[str] | None,
         Flag(
@@ -73,9 +87,10 @@ def compare(
     for file in (markdown, junit):
         if file is not None:
             check_out_file(file)
-    margins, systems, runs = _margins(margin or ()), system or (), [old, new]
-    if junit and not (margins or improve):
-        raise UsageError("--junit: has no condition to report; give --margin or --improve")
+    margins, fell = _numbers("margin", "DROP", margin or ()), _numbers("max-fell", "SHARE", max_fell or ())
+    systems, runs = system or (), [old, new]
+    if junit and not (margins or improve or fell or max_failed):
+        raise UsageError("--junit: has no condition to report; give --margin, --improve or --max-fell")
     options = {"scores": scores, "labels": people.labels, "by_column": by_column}
     common_mode(runs, preferences={"scores": scores}, points=options)
 
@@ -89,7 +104,7 @@ def compare(
                 "--labels: compares two judges, and these runs have one; localjudge rank OLD NEW --labels "
                 "estimates the means of people"
             )
-        conditions = check_gate(matched, margins, improve or ())
+        conditions = check_gate(matched, margins, improve or (), fell, max_failed)
     with progress.step(statistics.computing):
         changes = compare_runs(matched, known, *statistics.draws)
         slices = people.slices(rows.source, by_column) if by_column else None
@@ -108,18 +123,18 @@ def compare(
         raise typer.Exit(BELOW_THRESHOLD)
 
 
-def _margins(given: Iterable[str]) -> dict[str, float]:
-    """Return the margin of each column in COLUMN=DROP; a share of a label has another "=" in its name."""
-    margins: dict[str, float] = {}
+def _numbers(flag: str, what: str, given: Iterable[str]) -> dict[str, float]:
+    """Return the number of each column in COLUMN=NUMBER; a share of a label has another "=" in its name."""
+    numbers: dict[str, float] = {}
     for each in given:
         name, _, text = each.rpartition("=")
-        drop = as_number(text)
-        if not name or drop is None:
-            raise UsageError(f"--margin {each}: write COLUMN=DROP, such as helpfulness=0.2")
-        if name in margins:
-            raise UsageError(f"--margin {each}: {name} has a margin of {margins[name]:g} already; give one")
-        margins[name] = drop
-    return margins
+        number = as_number(text)
+        if not name or number is None:
+            raise UsageError(f"--{flag} {each}: write COLUMN={what}, such as helpfulness=0.2")
+        if name in numbers:
+            raise UsageError(f"--{flag} {each}: {name} has {numbers[name]:g} already; give one")
+        numbers[name] = number
+    return numbers
 
 
 _RESPONSES: tuple[int, ...] = (1, 2, 4, 8)
@@ -129,13 +144,18 @@ _DEVIATIONS = (0.25, 0.5, 1.0, 1.5)
 
 def sample_size(
     *,
-    difference: Annotated[float, Flag("The smallest difference that must be found.", "D", least=0)],
+    difference: Annotated[
+        float | None, Flag("The smallest difference that must be found.", "D", least=0)
+    ] = None,
+    margin: Annotated[
+        float | None, Flag("The margin of a gate that an unchanged system must pass.", "DROP", least=0)
+    ] = None,
     pilot: Annotated[
         list[Path] | None,
         Flag("A run of two systems or more, or one that compares two responses; several of one judge.", "DIR"),
     ] = None,
     by: Annotated[str | None, Flag("The column to compare.", "COLUMN")] = None,
-    power: Annotated[float, Flag("The probability to find it.", "P", least=0.5, most=0.99)] = 0.8,
+    power: Annotated[float, Flag("The probability to find it, or to pass.", "P", least=0.5, most=0.99)] = 0.8,
     systems: Annotated[int, Flag("The number of systems to compare.", "N", least=2)] = 2,
     people: LabelOptions,
     as_json: AsJson = False,
@@ -143,39 +163,56 @@ def sample_size(
     """Compute how many instructions, responses and labels a comparison needs, from a pilot run."""
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
     from localjudge.report.tables import Cells, Table
-    from localjudge.statistics.paired_test import instructions_needed
+    from localjudge.statistics.paired_test import instructions_needed, instructions_to_pass
     from localjudge.studies.sample_size import Pilot, labels_in_words
 
     people.require("sample-size")
-    if not difference:
-        raise UsageError("--difference 0: must be above 0")
+    size = difference or margin
+    if not size or (difference and margin):
+        raise UsageError("--difference, --margin: give one of them, above 0")
     if people.labels and not pilot:
         raise UsageError("--labels: must label the rows of a pilot; give --pilot, too")
 
     basis = {f"standard deviation {each:g} (assumed)": each**2 for each in _DEVIATIONS}
     inflation, responses, column, notes = 1.0, _RESPONSES[:1], "a column", ["--pilot measures the deviation"]
+    ends: tuple[int, int] = (1, 5)
     if pilot:
         common_mode(pilot, preferences={"labels": people.labels})
         judged = read_judged(pilot)
         found = Pilot.from_judged(judged, by)
         inflation, column, notes = found.inflation, found.column, [*found.notes]
-        if people.labels and not isinstance(judged, JudgedPairs):
-            notes += labels_in_words(people.labels_of(judged), judged, column, difference)
+        if isinstance(judged, JudgedPairs):
+            if margin:
+                raise UsageError(
+                    "--margin: takes a pilot of scores; that of pairs has no change of a preference"
+                )
+        else:
+            ends = judged.table(judged.best)[column][1]
+            if people.labels:
+                notes += labels_in_words(people.labels_of(judged), judged, column, size)
         responses = _RESPONSES if found.variances.within is not None else responses
         basis = {
             counted(each, "response") + " of each system": found.variances.of_difference(each)
             for each in responses
         }
     tests = systems * (systems - 1) // 2
+
+    def instructions(variance: float) -> int:
+        if margin:
+            return instructions_to_pass(margin, variance, ends[1] - ends[0], power)
+        return instructions_needed(size, variance, power, tests)
+
     needed = {
-        name: [instructions_needed(difference, each, power, tests) for each in (variance, inflation * variance)]
-        for name, variance in basis.items()
+        name: [instructions(variance), instructions(inflation * variance)] for name, variance in basis.items()
     }
     if as_json:
         print_json({"column": column, "instructions": needed, "notes": notes})
         return
     print(
-        f"Instructions to find a difference of {difference:g} in {column} between {systems} systems with a "
+        f"Instructions with which a system whose {column} ({ends[0]} to {ends[1]}) does not change passes "
+        f"compare --margin {column}={size:g} with a probability of {power:.0%}:"
+        if margin
+        else f"Instructions to find a difference of {size:g} in {column} between {systems} systems with a "
         f"probability of {power:.0%}, each with a response of every system:"
     )
     rows: list[Cells] = [(name, *counts[: 1 + bool(pilot)]) for name, counts in needed.items()]

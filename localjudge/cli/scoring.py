@@ -165,7 +165,8 @@ def prompt(
     from localjudge.config import JudgeConfig
     from localjudge.judge import Judge
     from localjudge.records import Failure
-    from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, NO_CONVERSATION
+    from localjudge.rows.columns import CONVERSATION, CONVERSATIONS
+    from localjudge.rows.conversation import NO_CONVERSATION
     from localjudge.rows.criteria import by_criterion
     from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
 

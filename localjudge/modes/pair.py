@@ -27,7 +27,7 @@ from localjudge.records.outcome_columns import (
     PREFERENCE,
     AnswerColumns,
 )
-from localjudge.rows.pair_columns import PAIR
+from localjudge.rows.columns import PAIR
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.score_column import ScoreColumn

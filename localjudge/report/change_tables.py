@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from localjudge.report.tables import Cells, Findings, Table, slice_table
 from localjudge.statistics import p_value
 from localjudge.studies.compare import Changes, MovedRow, change_lines
-from localjudge.studies.compare.gate import Condition, bound_order, gate_lines
+from localjudge.studies.compare.gate import Condition, gate_lines
 from localjudge.studies.compare.two_judges import TwoJudges
 from localjudge.system.quantities import counted
 
@@ -45,10 +45,18 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
 def _gate(conditions: Sequence[Condition]) -> Table:
     """Return the conditions of each system, those that fail first."""
     rows = [
-        (each.asks, each.system, each.change, each.bound, each.instructions, each.lowest, _RESULT[each.passes])
-        for each in sorted(conditions, key=lambda each: (each.passes, bound_order(each)))
+        (
+            each.asks,
+            each.system,
+            each.change,
+            each.bound,
+            each.instructions,
+            each.lowest,
+            _RESULT[each.passes],
+        )
+        for each in sorted(conditions, key=lambda each: (each.passes, each.room))
     ]
-    columns = ("gate", "system", "change", "at least", "instr.", "no score", "result")
+    columns = ("gate", "system", "measured", "bound", "instr.", "no score", "result")
     return Table("Gate, for each system", columns, rows, words=["system", "result"])
 
 

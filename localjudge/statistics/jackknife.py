@@ -250,6 +250,15 @@ def exact_share(held: Flags, group: Integers, weights: Floats | None = None) -> 
     return Estimate.from_floats(share, low, high)
 
 
+def share_below(held: Flags, group: Integers) -> tuple[float, float]:
+    """Return a share of rows with its exact one-sided 95 % upper bound; the arguments as for `exact_share`."""
+    from scipy.special import betaincinv
+
+    share, effective = effective_rows(held, group)
+    no = (1 - share) * effective
+    return share, float(betaincinv(share * effective + 1, no, 0.95)) if no > 0 else 1.0
+
+
 def effective_rows(held: Flags, group: Integers, weights: Floats | None = None) -> tuple[float, float]:
     """Return the share of rows where something holds, and the number of independent rows that say as much.
 

@@ -201,6 +201,37 @@ def instructions_needed(difference: float, variance: float, wanted: float = 0.8,
     return _smallest(lambda count: power(difference, variance, count, tests) >= wanted) if variance > 0 else 5
 
 
+def chance_to_pass(margin: float, variance: float, width: float, instructions: int) -> float:
+    """Return the probability that a gate passes a system whose mean does not change.
+
+    Args:
+        margin: the largest drop that passes.
+        variance: the variance of its change on an instruction.
+        width: the width of the scale.
+        instructions: their number.
+    """
+    from scipy.special import ndtr, stdtrit
+
+    total = instructions + WORST_INSTRUCTIONS
+    if variance <= 0:
+        return float(lower_bound(np.zeros(instructions), width) > -margin)
+    # With a mean of 0, the bound is -`behind` plus the deviation of the mean from 0.
+    centre = WORST_INSTRUCTIONS * width / total
+    squares = instructions * (variance + centre**2) + WORST_INSTRUCTIONS * (width - centre) ** 2
+    behind = centre + stdtrit(total - 1, QUANTILE) * math.sqrt(squares / (total - 1) / total)
+    return float(ndtr((margin - behind) * total / instructions / math.sqrt(variance / instructions)))
+
+
+def instructions_to_pass(margin: float, variance: float, width: float, wanted: float = 0.8) -> int:
+    """Return the smallest number of instructions with which an unchanged system passes this often.
+
+    Args:
+        margin, variance, width: as for `chance_to_pass`.
+        wanted: how often it must pass.
+    """
+    return _smallest(lambda count: chance_to_pass(margin, variance, width, count) >= wanted)
+
+
 def labels_needed(margin: float, variance: float) -> int:
     """Return how many labels a 95 % interval of this half width needs, for a mean with this variance."""
     from scipy.stats import t

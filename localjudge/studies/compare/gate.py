@@ -2,8 +2,10 @@
 
 A column passes a margin if a one-sided 95 % bound (`localjudge.statistics.paired_test`) excludes that its mean
 fell by the margin or more (non-inferiority), so too few rows cannot pass. It has improved if the bound excludes
-that it did not rise. Every condition must hold for each system, so none is adjusted for their number. A row of
-OLD that has a score, but none in NEW, counts as the lowest score, and so does a further row of NEW that failed.
+that it did not rise. A mean can hide that a few rows collapsed: an exact one-sided 95 % bound excludes that the
+share of rows that failed, or fell by half the scale, is as large as asked. Every condition must hold for each
+system, so none is adjusted for their number. A row of OLD that has a score, but none in NEW, counts as the
+lowest score, and so does a further row of NEW that failed.
 """
 
 from __future__ import annotations
@@ -14,13 +16,23 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
+
+from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.matching import UNNAMED
 from localjudge.runs.notices import is_dry_run
 from localjudge.runs.reader import is_complete
 from localjudge.statistics import two_decimals
-from localjudge.statistics.paired_test import WORST_INSTRUCTIONS, lower_bound
+from localjudge.statistics.jackknife import share_below
+from localjudge.statistics.paired_test import (
+    WORST_INSTRUCTIONS,
+    chance_to_pass,
+    instructions_to_pass,
+    lower_bound,
+)
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS
+from localjudge.statistics.system_order import NO_DIFFERENCE
 from localjudge.studies.compare.matched_runs import MatchedRuns, by_instruction
 from localjudge.system.quantities import counted
 
@@ -30,59 +42,83 @@ class Condition:
     """A condition of a gate for one system, and whether it holds.
 
     Attributes:
-        column: the column.
+        asks: what it asks, in a few words.
+        column: the column; empty for failures.
         system: the system; of pairs, whose preference it is.
-        margin: the largest drop that passes; None if the column must rise.
-        change: the mean change, where each row without a score in NEW counts as the lowest score.
-        bound: the lower end of its one-sided 95 % interval; None for fewer than five instructions.
+        margin: the largest drop, or the share of rows, that is too much; None if the column must rise.
+        change: the mean change, where each row without a score in NEW counts as the lowest score, or the share.
+        bound: the end of its one-sided 95 % interval; None for fewer than five instructions.
+        room: how far the bound is from failing.
         instructions: number of instructions.
         lowest: number of rows that count as the lowest score.
+        reason: what was measured, in words.
+        chance: the probability that a margin passes with a true change of 0 and such a variance; None without.
+        needed: number of instructions with which that is 80 %; None without a margin.
     """
 
+    asks: str
     column: str
     system: str
     margin: float | None
     change: float
     bound: float | None
+    room: float
     instructions: int
     lowest: int
+    reason: str
+    chance: float | None = None
+    needed: int | None = None
 
     @property
     def passes(self) -> bool:
-        return self.bound is not None and (self.bound > 0 if self.margin is None else self.bound > -self.margin)
-
-    @property
-    def asks(self) -> str:
-        """What it asks of the column, in a few words."""
-        return (
-            f"{self.column} rose" if self.margin is None else f"{self.column} fell by less than {self.margin:g}"
-        )
+        return self.room > 0
 
     @property
     def name(self) -> str:
         """The condition with its system, if that has a name."""
         return self.asks if self.system == UNNAMED else f"{self.system}: {self.asks}"
 
-    @property
-    def reason(self) -> str:
-        """What was measured, in words, and how its bound differs from the interval of a table."""
-        on = counted(self.instructions, "instruction")
-        if self.bound is None:
-            return f"{on} are too few; a gate needs {MIN_INSTRUCTIONS}"
-        counts = f", with {counted(self.lowest, 'row')} at the lowest score" * bool(self.lowest)
-        return (
-            f"change {two_decimals(self.change)}, at least {two_decimals(self.bound)} with 95 % confidence on "
-            f"{on}{counts}; this bound is one-sided, for one column of one system, and counts "
-            f"{WORST_INSTRUCTIONS:g} more instructions with the largest drop, so it differs from an interval"
-        )
-
     def as_dict(self) -> dict[str, Any]:
         """Return the condition for programs."""
-        return {"condition": self.name, "passes": self.passes, "reason": self.reason, **asdict(self)}
+        return {"condition": self.name, "passes": self.passes, **asdict(self)}
+
+
+def _of_mean(changes: Floats, width: float, margin: float | None, lowest: int) -> dict[str, Any]:
+    """Return what a condition says of the change on each instruction."""
+    bound, chance, needed, count = float(lower_bound(changes, width)), None, None, len(changes)
+    reason = (
+        f"change {two_decimals(changes.mean())}, at least {two_decimals(bound)} with 95 % confidence on "
+        f"{counted(count, 'instruction')}"
+        + f", with {counted(lowest, 'row')} at the lowest score"
+        * bool(lowest)
+        + "; this bound is one-sided, for one column of one system, and counts "
+        f"{WORST_INSTRUCTIONS:g} more instructions with the largest drop, so it differs from an interval"
+    )
+    if margin is not None:
+        variance = float(changes.var(ddof=1))
+        chance = chance_to_pass(margin, variance, width, count)
+        needed = instructions_to_pass(margin, variance, width)
+        reason += (
+            f"; an unchanged system passes in {chance:.0%} of cases, and with {needed:,} instructions in 80 %"
+        )
+    room = bound + (margin or 0)
+    return {"bound": bound, "room": room, "chance": chance, "needed": needed, "reason": reason}
+
+
+def _of_share(held: Flags, group: Integers, most: float) -> dict[str, Any]:
+    """Return what a condition says of the share of rows where something holds."""
+    share, bound = share_below(held, group)
+    on = f"{counted(len(held), 'row')} of {counted(len(np.unique(group)), 'instruction')}"
+    reason = f"{held.sum():,} of {on}: {share:.3f}, at most {bound:.3f} with 95 % confidence"
+    return {"change": share, "bound": bound, "room": most - bound, "reason": reason}
 
 
 def check_gate(
-    matched: MatchedRuns, margins: Mapping[str, float], improved: Sequence[str] = ()
+    matched: MatchedRuns,
+    margins: Mapping[str, float],
+    improved: Sequence[str] = (),
+    fell: Mapping[str, float] | None = None,
+    failed: float | None = None,
 ) -> tuple[Condition, ...]:
     """Return the conditions of a gate, each for every system.
 
@@ -90,45 +126,63 @@ def check_gate(
         matched: the rows of both runs.
         margins: the margin of each column that must not fall by as much.
         improved: the columns that must rise.
+        fell: for each column, the share of rows that must not fall by half the scale or more.
+        failed: the share of rows that must not lack a score.
 
     Raises:
-        UsageError: there is no such column, a margin is not positive, a run is dry or incomplete, or nothing
-            tells whose preference counts in pairs.
+        UsageError: there is no such column, a margin or a share is not possible, a run is dry or incomplete, or
+            nothing tells whose preference counts in pairs.
     """
-    rows = matched.rows
-    for name in (*margins, *improved):
+    rows, shares = matched.rows, {**(fell or {}), **({} if failed is None else {"": failed})}
+    for name in (*margins, *improved, *(fell or {})):
         if name not in rows.names:
             raise UsageError(f"{name}: is not a column of these runs; give one of {', '.join(rows.names)}")
     for name, drop in margins.items():
         if not 0 < drop < rows.width[rows.names.index(name)]:
             raise UsageError(f"`margin` {name}={drop:g}: must be above 0 and smaller than the scale")
-    if not margins and not improved:
+    for name, most in shares.items():
+        if not 0 < most < 1:
+            option = f"`max_fell` {name}={most:g}" if name else f"`max_failed` {most:g}"
+            raise UsageError(f"{option}: must be a share between 0 and 1, such as 0.05")
+    if not margins and not improved and not shares:
         return ()
     for folder, manifest in zip(rows.source.folders, rows.source.manifests, strict=True):
         if is_dry_run(manifest) or not is_complete(folder):
             what = "a dry run" if is_dry_run(manifest) else "not complete; the same score command continues it"
             raise UsageError(f"{folder}: is {what}, and a gate needs every score")
     if rows.problem:
-        option = "margin" if margins else "improve"
+        option = "margin" if margins else "improve" if improved else "max_fell" if fell else "max_failed"
         raise UsageError(f"`{option}`: {rows.problem}")
-    asked: list[tuple[str, float | None]] = [*margins.items(), *dict.fromkeys(improved).items()]
-    of_system = [matched.system == place for place in range(len(matched.systems))]
-    means = [by_instruction(matched.change[cells], matched.group[cells]) for cells in of_system]
-    return tuple(
-        Condition(
-            column=name,
-            system=system,
-            margin=margin,
-            change=float(changes.mean()),
-            bound=float(lower_bound(changes, rows.width[at])) if len(changes) >= MIN_INSTRUCTIONS else None,
-            instructions=len(changes),
-            lowest=int(matched.lowest[cells].sum()),
-        )
-        for name, margin in asked
-        for at in (rows.names.index(name),)
-        for system, cells, table in zip(matched.systems, of_system, means, strict=True)
-        for changes in (table[:, at],)
-    )
+    asked: list[tuple[str, float | None, str]] = [
+        *((name, drop, f"{name} fell by less than {drop:g}") for name, drop in margins.items()),
+        *((name, None, f"{name} rose") for name in dict.fromkeys(improved)),
+        *((name, most, f"less than {most:g} of the rows {_fell(name)}") for name, most in shares.items()),
+    ]
+    conditions = []
+    for number, (name, limit, asks) in enumerate(asked):
+        at = rows.names.index(name) if name else 0
+        for place, system in enumerate(matched.systems):
+            cells = matched.system == place
+            changes = by_instruction(matched.change[cells], matched.group[cells])[:, at]
+            lowest, width = int(matched.lowest[cells].sum()), float(rows.width[at])
+            found: dict[str, Any] = {"bound": None, "room": -math.inf}
+            found["reason"] = (
+                f"{counted(len(changes), 'instruction')} are too few; a gate needs {MIN_INSTRUCTIONS}"
+            )
+            if len(changes) >= MIN_INSTRUCTIONS and number < len(asked) - len(shares):
+                found = _of_mean(changes, width, limit, lowest)
+            elif len(changes) >= MIN_INSTRUCTIONS and limit is not None:
+                chosen = cells[matched.cell]
+                held = matched.row_change[:, at] <= NO_DIFFERENCE - width / 2 if name else matched.is_lost
+                found = _of_share(held[chosen], matched.group[matched.cell][chosen], limit)
+            named = {"asks": asks, "column": name, "system": system, "margin": limit, "lowest": lowest}
+            named |= {"instructions": len(changes), "change": float(changes.mean())}
+            conditions.append(Condition(**named | found))
+    return tuple(conditions)
+
+
+def _fell(column: str) -> str:
+    return f"fell in {column} by half its scale" if column else "have no score"
 
 
 def gate_lines(conditions: Sequence[Condition]) -> Iterator[str]:
@@ -136,7 +190,7 @@ def gate_lines(conditions: Sequence[Condition]) -> Iterator[str]:
     for asks in dict.fromkeys(each.asks for each in conditions):
         chosen = [condition for condition in conditions if condition.asks == asks]
         failed = [condition for condition in chosen if not condition.passes]
-        lowest, result = min(failed or chosen, key=bound_order), "FAILED" if failed else "passed"
+        lowest, result = min(failed or chosen, key=lambda each: each.room), "FAILED" if failed else "passed"
         if len(chosen) == 1:
             yield f"Gate, {lowest.name}: {result} ({lowest.reason})"
             continue
@@ -147,11 +201,6 @@ def gate_lines(conditions: Sequence[Condition]) -> Iterator[str]:
             "A gate passes only if every condition holds for every system, so none is adjusted for their "
             "number: a change at the margin passes by mistake in at most 5 % of cases."
         )
-
-
-def bound_order(condition: Condition) -> float:
-    """Return the key that sorts the conditions of a column, the worst first."""
-    return -math.inf if condition.bound is None else condition.bound
 
 
 def as_junit(conditions: Sequence[Condition], name: str, answer: str) -> str:

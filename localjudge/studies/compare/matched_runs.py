@@ -93,6 +93,11 @@ class Cell:
         """The rows of NEW with a score that are compared."""
         return [new for _, new in self.pairs] + self.extra
 
+    def rows_of_old(self, lost: int) -> list[tuple[int, int]]:
+        """Return the rows of OLD with their rows of NEW, or `lost`, and (`lost`, `lost`) for other failures."""
+        missing = [(old, lost) for old, _ in self.missing]
+        return [*self.pairs, *missing, *[(lost, lost)] * len(self.extra_failed)]
+
     @property
     def lowest(self) -> int:
         """Number of rows that count as the lowest score in NEW."""
@@ -122,6 +127,9 @@ class MatchedRuns:
         new: the same in NEW, with its further rows.
         change: the mean change where each row without a score in NEW counts as the lowest score, [n, C].
         lowest: number of rows of each cell that count as the lowest score, [n].
+        cell: the cell of each row of OLD with a score, and of each further row of NEW that failed, [r].
+        row_change: the change of each such row; one without a score in NEW counts as the lowest score, [r, C].
+        is_lost: whether it has no score in NEW, [r].
         row_pairs: the rows of OLD and of NEW that belong together, [m, 2].
         places: the first of these in each cell, [n, 2]; -1 without one.
         missing: the rows of OLD that have a score, but none in NEW.
@@ -142,6 +150,9 @@ class MatchedRuns:
     new: Floats
     change: Floats
     lowest: Integers
+    cell: Integers
+    row_change: Floats
+    is_lost: Flags
     row_pairs: Integers
     places: Integers
     missing: tuple[RowWithoutScore, ...]
@@ -220,6 +231,9 @@ def match_runs(rows: ComparedRows) -> MatchedRuns:
     table = np.vstack([rows.values, rows.low])  # the last row has the lowest scores
     with_lowest = [cell.new + [len(table) - 1] * cell.lowest for cell in matched]
     change = _means(table, with_lowest) - _means(table, [cell.scored[0] for cell in matched])
+    places, before, after = np.array(
+        [(at, *pair) for at, cell in enumerate(matched) for pair in cell.rows_of_old(len(table) - 1)]
+    ).T
     return MatchedRuns(
         rows=rows,
         names=names,
@@ -232,6 +246,9 @@ def match_runs(rows: ComparedRows) -> MatchedRuns:
         new=_means(table, [cell.new * bool(cell.pairs) for cell in matched]),
         change=change,
         lowest=np.array([cell.lowest for cell in matched]),
+        cell=places,
+        row_change=table[after] - table[before],
+        is_lost=after == len(table) - 1,
         row_pairs=row_pairs,
         places=np.array([cell.pairs[0] if cell.pairs else (cell.missing[0][0], -1) for cell in matched]),
         missing=missing,
