@@ -156,12 +156,12 @@ def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedI
     """
     instead, is_utf8 = check_file(name)
     checked.not_utf8 += [name] * (not is_utf8)
-    absent, taken, last = {**reader.given}, dict[str, str](), dict[str, Any]()
+    absent, taken, last = {*reader.given}, dict[str, str](), dict[str, Any]()
     titles, reasons = dict[str, None](), Counter[str]()
 
     def note(fields: Fields) -> None:
-        for given in [each for each, path in absent.items() if value_at(fields.record, path) is not ABSENT]:
-            del absent[given]
+        read = [name for name in absent if value_at(fields.record, reader.given[name]) is not ABSENT]
+        absent.difference_update(read)
         titles[fields.shape.title] = None
         checked.not_shown |= {key: None for key, value in fields.others.items() if value not in _NO_VALUE}
         chat = CONVERSATION if CONVERSATION in fields.taken else MESSAGES

@@ -206,6 +206,8 @@ def lacks(fields: Iterable[str], record: Mapping[str, Any], reader: RecordReader
     pairs = {name for field in PAIR for name in (*COLUMN_NAMES[field], "conversation_a")}
     if "candidate" in fields and pairs.intersection(record):
         other = ", or compare the two responses of each record: --rubric pairwise"
+    if "candidate_a" in fields and not {"candidate", "system"} - record.keys():
+        other = ", or compare the systems of these rows: --pairs all"
     return f"{', '.join(lacking)}; its columns are {known_columns(record)}; name them with {flags}{other}"
 
 
