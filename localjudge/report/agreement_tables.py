@@ -7,16 +7,12 @@ from typing import Any
 
 from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.statistics import EQUAL_EVERYWHERE, UNDEFINED_SIGN, Estimate, two_decimals
-from localjudge.statistics.agreement_statistics import STATISTICS
 from localjudge.statistics.annotators import annotator_lines
-from localjudge.statistics.within_instructions import NOT_WITHIN, WITHIN_NOTE
+from localjudge.statistics.within_instructions import JUDGED, NOT_WITHIN, WITHIN_NOTE
 from localjudge.studies.agree import Agreement, AspectAgreement, LabelledPairs, NominalAgreement, PairAgreement
 from localjudge.studies.calibrate import Calibration
 from localjudge.system.quantities import counted
 
-_HEADINGS = {
-    "within_one": "±1", "mae": "MAE", "spearman": "Spearman", "pearson": "Pearson", "kendall": "Kendall"
-}  # fmt: skip
 _ROW_NAMES = {
     "length": "length only", "overlap": "word overlap only", "most frequent": "most frequent label",
     "equal": "equal scores", "random": "random scores",
@@ -25,7 +21,6 @@ _IN_ORDER = (
     "In order: how often scores and labels rank two responses to one instruction the same way, ties included"
 )
 _BASELINES = ("longer wins", "first wins")
-_WITHIN = {"pearson": "Pearson", "in_order": "in order", "over_chance": "over chance", "epsilon": "epsilon"}
 _OF_PAIRS = {
     "accuracy": "accuracy", "without_ties": "without ties", "decided": "pairs", "kappa": "kappa", "auc": "AUC"
 }  # fmt: skip
@@ -150,14 +145,19 @@ def _compared(comparisons: Mapping[str, Any], statistics: Mapping[str, str]) -> 
 
 def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | str]:
     """Yield all statistics of an aspect, those within instructions, and the test of the annotators."""
-    headings = {name: _HEADINGS.get(name, name) for name in STATISTICS}
-    yield Table(_labelled(aspect, found), *_compared(found.comparisons, headings))
+    of_judge = {name: each for name, each in found.comparisons.items() if name in JUDGED}
+    yield Table(_labelled(aspect, found), *_compared(of_judge, {"kappa": "kappa", "bias": "bias"}))
     if found.within is None:
         yield NOT_WITHIN
     else:
         pairs = counted(found.within.pairs, "response pair")
         title = f"{aspect} within instructions · {counted(found.within.instructions, 'instruction')}, {pairs}"
-        yield Table(title, *_compared(found.within.comparisons, _WITHIN))
+        over = found.within.over_baselines
+        rows = [
+            (_ROW_NAMES.get(name, name), each.in_order, over.get(name, ""))
+            for name, each in found.within.comparisons.items()
+        ]
+        yield Table(title, ("", "in order", f"{_scores_of(found)} minus it"), rows)
         yield WITHIN_NOTE
     alpha = ""
     if found.alpha_ordinal.value is not None:

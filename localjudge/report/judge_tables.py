@@ -114,7 +114,8 @@ def _worth(aspect: str, found: JuryErrors, jurors: int) -> str:
     worth = f"{aspect}: the correlation of the jurors' errors is undefined, because {found.correlation.why}"
     if found.votes.value is not None:
         worth = (
-            f"{aspect}: the {jurors} jurors are worth {found.votes.in_words()} jurors with independent errors"
+            f"{aspect}: the {jurors} jurors are worth {found.votes.in_words()} jurors with independent errors, "
+            "or more if the labels err"
         )
     low, high = found.difference.low, found.difference.high
     if low is None or high is None:
