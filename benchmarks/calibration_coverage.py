@@ -155,7 +155,7 @@ def _scores(expected: np.ndarray, system: np.ndarray, group: np.ndarray) -> Scor
         overlap=np.full(rows, np.nan),
         flags=np.zeros(rows, dtype=np.uint8),
         errors=[""] * rows,
-        mass={},
+        signs=(),
         systems=("0", "1", "2"),
         system=system.astype(np.int32),
         group=group.astype(np.int32),

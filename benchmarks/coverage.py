@@ -178,7 +178,7 @@ def _agree(human: np.ndarray, judged: np.ndarray, group: np.ndarray, resamples: 
         overlap=np.full(len(group), np.nan),
         flags=np.zeros(len(group), dtype=np.uint8),
         errors=[""] * len(group),
-        mass={},
+        signs=(),
         systems=("one",),
         system=np.zeros(len(group), dtype=np.int32),
         group=group.astype(np.int32),

@@ -29,7 +29,7 @@ from localjudge.prompts.task import Task, TaskFeed
 from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.records import Failure, Outcome, Row, numbered
 from localjudge.records.keys import row_key, settings_digest
-from localjudge.rows.conversation import CONVERSATIONS
+from localjudge.rows.columns import CONVERSATIONS
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.answer import AnswerLayout

@@ -28,7 +28,8 @@ from localjudge.models.tensor_check import check_adapter, check_tensors
 from localjudge.models.tokenizer import TOKENIZER_FILE
 from localjudge.models.weights import PICKLED, WHOLE, is_lfs_pointer, read_index
 from localjudge.records import Row
-from localjudge.rows.inputs import EXAMPLES, read_rows
+from localjudge.rows.formats import EXAMPLES
+from localjudge.rows.inputs import read_rows
 from localjudge.system.requirements import install_command
 from localjudge.system.steps import Report, no_progress
 

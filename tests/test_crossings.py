@@ -717,13 +717,12 @@ def test_a_judge_that_does_not_read_the_responses_is_called_so(
     }
     said = " ".join(cli(*agreement_of(aspects)).out.split())
     if instructions < 8:
-        assert "so nobody knows if it is better than chance: share in order minus chance, level" in said
-        assert "is not better than chance" not in said
+        assert "not known on 3 of 3 (level, same, good). The difference has no interval in level" in said
+        assert "Nothing shows" not in said
         return
-    blind = "as that of a judge that does not read the responses: share in order minus chance,"
-    listed = said.partition(blind)[2][:60]
-    assert ("level" in listed, "same" in listed) == (True, True), said
-    assert "The order within instructions is better than chance: share in order minus chance, good" in said
+    blind = said.partition("Nothing shows that this judge reads the responses in these aspects: ")[2][:150]
+    assert ("level" in blind, "same" in blind, "good" in blind) == (True, True, False), said
+    assert "better on 1 of 3 (good)" in said
 
 
 # The interval of one score.

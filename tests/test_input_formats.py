@@ -7,8 +7,10 @@ import gzip
 import importlib
 import io
 import json
+import lzma
 import sys
 import tracemalloc
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -376,6 +378,26 @@ def test_a_utf16_text_that_breaks_off_or_is_not_valid_fails_where_it_does(tmp_pa
     file.write_bytes(utf16(line) + b'"\x00\x00\xd8"\x00\n\x00' + line.decode().encode("utf-16-le"))
     first, bad, last = read_rows([str(file)])
     assert (type(first), type(bad), type(last)) == (Row, Failure, Row)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.xz", "a.csv.gz", "a.csv.xz"])
+def test_a_packed_file_that_breaks_off_names_the_line_where_it_does(tmp_path: Path, name: str) -> None:
+    texts = [str(number * 104_729) for number in range(3000)]
+    table = "question,response\n" + "".join(f'"Q\n{text}",A\n' for text in texts)
+    objects = "".join(json.dumps({"question": text, "response": "A"}) + "\n\n" for text in texts)
+    data = (table if "csv" in name else objects).encode()
+    whole, unpack = (
+        (gzip.compress(data), zlib.decompressobj(31))
+        if name.endswith("gz")
+        else (lzma.compress(data), lzma.LZMADecompressor())
+    )
+    file = tmp_path / name
+    file.write_bytes(whole[:-2000])
+    *_, last = read_rows([str(file)], used=("instruction", "candidate"))
+    assert isinstance(last, Failure)
+    lines = unpack.decompress(whole[:-2000]).count(b"\n")
+    assert last.source == f"{file}:{lines + 1}"
+    assert "the rest of the file cannot be read" in last.error
 
 
 @pytest.mark.parametrize("is_file", [True, False])

@@ -167,9 +167,9 @@ def test_labels_say_what_a_jury_of_one_judge_is_worth(tmp_path: Path, cli: Cli) 
     assert grade["votes"]["low"] < 1.2 < grade["votes"]["high"] < 1.6
     assert grade["difference"]["low"] <= 0 <= grade["difference"]["high"]
     shown = " ".join(cli(*flags).out.split())
-    assert shown.startswith("grade: the 3 jurors are worth 1.")
+    assert shown.startswith("The 3 jurors count as at least so many jurors with independent errors: grade 1.")
     assert "--all also prints: errors against the labels" in shown
-    assert "The jury is not significantly better than its best juror" in shown
+    assert "how much smaller its error is: not known on 1 of 1 (grade " in shown
 
 
 def test_two_jurors_have_no_majorities_and_no_outlier(tmp_path: Path, cli: Cli) -> None:
@@ -196,6 +196,6 @@ def test_what_cannot_be_tested_is_not_called_insignificant(tmp_path: Path, cli: 
     assert (
         f"Outlier among the jurors: not tested, because the gain in agreement has no interval: {few}" in shown
     )
-    assert "undefined, because the errors of a juror are the same on all rows" in shown
+    assert "errors has no interval in wit, because the errors of a juror are the same on all rows" in shown
     few = "it depends on 2 of the instructions, and an interval requires 5"
-    assert f"The jury and its best juror are not compared, because {few}." in shown
+    assert f"The difference has no interval in wit, because {few}." in shown

@@ -515,7 +515,7 @@ def test_plan_says_what_fits_this_machine() -> None:
         return plan.fits_here, plan.how
 
     assert said(Machine((("Fast GPU", H100),) * 2, 64 * GIB)) == (
-        True, "yes, on 1 of 2 GPUs (Fast GPU), 209 rows in flight",
+        True, "yes, on 1 of 2 GPUs (Fast GPU, 80.0 GiB), 209 rows at a time",
     )  # fmt: skip
     small = Machine((("Small GPU", 8 * GIB),), 64 * GIB)
     assert said(small) == (False, "no: it does not fit 1 GPU of 8.0 GiB (Small GPU)")

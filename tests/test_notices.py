@@ -180,7 +180,7 @@ def test_a_run_that_was_broken_off_says_first_how_much_of_it_is_there(
     assert cli("export", run, "--to", "csv", "--out", tmp_path / "half.csv").err.splitlines()[-1] == said
     end = cli("rank", run, "--resamples", 100)
     assert (end.code, end.out.splitlines()[0]) == (0, said)
-    assert "Mean expected scores of the systems · incomplete" in end.out
+    assert "Mean expected scores, each instruction with the same weight · incomplete" in end.out
     if not killed:
         assert json.loads((run / "summary.json").read_text())["notices"] == [said]
     judged = begin(run, judge, rows, 13, False)

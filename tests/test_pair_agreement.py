@@ -476,7 +476,7 @@ def test_the_tables_fit_80_columns_and_name_every_row(cli: Cli, judged: Run) -> 
         pair |= {"subset": f"a-long-name-of-a-subset-{n % 2}", "annotators": [1, 2, "tie"]}
     end = cli("agree", judged(marked, given), "--all", "--resamples", FEW)
     assert end.code == 0, end.err
-    names = ["both orders", "input order", "reverse order", "longer wins", "first wins"]
+    names = ["both orders", "input order", "reverse order", "the longer response", "the first response"]
     names += [
         "Both orders name the same response in 1.00",
         "Gain in accuracy",

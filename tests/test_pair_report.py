@@ -86,7 +86,12 @@ def test_the_page_has_the_tables_of_rank_with_the_win_rate_of_each_two_systems(p
         [False, False, True],
     )
     systems = tables[main]
-    assert [column["name"] for column in systems["columns"]][:4] == ["system", "strength", "rank", "win rate"]
+    assert [column["name"] for column in systems["columns"]][:4] == [
+        "system",
+        "strength (log-odds)",
+        "rank",
+        "win rate",
+    ]
     for row in systems["rows"]:
         assert row[1]["low"] <= row[1]["value"] <= row[1]["high"]
         assert row[3]["low"] <= row[3]["value"] <= row[3]["high"]
@@ -111,8 +116,10 @@ def test_the_page_says_how_much_the_order_matters(page: Path, run: Path) -> None
     leads = section(page, "systems")["leads"]
     counts = order_effect(run, "better")
     said = next(lead for lead in leads if lead.startswith("better "))
-    assert f"the same response in {counts.same_response} of {counts.decided} pair" in said
-    assert "wins {} of {} comparison".format(*counts.shown_first) in said
+    other = counts.decided - counts.same_response
+    assert f" {counts.same_response} of " in said
+    assert f" pairs have the same winner in both orders · in {other}, each" in said
+    assert "wins in {} of {} orders that name".format(*counts.shown_first) in said
 
 
 def test_pairs_without_systems_have_no_table_of_systems_and_a_failed_pair_has_its_reason(
@@ -155,7 +162,7 @@ def test_labels_of_pairs_have_their_agreement_on_the_page(cli: Cli, nameless: Pa
     whole, details = tables
     assert (whole, details) == ("Agreement with the labels", "depth · 3 pairs, 3 instructions, 3 annotators")
     assert tables[whole][0][:2] == ["depth", 3]
-    assert [row[0] for row in tables[details]] == ["input order", "longer wins", "first wins"]
+    assert [row[0] for row in tables[details]] == ["input order", "the longer response", "the first response"]
     assert tables[details][2][1]["value"] == 1
     assert "Labels: a 3, tie 0, b 0." in agreement["tables"][1]["notes"][0]
     assert "pairs that could not be judged, and are left out: 1" in agreement["notes"]

@@ -515,6 +515,20 @@ def test_both_responses_are_cut_to_the_same_length_where_they_do_not_fit(model: 
     assert [len(text) for text in row.cut(kept).texts] == [kept, 20]
 
 
+def test_scores_of_pairs_are_not_imported_and_one_line_says_what_to_do_instead(
+    cli: Cli, tmp_path: Path
+) -> None:
+    pair = {"prompt": "Q", "response_a": "A", "response_b": "B", "better": 1}
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(pair))
+    end = cli("import", tmp_path / "pairs.jsonl", "--aspect", "better", "--out", tmp_path / "run")
+    assert end.code == 2
+    assert end.err.splitlines() == [
+        f"localjudge: {tmp_path}/pairs.jsonl: scores of two responses are not imported; judge the pairs with "
+        "--rubric pairwise, and compare with these labels: localjudge agree RUN --labels FILE"
+    ]
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_rubric_of_one_response_compares_nothing(model: Path) -> None:
     with pytest.raises(UsageError, match="the rubric just-eval judges one response"):
         list(Judge(model).compare(pair_rows(1)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -283,21 +282,9 @@ def test_contradictions_of_the_order_are_found() -> None:
         return (np.clip(chance + generator.normal(0, 0.1, len(first)), 0, 1),) * 2
 
     found = ranked(circular)
-    assert found.cycles == (("a", "b", "c"),)
     (pair,) = (pair for pair in found.pairs if pair.contradicts)
     assert (pair.first, pair.second, pair.significant) == ("a", "c", True)
-    assert not ranked(noisy, instructions=200).cycles
-
-
-def test_a_cycle_by_chance_is_told_from_a_significant_one() -> None:
-    def circular(first: Any, second: Any, generator: Any, strong: float, **_: Any) -> Any:
-        wins = {(0, 1): 0.8, (1, 2): 0.8, (0, 2): strong}
-        chance = np.array([wins[pair] for pair in zip(first, second, strict=True)])
-        return (np.clip(chance + generator.normal(0, 0.1, len(first)), 0, 1),) * 2
-
-    by_chance = ranked(partial(circular, strong=0.46), instructions=10)
-    assert (by_chance.cycles, by_chance.significant_cycles) == ((("a", "b", "c"),), ())
-    assert ranked(partial(circular, strong=0.3)).significant_cycles == (("a", "b", "c"),)
+    assert not any(pair.contradicts for pair in ranked(noisy, instructions=200).pairs)
 
 
 def test_a_constant_preference_leaves_unknown_whether_systems_differ() -> None:
@@ -306,13 +293,14 @@ def test_a_constant_preference_leaves_unknown_whether_systems_differ() -> None:
     assert found.groups == (("c",), ("b",), ("a",)), "nothing shows that two of them do not differ"
     assert {frozenset(pair[:2]) for pair in found.untested} == {frozenset(pair) for pair in ("ab", "ac", "bc")}
     assert {why for *_, why in found.untested} == {"it is the same on all instructions"}
-    note, between, of_all = found.notes
+    (note,) = found.notes
     assert note.startswith(
         "no interval can be computed for the strength, the win rate, the win rate in the first"
     )
-    assert "at equal length of c, b, a: it is the same on all instructions" in note
-    assert "the win rate between two systems of b against a, c against a, c against b: " in between
-    assert "the effect of length, the win rate of the first place: " in of_all
+    assert note.endswith(
+        "at equal length, the win rate between two systems, the effect of length, the win rate of the first "
+        "place: it is the same on all instructions"
+    )
 
 
 def test_a_contradiction_that_cannot_be_tested_is_neither_significant_nor_not() -> None:
@@ -323,7 +311,6 @@ def test_a_contradiction_that_cannot_be_tested_is_neither_significant_nor_not() 
 
     found = ranked(circular)
     assert [pair.significant for pair in found.pairs if pair.contradicts] == [None]
-    assert (found.cycles, found.significant_cycles) == ((("a", "b", "c"),), ())
 
 
 def test_one_order_is_said_to_mix_place_and_system() -> None:
@@ -451,7 +438,7 @@ def test_no_table_says_that_systems_do_not_differ_if_that_was_not_tested(
     assert any(unknown in note for note in notes)
 
 
-def test_the_table_and_the_page_say_how_many_cycles_are_significant(
+def test_the_table_and_the_page_name_a_significant_contradiction_of_the_order(
     judged: Callable[..., Path], cli: Cli, tmp_path: Path
 ) -> None:
     beats = {("brief", "plain"), ("plain", "wordy"), ("wordy", "brief")}
@@ -464,8 +451,7 @@ def test_the_table_and_the_page_say_how_many_cycles_are_significant(
     assert cli("report", run, "--out", tmp_path / "report.html").code == 0
     notes = " ".join(section(tmp_path / "report.html", "systems")["leads"])
     for said in (" ".join(cli("rank", run).out.split()), notes):
-        assert "1 cycle of three systems, 1 of them significant" in said
-        assert re.search(r"(\w+) beats (\w+), \2 beats (\w+), \3 beats \1", said)
+        assert re.search(r"Against the order of strengths: \w+ wins 0\.\d\d \(.*\) of its comparisons", said)
 
 
 def test_rank_orders_by_the_aspect_that_is_named(judged: Callable[..., Path], cli: Cli) -> None:

@@ -195,7 +195,9 @@ def test_a_prompt_of_several_turns_is_shown_as_a_whole_by_a_rubric_without_a_con
     row = row_of({"prompt": asked, "response": "Santiago"})
     assert row.instruction == ("User:\n> Capital of Peru?\n\nAssistant:\n> Lima\n\nUser:\n> And of Chile?")
     assert row.candidate == "Santiago"
-    assert "no column has the response" in reason_of({"prompt": asked})
+    assert reason_of({"prompt": asked}).startswith("no candidate; its columns are prompt; name them with ")
+    pair = {"prompt": asked, "chosen": CHAT[1:], "rejected": CHAT[1:]}
+    assert reason_of(pair).endswith("or compare the two responses of each record: --rubric pairwise")
 
 
 def test_items_of_the_responses_api_are_turns() -> None:
@@ -286,6 +288,22 @@ def test_another_encoding_is_said_once_for_a_file_and_not_of_one_in_utf_8(tmp_pa
         assert said.count("iconv -f CP1252 -t UTF-8") == times
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.tsv"])
+def test_a_row_with_bytes_of_another_encoding_fails_whatever_its_column_and_its_format(
+    tmp_path: Path, name: str
+) -> None:
+    rows = [{"question": "Q", "response": "A", "note": note} for note in ("plain", "là", "plain")]
+    mark = "," if name == "a.csv" else "\t"
+    table = "".join(mark.join(row) + "\n" for row in (rows[0], *(each.values() for each in rows)))
+    texts = {"a.json": json.dumps(rows, ensure_ascii=False)}
+    texts["a.jsonl"] = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (tmp_path / name).write_text(texts.get(name, table), "cp1252")
+    first, bad, last = read_rows([str(tmp_path / name)], used=ANSWERS)
+    assert (type(first), type(last)) == (Row, Row)
+    assert isinstance(bad, Failure)
+    assert "not UTF-8" in bad.reason
+
+
 def test_of_two_lists_of_rows_one_is_named(tmp_path: Path) -> None:
     both = {"first": [{"question": "Q", "response": "A"}], "second": [{"question": "Q", "response": "B"}]}
     with pytest.raises(UsageError, match="its rows can be in first or second; name the list: `rows_at` first"):
@@ -357,6 +375,9 @@ def test_a_run_and_a_prompt_say_what_the_judge_is_not_shown(cli: Cli, tmp_path: 
     said = "not shown to the judge: context; kept as columns"
     how = ("--rubric", "no-reference")
     assert said in cli("prompt", tmp_path / "a.jsonl", *how).err
+    (tmp_path / "b.jsonl").write_text(lines({"question": "Q", "response": "A", "gold": "R", "context": "C"}))
+    said_of_both = "not shown to the judge: gold, context; kept as columns, except gold"
+    assert said_of_both in cli("prompt", tmp_path / "b.jsonl", *how).err
     end = cli("score", tmp_path / "a.jsonl", *how, "--engine", "dry-run", "--out", tmp_path / "run")
     assert said in end.err
 

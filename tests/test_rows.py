@@ -12,6 +12,7 @@ import math
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from localjudge import Failure, Response, Row, Rubric, UsageError, read_rows
 from localjudge.rows.columns import parse_columns
 from localjudge.rows.inputs import FILENAME, check_inputs, find_inputs, given_rows
 from localjudge.rows.row import as_row
+from localjudge.rows.row_store import RowStore
 
 ROW = {"instruction": "Why?", "reference": "So.", "candidate": "Because\nof “it”, 是的 🙂"}
 
@@ -226,6 +228,17 @@ def test_a_failure_keeps_the_id_and_the_system_that_its_row_has() -> None:
     failure = as_row({"instruction": "a", "candidate": None, "id": 7, "system": "s"}, "here")
     assert isinstance(failure, Failure)
     assert (failure.id, failure.system) == ("7", "s")
+
+
+def test_a_row_of_a_program_whose_place_cannot_be_written_is_a_failure_that_can_be() -> None:
+    row = Row.from_response(instruction="Q", reference="R", candidate="A", source="a\ud800")
+    bad, good = given_rows([row, replace(row, source="a")])
+    assert isinstance(bad, Failure)
+    assert bad.error == "a?: the source has a lone surrogate (U+D800) at character 2; remove it"
+    with RowStore() as stored:
+        stored.append(bad)
+        stored.append(good)
+        assert [stored[0], stored[1]] == [bad, good]
 
 
 @pytest.mark.parametrize(

@@ -288,6 +288,8 @@ def test_the_starting_rubric_is_accepted_as_it_is_and_never_written_over(
     end = cli("rubrics", "init", "mine.toml")
     assert (end.code, end.err) == (2, "localjudge: mine.toml: exists already; give the name of a new file\n")
     assert Path("mine.toml").read_text() == "mine"
+    assert cli("rubrics", "init", "six.toml", "--from", "six-aspects").code == 0
+    assert Rubric.load("six.toml").digest == Rubric.load("six-aspects").digest
     end = cli("rubrics", "init", "none/mine.toml")
     assert (end.code, end.err) == (
         2,

@@ -178,7 +178,7 @@ def test_the_report_has_the_slices_of_the_changes_the_systems_and_the_labels(tmp
     labels.write_text("".join(json.dumps(row) + "\n" for row in with_topics(before)))
     assert cli("report", old, "--labels", labels, "--by-column", "topic", "--out", page).code == 0
     shown = section(page, "slices")
-    assert "adjusted for 3 slices" in shown["leads"][0]
+    assert "adjusted for 3 slices" in shown["notes"][0]
     ranked, agreed = shown["tables"]
     for table, args in ((ranked, ("rank", old)), (agreed, ("agree", old, "--labels", labels))):
         own = slices(cli, *args)

@@ -887,7 +887,7 @@ def test_calibrated_scores_say_so_and_stand_beside_no_others(mapped: tuple[Path,
         assert means["overall"] == pytest.approx((means["wit"] + means["tact"]) / 2, **EXACT)
     ended = cli("rank", run, "--calibration", calibration)
     assert ended.out.startswith("calibrated: wit, tact; left out: clarity")
-    assert "\nMean calibrated scores of the systems · calibrated\n" in ended.out
+    assert "\nMean calibrated scores, each instruction with the same weight · calibrated\n" in ended.out
     assert not re.search("depth|clarity", ended.out.partition("Mean calibrated")[2])
     assert json.loads(cli("rank", run, "--json").out)["of"] == "integer"
 
@@ -990,35 +990,28 @@ def test_json_has_no_number_where_nothing_is_defined(
         assert "nan" not in ended.out.lower().replace("finance", "")
 
 
-def test_agree_begins_with_the_aspects_whose_correlation_differs_from_0(
+def test_agree_begins_with_a_verdict_and_what_is_missing_for_it(
     judged: Callable[..., tuple[Path, Path]], cli: Cli
 ) -> None:
-    run, file = judged(*noisy(60))
-    flags = ("agree", run, "--labels", file, "--map", "wit=human", "--resamples", 100)
-    found = json.loads(cli(*flags, "--json").out)["aspects"]["wit"]["comparisons"]["integer"]["spearman"]
-    assert found["low"] > 0
-    short, whole = cli(*flags).out, cli(*flags, "--all").out
-    first = f"Spearman's correlation with the labels is above 0: wit {found['value']:.2f} ("
-    assert (short.startswith(first), whole.startswith(first)) == (True, True)
-    assert len(short.splitlines()) <= 13 < len(whole.splitlines())
-    assert ("minus it" in short, "minus it" in whole) == (False, True)
+    _, human = noisy(120)
+    score = [label if at % 5 else 6 - label for at, label in enumerate(human)]
 
-    score, human = noisy(60)
-    backwards, file = judged(score, [6 - label for label in human], name="backwards")
-    out = cli("agree", backwards, "--labels", file, "--map", "wit=human").out
-    assert out.startswith("Spearman's correlation with the labels is below 0: wit -")
-    perfect, file = judged([1, 2, 3, 4, 5] * 8, [1, 2, 3, 4, 5] * 8, name="perfect")
-    out = cli("agree", perfect, "--labels", file, "--map", "wit=human").out
-    why = "has no interval, because all disagreement, or all agreement, is in at most one of the instructions"
-    assert " ".join(out.split()).startswith(f"Spearman's correlation with the labels {why}: wit 1.00")
-    few, file = judged([1, 2, 4], [1, 3, 4], name="few")  # two systems, so two instructions
-    out = cli("agree", few, "--labels", file, "--map", "wit=human").out
-    why = "has no interval, because it depends on 2 of the instructions, and an interval requires 8"
-    assert " ".join(out.split()).startswith(f"Spearman's correlation with the labels {why}: wit 1.00")
-    constant, file = judged([3] * 20, [1, 2, 3, 4] * 5, name="constant")
-    out = cli("agree", constant, "--labels", file, "--map", "wit=human").out
-    why = "is undefined, because the scores or the labels are all equal"
-    assert " ".join(out.split()).startswith(f"Spearman's correlation with the labels {why}: wit")
+    def said(name: str, scores: list[int], labels: list[int], *more: str) -> str:
+        run, file = judged(scores, labels, name=name)
+        out = cli("agree", run, "--labels", file, "--map", "wit=human", "--resamples", 100, *more).out
+        return " ".join(out.split())
+
+    verdict = r"This judge orders responses as people do in \S+ \(\S+ to \S+\) of the pairs, [a-z ]+ in \S+: "
+    assert re.match(verdict + r"it is better by 0\.\d\d \(", said("good", score, human))
+    assert re.match(verdict + r"it is worse by 0\.\d\d \(", said("backwards", score, [6 - at for at in human]))
+    assert re.match(verdict, said("whole", score, human, "--all"))
+    few = said("few", [1, 2, 4, 5, 3, 2], [1, 3, 4, 5, 2, 2])
+    assert "which is better is not known" in few
+    assert re.search(r"no interval in wit, because it depends on \d of the instructions, and an interval", few)
+    without = "Agreement within instructions is unknown: it needs two instructions with two labelled responses."
+    assert said("none", [1, 2, 4], [1, 3, 4]).startswith(f"{without} Over all rows, Spearman's correlation")
+    constant = said("constant", [3] * 20, [1, 2, 3, 4] * 5)
+    assert "Nothing shows that this judge reads the responses" in constant
 
 
 def test_tables_fit_a_terminal_and_show_text_as_text(tmp_path: Path, cli: Cli) -> None:

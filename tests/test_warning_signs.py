@@ -61,9 +61,9 @@ def test_a_judge_that_tells_responses_apart_and_gives_reasons_has_no_sign() -> N
 def test_a_value_that_is_mostly_not_the_likeliest_token_is_a_sign() -> None:
     (line,) = signs(40, likeliest=19)
     assert line.startswith(
-        "low mass: in depth, the model's likeliest token begins a value in 19 of 40 judgements"
+        "improbable answers: in depth, the share of the probability on valid answers is 0.25 on average, and "
+        "the model's likeliest token begins one in only 19 of 40 judgements"
     )
-    assert "(mean mass 0.25)" in line
 
 
 def test_a_few_rows_are_no_sign() -> None:
@@ -98,37 +98,40 @@ def test_rationales_that_ran_into_their_limit_are_counted() -> None:
 @pytest.mark.parametrize(
     ("verdicts", "counts"),
     [
-        ([("A", "A"), ("B", "B"), ("A", "B"), ("B", "A")] * 3, "6 of 12 pairs without a tie, and 6.3 are"),
+        (
+            [("A", "A"), ("B", "B"), ("A", "B"), ("B", "A")] * 3,
+            "6 of the 12 pairs where each names one, and 6.3 are",
+        ),
         (
             [("A", "B")] * 3 + [("A", "A")] * 3 + [("tie", "tie")] * 40,
-            "3 of 6 pairs without a tie, and 2.5 are",
+            "3 of the 6 pairs where each names one, and 2.5 are",
         ),
-        ([("A", "B")] * 4 + [("tie", "tie")] * 8, "4 of 4 pairs without a tie, and 2.3 are"),
-        ([("A", "A")] * 12, "0 of 12 pairs without a tie, and 0.0 are"),
+        ([("A", "B")] * 4 + [("tie", "tie")] * 8, "4 of the 4 pairs where each names one, and 2.3 are"),
+        ([("A", "A")] * 12, "0 of the 12 pairs where each names one, and 0.0 are"),
     ],
 )
 def test_orders_that_do_not_agree_beyond_chance_are_a_sign(
     verdicts: list[tuple[str, str]], counts: str
 ) -> None:
     line = order_signs(verdicts)[0]
-    assert f": both orders name the same response in {counts} expected if only the place decides (p = " in line
+    assert f": both orders name the same winner in {counts} expected if only the place decides (p = " in line
 
 
 def test_ties_are_no_agreement() -> None:
     (line,) = order_signs([("tie", "tie")] * 12)
-    assert line == "order: in better, none of 12 pairs has a label for a response in both orders"
+    assert line == "order: in better, none of 12 pairs has a winner in both orders"
 
 
 def test_a_place_that_wins_most_pairs_is_a_sign() -> None:
     verdicts = [("A", "A")] * 12 + [("A", "B"), ("B", "A")] * 20
     (line,) = order_signs(verdicts)
     assert line == (
-        "place: in better, 12 of 12 pairs whose orders differ favour the first place (p < 0.001); the response "
-        "shown first wins 64 of 104 comparisons without a tie"
+        "place: in better, of 12 pairs whose orders differ, 12 favour the response that is shown first "
+        "(p < 0.001)"
     )
     assert order_signs(verdicts[8:]) == (), "4 of 4 pairs"
     assert order_signs([("A", "tie"), ("tie", "A")] * 6 + verdicts[12:])[0].startswith(
-        "place: in better, 12 of"
+        "place: in better, of 12"
     )
 
 
@@ -144,7 +147,7 @@ def imported(cli: Cli, run: Path, candidates: list[str], scores: list[int]) -> P
     return run
 
 
-def test_the_signs_of_a_run_are_in_its_summary_and_in_what_show_and_report_print(
+def test_the_signs_of_a_run_are_in_its_summary_and_in_what_show_rank_and_report_print(
     cli: Cli, tmp_path: Path
 ) -> None:
     run = imported(cli, tmp_path / "run", ["word"] * 120, [4] * 120)
@@ -152,6 +155,9 @@ def test_the_signs_of_a_run_are_in_its_summary_and_in_what_show_and_report_print
     assert json.loads((run / "summary.json").read_text())["warning_signs"] == [line]
     assert cli("show", run).out.splitlines()[-1] == line
     assert line in cli("report", run, "--out", tmp_path / "page.html").err
+    ranked = cli("rank", run)
+    assert line in " ".join(ranked.out.split()), "above the name of a winner"
+    assert line in json.loads(cli("rank", run, "--json").out)["notices"]
     exported = cli("export", run, "--to", "csv", "--out", tmp_path / "run.csv")
     assert exported.code == 0
     assert line not in exported.err, "it is no notice"

@@ -12,7 +12,16 @@ import pytest
 from conftest import Cli
 
 from localjudge.arrays import Floats, LabelArray
-from localjudge.statistics.within_instructions import LabelledResponses, WithinComparison, agree_within
+from localjudge.report.agreement_tables import agreement_findings
+from localjudge.statistics import EQUAL_EVERYWHERE, NOT_DEFINED, UNDEFINED, Estimate
+from localjudge.statistics.agreement_statistics import Comparison
+from localjudge.statistics.within_instructions import (
+    LabelledResponses,
+    WithinComparison,
+    WithinInstructions,
+    agree_within,
+)
+from localjudge.studies.agree import Agreement, AspectAgreement
 
 SYSTEMS = 3
 
@@ -155,7 +164,37 @@ def test_exact_copies_are_in_order_and_a_constant_orders_only_ties() -> None:
     assert trivial["random"].in_order.low < (1 - np.mean(ties)) / 2 < trivial["random"].in_order.high
 
 
-def test_agree_says_whether_the_order_within_instructions_is_better_than_chance(
+@pytest.mark.parametrize(
+    ("over", "verdict"),
+    [
+        (Estimate(0.07, 0.02, 0.12), "it is better by 0.07 (.02 to .12)"),
+        (Estimate(0.30, 0.20, 0.40), "it is better by 0.30 (.20 to .40)"),
+        (Estimate(0.01, 0.001, 0.02), "it is better by 0.01 (.00 to .02)"),
+        (Estimate(-0.07, -0.12, -0.02), "it is worse by 0.07 (.02 to .12)"),
+        (Estimate(-0.30, -0.40, -0.20), "it is worse by 0.30 (.20 to .40)"),
+        (Estimate(-0.01, -0.02, -0.001), "it is worse by 0.01 (.00 to .02)"),
+        (Estimate(0.02, -0.06, 0.10), "which is better is not known, the difference is 0.02 (-.06 to .10)"),
+        (Estimate(0.02, why=NOT_DEFINED), "which is better is not known, the difference is 0.02"),
+        (Estimate(0.0, why=EQUAL_EVERYWHERE), "which is better is not known, the difference is 0.00"),
+    ],
+)
+def test_the_verdict_is_the_difference_to_the_best_baseline_that_was_tested(
+    over: Estimate, verdict: str
+) -> None:
+    shares = {"expected": Estimate(0.71, 0.66, 0.76), "length": Estimate(0.64), "overlap": Estimate(0.5)}
+    compared = {name: WithinComparison(UNDEFINED, each, UNDEFINED, 0.0) for name, each in shares.items()}
+    aspect = AspectAgreement(
+        rows=120, instructions=40, annotators=1, comparisons=dict.fromkeys(shares, Comparison()),
+        within=WithinInstructions(40, 120, compared, {"overlap": Estimate(9.0), "length": over}),
+        alpha_ordinal=UNDEFINED, alpha_interval=UNDEFINED, annotator_test=None,
+    )  # fmt: skip
+    aspect.comparisons["integer"] = aspect.comparisons["expected"]  # type: ignore[index]
+    said = agreement_findings(Agreement({"wit": aspect}, {}, (), ())).answer[0]
+    begin = "This judge orders responses as people do in 0.71 (.66 to .76) of the pairs, length alone in 0.64: "
+    assert said == f"{begin}{verdict}."
+
+
+def test_agree_says_whether_the_judge_is_better_than_length_alone_and_whether_it_reads_the_responses(
     tmp_path: Path, cli: Cli
 ) -> None:
     column, label, group = some_sets(60, quality=0.9)
@@ -191,8 +230,8 @@ def test_agree_says_whether_the_order_within_instructions_is_better_than_chance(
         end = cli("agree", tmp_path / name, "--labels", labels, "--all", "--resamples", "100")
         assert end.code == 0, end.err
         said = " ".join(end.out.split())
-        assert ("The order within instructions is better than chance" in said) == (name == "good")
-        assert ("The order within instructions is not better than chance" in said) == (name == "blind")
+        assert ("it is better by" in said) == (name == "good")
+        assert ("Nothing shows that this judge reads the responses" in said) == (name == "blind")
         assert "random scores" in said
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 
 from localjudge.cli.console import (
     as_document,
+    as_markdown,
     as_text,
     print_json,
     print_table,
@@ -109,17 +111,20 @@ def compare(
         changes = compare_runs(matched, known, *statistics.draws)
         slices = people.slices(rows.source, by_column) if by_column else None
         sliced = change_by_slice(matched, slices, *statistics.draws) if slices else None
-    found = change_findings(changes, conditions)
+    found, passes = change_findings(changes, conditions), all(each.passes for each in conditions)
     if markdown:
+        gates, others = found.first[: bool(conditions)], found.first[bool(conditions) :]
         # Indented, text from outside can be no markup.
-        text = indent(as_text(printed_findings(found, all_tables)), " " * 4)
-        write_text(markdown, f"## {' → '.join(changes.names)}\n\n{text}")
+        text = indent(as_text(printed_findings(replace(found, first=others), all_tables)), " " * 4)
+        result = " · FAILED" * (not passes) or " · passed" * bool(conditions)
+        parts = [f"## {' → '.join(changes.names)}{result}\n", *map(as_markdown, gates), text]
+        write_text(markdown, "\n".join(parts))
     if junit:
         name, answer = f"localjudge compare {' '.join(changes.names)}", "\n".join(change_lines(changes))
         write_text(junit, as_junit(conditions, name, answer))
     gate = [each.as_dict() for each in conditions]
     statistics.print({**as_document(changes), "gate": gate}, found, all_tables, sliced)
-    if not all(each.passes for each in conditions):
+    if not passes:
         raise typer.Exit(BELOW_THRESHOLD)
 
 

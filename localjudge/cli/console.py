@@ -86,6 +86,21 @@ def as_text(table: object) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
+def as_markdown(table: Table) -> str:
+    """Return a table as Markdown; the characters of text that could be markup are references to them."""
+
+    def cell(value: Cell) -> str:
+        said = " ".join(str(_printed(value)).split())
+        if not isinstance(value, str):
+            return said
+        safe = (each if each.isalnum() or each in " ,.%" else f"&#{ord(each)};" for each in said)
+        return "".join(safe).replace("www.", "www&#46;")
+
+    rule = ["---", *(":--" if name in table.words else "--:" for name in table.columns[1:])]
+    lines = [[*map(cell, table.columns)], rule, *([*map(cell, row)] for row in table.rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 def print_json(document: object, indent: int | None = None) -> None:
     """Print a document, or a dataclass, as JSON; in ASCII where stdout cannot hold other characters."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")

@@ -92,7 +92,7 @@ def plan(
     adapter: AdapterName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute whether a model fits, and on how many GPUs: its weights, the cache of a row, the rows in flight.
+    """Compute whether a model fits, and on how many GPUs: its weights, the cache of a row, the rows at a time.
 
     With --rows, a typical prompt is as long as theirs in the mean. How long a run takes is measured, not
     predicted: `score --limit 100` ends with the rows/s of this machine.
@@ -167,7 +167,8 @@ def _plan_table(plan: CapacityPlan) -> Table:
         sizes = map(memory_size, (split.weights, split.overhead, max(0, split.cache)))
         chosen = split is plan.needs.chosen
         rows.append((split.gpus, *sizes, None if said else split.rows, "← this" if chosen else said))
-    return Table("", ("GPUs", "weights", "overhead", "cache", "rows in flight", ""), rows, words=[""])
+    columns = ("GPUs", "weights", "overhead", "cache", "rows at a time", "")
+    return Table(f"GPUs of {memory_size(plan.gpu_memory)} each", columns, rows, words=[""])
 
 
 @explained(app, "localjudge models verify bundled --no-manifest")

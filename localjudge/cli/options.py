@@ -187,7 +187,8 @@ def check_out(out: Path) -> None:
         UsageError: it is a file, it or its parent cannot be written, or the disk is full.
     """
     if fault := unwritable(out, least=1 << 20):
-        raise UsageError(f"--out {out}: {fault}; free space or change the permissions, or give another --out")
+        fix = "" if fault.endswith("a file") else "free space or change the permissions, or "
+        raise UsageError(f"--out {out}: {fault}; {fix}give {'another folder' if fix else 'a folder'}")
 
 
 def settle_environment(*, allow_download: bool = False, ray: str | None = None) -> None:

@@ -13,6 +13,7 @@ from localjudge.cli.console import print_json
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import AsJson, ModelName, RationalePlace, settle_environment
 from localjudge.errors import UsageError
+from localjudge.settings import Flag
 from localjudge.system.durable import write_text
 
 app = group(__doc__, "localjudge rubrics init my-rubric.toml")
@@ -143,9 +144,18 @@ def _counted(number: int, noun: str) -> str:
 @explained(app, "localjudge rubrics init my-rubric.toml")
 def init(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
+    *,
+    start: Annotated[
+        str | None, Flag("Copy this included rubric.  [default: a commented one]", "NAME", name="--from")
+    ] = None,
 ) -> None:
     """Write a commented rubric as a template; `--rubric FILE` accepts it unchanged."""
-    text = (files("localjudge") / "rubrics" / "starting_rubric.txt").read_text(encoding="utf-8")
+    from localjudge.rubrics.rubric_file import shipped_rubrics
+
+    if start not in (None, *(included := shipped_rubrics())):
+        raise UsageError(f"--from {start}: is not an included rubric; give one of {', '.join(included)}")
+    source = f"{start}.toml" if start else "starting_rubric.txt"
+    text = (files("localjudge") / "rubrics" / source).read_text(encoding="utf-8")
     if file.exists():
         raise UsageError(f"{file}: exists already; give the name of a new file")
     try:

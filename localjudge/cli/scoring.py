@@ -165,9 +165,10 @@ def prompt(
     from localjudge.config import JudgeConfig
     from localjudge.judge import Judge
     from localjudge.records import Failure
-    from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, NO_CONVERSATION
-    from localjudge.rows.criteria import by_criterion
-    from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
+    from localjudge.rows.columns import CONVERSATION, CONVERSATIONS
+    from localjudge.rows.conversation import NO_CONVERSATION
+    from localjudge.rows.inputs import check_inputs, find_inputs
+    from localjudge.rows.pairs import paired_rows
 
     judged_by = asked.load()
     settings = {each.name: getattr(asked, each.name) for each in fields(PromptSettings)}
@@ -187,8 +188,7 @@ def prompt(
     # A terminal gets filtered text; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
     before = [{"role": turn.role, "content": turn.text} for turn in judged_by.turns(config.answer_layout)]
-    read = islice(read_rows(files, named, rows.max_row_bytes, judged_by.fields), limit)
-    found = by_criterion(read, judged_by.fields)
+    found = iter(paired_rows(files, named, rows.max_row_bytes, judged_by.fields, None, limit))
     first = [*islice(found, 2)]
     alone = len(first) + len(before) < 2
     heading: Callable[[str], None] = messages.say if alone else partial(print, file=texts)

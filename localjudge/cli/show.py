@@ -104,8 +104,6 @@ def show(
         print_table(headed(notices, "no rows"))
         return
     print_table(printed(summary_tables(summary), notices))
-    if mass := summary.signs.mass.in_words(manifest.mass_is_lower_bound):
-        print(mass)
     for spread in summary.spread.lines:
         print(spread)
     for reason, count in summary.reasons.most_common(10):

@@ -271,16 +271,14 @@ class ShownOutcome:
         for name, score in prompt.scores.items():
             parts = [f"{name:<{longest}} {shown(score):>{widest}}", *self._numbers(prompt, name)]
             yield Padding(Styled("   ".join(parts)), (0, 0, 0, 2), expand=False)
-        if not all(prompt.likeliest.values()):
-            yield Styled("  * the model's likeliest token began no value")
         yield ""
 
     def _numbers(self, judgement: Judgement, name: str) -> Iterator[str]:
-        """Yield what is known of a score: its expected value, interval, probabilities and their mass."""
+        """Yield the expected value, interval and probabilities of a score, and a low sum of these."""
         from localjudge.rubrics.answer import shown
 
         aspect, shares = self.aspects[name], judgement.probabilities.get(name)
-        has_labels = aspect.numbers is None or aspect.preference is not None
+        has_labels = aspect.numbers is None or aspect.boolean or aspect.preference is not None
         if name in judgement.expected and not has_labels:
             yield f"expected {judgement.expected[name]:.2f}"
         if name in self.intervals:
@@ -293,8 +291,8 @@ class ShownOutcome:
         of_values = dict(zip(aspect.values.values(), shares or (), strict=False))
         if of_values and max(of_values.values()) > of_values.get(judgement.scores[name], 1):
             yield f"likeliest {shown(max(of_values, key=of_values.__getitem__))}"
-        if name in judgement.mass:
-            yield f"mass {judgement.mass[name]:.2f}" + " *" * (not judgement.likeliest[name])
+        if not judgement.likeliest.get(name, True):
+            yield f"only {judgement.mass[name]:.0%} of the probability on valid answers"
 
 
 def _given(text: Row) -> Iterator[tuple[str, str]]:

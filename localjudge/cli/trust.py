@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from localjudge.cli.options import RunFolder, RunFolders, check_out_file
+from localjudge.cli.options import RunFolders, check_out_file
 from localjudge.cli.progress import Progress
 from localjudge.cli.statistics_options import AllTables, ScoresOf, StatisticsOptions, common_mode
 from localjudge.errors import UsageError
@@ -16,29 +16,34 @@ _READING = "reading runs, labels and texts"
 
 
 def agree(
-    run: RunFolder,
+    runs: RunFolders,
     *,
     people: LabelOptions,
     by_column: ByColumn = None,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
-    """Compare a run with labels: agreement, also within instructions, single annotators, and baselines."""
+    """Compare a run with labels: agreement, also within instructions, single annotators, and baselines.
+
+    Several runs, such as shards, are taken together; they must have one judge.
+    """
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
+    from localjudge.matching.scores import check_one_judge
     from localjudge.report.agreement_tables import agreement_findings, pair_agreement_findings
     from localjudge.studies.agree import agree as agree_with_labels
     from localjudge.studies.agree import agree_on_pairs
     from localjudge.studies.by_slice import agree_by_slice
 
     people.require("agree")
-    statistics.check([run])
-    mode = common_mode([run], points={"by_column": by_column})
+    statistics.check(runs)
+    mode = common_mode(runs, points={"by_column": by_column})
     if len(mode.responses) == 1:  # labels of pairs can be in the inputs
         people.require_labels()
 
     progress, draws = Progress(), statistics.draws
     with progress.step(_READING) as report:
-        judged = read_judged([run], report=report, criteria="split")
+        judged = read_judged(runs, report=report, criteria="split")
+        check_one_judge(judged.folders, judged.manifests)
         known = people.labels_of(judged, equal_chances=False)
     with progress.step(statistics.computing):
         if isinstance(judged, JudgedPairs):
@@ -138,7 +143,7 @@ def jury(
 
 
 def calibrate(
-    run: RunFolder,
+    runs: RunFolders,
     out: Annotated[Path, Flag("The calibration file to write.", "FILE")],
     *,
     interval: Annotated[
@@ -156,6 +161,7 @@ def calibrate(
 ) -> None:
     """Fit a monotone map from the judge's scores to labels; measure its gain on unseen instructions."""
     from localjudge.matching.judged_rows import read_scores
+    from localjudge.matching.scores import check_one_judge
     from localjudge.report.agreement_tables import calibration_findings
     from localjudge.studies.calibrate import fit
 
@@ -163,10 +169,11 @@ def calibrate(
     people.require("calibrate")
     check_out_file(out)
 
-    statistics.check([run])
+    statistics.check(runs)
     progress = Progress()
     with progress.step(_READING) as report:
-        scores = read_scores([run], report=report)
+        scores = read_scores(runs, report=report)
+        check_one_judge(scores.folders, scores.manifests)
         known = people.labels_of(scores, equal_chances=False)
     with progress.step(statistics.computing):
         found = fit(scores, known, *statistics.draws, interval)

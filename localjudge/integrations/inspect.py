@@ -17,9 +17,8 @@ from inspect_ai.solver import TaskState
 
 from localjudge.integrations.judge_service import SharedJudge, shared_judge
 from localjudge.records import Judgement
-from localjudge.rows.columns import USED_FIELDS
-from localjudge.rows.conversation import CONVERSATIONS, MESSAGES
-from localjudge.rows.inspect_records import message_records, reference_record
+from localjudge.rows.columns import CONVERSATIONS, MESSAGES, USED_FIELDS
+from localjudge.rows.inspect_records import message_records
 
 _METADATA = {"key", "scores", "expected", "probabilities", "mass", "texts", "rationale_cut"}
 # Inspect puts the package before the name, unless it is an editable install of another distribution's name.
@@ -71,7 +70,7 @@ def _row(state: TaskState, target: Target, judge: SharedJudge) -> dict[str, Any]
     """Return the row of a sample."""
     fields = judge.rubric.fields
     row = {name: state.metadata[name] for name in fields if name in state.metadata and name not in USED_FIELDS}
-    row |= reference_record(target) | {"id": str(state.sample_id)}
+    row |= {"reference": list(target), "id": str(state.sample_id)}
     if not CONVERSATIONS.isdisjoint(fields):  # the last turn is the output
         return row | {MESSAGES: message_records(state.messages, state.output)}
     return row | {"instruction": state.input_text, "candidate": state.output.completion}

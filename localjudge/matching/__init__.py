@@ -11,11 +11,8 @@ from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Criterion, Row
 from localjudge.records.keys import RESPONSE_DIGESTS, response_digest
 from localjudge.records.outcome_columns import PAIR_DIGESTS
-from localjudge.rows.columns import Columns, column_names, own_fields, responses_of
-from localjudge.rows.conversation import TURN
-from localjudge.rows.criteria import CRITERION
-from localjudge.rows.pair_columns import PAIR
-from localjudge.rows.record import RecordError
+from localjudge.rows.columns import CRITERION, PAIR, TURN, Columns, column_names, own_fields, responses_of
+from localjudge.rows.record import ABSENT, RecordError, value_at
 from localjudge.rows.record_reader import Fields, RecordReader
 from localjudge.rows.row import field_text, reference_text
 
@@ -104,23 +101,28 @@ def identities_of(
         columns: the column of each field whose column has a custom name in the run.
         used: the fields that the template of the run's rubric uses.
     """
-    named = {field: path for field, path in columns.items() if not field.startswith("@")}
+    named = {
+        field: path
+        for field, path in columns.items()
+        if not field.startswith("@") and value_at(record, path) is not ABSENT
+    }
     reader = RecordReader(named, used, lenient=True)
     shape = reader.shape_of(record)
     try:
         found = [*reader.fields(record, shape)]
     except RecordError:
         names = ("id", *responses_of(used).values())
-        found = [Fields({name: reader.first(record, name) for name in names}, {}, {}, shape)]
-    return [(_identity(record, fields, where, used), fields) for fields in found]
+        found = [Fields(record, shape, {name: reader.first(record, name) for name in names})]
+    return [(_identity(fields, where, used), fields) for fields in found]
 
 
-def _identity(record: Mapping[str, Any], fields: Fields, where: str, used: Sequence[str]) -> Identity:
+def _identity(fields: Fields, where: str, used: Sequence[str]) -> Identity:
+    record = fields.record
     found = {name: fields.values.get(name) for name in column_names(used)}
     responses, shared = responses_of(used), shared_fields(used)
     read: dict[str, Any] = {name: found[name] for name in ("instruction", *responses)}
     read["reference"] = reference_text(found["reference"])
-    read |= {name: field_text(fields, record, name) for name in own_fields(used)}
+    read |= {name: field_text(fields, name) for name in own_fields(used)}
     texts = {name: text for name, text in read.items() if isinstance(text, str) and (text or name in responses)}
     recorded = PAIR_DIGESTS if len(responses) > 1 else RESPONSE_DIGESTS[:1]
     if "instruction" not in used and not texts.keys().isdisjoint(responses):

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from localjudge.errors import UsageError
 from localjudge.modes.pair_preference import RESULTS
-from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES, SYSTEMS
+from localjudge.rows.columns import COLUMN_NAMES, PAIR, SYSTEMS
 from localjudge.rows.record import ABSENT, RecordError, value_at
 from localjudge.rows.record_reader import Fields
 from localjudge.rubrics.aspect import Aspect
@@ -219,7 +219,7 @@ LABEL_COLUMNS = ("annotators", "label", "labels", "winner", "preference", "human
 """Columns that can have the labels of a rubric with one aspect; the first that has any counts."""
 
 _PLACES = tuple(
-    {*first, *(name.casefold() for field in (text, system) for name in PAIR_COLUMN_NAMES[field])}
+    {*first, *(name.casefold() for field in (text, system) for name in COLUMN_NAMES[field])}
     for first, text, system in zip((("a", "1", "first"), ("b", "2", "second")), PAIR, SYSTEMS, strict=True)
 )
 """The words for the first and for the second response."""

@@ -18,8 +18,7 @@ from pathlib import Path
 from localjudge.errors import UsageError
 from localjudge.matching import Identity, shared_fields
 from localjudge.records import Row
-from localjudge.rows.columns import responses_of
-from localjudge.rows.conversation import TURN
+from localjudge.rows.columns import TURN, responses_of
 from localjudge.runs.reader import read_row_outcomes
 from localjudge.runs.run_manifest import RunManifest
 

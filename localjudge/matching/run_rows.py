@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +24,7 @@ from localjudge.runs.notices import together
 from localjudge.runs.reader import count_lines, numbered_row_outcomes, read_notices
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
-from localjudge.runs.summary import ValueMass
+from localjudge.runs.summary import WarningSigns
 from localjudge.system.steps import Report, no_progress, with_progress
 
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
@@ -111,7 +111,7 @@ class RunRows(RowArrays):
         overlap: the overlap of its response's words with those of the reference, [n]; NaN without one.
         flags: a sum of `FAILED` and the other bits, [n].
         errors: why it has no score; empty if it has one.
-        mass: the mass of the values in all rows of each judge, by the index of its first run.
+        signs: the warning signs of each run.
     """
 
     folders: tuple[Path, ...]
@@ -127,7 +127,7 @@ class RunRows(RowArrays):
     overlap: Floats
     flags: NDArray[np.uint8]
     errors: list[str]
-    mass: Mapping[int, ValueMass]
+    signs: tuple[WarningSigns, ...]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -169,19 +169,9 @@ class RunRows(RowArrays):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """The notices of the runs."""
-        return tuple(together(run_names(self.folders), [read_notices(folder) for folder in self.folders]))
-
-    @property
-    def mass_note(self) -> str:
-        """The mean mass of the values in words, of each judge; empty if it is not known."""
-        names = run_names(self.folders)
-        said = {
-            names[run]: mass.in_words(self.manifests[run].mass_is_lower_bound)
-            for run, mass in self.mass.items()
-        }
-        several = len(said) > 1
-        return "; ".join(f"{name}: {text}" if several else text for name, text in said.items() if text)
+        """The notices of the runs, and the warning signs in their rows."""
+        known = zip(map(read_notices, self.folders), self.signs, strict=True)
+        return together(run_names(self.folders), [(*own, *signs.lines) for own, signs in known])
 
     def system_names(self, unnamed: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the names of the systems of each row in tables of all runs.
@@ -219,10 +209,9 @@ def read_judged_rows(
         RunMismatchError: a line does not belong to its run.
         UsageError: a run is given twice.
     """
-    judges = [manifest.judge for manifest in manifests]
-    names, judge = SystemNames(run_names(folders), judges), [judges.index(each) for each in judges]
+    names = SystemNames(run_names(folders), [manifest.judge for manifest in manifests])
     values, numbers = RowNumbers(), dict[str, int]()
-    mass = {first: ValueMass() for first in judge}
+    signs = tuple(WarningSigns(manifest.rubric) for manifest in manifests)
     runs, groups, flags, errors = array("i"), array("i"), array("B"), list[str]()
     lengths, overlap = array("d"), array("d")
     lines: list[tuple[int, ...]] = []
@@ -252,8 +241,7 @@ def read_judged_rows(
         overlap.append(np.nan if first.reference_overlap is None else first.reference_overlap)
         flags.append(_flags(outcome))
         errors.append((outcome.error or "").replace(f"{first.source}: ", ""))
-        for each in outcome.prompts:
-            mass[judge[run]].add(each)
+        signs[run].add(outcome)
     rows = RunRows(
         folders=tuple(folders),
         manifests=tuple(manifests),
@@ -268,7 +256,7 @@ def read_judged_rows(
         overlap=np.array(overlap),
         flags=np.array(flags, dtype=np.uint8),
         errors=errors,
-        mass=mass,
+        signs=signs,
     )
     return rows, values
 

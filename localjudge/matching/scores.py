@@ -189,7 +189,7 @@ def check_one_judge(folders: Sequence[Path], manifests: Sequence[RunManifest]) -
     for folder, manifest in zip(folders[1:], manifests[1:], strict=True):
         if different := [name for name, value in manifest.judge.items() if value != first[name]]:
             raise UsageError(
-                f"{folder}: judged with another {' and another '.join(different)} than {folders[0]}; rank runs "
+                f"{folder}: judged with another {' and another '.join(different)} than {folders[0]}; give runs "
                 "of one judge, or combine the judges first with localjudge jury"
             )
 

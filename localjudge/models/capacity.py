@@ -302,8 +302,8 @@ class CapacityPlan:
             here = gpu_requirements(*model, gpu_memory=smallest, gpus=most, row_tokens=tokens)
             fits, how = False, f"no: {here.problem} ({name})"
             if chosen := here.chosen:
-                of = f"{chosen.gpus} of {len(machine.gpus)} GPUs ({name})"
-                fits, how = True, f"yes, on {of}, {chosen.rows} rows in flight"
+                of = f"{chosen.gpus} of {len(machine.gpus)} GPUs ({name}, {memory_size(smallest)})"
+                fits, how = True, f"yes, on {of}, {chosen.rows:,} rows at a time"
         return cls(subject, prompt_tokens, gpu_memory, needs, fits, how)
 
     @property

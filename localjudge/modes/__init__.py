@@ -16,8 +16,7 @@ from localjudge.modes.checklist import CHECKLIST
 from localjudge.modes.mode import Mode
 from localjudge.modes.pair import PAIRWISE
 from localjudge.modes.response import RESPONSE
-from localjudge.rows.criteria import CRITERION, NUMBERED_CRITERIA
-from localjudge.rows.pair_columns import compares_responses
+from localjudge.rows.columns import CRITERION, NUMBERED_CRITERIA, compares_responses
 
 ONE_ROW_PER_PROMPT = RESPONSE
 """The mode in which each prompt is a row of its own, as in `judgements.jsonl`."""

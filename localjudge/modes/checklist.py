@@ -86,8 +86,10 @@ class CriterionResult:
 
     @property
     def mark(self) -> str:
-        """A tick, a cross, ~ between them, or ? if it could not be judged."""
-        return "?" if self.share is None else {1.0: "✓", 0.0: "✗"}.get(self.share, "~")
+        """A tick for a wanted answer (met, or negative points not met), a cross, ~ between, ? if it failed."""
+        if self.share is None:
+            return "?"
+        return {1.0: "✓✗", 0.0: "✗✓"}.get(self.share, "~~")[self.criterion.points < 0]
 
     @property
     def points(self) -> tuple[float, float]:
@@ -218,7 +220,7 @@ class ChecklistOutcome(RowOutcome):
     def cells(self) -> Mapping[str, str]:
         """Return the score and the mark of each criterion; of many, the number of those that are met."""
         score, marks = self.points.score, "".join(each.mark for each in self.results)
-        many = f"{marks.count('✓')} of {len(marks)} met"
+        many = f"{marks.count('✓')} of {len(marks)} ✓"
         return {
             SCORE: "–" if score is None else f"{score:z.2f}",  # noqa: RUF001
             "criteria": marks if len(marks) <= _MARKS else many,
@@ -229,7 +231,7 @@ class ChecklistOutcome(RowOutcome):
         if asked is None:
             return ""
         (mark,) = (each.mark for each in self.results if each.outcome is prompt)
-        return f"{mark} {asked.points:g} · {f'{asked.name}: ' if asked.name else ''}{asked.text}"
+        return f"{mark} {asked.points:+g} · {f'{asked.name}: ' if asked.name else ''}{asked.text}"
 
     def result_lines(self) -> Iterator[str]:
         if self.results:
@@ -323,7 +325,7 @@ class ChecklistMode(Mode[ChecklistOutcome]):
             for name in tags[:MOST_TAGS]
         }
         return MeanTable(
-            "Mean scores of the systems: points met of the positive points, clipped to 0 to 1",
+            "Mean scores of all rows: points met of the positive points, clipped to 0 to 1",
             "system",
             "n",
             {"score": [_clipped(each.mean) for each in own], "expected": [*map(_clipped_expected, own)]},

@@ -27,7 +27,7 @@ from localjudge.records.outcome_columns import (
     PREFERENCE,
     AnswerColumns,
 )
-from localjudge.rows.pair_columns import PAIR
+from localjudge.rows.columns import PAIR
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.score_column import ScoreColumn
@@ -215,16 +215,17 @@ class PairDetails(RowDetails[PairOutcome]):
     def lines(self) -> Iterator[str]:
         """Yield the verdicts in each aspect and the effect of the responses' order on them."""
         for name, effect in self.aspects.items():
-            ties, undecided = self._winners[name, "tie"], self._winners[name, None]
-            parts = [counted(ties, "tie")] * bool(ties or not undecided)
-            parts += [f"{undecided} undecided"] * bool(undecided)
-            if effect.in_both_orders:
-                same = f"both orders name the same response in {effect.same_response} of "
-                parts.insert(0, same + f"{counted(effect.decided, 'pair')} without a tie")
-            wins, comparisons = effect.shown_first
-            parts.append(
-                f"the response shown first wins {wins} of {counted(comparisons, 'comparison')} without a tie"
-            )
+            both, same = effect.in_both_orders, effect.same_response
+            parts = [f"{counted(self._winners[name, 'tie'], 'tie')} in {counted(self.first.judged, 'pair')}"]
+            if both:
+                parts = [f"{same} of {counted(both, 'pair')} have the same winner in both orders"]
+                parts += [f"in {effect.decided - same}, each order names another winner"] * (
+                    effect.decided > same
+                )
+                parts += [f"in {both - effect.decided}, an order says a tie"] * (both > effect.decided)
+            wins, named = effect.shown_first
+            first = f"the response shown first wins in {wins} of {named} orders that name a winner"
+            parts += [first] * bool(named)
             if not self.names_systems:
                 own = self.first.columns[name].mean
                 parts.append(f"the input's first response wins {'–' if own is None else f'{own:.2f}'}")  # noqa: RUF001

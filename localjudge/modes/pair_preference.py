@@ -247,21 +247,20 @@ class OrderEffect:
         """Yield the signs of an aspect whose orders do not agree beyond chance, or whose place decides."""
         pairs, decided, same = self.in_both_orders, self.decided, self.same_response
         if not decided:
-            yield f"order: in {aspect}, none of {pairs} pairs has a label for a response in both orders"
+            yield f"order: in {aspect}, none of {pairs} pairs has a winner in both orders"
         elif (p := self.agreement_p()) > LEVEL:
             yield (
                 f"order: nothing shows that the judge compares the responses in {aspect}: both orders name "
-                f"the same response in {same} of {decided} pairs without a tie, and "
+                f"the same winner in {same} of the {decided} pairs where each names one, and "
                 f"{self.same_by_chance:.1f} are expected if only the place decides ({_p(p)}); "
                 "judge more pairs, or use a larger model"
             )
         if (p := self.place_p()) < PLACE_LEVEL:
             first, second = self.by_place
-            wins, comparisons = self.shown_first
+            place = "first" if first > second else "second"
             yield (
-                f"place: in {aspect}, {max(first, second)} of {first + second} pairs whose orders differ "
-                f"favour the {'first' if first > second else 'second'} place ({_p(p)}); the response shown "
-                f"first wins {wins} of {comparisons} comparisons without a tie"
+                f"place: in {aspect}, of {first + second} pairs whose orders differ, {max(first, second)} "
+                f"favour the response that is shown {place} ({_p(p)})"
             )
 
     @property

@@ -113,10 +113,10 @@ def _title(columns: Sequence[str], measured: set[str]) -> str:
     what = "Shares of labels" if all(map(is_share, columns)) else "Mean scores"
     integers = [name for name in columns if name not in measured]
     if not integers:
-        return what.replace("scores", "expected scores") + " of the systems"
+        return what.replace("scores", "expected scores") + " of all rows"
     if not measured:
-        return what.replace("scores", "integer scores") + " of the systems"
-    return f"Mean expected scores of the systems (integer scores of {', '.join(integers)})"
+        return what.replace("scores", "integer scores") + " of all rows"
+    return f"Mean expected scores of all rows (integer scores of {', '.join(integers)})"
 
 
 RESPONSE = ResponseMode()

@@ -3,45 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from localjudge.report.tables import Cell, Cells, Findings, Table
-from localjudge.statistics import EQUAL_EVERYWHERE, UNDEFINED_SIGN, Estimate, two_decimals
+from localjudge.statistics import EQUAL_EVERYWHERE, Estimate, two_decimals, untested_in_words, verdicts_in_words
 from localjudge.statistics.annotators import annotator_lines
-from localjudge.statistics.within_instructions import JUDGED, NOT_WITHIN, WITHIN_NOTE
+from localjudge.statistics.within_instructions import JUDGED, NOT_WITHIN, WITHIN_NOTE, WithinInstructions
 from localjudge.studies.agree import Agreement, AspectAgreement, LabelledPairs, NominalAgreement, PairAgreement
 from localjudge.studies.calibrate import Calibration
 from localjudge.system.quantities import counted
 
 _ROW_NAMES = {
-    "length": "length only", "overlap": "word overlap only", "most frequent": "most frequent label",
-    "equal": "equal scores", "random": "random scores",
+    "length": "length alone", "overlap": "word overlap alone", "equal": "equal scores",
+    "random": "random scores", "most frequent": "the most frequent label", "longer wins": "the longer response",
+    "first wins": "the first response",
 }  # fmt: skip
+"""The names of the baselines."""
+_AGREES = {
+    WithinInstructions: ("orders responses as people do in", "pairs", "in_order"),
+    NominalAgreement: ("gives the label of people in", "rows", "accuracy"),
+    LabelledPairs: ("agrees with people in", "pairs", "accuracy"),
+}
+"""What the judge does, with what, and the share of it that a verdict compares."""
+_BESIDE = "best\nbaseline", "judge minus\nbaseline"
+_PRECISE = 0.05
+"""The width of an interval to each side that is enough to know a difference."""
 _IN_ORDER = (
     "In order: how often scores and labels rank two responses to one instruction the same way, ties included"
 )
-_BASELINES = ("longer wins", "first wins")
+_MAPPED_SCORES = 5
+"""Number of scores whose label a calibration prints."""
 _OF_PAIRS = {
     "accuracy": "accuracy", "without_ties": "without ties", "decided": "pairs", "kappa": "kappa", "auc": "AUC"
 }  # fmt: skip
 
 
 def agreement_findings(agreement: Agreement) -> Findings:
-    """Return whether the agreement is above chance, and a table with a row for each aspect.
+    """Return whether the judge is better than its baselines, and a table with a row for each aspect.
 
     The details are the tables of each aspect: the scores and trivial baselines, also within instructions.
     """
     ordered, nominal = agreement.aspects, agreement.nominal
-    spearman = {aspect: found.comparisons[_scores_of(found)].spearman for aspect, found in ordered.items()}
-    kappa = {aspect: each.comparisons["judge"].kappa for aspect, each in nominal.items()}
-    main: list[Table | str] = [_ordered_aspects(ordered)] * bool(ordered)
-    main += [_IN_ORDER] * any(found.within for found in ordered.values())
-    main += [_nominal_aspects(nominal)] * bool(nominal)
+    within = {aspect: found.within for aspect, found in ordered.items() if found.within}
+    verdicts = {aspect: _Verdict.of(found) for aspect, found in within.items()}
+    verdicts |= {aspect: _Verdict.of(found) for aspect, found in nominal.items()}
+    main: list[Table | str] = [_ordered_aspects(ordered, verdicts)] * bool(ordered)
+    main += [_IN_ORDER] * bool(within)
+    main += [_nominal_aspects(nominal, verdicts)] * bool(nominal)
     details = [part for aspect, found in ordered.items() for part in _ordered_details(aspect, found)]
+    details += [WITHIN_NOTE] * bool(within)
     details += [part for aspect, each in nominal.items() for part in _nominal_details(aspect, each)]
-    answers = [*_above_chance("Spearman's correlation", spearman), *_above_chance("kappa", kappa)]
     return Findings(
-        [*answers, *_in_order_answers(ordered)],
+        [*_answers(verdicts), *_not_shown(ordered)],
         main,
         {"all statistics of each aspect": details},
         agreement.notices,
@@ -49,47 +65,89 @@ def agreement_findings(agreement: Agreement) -> Findings:
     )
 
 
-def _above_chance(statistic: str, aspects: Mapping[str, Estimate]) -> Iterator[str]:
-    """Yield a sentence on the aspects whose agreement differs from 0, by the interval of this statistic.
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """Whether a judge agrees with people better than the best baseline, in one aspect.
 
-    Args:
-        statistic: its name.
-        aspects: the statistic of each aspect.
+    Attributes:
+        agrees: what the judge does, and how often; the beginning of a sentence.
+        baseline: the baseline with the largest share.
+        share: its share.
+        over: the share of the judge minus that of the baseline.
+        instructions: number of instructions that are compared.
     """
-    groups: dict[str, list[str]] = {}
-    for aspect, found in aspects.items():
-        if found.value is None:
-            where = f"is undefined, because {found.why}"
-        elif found.low is None and found.high is None:
-            where = f"has no interval, because {found.why}"
-        elif found.low is not None and found.low > 0:
-            where = "is above 0"
-        elif found.high is not None and found.high < 0:
-            where = "is below 0"
-        else:
-            where = "is not shown to differ from 0"
-        groups.setdefault(where, []).append(f"{aspect} {found.in_words()}")
-    for where, names in groups.items():
-        yield f"{statistic} with the labels {where}: {', '.join(names)}"
+
+    agrees: str
+    baseline: str
+    share: float | None
+    over: Estimate
+    instructions: int
+
+    @classmethod
+    def of(cls, found: WithinInstructions | NominalAgreement | LabelledPairs) -> _Verdict:
+        does, of, statistic = _AGREES[type(found)]
+        shares = {name: getattr(each, statistic) for name, each in found.comparisons.items()}
+        best = max(found.over_baselines, key=lambda name: shares[name].value or 0.0)
+        judge = shares.get("expected", next(iter(shares.values())))
+        agrees = f"This judge {does} {judge.in_words()} of the {of}"
+        return cls(agrees, best, shares[best].value, found.over_baselines[best], found.instructions)
+
+    def __str__(self) -> str:
+        verdict, over = self.over.verdict, self.over
+        end = f"it is {verdict} by {(over if verdict == 'better' else over.negative()).in_words()}"
+        if verdict == "not known":
+            end = f"which is better is not known, the difference is {over.in_words()}"
+        return f"{self.agrees}, {_ROW_NAMES[self.baseline]} in {two_decimals(self.share)}: {end}."
+
+    @property
+    def cells(self) -> tuple[Cell, Cell]:
+        """The baseline, and the judge minus it, in a table."""
+        return f"{two_decimals(self.share)}\n{_ROW_NAMES[self.baseline]}", self.over
+
+    @property
+    def needed(self) -> float:
+        """The number of instructions for an interval of `_PRECISE` to each side; 0 if it is not known."""
+        low, high = self.over.low, self.over.high
+        return 0 if low is None or high is None else self.instructions * ((high - low) / 2 / _PRECISE) ** 2
 
 
-def _in_order_answers(aspects: Mapping[str, AspectAgreement]) -> Iterator[str]:
-    """Yield a sentence on the aspects whose order within instructions is better than chance, and one on the
-    others."""
-    groups: dict[str, list[str]] = {}
+def _answers(verdicts: Mapping[str, _Verdict]) -> Iterator[str]:
+    """Yield whether the judge is better than its baselines, and what is missing to know it."""
+    if len(verdicts) == 1:
+        yield from map(str, verdicts.values())
+    elif verdicts:
+        named = {
+            name + f": {_ROW_NAMES[each.baseline]}" * (each.over.verdict == "worse"): each.over
+            for name, each in verdicts.items()
+        }
+        yield f"This judge beside the best baseline of each aspect: {verdicts_in_words(named)}."
+    yield from untested_in_words("difference", {name: each.over for name, each in verdicts.items()})
+    unknown = [each for each in verdicts.values() if each.over.verdict == "not known"]
+    most = max(unknown, key=lambda each: each.needed, default=None)
+    if most and most.needed > most.instructions:
+        yield (
+            f"Labels of about {most.needed:,.0f} instructions, {most.instructions:,} now, would give each "
+            f"difference to ± {_PRECISE:g}."
+        )
+
+
+def _not_shown(aspects: Mapping[str, AspectAgreement]) -> Iterator[str]:
+    """Yield in which aspects nothing shows that the judge reads the responses, or their order is not known."""
+    blind, without = [], []
     for aspect, found in aspects.items():
         if found.within is None:
+            without.append(aspect)
             continue
         over = found.within.comparisons[_scores_of(found)].over_chance
-        if over.low is not None and over.low > 0:
-            how = "is better than chance"
-        elif over.low is None and over.why != EQUAL_EVERYWHERE:
-            how = f"has no interval, because {over.why}; so nobody knows if it is better than chance"
-        else:
-            how = "is not better than chance, as that of a judge that does not read the responses"
-        groups.setdefault(how, []).append(f"{aspect} {over.in_words()}")
-    for how, names in groups.items():
-        yield f"The order within instructions {how}: share in order minus chance, {', '.join(names)}"
+        if over.why == EQUAL_EVERYWHERE or (over.low is not None and over.low <= 0):
+            blind.append(f"{aspect} {over.in_words()}")
+    if blind:
+        yield (
+            "Nothing shows that this judge reads the responses in these aspects: its share in order minus that "
+            f"of the same scores in random order is {', '.join(blind)}"
+        )
+    if without:
+        yield f"{', '.join(without)}: {NOT_WITHIN}"
 
 
 def _scores_of(found: AspectAgreement) -> str:
@@ -97,36 +155,25 @@ def _scores_of(found: AspectAgreement) -> str:
     return "expected" if "expected" in found.comparisons else "integer"
 
 
-def _ordered_aspects(aspects: Mapping[str, AspectAgreement]) -> Table:
+def _ordered_aspects(aspects: Mapping[str, AspectAgreement], verdicts: Mapping[str, _Verdict]) -> Table:
     """Return the agreement on each aspect, also within instructions, beside the best baseline."""
     rows: list[list[Cell]] = []
     for aspect, found in aspects.items():
-        within = {
-            name: each.in_order for name, each in (found.within.comparisons if found.within else {}).items()
-        }
         kind = _scores_of(found)
         compared = found.comparisons[kind].spearman, found.comparisons["integer"].exact
-        rows.append([aspect, kind, found.rows, *compared, within.get(kind), _best(within)])
-    columns = "aspect", "scores", "rows", "Spearman", "exact,\nintegers", "in order", "best baseline\nin order"
+        order = found.within and (found.within.comparisons[kind].in_order, *verdicts[aspect].cells)
+        rows.append([aspect, kind, found.rows, *compared, *(order or (None,) * 3)])
+    columns = "aspect", "scores", "rows", "Spearman", "exact,\nintegers", "in order", *_BESIDE
     return Table("Agreement with the labels", columns, rows)
 
 
-def _nominal_aspects(aspects: Mapping[str, NominalAgreement]) -> Table:
+def _nominal_aspects(aspects: Mapping[str, NominalAgreement], verdicts: Mapping[str, _Verdict]) -> Table:
     rows: list[list[Cell]] = []
     for aspect, found in aspects.items():
         judge = found.comparisons["judge"]
-        best = _best({name: each.accuracy for name, each in found.comparisons.items()})
-        rows.append([aspect, found.rows, judge.kappa, judge.accuracy, best])
+        rows.append([aspect, found.rows, judge.kappa, judge.accuracy, *verdicts[aspect].cells])
     title = "Agreement with the labels, aspects without an order"
-    return Table(title, ("aspect", "rows", "kappa", "accuracy", "best baseline\naccuracy"), rows)
-
-
-def _best(found: Mapping[str, Estimate]) -> str:
-    """Return the largest value of a baseline, and its name."""
-    values = {name: each.value for name, each in found.items() if name in (*_ROW_NAMES, *_BASELINES)}
-    known = {name: value for name, value in values.items() if value is not None}
-    name = max(known, key=lambda each: known[each], default="")
-    return f"{two_decimals(known[name])}\n{_ROW_NAMES.get(name, name)}" if known else UNDEFINED_SIGN
+    return Table(title, ("aspect", "rows", "kappa", "accuracy", *_BESIDE), rows)
 
 
 def _compared(comparisons: Mapping[str, Any], statistics: Mapping[str, str]) -> tuple[list[str], list[Cells]]:
@@ -158,7 +205,7 @@ def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | st
             for name, each in found.within.comparisons.items()
         ]
         yield Table(title, ("", "in order", f"{_scores_of(found)} minus it"), rows)
-        yield WITHIN_NOTE
+        yield str(_Verdict.of(found.within))
     alpha = ""
     if found.alpha_ordinal.value is not None:
         alpha = f"ordinal {found.alpha_ordinal.in_words()}, interval {found.alpha_interval.in_words()}"
@@ -180,25 +227,24 @@ def _nominal_details(aspect: str, found: NominalAgreement) -> Iterator[Table | s
 
 
 def pair_agreement_findings(agreement: PairAgreement) -> Findings:
-    """Return whether the agreement is above chance, and a table with a row for each aspect.
+    """Return whether the judge is better than its baselines, and a table with a row for each aspect.
 
     The details are the tables of each aspect, of all pairs and of the subsets. All fit 80 characters.
     """
     rows: list[list[Cell]] = []
     details: list[Table | str] = []
-    kappa = {}
+    answers = {aspect: _Verdict.of(found) for aspect, found in agreement.aspects.items()}
     for aspect, found in agreement.aspects.items():
-        verdicts = next(iter(found.comparisons.values()))
-        kappa[aspect] = verdicts.kappa
-        best = _best({name: each.accuracy for name, each in found.comparisons.items()})
-        rows.append([aspect, found.pairs, verdicts.accuracy, verdicts.without_ties, verdicts.kappa, best])
+        judge = next(iter(found.comparisons.values()))
+        shares = judge.accuracy, judge.without_ties, judge.kappa
+        rows.append([aspect, found.pairs, *shares, *answers[aspect].cells])
         title = _labelled(aspect, found, counted(found.pairs, "pair"))
         details += [Table(title, *_compared(found.comparisons, _OF_PAIRS)), *_lines(found)]
         if subsets := agreement.subsets[aspect]:
             details.append(_subsets(f"Accuracy in {aspect} by {agreement.by}", found, subsets))
-    columns = "aspect", "pairs", "accuracy", "without ties", "kappa", "best baseline\naccuracy"
+    columns = "aspect", "pairs", "accuracy", "without ties", "kappa", *_BESIDE
     return Findings(
-        [*_above_chance("kappa", kappa)],
+        [*_answers(answers)],
         [Table("Agreement with the labels", columns, rows)],
         {"each order" + f", accuracy by {agreement.by}" * bool(agreement.by): details},
         agreement.notices,
@@ -210,7 +256,8 @@ def _lines(found: LabelledPairs) -> Iterator[str]:
     labels = ", ".join(f"{result} {count}" for result, count in found.labels.items())
     yield f"Labels: {labels}. If only the label or only the verdict is a tie, the accuracy counts one half."
     if found.consistency.value is not None:
-        yield f"Both orders name the same response in {found.consistency.in_words()} of the pairs without a tie"
+        same = found.consistency.in_words()
+        yield f"Both orders name the same response in {same} of the pairs where each names one"
     if found.gain.value is not None:
         yield f"Gain in accuracy from averaging both orders: {found.gain.in_words()}"
     yield from annotator_lines(f"nominal {found.alpha.in_words()}" if found.alpha else "", found.annotator_test)
@@ -234,11 +281,10 @@ def calibration_findings(calibration: Calibration, of_labels: Sequence[str] = ()
     """
     rows: list[list[Cell]] = []
     for name, found in calibration.aspects.items():
-        points = list(zip(found.x, found.y, strict=True))
-        last = len(points) - 1
-        shown = [points[round(step * last / 4)] for step in range(5)] if last > 4 else points
-        curve = " ".join(f"{x:.3g}→{y:.2f}" for x, y in dict.fromkeys(shown))
-        errors = found.before, found.after, found.constant
+        scores = np.linspace(found.x[0], found.x[-1], _MAPPED_SCORES)
+        labels = np.interp(scores, found.x, found.y)
+        curve = " ".join(f"{x:.3g}→{y:.2f}" for x, y in dict(zip(scores, labels, strict=True)).items())
+        errors = (rmse and rmse**2 for rmse in (found.before, found.after, found.constant))
         rows.append([name, found.rows, *errors, found.gain, found.over_constant, curve])
     names = ", ".join(name for name, found in calibration.aspects.items() if not found.has_gain)
     notes = [*of_labels]
@@ -249,10 +295,11 @@ def calibration_findings(calibration: Calibration, of_labels: Sequence[str] = ()
     notes.append(
         "A calibrated mean is not a human mean: rank --labels estimates that, from labels of a random sample."
     )
-    title = (
-        f"Map from the {calibration.of} score to the mean label; errors and MSE gains on unseen instructions"
+    title = f"Map from the {calibration.of} score to the mean label; mean squared errors on unseen instructions"
+    columns = (
+        *("aspect", "rows", "as judged", "calibrated", "constant"),
+        *("gain over\nas judged", "gain over\nconstant", "score→label"),
     )
-    columns = "aspect", "rows", "RMSE", "calibrated", "constant", "gain", "over constant", "map"
     main = [Table(title, columns, rows), *_intervals(calibration)]
     return Findings((), main, notices=calibration.notices, notes=notes)
 

@@ -21,9 +21,9 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
 
     The details are the rows without a score, and the judge's texts on the rows that changed most.
     """
-    first = [_gate(conditions)] * (len({each.system for each in conditions}) > 1)
-    first += [slice_table(changes.by_system)] if changes.by_system else []
-    main = [_columns(changes), *[_verdicts(changes)] * bool(changes.verdicts)]
+    first = [_gate(conditions)] * bool(conditions)
+    main = [slice_table(changes.by_system)] if changes.by_system else []
+    main += [_columns(changes), *[_verdicts(changes)] * bool(changes.verdicts)]
     main += [_judges(changes.judges)] if changes.judges else []
     main += [_labelled(changes)] * bool(changes.labelled)
     details: dict[str, list[Table | str]] = {}
@@ -66,7 +66,7 @@ def _columns(changes: Changes) -> Table:
         for name, each in changes.columns.items()
     ]
     equal = f"equal of {counted(changes.instructions, 'instruction')}".replace(" of ", "\nof ")
-    columns = ("column", *changes.names, "change", "p", equal, "found in\n80 %")
+    columns = ("column", *changes.names, "change", "p", equal, "detectable\nchange")
     whose = f" · {changes.whose}" * bool(changes.whose)
     title = f"{' → '.join(changes.names)}{whose} · {counted(changes.rows, changes.item)}"
     return Table(title, columns, rows)
@@ -82,7 +82,7 @@ def _verdicts(changes: Changes) -> Table:
         )
         for name, each in changes.verdicts.items()
     ]
-    return Table("", ("verdict", "changed", "rows", "most often"), rows, words=["most often"])
+    return Table("Changed verdicts", ("verdict", "changed", "rows", "most often"), rows, words=["most often"])
 
 
 def _judges(judges: TwoJudges) -> Table:

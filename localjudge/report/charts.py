@@ -17,7 +17,6 @@ import numpy as np
 from localjudge.arrays import Floats
 from localjudge.report.listed_rows import ListedRows
 from localjudge.report.shown_values import (
-    ORDERED_COLOURS,
     decides,
     mean_is_share,
     value_colours,
@@ -34,6 +33,7 @@ MOST_POINTS = 1500
 _LONGEST_LABEL = 19
 """Number of characters of a system's name that an axis shows."""
 _CONFIDENCE_LEVELS = (0.5, 0.7, 0.9, 0.99)
+_CONFIDENCE_COLOURS = ["#d8d2e3", "#b5abcb", "#9185b1", "#6f6196", "#4d3f78"]
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _MOST_STEPS = 15
 """Number of scores above which a chart draws each in less than the usual height."""
@@ -64,8 +64,9 @@ def means(listed: ListedRows, column: ScoreColumn, found: Mapping[str, Estimate]
     for series in _series(listed):
         mean = found.get(series["label"], UNDEFINED)
         if mean.value is not None:
-            low, high = (mean.value if end is None else end for end in (mean.low, mean.high))
-            values.append(series | {"mean": round(mean.value, 3), "low": round(low, 3), "high": round(high, 3)})
+            low, high = (round(mean.value if end is None else end, 3) for end in (mean.low, mean.high))
+            shown = {"mean": round(mean.value, 3), "low": low, "high": high}
+            values.append(series | shown | {"interval": mean.ends(" to ") or "none"})
     step = (column.highest - column.lowest) / 8
     below, above = min(each["low"] for each in values), max(each["high"] for each in values)
     ends = [
@@ -76,7 +77,10 @@ def means(listed: ListedRows, column: ScoreColumn, found: Mapping[str, Estimate]
     name, form = ("share", ".0%") if share else ("mean", ".2f")
     axis = {"tickCount": 4, "format": "%"} if share else {"tickCount": 4}
     x = _quantity(None, ends, axis)
-    tips = {"system": "label", name: ("mean", form), "from": ("low", form), "to": ("high", form)}
+    tips = {"system": "label", name: ("mean", form), "interval": "interval"}
+    colours = _series_colours(listed)
+    mark = {"type": "point", "size": 55, "strokeWidth": 2, "opacity": 1}
+    fill = colours | {"condition": {"test": "datum.interval === 'none'", "value": "transparent"}}
     return {
         "description": f"{name.capitalize()} of {column.name} for each system with its interval",
         "height": 20 * len(values),
@@ -84,13 +88,13 @@ def means(listed: ListedRows, column: ScoreColumn, found: Mapping[str, Estimate]
         "params": _ACTIVE,
         "encoding": {
             "y": _LABELS,
-            "color": _series_colours(listed),
+            "color": colours,
             "opacity": _opacity(1),
             "tooltip": _tooltip(tips),
         },
         "layer": [
             _span({"type": "rule", "strokeWidth": 2}, "low", "high", x),
-            {"mark": {"type": "circle", "size": 60, "opacity": 1}, "encoding": {"x": {"field": "mean", **x}}},
+            {"mark": mark, "encoding": {"x": {"field": "mean", **x}, "fill": fill}},
         ],
     }
 
@@ -169,7 +173,7 @@ def confidence(listed: ListedRows) -> Spec:
             values.append(value | {"share": round(int(count) / len(known), 4)})
     tips = {"aspect": "aspect", "probability": "class", "judgements": "n", "share": ("share", ".1%")}
     y = {"field": "aspect", "type": "nominal", "title": None, "sort": aspects}
-    scale = {"domain": levels, "range": list(ORDERED_COLOURS)}
+    scale = {"domain": levels, "range": _CONFIDENCE_COLOURS}
     legend = {"title": None, "orient": "bottom", "columns": 3}
     colour = {"field": "class", "type": "ordinal", "sort": levels, "scale": scale, "legend": legend}
     chart = _stacked(values, 24 * len({each["aspect"] for each in values}), 5, y, "rank", colour, tips)

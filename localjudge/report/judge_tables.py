@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.rubrics.answer import shown
-from localjudge.statistics import Estimate, two_decimals
-from localjudge.statistics.jury_agreement import JuryErrors, NominalJuryAspect
+from localjudge.statistics import Estimate, two_decimals, untested_in_words, verdicts_in_words
+from localjudge.statistics.jury_agreement import SPLIT, NominalJuryAspect
 from localjudge.studies.audit.audit_findings import Audit
 from localjudge.studies.jury import Jury
 from localjudge.system.quantities import counted
@@ -45,8 +45,8 @@ def jury_findings(jury: Jury) -> Findings:
 
 def _jury_lines(jury: Jury) -> Iterator[str]:
     """Yield a line each on how many independent jurors the jury is worth, their agreement, and the outlier."""
-    for name, found in jury.errors.items():
-        yield _worth(name, found, len(jury.jurors))
+    if jury.errors:
+        yield from _worth(jury)
     ordinal = {name: aspect.alpha_ordinal for name, aspect in jury.aspects.items()}
     nominal = {name: aspect.alpha_nominal for name, aspect in jury.nominal.items()}
     for level, alphas in (("ordinal", ordinal), ("nominal", nominal)):
@@ -75,7 +75,16 @@ def _aspects(jury: Jury) -> Iterator[Table]:
             )
             for name, each in jury.aspects.items()
         ]
-        columns = "aspect", "mean", "median", "SD", "alpha ord.", "alpha int.", "all equal", "split"
+        alpha = "alpha,\nordinal", "alpha,\ninterval"
+        columns = (
+            "aspect",
+            "mean",
+            "median",
+            "SD of the\njurors",
+            *alpha,
+            "all equal",
+            f"{SPLIT} or more\napart",
+        )
         yield Table(title, columns, rows)
         title = ""
     if jury.nominal:
@@ -109,22 +118,17 @@ def _errors_by_labels(jury: Jury) -> Table:
     return Table("Errors against the labels", columns, rows)
 
 
-def _worth(aspect: str, found: JuryErrors, jurors: int) -> str:
-    """Return sentences on how many votes the jury is worth, and on the test against its best juror."""
-    worth = f"{aspect}: the correlation of the jurors' errors is undefined, because {found.correlation.why}"
-    if found.votes.value is not None:
-        worth = (
-            f"{aspect}: the {jurors} jurors are worth {found.votes.in_words()} jurors with independent errors, "
-            "or more if the labels err"
-        )
-    low, high = found.difference.low, found.difference.high
-    if low is None or high is None:
-        return f"{worth}.\nThe jury and its best juror are not compared, because {found.difference.why}."
-    tested = f"difference of the errors {found.difference.in_words()}, {counted(found.compared, 'row')}"
-    is_better = (
-        "significantly better" if high < 0 else "significantly worse" if low > 0 else "not significantly better"
-    )
-    return f"{worth}.\nThe jury is {is_better} than its best juror, {found.best} ({tested})."
+def _worth(jury: Jury) -> Iterator[str]:
+    """Yield how many independent jurors the jury is worth, and whether it is better than its best juror."""
+    votes = ", ".join(f"{name} {found.votes.in_words()}" for name, found in jury.errors.items())
+    yield f"The {len(jury.jurors)} jurors count as at least so many jurors with independent errors: {votes}"
+    correlations = {name: found.correlation for name, found in jury.errors.items()}
+    yield from untested_in_words("correlation of the errors", correlations)
+    differences = {name: found.difference.negative() for name, found in jury.errors.items()}
+    named = {f"{name} {each.in_words()}": each for name, each in differences.items()}
+    beside = verdicts_in_words(named)
+    yield f"The jury beside its best juror, by how much smaller its error is: {beside}"
+    yield from untested_in_words("difference", differences)
 
 
 def _juror_labels(jury: Jury, aspect: str, nominal: NominalJuryAspect) -> Table:

@@ -26,7 +26,6 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS
 from localjudge.runs.reread_texts import RowTextStore
 from localjudge.runs.run_manifest import read_manifest
-from localjudge.runs.summary import WarningSigns
 from localjudge.studies.calibrate import IntervalsOf
 from localjudge.system.durable import LineStore
 
@@ -103,17 +102,14 @@ class _ListedAnswers:
     """Collects the answers of rows, and the number that decides about each.
 
     Args:
-        rubrics: the rubric of each run; they have the same columns, but can have other prompts.
+        rubric: the rubric of the first run.
 
     Attributes:
-        signs: the warning signs of each run.
         details: what was counted of rows of the rubric's mode.
     """
 
-    def __init__(self, rubrics: Sequence[Rubric]) -> None:
-        rubric = rubrics[0]
+    def __init__(self, rubric: Rubric) -> None:
         self._aspects = len(rubric.aspects)
-        self.signs = [*map(WarningSigns, rubrics)]
         self.details = rubric.mode.details(rubric.aspects)
         self._place, self._size = array("h"), array("i")
         self._numbers = array("d")
@@ -122,7 +118,6 @@ class _ListedAnswers:
     def add(self, run: int, row: RowOutcome) -> Iterable[tuple[str, str, float]]:
         """Add the answers of a row of a run, and return its numbers and the one that decides about it."""
         answers = row.list_answers()
-        self.signs[run].add(row)
         self.details.add(row)
         self._differ.append(ORDERS_DIFFER * any(each.agree == 0 for each in answers))
         self._size.append(len(answers) // self._aspects)
@@ -175,7 +170,6 @@ class ListedRows:
         snippets: the beginning of each instruction, or the id of its first row if the text was not found.
         series: the systems.
         columns: the numbers.
-        signs: the warning signs of each run.
         details: what was counted of rows of their mode.
         notes: remarks on their names.
         problems: the reasons why texts are missing.
@@ -194,7 +188,7 @@ class ListedRows:
         self.manifests = [read_manifest(folder) for folder in folders]
         self.rubric = common_rubric(folders, self.manifests)
         self.kind = self.rubric.mode
-        answers = _ListedAnswers([manifest.rubric for manifest in self.manifests])
+        answers = _ListedAnswers(self.rubric)
         with ExitStack() as stack:
             files = [folder / JUDGEMENTS for folder in folders]
             self._lines = [stack.enter_context(LineStore.of_file(file)) for file in files]
@@ -216,7 +210,7 @@ class ListedRows:
             ]
             self.lengths, self.snippets = self._measured()
             self.series, self.columns = self._columns(answers, order, numbers.column(_DECIDES, OVERALL)[order])
-            self.signs, self.details = answers.signs, answers.details
+            self.details = answers.details
             self._open = stack.pop_all()
 
     def __enter__(self) -> Self:

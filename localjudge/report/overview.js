@@ -4,7 +4,7 @@
 
 const breakable = (name) => name.split(/(?<=[=_])/).flatMap((part, place) => (place ? [make("wbr"), part] : [part]));
 function cell(value, kind, ends) {  // a number, an estimate with its interval, or words
-  if (kind === "text") return make("th", { scope: "row" }, value);
+  if (kind === "text") return make("th", { scope: "row" }, ...breakable(value));
   if (kind === "word") return make("td", { class: "word" }, value ?? "–");
   if (value === null || typeof value !== "object") return make("td", {}, value === null ? "–" : String(value));
   const node = make("td", { class: "figure" }, make("span", { class: "mean" }, fixed(value.value)));
@@ -38,6 +38,9 @@ function fillTable(table, { caption, columns, rows }) {
     const cells = row.map((value, column) => cell(value, columns[column].kind, ends[column]));
     const index = isOfSystems ? head.series.findIndex(({ label }) => label === row[0]) : -1;
     if (index >= 0) cells[0].prepend(dot(index));
+    const listed = columns[0].name === "row" ? head.ids.indexOf(row[0]) : -1;
+    const read = (event) => { event.preventDefault(); show([listed]); };
+    if (listed >= 0) cells[0].replaceChildren(make("a", { href: "#judgements", onclick: read }, row[0]));
     return make("tr", {}, ...cells);
   });
   table.append(make("tbody", {}, ...body));
@@ -46,7 +49,8 @@ function showTables(section, { leads, tables, notes }) {
   $(section).hidden = false;
   const body = $(section + "-body");
   for (const lead of tables.length ? [] : $(section).querySelectorAll(":scope > .lead")) lead.remove();
-  for (const lead of leads) body.append(make("p", { class: "lead" }, lead));
+  if (leads.length) $("h-" + section).after(make("p", { class: "verdict" }, leads[0]));
+  for (const lead of leads.slice(1)) body.append(make("p", { class: "lead" }, lead));
   for (const one of tables) {
     const table = make("table");
     fillTable(table, one.folded ? { ...one, caption: null } : one);

@@ -14,9 +14,8 @@ from localjudge.report import charts
 from localjudge.report.listed_rows import ListedRows
 from localjudge.report.shown_values import decides, kind, legend, value_colours, value_texts
 from localjudge.report.tables import Findings
-from localjudge.runs.notices import together
-from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import RunManifest
+from localjudge.runs.summary import LEAST
 from localjudge.statistics import Estimate
 from localjudge.system.quantities import counted
 
@@ -40,13 +39,15 @@ def head(
         means: the means for the charts; empty for pairs.
         notices: further notices, after those of the runs.
     """
-    names, one, rubric = run_names(listed.folders), listed.kind.list_words[0], listed.rubric
-    of = f" of {counted(len(listed.series), 'system')}" if listed.compares_systems else ""
+    one, rubric = listed.kind.list_words[0], listed.rubric
+    systems = {name for each in listed.rows.identities for name in each.systems if name}
+    of = f" of {counted(len(systems), 'system')}" * listed.compares_systems
+    of += f" in {len(listed.folders)} runs" * (len(listed.folders) > 1)
     on = f"{counted(len(listed), one)}{of} on {counted(len(listed.snippets), 'instruction')}"
     return {
-        "title": title or ", ".join(names),
-        "about": " · ".join(filter(None, (on, _origin(listed.manifests), listed.rows.mass_note))),
-        "notices": [*dict.fromkeys(_notices(listed, names, notices))],
+        "title": title or ", ".join(run_names(listed.folders)),
+        "about": f"{on} · {_origin(listed.manifests)}",
+        "notices": [*dict.fromkeys(_notices(listed, notices))],
         "foot": f"Made by localjudge {__version__} on {time.strftime('%Y-%m-%d')}. "
         f"Prompt {', '.join({each.prompt_sha256[:12] for each in listed.manifests})}. "
         "This file fetches nothing and sends nothing.",
@@ -72,11 +73,10 @@ def head(
     }
 
 
-def _notices(listed: ListedRows, names: Sequence[str], more: Iterable[str]) -> Iterator[str]:
+def _notices(listed: ListedRows, more: Iterable[str]) -> Iterator[str]:
     """Yield what a reader must know before the numbers."""
     one, item = listed.kind.list_words[0], listed.kind.item
-    runs = zip(listed.folders, listed.signs, strict=True)
-    yield from together(names, [(*read_notices(folder), *signs.lines) for folder, signs in runs])
+    yield from listed.rows.notices
     yield from listed.notes
     yield from more
     if empty := _empty_responses(listed):
@@ -113,10 +113,14 @@ def _empty_responses(listed: ListedRows) -> str | None:
 
 
 def _figures(listed: ListedRows, means: Means) -> dict[str, list[dict[str, Any]]]:
-    """Return the charts of each place of the page; those of pairs are of the length alone."""
+    """Return the charts of each place of the page; those of pairs are of the length alone.
+
+    A few rows show neither the effect of length nor how confident a judge is.
+    """
     columns, rubric = listed.columns, listed.rubric
     figures: dict[str, list[dict[str, Any]]] = {"length": []}
-    if ((columns.length >= 0).all(axis=0) & ~np.isnan(columns.overall)).any():
+    enough = len(listed) >= LEAST
+    if enough and ((columns.length >= 0).all(axis=0) & ~np.isnan(columns.overall)).any():
         figures["length"].append(_figure(None, charts.length_against_score(listed)))
     if len(listed.kind.responses) > 1:
         return figures
@@ -127,9 +131,9 @@ def _figures(listed: ListedRows, means: Means) -> dict[str, list[dict[str, Any]]
             figures["means"].append(_figure(column.name, charts.means(listed, column, found)))
     for name, aspect in rubric.aspects.items():
         figures["distribution"].append(_figure(name, charts.distribution(listed, name), legend(aspect)))
-        if spec := charts.expected_against_score(listed, name):
+        if enough and (spec := charts.expected_against_score(listed, name)):
             figures["expected"].append(_figure(name, spec))
-    if not np.isnan(columns.confidence).all():
+    if enough and not np.isnan(columns.confidence).all():
         title = "Probability of the chosen score"
         figures["confidence"].append(_figure(title, charts.confidence(listed)))
     return figures

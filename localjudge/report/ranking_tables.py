@@ -11,7 +11,7 @@ from localjudge.rubrics.score_column import is_share
 from localjudge.statistics import UNDEFINED, Estimate, p_value
 from localjudge.statistics.system_order import differences_in_words
 from localjudge.studies.rank import Ranking, adjustment, compared, comparison_lines
-from localjudge.studies.rank.preference_ranking import PreferenceOrder, PreferenceRanking, cycles_in_words
+from localjudge.studies.rank.preference_ranking import PreferenceOrder, PreferenceRanking
 
 _SHARES_OF = {
     "integer": "the judge's answers",
@@ -69,7 +69,7 @@ def _systems(ranking: Ranking, untested: bool) -> Table:
     title = (
         f"Shares of {last} by system, from {_SHARES_OF[ranking.of]}"
         if is_share(last)
-        else f"Mean {ranking.of} scores of the systems"
+        else f"Mean {ranking.of} scores, each instruction with the same weight"
     )
     deciding = {"human": "human", "same_instructions": "same instr."}
     others = {name: kind for kind, name in deciding.items() if _has_means(ranking, kind, last)}
@@ -79,7 +79,7 @@ def _systems(ranking: Ranking, untested: bool) -> Table:
         length = None if system.length is None else round(system.length)
         counts = [length, system.rows, system.instructions]
         rows.append([system.name, system.means[last], *means, ranks(system.ranks[last]), *counts])
-    columns = ("system", last, *others, "rank", "length", "rows", "instructions")
+    columns = ("system", last, *others, "rank", "characters", "rows", "instructions")
     return Table(title + ", with 95 % intervals" * (not untested), columns, rows)
 
 
@@ -144,7 +144,8 @@ def preference_findings(ranking: PreferenceRanking) -> Findings:
         )
         for each in found.systems
     ]
-    columns = "system", "strength", "rank", "win rate", "shown\n1st", "shown\n2nd", "pairs", "instr."
+    shown = "win rate,\nshown 1st", "win rate,\nshown 2nd"
+    columns = "system", "strength\n(log-odds)", "rank", "win rate", *shown, "pairs", "instr."
     main = [Table(f"Preferences in {by}", columns, rows)]
     return Findings([*_preference_lines(found, by)], main, details, ranking.notices, ranking.notes)
 
@@ -187,13 +188,12 @@ def _preference_lines(found: PreferenceOrder, by: str) -> Iterator[str]:
     for pair in against[:_MOST_LINES]:
         rate = pair.win_rate.complement().in_words()
         yield f"Against the order of strengths: {pair.second} wins {rate} of its comparisons with {pair.first}"
-    yield from cycles_in_words(found)
 
 
 def _position(found: PreferenceOrder) -> str:
     """Return the effect of the place in the prompt in words."""
     agree = found.consistency
-    both = f"; both orders name the same response in {agree.in_words()} of the pairs without a tie"
+    both = f"; both orders name the same response in {agree.in_words()} of the pairs where each names one"
     both *= agree.value is not None
     return f"Position: the first place has a win rate of {found.position.in_words()}{both}"
 

@@ -105,14 +105,14 @@ const searched = (each) => [...sides(each.row).map(label), ...(each.responses ??
 
 // ---- a line of the list ---------------------------------------------------------------------------------
 
-const MOST_MARKS = 16;        // criteria that the list shows as marks; of more, it says how many are met
 function who(row) {
   const won = !compared || flags[row] & FAILED ? null : winner(0, row);
   const side = (index) => [dot(index), make(aspects.length === 1 && won === index ? "b" : "span", {}, label(index))];
   return sides(row).flatMap((index, place) => [place ? make("span", { class: "muted" }, " vs ") : null, ...side(index)]).filter(Boolean);
 }
-function markOf(score) {
-  return score < 0 ? "?" : score === aspects[0].values.length - 1 ? "✓" : score ? "~" : "✗";
+function markOf(score, points) {  // a tick for a wanted answer: met, or not met if it costs points
+  const met = score === aspects[0].values.length - 1;
+  return score < 0 ? "?" : score && !met ? "~" : met === points >= 0 ? "✓" : "✗";
 }
 function winnerChip({ name, values, colours }, aspect, row) {
   const won = ofAspect(scores, aspect, row);
@@ -123,9 +123,8 @@ function winnerChip({ name, values, colours }, aspect, row) {
 }
 function marksOf(row) {
   if (criteria) {
-    const marks = given(scores, 0, row).map(markOf), met = marks.filter((mark) => mark === "✓").length;
-    return [make("span", { title: `${met} of ${marks.length} criteria are met` },
-      marks.length > MOST_MARKS ? `${met} of ${marks.length}` : marks.join("")), make("span", { class: "mean", title: "score" }, fixed(overall[row]))];
+    const found = given(scores, 0, row), met = found.filter((score) => score === aspects[0].values.length - 1).length;
+    return [`${met} of ${found.length} met`, make("span", { class: "mean", title: "score" }, fixed(overall[row]))];
   }
   const chips = aspects.map((aspect, place) => {
     const score = ofAspect(scores, place, row);
@@ -196,13 +195,13 @@ function criteriaTable({ row, prompts, results }, limit) {
     const score = given(scores, 0, row)[place];
     const below = [...(error ? [make("p", { class: "notice" }, "Failed: " + error)] : []), ...Object.values(texts ?? {}).map((said) => prose(said, limit))];
     return [make("tr", { class: below.length ? "reasoned" : "" },
-      make("td", { class: "mark" }, markOf(score)), make("td", {}, String(points).replace("-", "−")),
+      make("td", { class: "mark" }, markOf(score, points)), make("td", {}, String(points).replace("-", "−")),
       make("th", { scope: "row" }, name ? `${name}: ` : "", text, tags.length ? make("span", { class: "note" }, tags.join(", ")) : null),
       word(values[score] ?? "–"), known ? make("td", {}, fixed(shares?.[aspect].at(-1) ?? null)) : null),
     below.length ? make("tr", {}, make("td", { class: "word", colspan: known ? 5 : 4 }, ...below)) : null];
   });
   return [tableOf([heading("", "word"), heading("points"), heading("criterion", "word"), heading(aspect, "word"),
-    known ? heading("probability") : null], rows, "scores criteria"),
+    known ? heading(`probability of ${values.at(-1)}`) : null], rows, "scores criteria"),
   ...results.map((said) => make("p", { class: "points" }, said))];
 }
 function verdictTable({ row }) {

@@ -197,7 +197,7 @@ class _ReportFindings:
         )
 
     def _add_slices(self, name: str, sliced: Sliced) -> None:
-        self._slices.append((name, Findings([sliced.note], [slice_table(sliced)])))
+        self._slices.append((name, Findings([], [slice_table(sliced)], notes=[sliced.note])))
 
     def _changes(self) -> Findings | None:
         """Return what `localjudge compare` finds in two complete runs, or why they cannot be compared.

@@ -45,7 +45,8 @@ def value_texts(aspect: Aspect) -> list[str]:
 def value_colours(aspect: Aspect) -> list[str]:
     """Return the colour of each value of an aspect, in the order of `value_texts`."""
     if aspect.preference is not None:
-        return [share_colour(share) for share in (1, 0.5, 0, 0.5)]
+        first, second, neither = *_LABEL_COLOURS[:2], ORDERED_COLOURS[2]
+        return [first, neither, second, neither]
     if aspect.boolean:
         return [ORDERED_COLOURS[len(ORDERED_COLOURS) // 2], ORDERED_COLOURS[-1]]
     count = len(aspect.values)

@@ -59,10 +59,9 @@ class Findings:
         """Return the findings in the form that the page of a report reads.
 
         Args:
-            opened: the number of tables of the details, from the first, that are not folded.
+            opened: the number of tables after the first that are not folded.
         """
         tables: list[dict[str, Any]] = []
-        opened += sum(isinstance(part, Table) for part in (*self.first, *self.main))
         for part in (*self.first, *self.main, *(part for parts in self.details.values() for part in parts)):
             if isinstance(part, str):
                 tables[-1]["notes"].append(part)
@@ -74,7 +73,7 @@ class Findings:
             ]
             rows = [[*map(_on_page, row)] for row in (*part.rows, *part.totals)]
             shown = {"caption": part.title, "columns": columns, "rows": rows, "notes": []}
-            tables.append({**shown, "folded": len(tables) >= opened})
+            tables.append({**shown, "folded": len(tables) > opened})
         return {"leads": self.answer, "tables": tables, "notes": [*dict.fromkeys(self.notes)]}
 
 

@@ -1,30 +1,39 @@
-"""The columns of an input: the usual names of each field, and the names that a person gives."""
+"""The fields of rows and of templates, the usual names of their columns, and the names that a person gives."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 
 from localjudge.errors import UsageError
-from localjudge.rows.conversation import CONVERSATIONS, IN_FULL, MESSAGES, judges_conversation
-from localjudge.rows.criteria import CRITERIA_COLUMNS, CRITERION, NUMBERED_CRITERIA
-from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES, SYSTEMS, compares_responses
 
-COLUMN_NAMES: dict[str, tuple[str, ...]] = {
-    "instruction": ("instruction", "prompt", "question", "query", "user_query", "user_input", "input"),
-    "reference": (
-        "reference", "reference_answer", "reference_output", "gold", "gold_answer", "ground_truth",
-        "expected_output", "correct_answer", "target", "__expected",
-    ),
-    "candidate": (
-        "candidate", "output", "response", "completion", "generation", "prediction", "model_output",
-        "model_answer", "actual_output", "answer",
-    ),
-    "id": ("id", "row_id", "uid", "example_id", "question_id", "idx", "prompt_id"),
-    "system": ("system", "generator", "model", "model_name", "model_id"),
-}  # fmt: skip
-"""Column names recognized for each field; the first is the field's own name."""
+PAIR = ("candidate_a", "candidate_b")
+"""The fields of a template that compares two responses."""
+SYSTEMS = ("system_a", "system_b")
+"""The systems that wrote them."""
+MESSAGES, CONVERSATION = "messages", "conversation"
+"""The column with the turns, and the field of a template with their text."""
+IN_FULL = "@turns"
+"""Among the fields that a row needs: a conversation of several turns of the user is the whole candidate."""
+TURN = "turn"
+"""The column with the number of the turn that is judged, as the judgements of MT-Bench name it."""
+SYSTEM_PROMPT = "system_prompt"
+"""The field with the instructions that a system works under: the first turn of a conversation."""
+WITH_REASONING = "conversation_with_reasoning"
+"""The field of a template with their text and the assistant's reasoning."""
+CONVERSATIONS = frozenset({CONVERSATION, WITH_REASONING})
+CRITERION = "criterion"
+"""The field of a template that asks for one criterion of the row."""
+NUMBERED_CRITERIA = "numbered_criteria"
+"""The field of a template that asks for all criteria of the row; such a template uses `CRITERION`, too."""
+
+COLUMN_NAMES: Mapping[str, Sequence[str]] = tomllib.loads(
+    (files("localjudge") / "rows" / "columns.toml").read_text("utf-8")
+)
+"""Column names recognized for each field; of a row of one or of two responses."""
 
 CANDIDATE_OR_REFERENCE = ("answer", "output")
 """Names that some files give to the response and others to the reference."""
@@ -36,20 +45,31 @@ USED_FIELDS = ("instruction", "reference", "candidate")
 Columns = Mapping[str, str]
 
 
-def column_names(used: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+def compares_responses(used: Iterable[str]) -> bool:
+    """Return whether a template with these fields compares two responses."""
+    return set(PAIR) <= set(used)
+
+
+def judges_conversation(used: Iterable[str]) -> bool:
+    """Return whether a template with these fields judges a whole conversation, which then is the candidate."""
+    used = set(used)
+    return not CONVERSATIONS.isdisjoint(used) and "candidate" not in used
+
+
+def column_names(used: Iterable[str]) -> dict[str, Sequence[str]]:
     """Return the column names recognized for each field of a row.
 
     Args:
         used: the fields that the rubric's template uses.
     """
-    if not compares_responses(used):
-        own = {CRITERION: CRITERIA_COLUMNS, NUMBERED_CRITERIA: ()}
-        return COLUMN_NAMES | ({**own} if CRITERION in used else {})
-    shared = {field: names for field, names in COLUMN_NAMES.items() if field not in ("candidate", "system")}
-    return {**shared, "id": (*shared["id"], "pair_id"), **PAIR_COLUMN_NAMES}
+    if compares_responses(used):
+        found = {field: COLUMN_NAMES[field] for field in ("instruction", "reference", "id", *PAIR, *SYSTEMS)}
+        return found | {"id": [*found["id"], "pair_id"]}
+    found = {field: COLUMN_NAMES[field] for field in ("instruction", "reference", "candidate", "id", "system")}
+    return found | ({CRITERION: COLUMN_NAMES[CRITERION], NUMBERED_CRITERIA: ()} if CRITERION in used else {})
 
 
-def names_of(field: str, columns: Columns, used: Iterable[str]) -> tuple[str, ...]:
+def names_of(field: str, columns: Columns, used: Iterable[str]) -> Sequence[str]:
     """Return the possible columns of a field: its custom name, or the usual ones."""
     return (columns[field],) if field in columns else column_names(used).get(field, (field,))
 

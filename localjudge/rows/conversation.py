@@ -32,26 +32,25 @@ from dataclasses import replace
 from typing import Any
 
 from localjudge.records import Row
-from localjudge.rows.messages import Block, Message, read_messages, role_of
-from localjudge.rows.pair_columns import PAIR, compares_responses
-from localjudge.rows.record import RecordError, unpacked
+from localjudge.rows.columns import (
+    CONVERSATION,
+    CONVERSATIONS,
+    IN_FULL,
+    MESSAGES,
+    PAIR,
+    SYSTEM_PROMPT,
+    WITH_REASONING,
+    compares_responses,
+    judges_conversation,
+)
+from localjudge.rows.messages import Block, Message, as_chat, read_messages, role_of, roles_of
+from localjudge.rows.record import RecordError, said_of
 
-MESSAGES, CONVERSATION = "messages", "conversation"
-"""The column with the turns, and the field of a template with their text."""
 NO_CONVERSATION = (
     "has no {$conversation}: the judge reads only the last turn of a conversation, and the last turn of the "
     "user before it as the instruction"
 )
 """What a rubric without a conversation shows of one."""
-IN_FULL = "@turns"
-"""Among the fields that a row needs: a conversation of several turns of the user is the whole candidate."""
-TURN = "turn"
-"""The column with the number of the turn that is judged, as the judgements of MT-Bench name it."""
-SYSTEM_PROMPT = "system_prompt"
-"""The field with the instructions that a system works under: the first turn of a conversation."""
-WITH_REASONING = "conversation_with_reasoning"
-"""The field of a template with their text and the assistant's reasoning."""
-CONVERSATIONS = frozenset({CONVERSATION, WITH_REASONING})
 # No content has an empty line.
 _GAP = "\n\n"
 _RESULT = re.compile(r"(Tool, (?:result|error) of call \d+:\n)> (.*)", re.DOTALL)
@@ -60,14 +59,8 @@ _LINE_END = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
 _QUOTED_END = re.compile(f"{_LINE_END.pattern}> ")
 
 
-def judges_conversation(used: Iterable[str]) -> bool:
-    """Return whether a template with these fields judges a whole conversation, which then is the candidate."""
-    used = set(used)
-    return not CONVERSATIONS.isdisjoint(used) and "candidate" not in used
-
-
-class ConversationReader:
-    """Finds the fields of a rubric's template in conversations.
+def read_conversation(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str]) -> None:
+    """Put the fields of a record that are only in its messages into their places.
 
     The last turn is the candidate if no other column has it. The turns before it are the conversation, and the
     last one of the user among them is the instruction. If the whole conversation is the candidate, everything
@@ -76,61 +69,47 @@ class ConversationReader:
     system is its first turn. A template without a conversation shows such an instruction as a whole.
 
     Args:
+        fields: the values of fields by their names.
+        taken: the column of each field.
         used: the fields that the rubric's template uses.
+
+    Raises:
+        RecordError: the messages are not a conversation that can be judged.
     """
-
-    def __init__(self, used: Sequence[str]) -> None:
-        self._used = used
-        self._compares = compares_responses(used)
-        self._shown = CONVERSATIONS.intersection(used)
-        self._is_whole = judges_conversation(used)
-        self._wanted = {"candidate", *used} & {MESSAGES, "candidate", "instruction", *CONVERSATIONS}
-
-    def read(self, fields: dict[str, Any], taken: dict[str, str]) -> None:
-        """Put the fields of a record that are only in its messages into their places.
-
-        Args:
-            fields: the values of fields by their names.
-            taken: the column of each field.
-
-        Raises:
-            RecordError: the messages are not a conversation that can be judged.
-        """
-        if self._compares:
-            _read_pair(fields, taken, self._used)
-            return
-        is_prompt = as_chat(fields.get("instruction")) is not None
-        _gather(fields, taken)
-        if MESSAGES not in fields and not self._shown:
-            return
-        is_long = roles_of(fields.get(MESSAGES)).count("user") > 1
-        whole = self._is_whole or (IN_FULL in self._used and is_long and not self._shown)
-        missing = self._wanted - fields.keys()
-        if whole or is_prompt or missing & CONVERSATIONS:
-            _begin(fields, taken, whole=whole)
-        given, messages, answer = taken.get(MESSAGES, ""), fields.get(MESSAGES), fields.get("candidate")
-        if messages is None and whole and CONVERSATION in fields and "candidate" not in fields:
-            given, found = taken[CONVERSATION], {"candidate": fields.pop(CONVERSATION)}  # it is text already
-        elif messages is None or not (whole or missing) or not isinstance(answer, str | None):
-            return
-        else:
-            try:
-                found = _fields(messages, answer, whole=whole, reasoning=WITH_REASONING in self._used)
-            except RecordError as error:
-                raise RecordError(f"{given!r}, the conversation: {error}") from None
-            if is_prompt and not (whole or self._shown):
-                asked = found.get("instruction", "")
-                # The instruction of a prompt of several turns is the whole prompt.
-                is_one = found[CONVERSATION] == f"User:\n{_quoted(asked)}"
-                found["instruction"] = asked if is_one else found[CONVERSATION]
-            wanted = missing | ({"instruction"} - fields.keys()) | ({"candidate"} if whole else set())
-            found = {field: text for field, text in found.items() if field in wanted}
-            del fields[MESSAGES]
-        fields |= found
-        for field in found:
-            taken.setdefault(field, given)
-        if self._shown or not is_prompt:
-            taken[CONVERSATION] = given
+    if compares_responses(used):
+        _read_pair(fields, taken, used)
+        return
+    is_prompt = as_chat(fields.get("instruction")) is not None
+    _gather(fields, taken)
+    shown = CONVERSATIONS.intersection(used)
+    if MESSAGES not in fields and not shown:
+        return
+    is_long = roles_of(fields.get(MESSAGES)).count("user") > 1
+    whole = judges_conversation(used) or (IN_FULL in used and is_long and not shown)
+    missing = {"candidate", *used} & {MESSAGES, "candidate", "instruction", *CONVERSATIONS} - fields.keys()
+    if whole or is_prompt or missing & CONVERSATIONS:
+        _begin(fields, taken, whole=whole)
+    given, messages, answer = taken.get(MESSAGES, ""), fields.get(MESSAGES), fields.get("candidate")
+    if messages is None and whole and CONVERSATION in fields and "candidate" not in fields:
+        given, found = taken[CONVERSATION], {"candidate": fields.pop(CONVERSATION)}  # it is text already
+    elif messages is None or not (whole or missing) or not isinstance(answer, str | None):
+        return
+    else:
+        with said_of(f"{given!r}, the conversation:"):
+            found = _fields(messages, answer, whole=whole, reasoning=WITH_REASONING in used)
+        if is_prompt and not (whole or shown):
+            asked = found.get("instruction", "")
+            # The instruction of a prompt of several turns is the whole prompt.
+            is_one = found[CONVERSATION] == f"User:\n{_quoted(asked)}"
+            found["instruction"] = asked if is_one else found[CONVERSATION]
+        wanted = missing | ({"instruction"} - fields.keys()) | ({"candidate"} if whole else set())
+        found = {field: text for field, text in found.items() if field in wanted}
+        del fields[MESSAGES]
+    fields |= found
+    for field in found:
+        taken.setdefault(field, given)
+    if shown or not is_prompt:
+        taken[CONVERSATION] = given
 
 
 def _begin(fields: dict[str, Any], taken: dict[str, str], *, whole: bool) -> None:
@@ -146,35 +125,18 @@ def _begin(fields: dict[str, Any], taken: dict[str, str], *, whole: bool) -> Non
         fields[MESSAGES] = turns if has_one else [{"role": "system", "content": prompt}, *turns]
 
 
-def as_chat(value: Any) -> list[Any] | None:
-    """Return the messages in a list or in its JSON text; None if the value is something else."""
-    if value is None or (isinstance(value, str) and not value.startswith("[")):
-        return None
-    value = unpacked(value)
-    chat = [value] if isinstance(value, Mapping) else value if isinstance(value, list) else []
-    return list(chat) if chat and role_of(chat[0]) is not None else None
-
-
-def roles_of(chat: Any) -> list[Any]:
-    """Return the roles of the turns of a conversation; none of a value that is not one."""
-    return [role_of(turn) for turn in as_chat(chat) or ()]
-
-
 def _gather(fields: dict[str, Any], taken: dict[str, str]) -> None:
     """Move an instruction and a candidate that are lists of messages into the conversation."""
     for name in ("instruction", *CONVERSATIONS):
-        if (prompt := as_chat(fields.get(name))) is not None:
+        prompt = as_chat(fields.get(name))
+        if prompt is not None and ("candidate" in fields or role_of(prompt[-1]) != "user"):
             del fields[name]
-            column = taken.pop(name)
-            if MESSAGES not in fields:
-                fields[MESSAGES], taken[MESSAGES] = prompt, column
-            if "candidate" not in fields and role_of(fields[MESSAGES][-1]) == "user":
-                raise RecordError(
-                    f"{column!r}, the conversation: the last turn is the user's; no column has the response"
-                )
+            fields.setdefault(MESSAGES, prompt)
+            taken.setdefault(MESSAGES, taken.pop(name))
     if (answer := as_chat(fields.get("candidate"))) is not None:
-        del fields["candidate"]
-        taken[MESSAGES] = taken.pop("candidate")
+        said = [taken[name] for name in (MESSAGES, "instruction", "candidate") if name in fields]
+        del fields["candidate"], taken["candidate"]
+        taken[MESSAGES] = " + ".join(said)
         fields[MESSAGES] = _continued(as_chat(fields.get(MESSAGES)), fields.get("instruction"), answer)
 
 
@@ -201,10 +163,8 @@ def _read_pair(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str
     said = taken.get("instruction") or taken.get(MESSAGES) or taken[PAIR[0]]
     talks = list[list[Message]]()
     for name, each in zip(PAIR, both, strict=True):
-        try:
+        with said_of(f"{taken[name]!r}, the conversation:"):
             talks.append(read_messages(_continued(before, fields.get("instruction"), each)))
-        except RecordError as error:
-            raise RecordError(f"{taken[name]!r}, the conversation: {error}") from None
         if (last := talks[-1][-1].role) != "assistant":
             raise RecordError(f"{taken[name]!r}: the last turn is the {last}'s; it must be the assistant's")
     asked, other = map(_asked, talks)

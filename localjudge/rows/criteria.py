@@ -14,16 +14,11 @@ from dataclasses import replace
 from typing import Any
 
 from localjudge.records import Criterion, Failure, Row
+from localjudge.rows.columns import CRITERION, NUMBERED_CRITERIA
 from localjudge.rows.record import LARGEST_NUMBER, RecordError, check_text, is_number, unpacked
 
-CRITERION = "criterion"
-"""The field of a template that asks for one criterion of the row."""
-NUMBERED_CRITERIA = "numbered_criteria"
-"""The field of a template that asks for all criteria of the row; such a template uses `CRITERION`, too."""
 MOST_TOGETHER = 40
 """The most criteria of one prompt."""
-CRITERIA_COLUMNS = ("criteria", "rubrics", "rubric")
-"""Columns recognized for the list."""
 
 _TEXT = (CRITERION, "criterion_description", "requirements", "description", "text")
 _POINTS, _TAGS, _NAME = ("points", "weight", "criterion_weight"), ("tags", "criterion_type"), ("name", "title")

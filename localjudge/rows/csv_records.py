@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import re
-from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from typing import BinaryIO, TextIO
 
 from localjudge.errors import RowError, UsageError
-from localjudge.rows.record import Record, repeated_name, too_large
+from localjudge.rows.record import Record, lone_surrogate, repeated_name, too_large
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
@@ -107,14 +106,13 @@ def read_csv(
     unreadable: no line is lost, and no part of a quoted text becomes a row.
     """
     csv.field_size_limit(2**31 - 1)
-    # A byte that is not UTF-8 becomes a lone surrogate, which `check_text` rejects.
+    # A byte that is not UTF-8 becomes a lone surrogate.
     with io.TextIOWrapper(stream, "utf-8", errors="surrogateescape", newline="") as text:
         lines = _CsvLines(text, delimiter, most_bytes, quoted)
         reader = csv.reader(lines, delimiter=delimiter, strict=True, quoting=0 if quoted else csv.QUOTE_NONE)
         if skipped:
             next(lines, None)
         header: list[str] | None = None
-        repeated = None
         while True:
             lines.begin_record()
             number = lines.number + 1
@@ -131,16 +129,22 @@ def read_csv(
                     yield inner, RowError(said)
                 header = header or []
                 continue
-            if not fields:
-                continue
             if header is None:
-                header, repeated = fields, repeated_name(fields)
-            elif len(fields) != len(header):
-                yield number, RowError(f"{len(fields)} fields, where the header has {len(header)}")
-            elif repeated is not None:
-                yield number, RowError(f"two columns have the name {repeated!r}")
-            else:
-                yield number, dict(zip(header, fields, strict=True))
+                header = fields or None
+            elif fields:
+                yield number, _record(header, fields)
+
+
+def _record(header: list[str], fields: list[str]) -> Record:
+    if len(fields) != len(header):
+        return RowError(f"{len(fields)} fields, where the header has {len(header)}")
+    if (repeated := repeated_name(header)) is not None:
+        return RowError(f"two columns have the name {repeated!r}")
+    record = dict(zip(header, fields, strict=True))
+    for name, text in record.items():
+        if bad := lone_surrogate(name) or lone_surrogate(text):
+            return RowError(f"{name!r} has {bad}")
+    return record
 
 
 class _TooLargeError(Exception):
@@ -162,21 +166,19 @@ class _CsvLines(Iterator[str]):
         self.begin_record()
 
     def begin_record(self) -> None:
-        self._numbers = array("q")
-        self._skipped = range(0)
+        self._first = self.number + 1
         self._pieces: list[str] = []
         self._bytes = 0
 
-    def of_record(self) -> Iterable[int]:
-        """Return the line numbers of the record in progress; blank lines within the size limit are left out."""
-        return chain(self._numbers, self._skipped)
+    def of_record(self) -> Iterator[int]:
+        """Yield the line numbers of the record in progress; blank lines within the size limit are left out."""
+        yield from (self._first + place for place, piece in enumerate(self._pieces) if piece.strip())
+        yield from range(self._first + len(self._pieces), self.number + 1)
 
     def __next__(self) -> str:
         piece = self._read(self._most_bytes - self._bytes + 1)
         if not piece:
             raise StopIteration
-        if piece.strip():
-            self._numbers.append(self.number)
         self._pieces.append(piece)
         self._bytes += len(piece) if piece.isascii() else len(piece.encode("utf-8", "surrogateescape"))
         if self._bytes > self._most_bytes:
@@ -186,11 +188,8 @@ class _CsvLines(Iterator[str]):
     def skip_record(self) -> bool:
         """Skip to the end of the record in progress. Return whether it is well-formed."""
         state = "start"  # of a field; or "plain", "quoted", or "closed" after a quote that may end the field
-        pieces, self._pieces = iter(self._pieces), []
-        first = self.number + 1
-        while piece := next(pieces, "") or self._read(self._most_bytes):
-            for match in self._tokens.finditer(piece):
-                token = match[0]
+        for piece in chain(self._pieces, iter(partial(self._read, self._most_bytes), "")):
+            for token in self._tokens.findall(piece):
                 if state == "quoted":
                     state = "closed" if token == '"' else state
                 elif token[0] in "\r\n":
@@ -202,11 +201,9 @@ class _CsvLines(Iterator[str]):
                 elif state == "closed":
                     while self._last and self._last[-1] not in "\r\n":
                         self._read(self._most_bytes)
-                    self._skipped = range(first, self.number + 1)
                     return False
                 else:
                     state = "plain"
-        self._skipped = range(first, self.number + 1)
         return state != "quoted"
 
     def _read(self, most: int) -> str:

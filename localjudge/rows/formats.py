@@ -15,7 +15,10 @@ import codecs
 import gzip
 import io
 import lzma
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -38,6 +41,7 @@ def _zstandard(name: str) -> BinaryIO:
     return io.BufferedReader(pyarrow.input_stream(name, compression="zstd"))
 
 
+STDIN, EXAMPLES = "-", "examples"
 JSON_LINES = ".jsonl"
 _LINES = (JSON_LINES, ".ndjson", ".jsonlines")
 _INSTEAD: dict[Callable[..., Records], str] = {
@@ -63,13 +67,8 @@ _READERS: dict[str, Callable[[str, int], Records]] = {
 }
 _PIECE = 1 << 16
 """Bytes that are read at once; the first of a text decide how it is read."""
-_MARKS = {
-    codecs.BOM_UTF32_LE: "UTF-32",  # begins with the mark of UTF-16
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF8: "UTF-8",
-    codecs.BOM_UTF16_LE: "UTF-16-LE",
-    codecs.BOM_UTF16_BE: "UTF-16-BE",
-}
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UTF32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)  # the first begins with the mark of UTF-16
 
 
 def check_file(name: str) -> tuple[str, bool]:
@@ -83,27 +82,28 @@ def check_file(name: str) -> tuple[str, bool]:
     kind = _kind(name)
     if kind == _SAVED:
         dataset_files(name)
-    if not Path(name).is_file():  # a pipe can be read only once
-        return "", True
-    if Path(name).stat().st_size < 1000 and Path(name).read_bytes().startswith(_LFS):
+    is_file = Path(name).is_file()  # a pipe can be read only once
+    if is_file and Path(name).stat().st_size < 1000 and Path(name).read_bytes().startswith(_LFS):
         raise UsageError(
             f"{name}: is a pointer of Git LFS, not the file itself; fetch the file with: git lfs pull"
         )
-    if kind in _READERS:
+    if kind in _READERS or not is_file:
         return "", True
     with _open(name) as stream:
-        text = Utf8Stream(stream, name)
-        reader = _text_reader(name, kind, text.head)
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # leaves an incomplete last character
-    is_utf8 = "\ufffd" not in decoder.decode(text.head.replace("\ufffd".encode(), b""))
-    return _INSTEAD.get(reader, "") if kind in _LINES else "", is_utf8
+        head = Utf8Stream(stream, name).head
+    instead = _INSTEAD.get(_text_reader(name, kind, head), "")
+    instead = instead if kind in _LINES else ""
+    with suppress(UnicodeDecodeError):
+        codecs.utf_8_decode(head)  # leaves an incomplete last character
+        return instead, True
+    return instead, False
 
 
 def read_file(name: str, most_bytes: int) -> Records:
     """Yield the records of a file that `check_file` accepts.
 
     Args:
-        name: the file or the folder.
+        name: the file or the folder; `-` is stdin, `examples` the included rows.
         most_bytes: size limit of a record; a larger one is skipped without being held in memory.
 
     Raises:
@@ -111,28 +111,22 @@ def read_file(name: str, most_bytes: int) -> Records:
     """
     if (kind := _kind(name)) in _READERS:
         yield from _READERS[kind](name, most_bytes)
-    else:
-        yield from read_text(_open(name), name, kind, most_bytes)
-
-
-def read_text(stream: BinaryIO, name: str, suffix: str, most_bytes: int) -> Records:
-    """Yield the records of a text, as `read_file` does.
-
-    Args:
-        stream: the bytes of the text; it is closed.
-        name: its name in messages.
-        suffix: the suffix that names the format.
-        most_bytes: size limit of a record.
-    """
+        return
     number = 0
-    with stream:
+    with _open(name) as stream:
         text = Utf8Stream(stream, name)
-        read = _text_reader(name, suffix, text.head)
+        read = _text_reader(name, kind, text.head)
         try:
             for number, record in read(io.BufferedReader(text, _PIECE), most_bytes):
                 yield number, record
         except DAMAGED as error:
-            yield number + 1, unreadable_from_here(error)
+            lines = 0 if read in _INSTEAD else text.lines
+            yield max(number, lines) + 1, unreadable_from_here(error)
+
+
+def has_no_suffix(name: str) -> bool:
+    """Return whether a name stands for standard input or for the included rows, which are JSON lines."""
+    return name == STDIN or (name == EXAMPLES and not Path(name).exists())
 
 
 def needs_pyarrow(name: str) -> bool:
@@ -153,6 +147,8 @@ def bare_name(name: str) -> str:
 
 def _kind(name: str) -> str:
     """Return the suffix that names the format, or `_SAVED`, or `_INSPECT`."""
+    if has_no_suffix(name):
+        return JSON_LINES
     if needs_pyarrow(name):
         require(name, "parquet")
     if Path(name).is_dir():
@@ -161,11 +157,9 @@ def _kind(name: str) -> str:
         require(name, "inspect")
         return _INSPECT
     bare = name.lower()
-    if (packed := next(filter(bare.endswith, _COMPRESSED), None)) is not None:
-        bare = bare.removesuffix(packed)
-    elif suffix := next(filter(bare.endswith, _ARROW), None):
-        return suffix
-    if suffix := next(filter(bare.endswith, _TEXT), None):
+    packed = next(filter(bare.endswith, _COMPRESSED), "")
+    known = _TEXT if packed else (*_TEXT, *_ARROW)
+    if suffix := next(filter(bare.removesuffix(packed).endswith, known), None):
         return suffix
     raise UsageError(
         f"{name}: unknown format; use .jsonl, .json, .csv, .tsv (each also with .gz, .bz2, .xz or .zst), "
@@ -183,6 +177,10 @@ def _folder(name: str) -> str:
 
 
 def _open(name: str) -> BinaryIO:
+    if name == STDIN:
+        return sys.stdin.buffer
+    if has_no_suffix(name):
+        return cast(BinaryIO, (files("localjudge") / "rows" / "examples.jsonl").open("rb"))
     packed = _COMPRESSED.get(Path(name).suffix.lower())
     return cast(BinaryIO, packed(name) if packed else Path(name).open("rb"))
 
@@ -219,13 +217,14 @@ class Utf8Stream(io.RawIOBase):
 
     Attributes:
         head: the first bytes; fewer than `_PIECE` if the file ends or is damaged.
+        lines: the number of ends of lines in the bytes that were read.
 
     Raises:
         UsageError: the text is UTF-32, or UTF-16 without a byte order mark.
     """
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
-        self._pieces, self._ahead = _utf8_pieces(stream, name), b""
+        self._pieces, self._ahead, self.lines = _utf8_pieces(stream, name), b"", 0
         self._damage: Exception | None = None
         try:
             while len(self._ahead) < _PIECE and (piece := next(self._pieces, b"")):
@@ -242,6 +241,7 @@ class Utf8Stream(io.RawIOBase):
             raise self._damage
         self._ahead = self._ahead or next(self._pieces, b"")
         piece, self._ahead = self._ahead[: len(buffer)], self._ahead[len(buffer) :]
+        self.lines += piece.count(b"\n")
         buffer[: len(piece)] = piece
         return len(piece)
 
@@ -249,20 +249,17 @@ class Utf8Stream(io.RawIOBase):
 def _utf8_pieces(stream: Any, name: str) -> Iterator[bytes]:
     """Yield the pieces of a text as UTF-8, none of them empty."""
     begin = stream.read(16)
-    mark, encoding = next((each for each in _MARKS.items() if begin.startswith(each[0])), (b"", "UTF-8"))
-    halves = begin[::2], begin[1::2]
-    unmarked = (
-        not mark
-        and len(begin) == 16
-        and any(not any(one) and all(other) for one, other in (halves, halves[::-1]))
-    )
-    if encoding == "UTF-32" or unmarked:
-        known = encoding if not unmarked else "UTF-16LE" if begin[0] else "UTF-16BE"
-        what = f"{known} without a byte order mark" if unmarked else known
+    even, odd = begin[::2], begin[1::2]
+    known = "UTF-32" if begin.startswith(_UTF32) else ""
+    if len(begin) == 16 and any(even) != any(odd) and (all(even) or all(odd)):
+        known = "UTF-16LE" if any(even) else "UTF-16BE"
+    if known:
+        what = known if known == "UTF-32" else f"{known} without a byte order mark"
         raise UsageError(f"{name}: is {what}; convert it, such as with: iconv -f {known} -t UTF-8 FILE")
-    decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
-    for data in chain([begin.removeprefix(mark)], iter(lambda: stream.read1(_PIECE), b""), [b""]):
-        if encoding != "UTF-8":
+    decoder = codecs.getincrementaldecoder("UTF-16")("surrogatepass")
+    begins = [begin.removeprefix(codecs.BOM_UTF8)]
+    for data in chain(begins, iter(lambda: stream.read1(_PIECE), b""), [b""]):
+        if begin.startswith(_UTF16):
             try:
                 data = decoder.decode(data, not data).encode("utf-8", "surrogatepass")
             except UnicodeDecodeError:

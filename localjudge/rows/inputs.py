@@ -12,17 +12,24 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from localjudge.errors import RowError, UsageError
 from localjudge.records import Failure, Row
-from localjudge.rows.columns import ROWS_AT, USED_FIELDS, Columns
-from localjudge.rows.conversation import CONVERSATION
+from localjudge.rows.columns import CONVERSATION, MESSAGES, ROWS_AT, USED_FIELDS, Columns
 from localjudge.rows.criteria import by_criterion
-from localjudge.rows.formats import JSON_LINES, Records, bare_name, check_file, read_file, read_text
+from localjudge.rows.formats import (
+    EXAMPLES,
+    JSON_LINES,
+    STDIN,
+    Records,
+    bare_name,
+    check_file,
+    has_no_suffix,
+    read_file,
+)
 from localjudge.rows.joins import Joins
 from localjudge.rows.json_records import Document, unwrapped
 from localjudge.rows.record import ABSENT, MAX_ROW_BYTES, Record, RecordError, value_at
@@ -30,8 +37,6 @@ from localjudge.rows.record_reader import Fields, RecordReader
 from localjudge.rows.row import identity, known_columns, lacks, rows_of, unreadable
 from localjudge.rows.table_records import table_records
 
-EXAMPLES = "examples"
-STDIN = "-"
 FILENAME = "@filename"
 """Column with the name of a row's file, without folder and suffix."""
 _RECORDS_CHECKED = 100
@@ -46,22 +51,18 @@ def find_inputs(names: Sequence[str]) -> list[str]:
     """
     found: list[str] = []
     for name in names:
-        if name == STDIN or (name == EXAMPLES and not Path(name).exists()):
-            found.append(name)
-            continue
         is_glob = glob.has_magic(name) and not Path(name).exists()
         matches = sorted(glob.glob(name, recursive=True)) if is_glob else [name]
         if not matches:
             raise UsageError(f"{name}: no file matches")
-        for match in matches:
-            path = Path(match)
+        for path in map(Path, () if has_no_suffix(name) else matches):
             try:
                 if path.is_file() or not path.exists():  # opening a pipe would take its writer's rows
                     path.open("rb").close()
             except OSError as error:
-                raise UsageError(f"{match}: {error.strerror}") from None
-            check_file(match)
-            found.append(match)
+                raise UsageError(f"{path}: {error.strerror}") from None
+            check_file(str(path))
+        found += matches
     if found.count(STDIN) > 1:
         raise UsageError("-: stdin can be read only once")
     if STDIN in found and sys.stdin is None:
@@ -79,13 +80,15 @@ class CheckedInputs:
         read_as: the titles of the shapes of the records, in the order of the files, what JSON lines are
             instead, and where the rows are in a document.
         not_utf8: the files that have bytes of another encoding.
-        not_shown: the columns with values that the judge is not shown.
+        unread: the columns of the reference, if the judge is not shown it.
+        not_shown: the other columns with values that the judge is not shown.
     """
 
     empty: list[str] = field(default_factory=list)
     columns: dict[str, list[str]] = field(default_factory=dict)
     read_as: dict[str, None] = field(default_factory=dict)
     not_utf8: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     not_shown: dict[str, None] = field(default_factory=dict)
 
     @property
@@ -103,8 +106,10 @@ class CheckedInputs:
             f"iconv -f CP1252 -t UTF-8 {name}"
             for name in self.not_utf8
         ]
-        if self.not_shown:
-            lines.append(f"not shown to the judge: {known_columns(self.not_shown)}; kept as columns")
+        if names := dict.fromkeys([*self.unread, *self.not_shown]):
+            kept = "kept as columns" + f", except {', '.join(self.unread)}" * bool(self.unread)
+            kept = kept if self.not_shown else "not kept"
+            lines.append(f"not shown to the judge: {known_columns(names)}; {kept}")
         return "\n".join(lines)
 
 
@@ -138,8 +143,8 @@ def check_inputs(
     if files and len(checked.empty) == len(files):
         raise UsageError(f"{', '.join(checked.empty)}: holds no rows; give a file with at least one")
     seen = {*(shown or used)}
-    unread = [] if "reference" in seen else checked.columns.get("reference", [])
-    checked.not_shown = {column: None for column in (*unread, *checked.not_shown) if column not in seen}
+    checked.unread = [] if "reference" in seen else checked.columns.get("reference", [])
+    checked.not_shown = {column: None for column in checked.not_shown if column not in seen}
     return checked
 
 
@@ -149,20 +154,21 @@ def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedI
     Raises:
         UsageError: the file lacks a column that is given, or none of its first records is a row.
     """
-    instead, is_utf8 = check_file(name) if name != EXAMPLES else ("", True)
+    instead, is_utf8 = check_file(name)
     checked.not_utf8 += [name] * (not is_utf8)
-    absent, taken, last = {**reader.given}, dict[str, str](), dict[str, Any]()
+    absent, taken, last = {*reader.given}, dict[str, str](), dict[str, Any]()
     titles, reasons = dict[str, None](), Counter[str]()
 
-    def note(record: Mapping[str, Any], fields: Fields) -> None:
-        for given in [each for each, path in absent.items() if value_at(record, path) is not ABSENT]:
-            del absent[given]
+    def note(fields: Fields) -> None:
+        read = [name for name in absent if value_at(fields.record, reader.given[name]) is not ABSENT]
+        absent.difference_update(read)
         titles[fields.shape.title] = None
         checked.not_shown |= {key: None for key, value in fields.others.items() if value not in _NO_VALUE}
-        whole = fields.taken.get(CONVERSATION)  # what is read from it is not in a column of its own
+        chat = CONVERSATION if CONVERSATION in fields.taken else MESSAGES
+        whole = fields.taken.get(chat)  # what is read from it is not in a column of its own
         if not taken:
             own = fields.taken.items()
-            taken.update({name: each for name, each in own if each != whole or name == CONVERSATION})
+            taken.update({name: each for name, each in own if each != whole or name == chat})
 
     count, rows = 0, 0
     for where, record in islice(joined_records([name], reader, joins=joins), _RECORDS_CHECKED):
@@ -270,13 +276,11 @@ def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row 
     if records is None and isinstance(rows, Mapping | Row):
         raise UsageError("rows: is a single row; write score([row])")
     if isinstance(rows, str | bytes | Path):
-        raise UsageError(
-            f"rows: a {type(rows).__name__}; to read a file, write score(read_rows([{str(rows)!r}]))"
-        )
+        kind = type(rows).__name__
+        raise UsageError(f"rows: a {kind}; to read a file, write score(read_rows([{str(rows)!r}]))")
+    records = records if records is not None or not isinstance(rows, Iterable) else rows
     if records is None:
-        if not isinstance(rows, Iterable):
-            raise UsageError(f"rows: a {type(rows).__name__}; give dicts, Rows or a table")
-        records = rows
+        raise UsageError(f"rows: a {type(rows).__name__}; give dicts, Rows or a table")
     reader = RecordReader({}, used)
     found = (rows_of(record, f"row {number}", reader) for number, record in enumerate(records, 1))
     return by_criterion(chain.from_iterable(found), used)
@@ -284,18 +288,16 @@ def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row 
 
 def names_of_files(inputs: Iterable[str]) -> dict[str, str]:
     """Return a name for each input: its file's, or as many of the last parts of its path as tell all apart."""
-    parts = {name: _parts(name.encode("utf-8", "replace").decode()) for name in inputs}
+    paths = {name: Path(name.encode("utf-8", "replace").decode()) for name in inputs}
+    parts = {
+        name: [*path.parts[:-1], path.name if path.is_dir() else bare_name(path.name)]
+        for name, path in paths.items()
+    }
     for length in range(1, max(map(len, parts.values()), default=1) + 1):
         found = {name: "/".join(each[-length:]) for name, each in parts.items()}
         if len({*found.values()}) == len(parts):
             return found
     return {name: name for name in parts}
-
-
-def _parts(place: str) -> list[str]:
-    """Return the folders of a file, and its name without the suffix."""
-    path = Path(place)
-    return [*path.parts[:-1], path.name if path.is_dir() else bare_name(path.name)]
 
 
 def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES, reader: RecordReader | None = None) -> Records:
@@ -310,14 +312,7 @@ def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES, reader: RecordRe
     Raises:
         UsageError: the file cannot be read, or its rows can be in several places.
     """
-    if name == STDIN:
-        records = read_text(sys.stdin.buffer, name, JSON_LINES, max_row_bytes)
-    elif name == EXAMPLES:
-        examples = files("localjudge") / "rows" / "examples.jsonl"
-        records = read_text(cast(BinaryIO, examples.open("rb")), name, JSON_LINES, max_row_bytes)
-    else:
-        records = read_file(name, max_row_bytes)
-    for number, record in records:
+    for number, record in read_file(name, max_row_bytes):
         if isinstance(record, Document):
             path, rows = unwrapped(record, name, reader.columns.get(ROWS_AT) if reader is not None else None)
             if reader is not None:

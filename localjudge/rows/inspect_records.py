@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RowError
-from localjudge.rows.record import Record, too_large, unreadable_from_here
+from localjudge.rows.record import Record, numbered, too_large
 
 SUFFIX = ".eval"
 _MOST_EVENTS = 12
@@ -34,20 +34,19 @@ def read_inspect(name: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
     A record has the metadata of its sample and `id`, `messages`, `reference` (the target), `system` (the model
     that was evaluated) and `epoch`. A sample that ended with an error is a failure.
     """
+    # The errors of the libraries that Inspect reads with have no common class.
+    return numbered(_records(name, most_bytes), Exception)
+
+
+def _records(name: str, most_bytes: int) -> Iterator[Record]:
     from inspect_ai.log import read_eval_log
 
-    number, is_json = 0, not name.endswith(SUFFIX)
-    try:
-        log = read_eval_log(name, header_only=not is_json, resolve_attachments=True)
-        # Of a `.json`, Inspect would search all samples for each one.
-        samples = (log.samples or []) if is_json else _samples(name, log, most_bytes)
-        for number, sample in enumerate(samples, 1):
-            if isinstance(sample, RowError):
-                yield number, sample
-            else:
-                yield number, _record(sample, log.eval.model, log.eval.config.epochs or 1, most_bytes)
-    except Exception as error:  # those of the libraries that Inspect reads with have no common class
-        yield number + 1, unreadable_from_here(" ".join(str(error).split()))
+    is_json = not name.endswith(SUFFIX)
+    log = read_eval_log(name, header_only=not is_json, resolve_attachments=True)
+    # Of a `.json`, Inspect would search all samples for each one.
+    for sample in (log.samples or []) if is_json else _samples(name, log, most_bytes):
+        is_large = isinstance(sample, RowError)
+        yield sample if is_large else _record(sample, log.eval.model, log.eval.config.epochs or 1, most_bytes)
 
 
 def _samples(name: str, log: Any, most_bytes: int) -> Iterator[Any]:
@@ -78,7 +77,7 @@ def _record(sample: Any, model: str, epochs: int, most_bytes: int) -> Record:
         **(sample.metadata or {}),
         "id": f"{sample.id}-{sample.epoch}" if epochs > 1 else str(sample.id),
         "messages": message_records(sample.messages, sample.output),
-        **reference_record(sample.target),
+        **({"reference": sample.target} if sample.target else {}),
         "system": model,
         "epoch": sample.epoch,
         **({"scores": {name: score.value for name, score in sample.scores.items()}} if sample.scores else {}),
@@ -99,12 +98,3 @@ def message_records(messages: Iterable[Any], output: Any) -> list[dict[str, Any]
     if output.choices and not any(turn["role"] == "assistant" for turn in turns):
         turns.append(output.message.model_dump(exclude_none=True))
     return turns
-
-
-def reference_record(target: str | Sequence[str]) -> dict[str, str]:
-    """Return the targets of a sample as the reference, if it has any.
-
-    Several targets are alternatives: a line "or" stands between them.
-    """
-    text = target if isinstance(target, str) else "\nor\n".join(target)
-    return {"reference": text} if text else {}

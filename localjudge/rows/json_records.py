@@ -13,10 +13,8 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from localjudge.errors import RowError, UsageError
-from localjudge.rows.columns import COLUMN_NAMES, folded
-from localjudge.rows.conversation import MESSAGES, as_chat
-from localjudge.rows.criteria import CRITERIA_COLUMNS
-from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES
+from localjudge.rows.columns import COLUMN_NAMES, CRITERION, MESSAGES, PAIR, folded
+from localjudge.rows.messages import as_chat
 from localjudge.rows.record import Record, too_large, unpacked, value_at
 from localjudge.rows.shapes import recognized
 
@@ -27,12 +25,7 @@ _TOKEN = re.compile(rb'"' + _STRING.pattern + rb"|[\[\]{},]", re.DOTALL)
 _INDENTATION = 1000
 """Bytes of white space after an element of an array that do not count for the size limit."""
 _DEEPEST_LIST = 4
-_OF_ROWS = {
-    MESSAGES,
-    *CRITERIA_COLUMNS,
-    *(name for field in ("instruction", "candidate") for name in COLUMN_NAMES[field]),
-    *(name for field in PAIR for name in PAIR_COLUMN_NAMES[field]),
-}
+_OF_ROWS = {MESSAGES}.union(*map(COLUMN_NAMES.__getitem__, ("instruction", "candidate", CRITERION, *PAIR)))
 """Names of columns that show that an object is a record itself."""
 
 

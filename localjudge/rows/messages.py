@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from localjudge.records import Role
-from localjudge.rows.record import RecordError
+from localjudge.rows.record import RecordError, said_of, unpacked
 
 _ROLES = (*get_args(Role), "tool", "function")
 _ROLE_NAMES = {
@@ -91,10 +91,8 @@ def read_messages(messages: Any) -> list[Message]:
     if not given:
         raise RecordError("no turns; give a list of turns, each with role and content")
     for number, message in enumerate(given, 1):
-        try:
+        with said_of(f"turn {number}"):
             turns.append(reader.message(message))
-        except RecordError as error:
-            raise RecordError(f"turn {number} {error}") from None
     return turns
 
 
@@ -226,6 +224,20 @@ def role_of(message: Any) -> Any:
     if role is None and isinstance(kind, str) and kind in _ROLE_NAMES | _ROLE_OF_ITEM:
         role = kind
     return (_ROLE_NAMES | _ROLE_OF_ITEM).get(role, role) if isinstance(role, str) else role
+
+
+def as_chat(value: Any) -> list[Any] | None:
+    """Return the messages in a list or in its JSON text; None if the value is something else."""
+    if value is None or (isinstance(value, str) and not value.startswith("[")):
+        return None
+    value = unpacked(value)
+    chat = [value] if isinstance(value, Mapping) else value if isinstance(value, list) else []
+    return list(chat) if chat and role_of(chat[0]) is not None else None
+
+
+def roles_of(chat: Any) -> list[Any]:
+    """Return the roles of the turns of a conversation; none of a value that is not one."""
+    return [role_of(turn) for turn in as_chat(chat) or ()]
 
 
 def _in_one_form(message: Mapping[str, Any]) -> Mapping[str, Any]:

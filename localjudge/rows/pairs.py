@@ -13,11 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Row
-from localjudge.rows.columns import Columns
-from localjudge.rows.conversation import IN_FULL
+from localjudge.rows.columns import IN_FULL, PAIR, SYSTEMS, Columns, compares_responses
 from localjudge.rows.criteria import by_criterion
 from localjudge.rows.inputs import find_inputs, read_records, read_rows
-from localjudge.rows.pair_columns import PAIR, SYSTEMS, compares_responses
 from localjudge.rows.row import known_columns, unreadable
 from localjudge.rows.row_store import RowStore
 
@@ -170,10 +168,8 @@ class PairedRows:
                 if isinstance(row, Failure):
                     yield row
                 elif row.system is None:
-                    others = f"its other columns are {known_columns(row.columns)}"
-                    reason = (
-                        f"no system, by which pairs are formed; {others}; name it with --column system=COLUMN"
-                    )
+                    lacks = "no system, by which pairs are formed; its other columns are"
+                    reason = f"{lacks} {known_columns(row.columns)}; name it with --column system=COLUMN"
                     yield unreadable(row.source, reason, dict(row.columns), row.id)
                 else:
                     groups[row.group].append(len(stored))
@@ -184,8 +180,9 @@ class PairedRows:
             answered = Counter(
                 name for places in groups.values() for name in {systems[each] for each in places}
             )
-            missing = {name: len(groups) - answered[name] for name in names}
-            self.missing = {name: count for name, count in missing.items() if count}
+            self.missing = {
+                name: len(groups) - answered[name] for name in names if answered[name] < len(groups)
+            }
             choose, formed = _PairChoice(self._pairing.per_instruction, self._pairing.seed), 0
             for places in groups.values():
                 pairs = (_ordered(*pair, systems, listed) for pair in combinations(places, 2))
@@ -204,11 +201,8 @@ class PairedRows:
         Raises:
             UsageError: there are fewer than two systems, or no row is of one that is given.
         """
-        there, baseline, pairs = (
-            ", ".join(list(names)[:12]) or "none",
-            self._pairing.baseline,
-            self._pairing.systems,
-        )
+        there = ", ".join(list(names)[:12]) or "none"
+        baseline, pairs = self._pairing.baseline, self._pairing.systems
         given = {f"`baseline` {baseline}: no row is of this system": baseline} if baseline is not None else {}
         given |= {f"`pairs`: no row is of the system {name!r}": name for pair in pairs or () for name in pair}
         for problem, name in given.items():

@@ -19,7 +19,8 @@ import json
 import lzma
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeGuard
 
@@ -41,6 +42,15 @@ LARGEST_NUMBER = 1e9
 
 class RecordError(ValueError):
     """A record is not a row; the message is the reason."""
+
+
+@contextmanager
+def said_of(what: str) -> Iterator[None]:
+    """Put what a reason is of before the reason why a record is not a row."""
+    try:
+        yield
+    except RecordError as error:
+        raise RecordError(f"{what} {error}") from None
 
 
 def is_number(given: object) -> TypeGuard[int | float]:
@@ -85,6 +95,18 @@ def too_large(most_bytes: int) -> RowError:
 
 def unreadable_from_here(error: Exception | str) -> RowError:
     return RowError(f"the rest of the file cannot be read: {error}")
+
+
+def numbered(
+    records: Iterable[Record], damage: type[Exception] | tuple[type[Exception], ...]
+) -> Iterator[tuple[int, Record]]:
+    """Yield records with their numbers, from 1; a failure where one of these errors ends them."""
+    number = 0
+    try:
+        for number, record in enumerate(records, 1):
+            yield number, record
+    except damage as error:
+        yield number + 1, unreadable_from_here(" ".join(str(error).split()))
 
 
 def repeated_name(names: Iterable[str]) -> str | None:

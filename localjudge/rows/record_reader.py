@@ -14,28 +14,24 @@ from typing import Any
 
 from localjudge.rows.columns import (
     CANDIDATE_OR_REFERENCE,
+    CONVERSATION,
+    CONVERSATIONS,
+    CRITERION,
+    IN_FULL,
+    MESSAGES,
+    PAIR,
     SHAPE,
+    SYSTEM_PROMPT,
+    TURN,
     Columns,
     column_names,
     folded,
+    judges_conversation,
     own_fields,
     responses_of,
 )
-from localjudge.rows.conversation import (
-    CONVERSATION,
-    CONVERSATIONS,
-    IN_FULL,
-    MESSAGES,
-    SYSTEM_PROMPT,
-    TURN,
-    ConversationReader,
-    as_chat,
-    judges_conversation,
-    roles_of,
-)
-from localjudge.rows.criteria import CRITERION
-from localjudge.rows.messages import role_of
-from localjudge.rows.pair_columns import PAIR, compares_responses
+from localjudge.rows.conversation import read_conversation
+from localjudge.rows.messages import as_chat, role_of, roles_of
 from localjudge.rows.record import (
     ABSENT,
     EACH,
@@ -48,7 +44,7 @@ from localjudge.rows.record import (
     unpacked,
     value_at,
 )
-from localjudge.rows.shapes import Shape, paths_in, recognized, shape_named, value_of
+from localjudge.rows.shapes import Shape, found_in, paths_in, recognized, shape_named, value_of
 
 _LIKE_A_RESPONSE = re.compile(
     r"(output|response|answer|completion|generation|prediction|reply|candidate)s?_?\d*$"
@@ -56,7 +52,8 @@ _LIKE_A_RESPONSE = re.compile(
 _NOT_A_RESPONSE = re.compile(r"^(correct|gold|best|expected|reference|ideal|true|right|label)|^(num|n)_")
 _END_OF_SENTENCE = (".", "!", "?", ":", "\n")
 _LONGEST_NAME = 100
-_GATHERED = "@responses"
+GATHERED = "@responses"
+"""The column of the responses that a shape gathers."""
 _OF_ONE_COLUMN = ("instruction", "reference", CRITERION, "candidate", *PAIR)
 """Fields for which two columns with usual names are one too many."""
 
@@ -66,20 +63,26 @@ class Fields:
     """The fields that a record has.
 
     Attributes:
+        record: the columns of the record by name.
+        shape: the shape of the record.
         values: the value of each field by its name.
         taken: the column or the path of each field.
         others: the other columns of the record.
-        shape: the shape of the record.
         number: its place among the rows of the record, from 0; None if the record is one row.
         element: the elements of lists that it is made of.
     """
 
-    values: dict[str, Any]
-    taken: dict[str, str]
-    others: dict[str, Any]
+    record: Mapping[str, Any]
     shape: Shape
+    values: dict[str, Any] = dataclass_field(default_factory=dict)
+    taken: dict[str, str] = dataclass_field(default_factory=dict)
+    others: dict[str, Any] = dataclass_field(default_factory=dict)
     number: int | None = None
     element: Element = dataclass_field(default_factory=dict)
+
+    def take(self, field: str, column: str) -> None:
+        """Take one of the other columns for a field."""
+        self.values[field], self.taken[field] = self.others.pop(column), column
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +90,18 @@ class _Layout:
     """Where the fields of records with the same columns are.
 
     Attributes:
-        columns: the column of each field that is a whole column.
-        nested: the declaration of each other field.
+        sources: the column or the declaration of each field.
         kept: the columns that are not a part of a field.
         lists: the paths that go through a list.
         usual: the possible columns of each field that is in a column with a usual name.
         doubtful: the columns that can be the candidate if that of the candidate is the reference.
     """
 
-    columns: Mapping[str, str]
-    nested: Mapping[str, Any]
+    sources: Mapping[str, Any]
     kept: Sequence[str]
     lists: Sequence[str]
     usual: Mapping[str, Sequence[str]]
     doubtful: Sequence[str]
-
-    def has(self, field: str) -> bool:
-        return field in self.columns or field in self.nested
 
     def check(self) -> None:
         """Check that no column with a usual name can mean two things.
@@ -114,14 +112,14 @@ class _Layout:
         for field, found in self.usual.items():
             if field in _OF_ONE_COLUMN and len(found) > 1 and folded(found[0]) != field:
                 both = [each for each in found if folded(each) in CANDIDATE_OR_REFERENCE]
-                is_reference = field == "candidate" and both and not self.has("reference")
+                is_reference = field == "candidate" and both and "reference" not in self.sources
                 other = f", or give the reference with `columns` reference={both[-1]}" if is_reference else ""
                 raise RecordError(
                     f"{' and '.join(map(repr, found))} are both possible columns for the {field}; choose one "
                     f"with `columns` {field}={found[0]}{other}"
                 )
         own, *_ = self.usual.get("candidate", [""])
-        if folded(own) == "answer" and not (self.has("reference") or self.has("system") or self.doubtful):
+        if folded(own) == "answer" and not (self.doubtful or {"reference", "system"} & self.sources.keys()):
             raise RecordError(
                 f"{own!r} can be the candidate or the reference; choose with `columns` candidate={own}, or "
                 f"with `columns` reference={own} and the column of the candidate"
@@ -152,9 +150,7 @@ class RecordReader:
         others = (MESSAGES, SYSTEM_PROMPT, *CONVERSATIONS.intersection(used))
         self._names = {**column_names(used), **{name: (name,) for name in others}}
         self.judged, self.own_fields = responses_of(used), own_fields(used)
-        self._judges_one = not compares_responses(used)
         self._shows_all_turns = judges_conversation(used) or IN_FULL in used
-        self._conversation = ConversationReader(used)
         self._layouts: dict[tuple[Any, ...], _Layout] = {}
 
     def shape_of(self, record: Mapping[str, Any]) -> Shape:
@@ -163,8 +159,8 @@ class RecordReader:
     def first(self, record: Mapping[str, Any], field: str) -> Any:
         """Return the first value that a record has for a field; None if it has none."""
         declared = self.shape_of(record).fields
-        own = [declared[field]] if field in declared else []
-        names = [self.given[field]] if field in self.given else [*own, *self._names.get(field, ())]
+        names = [*([declared[field]] if field in declared else ()), *self._names.get(field, ())]
+        names = [self.given[field]] if field in self.given else names
         return next((value for name in names if not is_missing(value := value_of(name, record))), None)
 
     def fields(self, record: Mapping[str, Any], shape: Shape) -> Iterator[Fields]:
@@ -177,20 +173,18 @@ class RecordReader:
         Raises:
             RecordError: several columns are possible for a field, or the record is not of its shape.
         """
-        if shape.gather and self._judges_one:
+        if shape.gather and "candidate" in self.judged:
             lists = [unpacked(value_at(record, path)) for path in shape.gather]
-            record = {**record, _GATHERED: [each for found in lists for each in found]}
+            record = {**record, GATHERED: [each for found in lists for each in found]}
         layout = self._layout_of(record, shape)
         if not self._lenient:
             self._check(record, shape, layout)
         places = elements(record, layout.lists, product=shape.product)
         for number, element in enumerate(places or [FIRST]):
-            found = self._of_element(record, layout, shape, None if places is None else number, element)
-            own, system = found.values.get("id"), found.values.get("system")
-            if places is not None and not is_missing(own) and is_missing(system):
-                found.values["id"] = f"{own}-{number + 1}"
-            self._settle(record, found)
-            self._conversation.read(found.values, found.taken)
+            found = Fields(record, shape, number=None if places is None else number, element=element)
+            self._fill(found, layout)
+            self._settle(found)
+            read_conversation(found.values, found.taken, self.used)
             for name in (SYSTEM_PROMPT, MESSAGES):  # what no field shows is a column
                 if name in found.values and name not in self.used:
                     value, key = found.values.pop(name), found.taken.pop(name, name)
@@ -203,22 +197,16 @@ class RecordReader:
         Raises:
             RecordError: a column can mean two things.
         """
-        given, declared = self.given, dict[str, Any]()
-        if self._lenient:
-            given = {field: path for field, path in given.items() if value_at(record, path) is not ABSENT}
-        if _GATHERED in record:
-            declared = {"candidate": _GATHERED + EACH}
-        elif not shape.has and self._judges_one and "candidate" not in given:
-            listed = [name for name in self._names["candidate"] if _is_list_of_texts(record.get(name))]
-            if len(listed) == 1:  # each of its texts is a response
-                declared = {"candidate": listed[0] + EACH}
-        key = (shape.name, *declared.values(), *record, *(given if self._lenient else ()))
+        possible = () if shape.has else self._names.get("candidate", ())
+        listed = [name for name in possible if _is_list_of_texts(record.get(name))]
+        own = {"candidate": listed[0] + EACH} if len(listed) == 1 else {}  # each of its texts is a response
+        key = (shape.name, *own.values(), *record)
         if (found := self._layouts.get(key)) is None:
             if len(self._layouts) > 1000:
                 self._layouts.clear()
-            known = {*self._names, TURN, *self.used} - ({*PAIR} if _GATHERED in record else set())
-            own = {field: source for field, source in shape.fields.items() if field in known}
-            found = self._new_layout(record, shape, own | declared | given)
+            known = {*self._names, TURN, *self.used}
+            own |= {field: source for field, source in shape.fields.items() if field in known}
+            found = self._new_layout(record, shape, own | self.given)
             if not self._lenient:
                 found.check()
             self._layouts[key] = found
@@ -233,27 +221,23 @@ class RecordReader:
         }
         free = [key for key in record if isinstance(key, str) and key not in claimed]
         alike = {folded(key): key for key in reversed(free)} | {key: key for key in free}
-        there = {field for path, field in paths if column(path) in record or path in record}
-        there |= self.given.keys() & sources.keys()
+        there = {field for path, field in paths if column(path) in record or path in record} | self.given.keys()
         usual = {
             field: [*dict.fromkeys(alike[name] for name in possible if name in alike)]
             for field, possible in self._names.items()
             if shape.usual and field not in there and not alike.keys().isdisjoint(possible)
         }
-        sources = {**sources, **{field: found[0] for field, found in usual.items()}}
-        columns = {field: name for field, name in sources.items() if isinstance(name, str) and name in record}
-        nested = {field: source for field, source in sources.items() if field not in columns}
-        kept = [key for key in record if key not in claimed and key not in columns.values()]
-        own, *_ = usual.get("candidate", [""])
+        taken = {field: found[0] for field, found in usual.items()}
+        kept = [key for key in record if key not in claimed and key not in taken.values()]
         doubtful = [
             key
             for key in kept
-            if folded(own) in CANDIDATE_OR_REFERENCE
+            if folded(taken.get("candidate", "")) in CANDIDATE_OR_REFERENCE
             and isinstance(key, str)
             and _LIKE_A_RESPONSE.search(folded(key))
             and not _NOT_A_RESPONSE.search(folded(key))
         ]
-        return _Layout(columns, nested, kept, [path for path, _ in paths if EACH in path], usual, doubtful)
+        return _Layout({**sources, **taken}, kept, [path for path, _ in paths if EACH in path], usual, doubtful)
 
     def _check(self, record: Mapping[str, Any], shape: Shape, layout: _Layout) -> None:
         """Check that a record is of the kind that the rubric judges, and can be read in one way only.
@@ -266,52 +250,50 @@ class RecordReader:
                 f"is {shape.title}; give the file with the rest, too: its {shape.joins} joins the two"
             )
         two = PAIR[0] in shape.fields
-        if self._judges_one and (two or shape.unanswered) and not layout.has("candidate"):
+        if "candidate" in self.judged.keys() - layout.sources.keys() and (two or shape.unanswered):
             what = "two responses; compare them with --rubric pairwise" if two else "no response"
             raise RecordError(f"is one of {shape.title}, with {what}")
         if found := [each for each in layout.doubtful if isinstance(record[each], str) and record[each]]:
-            name = layout.columns["candidate"]
+            name = layout.sources["candidate"]
             raise RecordError(
                 f"{name!r} can be the candidate, or the reference of {found[0]!r}; choose with `columns` "
                 f"candidate={name}, or with `columns` reference={name} `columns` candidate={found[0]}"
             )
 
-    def _of_element(
-        self, record: Mapping[str, Any], layout: _Layout, shape: Shape, number: int | None, element: Element
-    ) -> Fields:
-        """Return the fields of a row of a record, as they are in its columns."""
-        taken = dict(layout.columns)
-        values = {field: record[name] for field, name in taken.items()}
-        for field, source in layout.nested.items():
-            value = value_of(source, record, element)
+    def _fill(self, found: Fields, layout: _Layout) -> None:
+        """Fill in the fields of a row of a record, as they are in its columns."""
+        record, values, taken = found.record, found.values, found.taken
+        for field, source in layout.sources.items():
+            value, there = found_in(source, record, found.element)
             if value is not ABSENT:
                 values[field] = value
             if value is not ABSENT or field in self.given:
-                taken[field] = " + ".join(paths_in(source)) if not isinstance(source, str) else source
-        others = {name: record[name] for name in layout.kept}
+                taken[field] = there
+        found.others.update({name: record[name] for name in layout.kept})
         for name in {path.partition(EACH)[0] + EACH for path in layout.lists}:
-            if isinstance(inner := value_at(record, name, element), Mapping):
+            if isinstance(inner := value_at(record, name, found.element), Mapping):
                 of_element = {path.removeprefix(f"{name}.") for path in layout.lists}
-                others |= {key: value for key, value in inner.items() if key not in of_element}
-        found = Fields(values, taken, others, shape, number, element)
+                found.others.update({key: inner[key] for key in inner if key not in of_element})
         systems = layout.usual.get("system", ())
         if systems and folded(systems[0]) == "system" and values["system"]:
-            self._settle_system(record, systems[1:], found)
-        if shape.usual and self._judges_one and "candidate" not in taken and MESSAGES not in taken:
+            self._settle_system(found, systems[1:])
+        if found.shape.usual and "candidate" in self.judged and not {"candidate", MESSAGES} & taken.keys():
             self._find_chat(found)
-        return found
+        own = values.get("id")
+        if found.number is not None and not is_missing(own) and is_missing(values.get("system")):
+            values["id"] = f"{own}-{found.number + 1}"
 
-    def _settle_system(self, record: Mapping[str, Any], others: Sequence[str], found: Fields) -> None:
+    def _settle_system(self, found: Fields, others: Sequence[str]) -> None:
         """Take a `system` that is a prompt for the prompt of a system, and its name from another column."""
         values, taken = found.values, found.taken
         if _is_prompt(values["system"]):
             values[SYSTEM_PROMPT], taken[SYSTEM_PROMPT] = values.pop("system"), taken.pop("system")
             for other in others[:1]:
-                values["system"], taken["system"] = found.others.pop(other), other
+                found.take("system", other)
             return
-        is_outcome = not record.keys().isdisjoint(("key", "label"))  # where `model` is the judge
+        is_outcome = not found.record.keys().isdisjoint(("key", "label"))  # where `model` is the judge
         has_chat = MESSAGES in values or as_chat(values.get("instruction")) is not None
-        differ = [each for each in others[:1] if record[each] != values["system"]]
+        differ = [each for each in others[:1] if found.record[each] != values["system"]]
         if differ and has_chat and not (is_outcome or self._lenient):
             raise RecordError(
                 f"{taken['system']!r} can be a prompt or, like {differ[0]!r}, the name of a system; choose the "
@@ -327,19 +309,19 @@ class RecordReader:
             said = " and ".join(map(repr, chats))
             raise RecordError(f"{said} are conversations; choose one with --column messages={chats[0]}")
         if len(chats) == 1:
-            found.values[MESSAGES], found.taken[MESSAGES] = found.others.pop(chats[0]), chats[0]
+            found.take(MESSAGES, chats[0])
 
-    def _settle(self, record: Mapping[str, Any], found: Fields) -> None:
+    def _settle(self, found: Fields) -> None:
         """Settle what depends on the rubric: which turns are judged, and the reference of a turn.
 
         Raises:
             RecordError: the rubric cannot judge the record.
         """
         values, shape = found.values, found.shape
-        if shape.turns is not None and isinstance(last := value_at(record, shape.turns), int):
+        if shape.turns is not None and isinstance(last := value_at(found.record, shape.turns), int):
             chats = {name: as_chat(values.get(name)) for name in PAIR}
             values |= {name: _first_turns(chat, last) for name, chat in chats.items() if chat is not None}
-        roles = roles_of(values.get(MESSAGES)) if shape.whole and self._judges_one else []
+        roles = roles_of(values.get(MESSAGES)) if shape.whole and "candidate" in self.judged else []
         turns = roles.count("user")
         is_shown = self._shows_all_turns or not CONVERSATIONS.isdisjoint(self.used)
         if not is_shown and (turns > 1 or "tool" in roles):

@@ -9,12 +9,19 @@ from contextlib import suppress
 from typing import Any, cast
 
 from localjudge.errors import RowError
-from localjudge.records import Criterion, Failure, Response, Row
-from localjudge.rows.columns import USED_FIELDS, Columns, column_names
-from localjudge.rows.conversation import CONVERSATIONS, MESSAGES
-from localjudge.rows.criteria import CRITERIA_COLUMNS, CRITERION, read_criteria
+from localjudge.records import Failure, Response, Row
+from localjudge.rows.columns import (
+    COLUMN_NAMES,
+    CONVERSATIONS,
+    CRITERION,
+    MESSAGES,
+    PAIR,
+    USED_FIELDS,
+    Columns,
+    column_names,
+)
+from localjudge.rows.criteria import read_criteria
 from localjudge.rows.json_records import Document
-from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES
 from localjudge.rows.record import (
     ABSENT,
     Record,
@@ -22,6 +29,7 @@ from localjudge.rows.record import (
     check_text,
     is_nan,
     lone_surrogate,
+    said_of,
     unpacked,
     value_at,
 )
@@ -59,7 +67,7 @@ def rows_of(
     record: Record | Row | Failure,
     source: str,
     reader: RecordReader,
-    note: Callable[[Mapping[str, Any], Fields], None] | None = None,
+    note: Callable[[Fields], None] = lambda _: None,
 ) -> Iterator[Row | Failure]:
     """Yield the rows of a record, at least one, or a failure with the reason.
 
@@ -67,34 +75,29 @@ def rows_of(
         record: columns by name; or the reason why there is no record; or a row, which is checked.
         source: its place in the input, such as `answers.jsonl:17`.
         reader: the reader of the records of this input.
-        note: takes the record and the fields of each row.
+        note: takes the fields of each row.
     """
+    given = record if isinstance(record, Row) else None
+    if given is not None:
+        source, record = given.source or source, record_of(given, reader.judged)
     if isinstance(record, Failure):
         yield record
-        return
-    if isinstance(record, RowError):
+    elif isinstance(record, RowError):
         yield unreadable(source, record.reason)
-        return
-    if not isinstance(record, Mapping | Row):
+    elif not isinstance(record, Mapping):
         yield unreadable(source, f"a {type(record).__name__}; a row is a dict or a Row")
-        return
-    given, shape = None, COLUMNS
-    if isinstance(record, Row):
-        given, source, record = record, record.source or source, record_of(record, reader.judged)
-    elif _is_deeper(record, _DEEPEST):
+    elif given is None and _is_deeper(record, _DEEPEST):
         yield unreadable(source, f"its values are nested more than {_DEEPEST} deep")
-        return
     else:
-        shape = reader.shape_of(record)
-    try:
-        for fields in reader.fields(record, shape):
-            if note is not None:
-                note(record, fields)
-            if isinstance(record, Document) and fields.number is not None:  # its rows are those of the file
-                source = f"{source.rpartition(':')[0]}:{fields.number + 1}"
-            yield _row(record, fields, source, reader, given)
-    except RecordError as error:
-        yield unreadable(source, str(error), record, *identity(record, reader))
+        shape = reader.shape_of(record) if given is None else COLUMNS
+        try:
+            for fields in reader.fields(record, shape):
+                note(fields)
+                if isinstance(record, Document) and fields.number is not None:  # its rows are those of the file
+                    source = f"{source.rpartition(':')[0]}:{fields.number + 1}"
+                yield _row(record, fields, source, reader, given)
+        except RecordError as error:
+            yield unreadable(source, str(error), record, *identity(record, reader))
 
 
 def identity(record: Mapping[str, Any], reader: RecordReader) -> tuple[str | None, ...]:
@@ -112,22 +115,24 @@ def _row(
     names = {field: _name(values.get(field)) for field in ("id", *judged.values())}
     texts = {field: values[field] for field in ("instruction", *judged) if field in values}
     reference = reference_text(values.get("reference"))
-    fields = {name: field_text(found, record, name) for name in reader.own_fields}
+    fields = {name: text for name in reader.own_fields if (text := field_text(found, name)) is not None}
     others = () if given is None else given.responses[len(judged) :]
+    asks = CRITERION in reader.used
     try:
-        lacking = {"instruction", *judged} - texts.keys() | {name for name in fields if fields[name] is None}
-        lacking |= {CRITERION} & {*reader.used} - values.keys()
+        lacking = {"instruction", *judged, *reader.own_fields} - texts.keys() - fields.keys()
+        lacking |= {CRITERION} - values.keys() if asks else set()
         if lacking:
             raise RecordError(lacks(lacking | {"reference"} if reference is None else lacking, record, reader))
-        known = {"reference": reference, **names}
-        for field, text in (texts | {name: text for name, text in known.items() if text is not None}).items():
+        known = {field: text for field, text in {"reference": reference, **names}.items() if text is not None}
+        for field, text in {**texts, **known}.items():
             check_text(text, f"{taken.get(field)!r}, the {field},")
         more = {f"text of response {number}": each.text for number, each in enumerate(others, 2)}
-        for name, text in (fields | more).items():
+        for name, text in {**fields, **more, "source": source}.items():
             check_text(text, f"the {name}")
         if media := [name for name, each in found.others.items() if name in _MEDIA and _is_media(each)]:
             raise RecordError(f"has {media[0]}, which are not supported; only text is judged")
-        criteria = _criteria(found) if CRITERION in reader.used else ()
+        with said_of(f"{taken.get(CRITERION)!r}, the criteria:"):
+            criteria = read_criteria(values[CRITERION]) if asks else ()
         read = {taken.get(name, name) for name in fields}
         columns = _writable({column: value for column, value in found.others.items() if column not in read})
     except RecordError as error:
@@ -137,7 +142,7 @@ def _row(
         responses=(*(Response(texts[text], names[system]) for text, system in judged.items()), *others),
         reference=reference,
         swapped=given is not None and given.swapped,
-        fields=cast(dict[str, str], fields),
+        fields=fields,
         id=names["id"] or (source if found.number is None else f"{source}-{found.number + 1}"),
         source=source,
         columns=columns,
@@ -172,24 +177,17 @@ def _is_media(given: Any) -> bool:
     return isinstance(given, Mapping | list | bytes) and bool(given)
 
 
-def field_text(found: Fields, record: Mapping[str, Any], name: str) -> str | None:
+def field_text(found: Fields, name: str) -> str | None:
     """Return the text of a column that a template uses; None if there is none.
 
     A value that is not text is written as JSON.
     """
     value = found.values.get(name, ABSENT)
     if value is ABSENT and name not in found.taken:
-        value = value_at(record, name)
+        value = value_at(found.record, name)
     if value is ABSENT or value is None or is_nan(value) or (value == "" and name not in CONVERSATIONS):
         return None
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _criteria(found: Fields) -> tuple[Criterion, ...]:
-    try:
-        return read_criteria(found.values[CRITERION])
-    except RecordError as error:
-        raise RecordError(f"{found.taken[CRITERION]!r}, the criteria: {error}") from None
 
 
 def lacks(fields: Iterable[str], record: Mapping[str, Any], reader: RecordReader) -> str:
@@ -205,9 +203,11 @@ def lacks(fields: Iterable[str], record: Mapping[str, Any], reader: RecordReader
     ]
     flags = " ".join(f"--column {field}=COLUMN" for field in fields)
     other = ", or judge without one: --rubric no-reference" if fields == ["reference"] else ""
-    pairs = {name for field in PAIR for name in (*PAIR_COLUMN_NAMES[field], "conversation_a")}
+    pairs = {name for field in PAIR for name in (*COLUMN_NAMES[field], "conversation_a")}
     if "candidate" in fields and pairs.intersection(record):
         other = ", or compare the two responses of each record: --rubric pairwise"
+    if "candidate_a" in fields and not {"candidate", "system"} - record.keys():
+        other = ", or compare the systems of these rows: --pairs all"
     return f"{', '.join(lacking)}; its columns are {known_columns(record)}; name them with {flags}{other}"
 
 
@@ -217,7 +217,7 @@ def record_of(row: Row, judged: Mapping[str, str]) -> dict[str, Any]:
     for (text, system), response in zip(judged.items(), row.responses, strict=False):
         given |= {text: response.text, system: response.system}
     if row.criteria:
-        given[CRITERIA_COLUMNS[0]] = [each.model_dump(exclude={"part", "parts"}) for each in row.criteria]
+        given["criteria"] = [each.model_dump(exclude={"part", "parts"}) for each in row.criteria]
     return {**row.columns, **row.fields, **given}
 
 
@@ -262,6 +262,7 @@ def unreadable(source: str, problem: str, record: Any = None, *identity: Any) ->
         content = json.dumps([source, problem, record], sort_keys=True, default=str)
     except (TypeError, ValueError, RecursionError):  # a Python object that JSON cannot hold
         content = json.dumps([source, problem])
+    source = str(source).encode("utf-8", "replace").decode()
     key = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     known = (each if isinstance(each, str) and not lone_surrogate(each) else None for each in identity)
     own, system, opponent = (*known, None, None, None)[:3]

@@ -14,7 +14,7 @@ A shape is a table in a file of the folder `shapes`. Its keys:
     turns   the path of the number of turns that the record is of; later turns are left out
     reference_of_turns  true if the reference is a list with a text for each turn
     product true if each element of one list is a row with each of another; otherwise they are side by side
-    gather  columns with lists of responses; a rubric of one response judges each of them
+    gather  columns with lists of responses, which are together the column @responses
     drop    columns that are not kept
     label   which response a label names, for records of two responses
 
@@ -41,15 +41,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.rows.conversation import as_chat
-from localjudge.rows.messages import event_messages
+from localjudge.rows.messages import as_chat, event_messages
 from localjudge.rows.record import (
     ABSENT,
     FIRST,
@@ -182,7 +181,12 @@ def paths_in(source: Any) -> Iterator[str]:
 
 
 def value_of(source: Any, record: Mapping[str, Any], element: Element = FIRST) -> Any:
-    """Return the value of a field by its declaration; `ABSENT` if the record has none.
+    """Return the value of a field by its declaration; `ABSENT` if the record has none."""
+    return found_in(source, record, element)[0]
+
+
+def found_in(source: Any, record: Mapping[str, Any], element: Element = FIRST) -> tuple[Any, str]:
+    """Return the value of a field by its declaration, `ABSENT` if the record has none; and where it is.
 
     Args:
         source: the declaration.
@@ -193,18 +197,23 @@ def value_of(source: Any, record: Mapping[str, Any], element: Element = FIRST) -
         RecordError: its turns do not alternate.
     """
     if isinstance(source, str):
-        value = ABSENT
+        if source in record:
+            return record[source], source
+        value, there = ABSENT, source
         for path in source.split(" | "):
             found = value_at(record, path, element)
+            if found is not ABSENT:
+                value, there = found, path
             if not is_missing(found):
-                return found
-            value = value if found is ABSENT else found
-        return value
+                break
+        return value, there
+    parts = [path for path in paths_in(source) if not is_missing(value_at(record, path, element))]
+    there = " + ".join(dict.fromkeys(parts))
     if isinstance(source[0], Mapping):
-        return [turn for part in source for turn in _turns(part, record, element)] or ABSENT
+        return [turn for part in source for turn in _turns(part, record, element)] or ABSENT, there
     first, *others = [value_of(each, record, element) for each in source]
     texts = [each for each in (first, *others) if not is_missing(each)]
-    return "\n\n".join(texts) if all(isinstance(each, str) for each in (first, *texts)) else first
+    return "\n\n".join(texts) if all(isinstance(each, str) for each in (first, *texts)) else first, there
 
 
 def _turns(part: Mapping[str, Any], record: Mapping[str, Any], element: Element) -> Iterator[Any]:
@@ -216,16 +225,7 @@ def _turns(part: Mapping[str, Any], record: Mapping[str, Any], element: Element)
     value = value_of(source, record, element)
     if is_missing(value) and not (value == "" and role == "assistant"):
         return
-    if role == "messages":
-        yield from as_chat(value) or [{"role": "user", "content": value}]
-    elif role == "events":
-        yield from event_messages(value)
-    elif role == "marked":
-        yield from _marked(value)
-    elif role == "pairs":
-        yield from (turn for pair in value for turn in _alternating({"user": pair[:1], "assistant": pair[1:]}))
-    else:
-        yield {"role": role, "content": value}
+    yield from _TURNS_OF[role](value) if role in _TURNS_OF else [{"role": role, "content": value}]
 
 
 def _alternating(given: Mapping[str, Any]) -> Iterator[Any]:
@@ -251,3 +251,14 @@ def _marked(text: str) -> Iterator[Any]:
             yield {"role": "assistant", "tool_calls": [{"name": call[1], "arguments": arguments}]}
         else:
             yield {"role": word.lower(), "content": said}
+
+
+_TURNS_OF: Mapping[str, Callable[[Any], Iterable[Any]]] = {
+    "messages": lambda value: as_chat(value) or [{"role": "user", "content": value}],
+    "events": event_messages,
+    "marked": _marked,
+    "pairs": lambda value: (
+        turn for pair in value for turn in _alternating({"user": pair[:1], "assistant": pair[1:]})
+    ),
+}
+"""The turns in a value that is more than the text of one turn."""

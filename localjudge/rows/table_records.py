@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RowError, UsageError
-from localjudge.rows.record import Record, repeated_name, too_large, unreadable_from_here
+from localjudge.rows.record import Record, numbered, repeated_name, too_large
 from localjudge.system.requirements import require
 
 STATE = "state.json"
@@ -69,12 +69,8 @@ def dataset_files(folder: str) -> list[str]:
 def _numbered(batches: Iterable[Iterable[Record]]) -> Iterator[tuple[int, Record]]:
     import pyarrow
 
-    number = 0
-    try:
-        for number, record in enumerate(chain.from_iterable(batches), 1):
-            yield number, record
-    except (pyarrow.ArrowException, OSError, ValueError) as error:  # a name that is not UTF-8 is a ValueError
-        yield number + 1, unreadable_from_here(error)
+    # A name that is not UTF-8 is a ValueError.
+    return numbered(chain.from_iterable(batches), (pyarrow.ArrowException, OSError, ValueError))
 
 
 def _ipc_batches(name: str) -> Iterator[Any]:

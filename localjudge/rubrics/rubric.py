@@ -55,8 +55,8 @@ from localjudge.records.outcome_columns import (
     AnswerColumns,
     criterion_names,
 )
-from localjudge.rows.conversation import CONVERSATIONS, judges_conversation
-from localjudge.rows.criteria import CRITERION, MOST_TOGETHER, NUMBERED_CRITERIA, numbered_criteria
+from localjudge.rows.columns import CONVERSATIONS, CRITERION, NUMBERED_CRITERIA, judges_conversation
+from localjudge.rows.criteria import MOST_TOGETHER, numbered_criteria
 from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.answer_keys import AnswerKeys
 from localjudge.rubrics.aspect import (

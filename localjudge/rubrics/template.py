@@ -21,9 +21,15 @@ from pydantic import Field, model_validator
 
 from localjudge.records import Failure, Row
 from localjudge.records.outcome_columns import RATIONALE, rationale_of
-from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, WITH_REASONING
-from localjudge.rows.criteria import CRITERION, NUMBERED_CRITERIA
-from localjudge.rows.pair_columns import PAIR, SYSTEMS
+from localjudge.rows.columns import (
+    CONVERSATION,
+    CONVERSATIONS,
+    CRITERION,
+    NUMBERED_CRITERIA,
+    PAIR,
+    SYSTEMS,
+    WITH_REASONING,
+)
 from localjudge.rows.row import as_row
 from localjudge.rubrics.answer import AnswerLayout, FreeText
 from localjudge.rubrics.aspect import ANSWER_FORMAT, ASPECTS, Aspect, RubricPart

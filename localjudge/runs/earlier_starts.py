@@ -11,7 +11,7 @@ from localjudge.errors import RunMismatchError
 from localjudge.judge import Judge
 from localjudge.records import Failure, Outcome
 from localjudge.records.outcome_columns import AnswerColumns
-from localjudge.rows.inputs import EXAMPLES, STDIN
+from localjudge.rows.formats import EXAMPLES, STDIN
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import KeyIndex, key_digest, read_journal
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE

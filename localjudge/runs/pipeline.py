@@ -19,7 +19,8 @@ from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.models.digests import in_words
 from localjudge.modes.pair_preference import pairs_in_words
-from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, NO_CONVERSATION
+from localjudge.rows.columns import CONVERSATION, CONVERSATIONS
+from localjudge.rows.conversation import NO_CONVERSATION
 from localjudge.runs import NEVER, RunObserver, StopRequest
 from localjudge.runs.cost_estimate import CostEstimate
 from localjudge.runs.reader import SET_ASIDE, read_notices

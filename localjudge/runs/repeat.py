@@ -15,7 +15,7 @@ from localjudge.errors import RunMismatchError, UsageError
 from localjudge.judge import Judge
 from localjudge.models.catalogue import BUNDLED
 from localjudge.records import Judgement, Row
-from localjudge.rows.inputs import STDIN
+from localjudge.rows.formats import STDIN
 from localjudge.runs.notices import SERVER
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.row_source import RowSource

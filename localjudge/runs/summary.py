@@ -258,18 +258,6 @@ class ValueMass:
         """The mean mass in each aspect whose mass is known, from 0 to 1."""
         return {aspect: round(total / count, 4) for aspect, (total, count, _) in self._of.items()}
 
-    def in_words(self, is_lower_bound: bool) -> str:
-        """Return the means in one line; empty if none is known.
-
-        Args:
-            is_lower_bound: the masses are sums over the tokens that a server lists.
-        """
-        means = {aspect: "at least " * is_lower_bound + f"{mass:.2f}" for aspect, mass in self.means.items()}
-        if len(means) > 1 and len(set(means.values())) == 1:
-            means = {"in all aspects": means.popitem()[1]}
-        said = ", ".join(f"{aspect} {mass}" for aspect, mass in means.items())
-        return f"mean mass of the values (see localjudge help runs): {said}" if said else ""
-
     def signs(self, least: int) -> Iterator[str]:
         """Yield a line for each aspect in which the model's likeliest token is mostly not a value.
 
@@ -279,10 +267,10 @@ class ValueMass:
         for aspect, (total, count, likeliest) in self._of.items():
             if count >= least and likeliest < count / 2:
                 yield (
-                    f"low mass: in {aspect}, the model's likeliest token begins a value in {likeliest} of "
-                    f"{count} judgements (mean mass {total / count:.2f}), so the scores stand on a small part "
-                    "of its probability; change how the prompt shows the answer, ask for the rationale first, "
-                    "or use another model"
+                    f"improbable answers: in {aspect}, the share of the probability on valid answers is "
+                    f"{total / count:.2f} on average, and the model's likeliest token begins one in only "
+                    f"{likeliest} of {count} judgements; change how the prompt shows the answer, ask for the "
+                    "rationale first, or use another model"
                 )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,11 @@ class Estimate:
         value, low, high = (None if end is None else 1 - end for end in (self.value, self.high, self.low))
         return replace(self, value=value, low=low, high=high)
 
+    @property
+    def verdict(self) -> Literal["better", "worse", "not known"]:
+        """What a difference says of the first of two: what its interval excludes."""
+        return "better" if (self.low or 0) > 0 else "worse" if (self.high or 0) < 0 else "not known"
+
     def in_words(self) -> str:
         """Return the value, with its interval in brackets."""
         ends = self.ends(" to ")
@@ -60,6 +67,25 @@ class Estimate:
 
     def as_dict(self) -> dict[str, float | None]:
         return {"value": self.value, "low": self.low, "high": self.high}
+
+
+def verdicts_in_words(differences: Mapping[str, Estimate]) -> str:
+    """Return the names with each verdict: "better on 1 of 3 (depth); not known on 2 of 3 (clarity, safety)"."""
+    kinds: dict[str, list[str]] = {"better": [], "worse": [], "not known": []}
+    for name, difference in differences.items():
+        kinds[difference.verdict].append(name)
+    of = len(differences)
+    return "; ".join(f"{kind} on {len(own)} of {of} ({', '.join(own)})" for kind, own in kinds.items() if own)
+
+
+def untested_in_words(what: str, estimates: Mapping[str, Estimate]) -> Iterator[str]:
+    """Yield for each reason the names whose estimate has no interval; `what` is the estimate."""
+    reasons: dict[str, list[str]] = {}
+    for name, estimate in estimates.items():
+        if estimate.why:
+            reasons.setdefault(estimate.why, []).append(name)
+    for why, names in reasons.items():
+        yield f"The {what} has no interval in {', '.join(names)}, because {why}."
 
 
 def why_undefined(value: float | None, instructions: float, least: int, varies: bool) -> str:

@@ -273,10 +273,10 @@ def compare_labels(
     return NominalComparison(labels.share(given == human), labels.kappa_of_labels(given, human), brier)
 
 
-def compare_baselines(
+def baseline_labels(
     columns: Mapping[str, Floats], human: Floats, count: int, labels: SampledRows
-) -> dict[str, NominalComparison]:
-    """Compare what trivial judges say with human labels, numbers from 0.
+) -> dict[str, tuple[Floats, Floats]]:
+    """Return the labels [m] of trivial judges, numbers from 0, and their probabilities [m, count].
 
     "most frequent" is always the most frequent human label, with the frequencies as probabilities. Each column
     [m] is the prediction of a small decision tree that knows only its number, on instructions that it was not
@@ -303,7 +303,4 @@ def compare_baselines(
             weight = None if labels.weight is None else labels.weight[seen]
             tree.fit(column[seen, None], human[seen].astype(int), weight)
             predicted[np.ix_(unseen, tree.classes_)] = tree.predict_proba(column[unseen, None])
-    return {
-        name: compare_labels(each.argmax(axis=1).astype(np.float64), each, human, labels)
-        for name, each in predictions.items()
-    }
+    return {name: (each.argmax(axis=1).astype(np.float64), each) for name, each in predictions.items()}

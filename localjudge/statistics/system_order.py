@@ -112,7 +112,7 @@ def differences_in_words(
     """
     together = [", ".join(group) for group in groups if len(group) > 1]
     if together:
-        power = "" if detectable is None else f" ({detectable:.2f} would be found in 80 % of such runs)"
+        power = f" (80 % of such runs would find a true difference of {detectable or 0:.2f})" * bool(detectable)
         yield f"No significant difference {where}: {'; '.join(together)}{power}"
     elif not untested:
         yield f"All systems differ significantly {where}"

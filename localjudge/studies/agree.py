@@ -22,8 +22,8 @@ from localjudge.statistics.agreement_statistics import (
     NominalComparison,
     SampledRows,
     auc,
+    baseline_labels,
     compare,
-    compare_baselines,
     compare_labels,
 )
 from localjudge.statistics.annotators import AnnotatorTest, alphas, nominal_alpha, replace_annotators
@@ -70,8 +70,9 @@ class NominalAgreement:
     Attributes:
         rows, instructions, annotators: as for `AspectAgreement`.
         labels: the labels of the aspect, in the order of all that follows.
-        comparisons: by "judge" and by the baselines of `compare_baselines`: "most frequent", "length" and
+        comparisons: by "judge" and by the baselines of `baseline_labels`: "most frequent", "length" and
             "overlap"; one without values is missing.
+        over_baselines: the accuracy of the judge minus that of each baseline.
         confusion: counts by the human label (rows) and the judge's label (columns).
         precision: share of the judge's uses of a label that the human labels confirm, by label.
         recall: share of the human uses of a label that the judge finds, by label.
@@ -84,6 +85,7 @@ class NominalAgreement:
     annotators: int
     labels: tuple[str, ...]
     comparisons: Mapping[str, NominalComparison]
+    over_baselines: Mapping[str, Estimate]
     confusion: tuple[tuple[int, ...], ...]
     precision: tuple[Estimate, ...]
     recall: tuple[Estimate, ...]
@@ -124,6 +126,7 @@ class LabelledPairs:
             or a tie if two are equally frequent.
         comparisons: by "both orders", "input order" and "reverse order", and by what trivial judges say:
             "longer wins", the response with more characters, and "first wins", the first of the input.
+        over_baselines: the accuracy of the verdict minus that of each trivial judge.
         gain: the accuracy of the most probable result of both orders averaged, minus the mean accuracy of the
             two; undefined with one order.
         consistency: share of the pairs without a tie in an order whose orders name the same response.
@@ -137,6 +140,7 @@ class LabelledPairs:
     annotators: int
     labels: Mapping[str, int]
     comparisons: Mapping[str, PairComparison]
+    over_baselines: Mapping[str, Estimate]
     gain: Estimate
     consistency: Estimate
     alpha: Estimate | None
@@ -259,6 +263,7 @@ def _agree_on_labels(scores: Scores, aspect: str, of_labels: _Labelled) -> Nomin
     )
     known = {name: column[marks.row] for name, column in scores.baselines.items()}
     judge = compare_labels(judged, None if probabilities is None else probabilities[marks.row], human, sampled)
+    baselines, right = baseline_labels(known, human, len(names), sampled), (judged == human).astype(np.float64)
     cells = human.astype(int) * len(names) + judged.astype(int)
     confusion = np.bincount(cells, minlength=len(names) ** 2).reshape(len(names), -1)
     precision, recall = (
@@ -271,7 +276,12 @@ def _agree_on_labels(scores: Scores, aspect: str, of_labels: _Labelled) -> Nomin
         rows=len(np.unique(marks.row)),
         **of_labels.counts(),
         labels=names,
-        comparisons={"judge": judge, **compare_baselines(known, human, len(names), sampled)},
+        comparisons={"judge": judge}
+        | {name: compare_labels(*each, human, sampled) for name, each in baselines.items()},
+        over_baselines={
+            name: sampled.mean(right - (labels == human), -1.0, 1.0, signed=True)
+            for name, (labels, _) in baselines.items()
+        },
         confusion=tuple(map(tuple, confusion.tolist())),
         precision=precision,
         recall=recall,
@@ -342,8 +352,13 @@ def _agree_on_verdicts(pairs: JudgedPairs, verdicts: PairVerdicts, of_labels: _L
         if name is not None
     }
     longer = np.subtract(*np.log1p(pairs.lengths[rows]).T)
-    columns["longer wins"] = _TIE + np.sign(longer) / 2, longer
-    columns["first wins"] = np.ones(len(rows)), np.ones(len(rows))
+    trivial = {"longer wins": _TIE + np.sign(longer) / 2, "first wins": np.ones(len(rows))}
+    verdict = verdicts.result[rows, 0]
+    over = {
+        name: _mean(np.abs(each - human) - np.abs(verdict - human), sampled, signed=True)
+        for name, each in trivial.items()
+    }
+    columns |= {"longer wins": (trivial["longer wins"], longer), "first wins": (trivial["first wins"],) * 2}
     gain = consistency = UNDEFINED
     if pairs.orders == 2:
         credit = 1 - np.abs(verdicts.result[rows] - human[:, None])
@@ -356,6 +371,7 @@ def _agree_on_verdicts(pairs: JudgedPairs, verdicts: PairVerdicts, of_labels: _L
         **of_labels.counts(),
         labels={name: int((human == number).sum()) for name, number in RESULTS.items()},
         comparisons={name: _compare_verdicts(human, *each, sampled) for name, each in columns.items()},
+        over_baselines=over,
         gain=gain,
         consistency=consistency,
         alpha=nominal_alpha(of_labels.people, pairs.group),

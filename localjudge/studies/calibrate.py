@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -76,7 +76,7 @@ class AspectMap(_CalibrationRecord):
     @property
     def has_gain(self) -> bool:
         """True if a gain is shown over the judge's scores and over a constant: both intervals are above 0."""
-        return all(each.low is not None and each.low > 0 for each in (self.gain, self.over_constant))
+        return self.gain.verdict == self.over_constant.verdict == "better"
 
 
 class Calibration(_CalibrationRecord):
@@ -333,7 +333,8 @@ def fit_intervals(scores: Scores, labels: Labels, level: float) -> dict[str, Sco
     """
     needed = instructions_needed(level)
     columns = [column for column in scores.columns if not is_share(column.name)]
-    judged = (outcome for outcome in read_outcomes(scores.folders[0]) if isinstance(outcome, Judgement))
+    outcomes = chain.from_iterable(map(read_outcomes, scores.folders))
+    judged = (outcome for outcome in outcomes if isinstance(outcome, Judgement))
     spreads = np.array([[column.spread(judgement) for column in columns] for judgement in judged])
     intervals, lacking = dict[str, ScoreInterval](), list[str]()
     for column, spread in zip(columns, spreads.T, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,8 @@ from localjudge.arrays import Integers
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Slices
 from localjudge.records.outcome_columns import OVERALL
-from localjudge.runs.notices import together
-from localjudge.runs.reader import read_notices, read_outcomes
-from localjudge.statistics import two_decimals
+from localjudge.runs.reader import read_outcomes
+from localjudge.statistics import Estimate, two_decimals, verdicts_in_words
 from localjudge.statistics.paired_test import Change, tested_changes
 from localjudge.statistics.resampling import RESAMPLES, cell_means
 from localjudge.studies.by_slice import Sliced, SliceRow
@@ -114,7 +112,7 @@ def compare_runs(
     by_system = None
     if len(matched.systems) > 1:
         by_system = _by_slice(matched, "system", matched.systems, matched.system, resamples, seed)
-    notes = [rows.note, *filter(None, [rows.source.mass_note]), *matched.notes]
+    notes = [rows.note, *matched.notes]
     if matched.only_new:
         notes.append(f"{counted(matched.only_new, 'row')} of {matched.names[1]} are not in {matched.names[0]}")
     return Changes(
@@ -135,7 +133,7 @@ def compare_runs(
         judges=compare_two_judges(matched, resamples, seed) if matched.differs == "judge" else None,
         labelled=compare_labels(matched, labels, seed) if labels else {},
         notes=(*notes, *(labels.notes if labels else ())),
-        notices=together(matched.names, [read_notices(folder) for folder in rows.source.folders]),
+        notices=rows.source.notices,
     )
 
 
@@ -223,6 +221,8 @@ def _moved(matched: MatchedRuns) -> tuple[MovedRow, ...]:
 
 def change_lines(changes: Changes) -> Iterator[str]:
     """Yield the answer: what changed and by how much, and what this comparison could not have found."""
+    if changes.labelled:
+        yield _better_judge(changes)
     yield from _lines_without_scores(changes)
     columns, on = changes.columns, f"on {counted(changes.instructions, 'instruction')}"
     how = f"{changes.how[0].upper()}{changes.how[1:]}" + f". {changes.whose}" * bool(changes.whose)
@@ -246,16 +246,9 @@ def change_lines(changes: Changes) -> Iterator[str]:
         parts.append("no significant change" + f" in {', '.join(calm)}" * bool(parts))
     if same:
         parts.append(f"{', '.join(same)} {'is' if len(same) == 1 else 'are'} the same on all")
-    ends = {
-        name: max(abs(change.difference.low), abs(change.difference.high))
-        for name, change in calm.items()
-        if change.difference.low is not None and change.difference.high is not None
-    }
-    if ends:
-        limit = two_decimals(math.ceil(100 * max(ends.values())) / 100)
-        none = "none of these changed" if len(ends) > 1 else f"{next(iter(ends))} did not change"
-        parts.append(f"{none} by more than {limit}")
     yield f"{how}: {on}, {'; '.join(parts)}."
+    if changes.differs == "judge" and not changes.labelled:
+        yield "Higher scores are leniency, not a better judge: --labels says which one agrees with people."
     alone = changes.by_system.rows if changes.by_system else ()
     if moved_alone := [f"{row.name}: {', '.join(row.significant)}" for row in alone if row.significant]:
         yield f"Of single systems, with intervals and p adjusted for all: {_some(moved_alone, 12, '; ')}."
@@ -267,7 +260,7 @@ def change_lines(changes: Changes) -> Iterator[str]:
         if contrary:
             pairs = counted(len(contrary), "pair")
             yield f"In {name}, the judges order {pairs} of systems contrarily: {_some(contrary, 5, '; ')}."
-    sizes = {name: columns[name].detectable or 0.0 for name in ends}
+    sizes = {name: change.detectable for name, change in calm.items() if change.detectable is not None}
     if sizes:
         largest = max(sizes, key=lambda name: sizes[name])
         of = "" if len(sizes) == 1 else f" (most in {largest})"
@@ -275,6 +268,15 @@ def change_lines(changes: Changes) -> Iterator[str]:
             f"A change of {two_decimals(sizes[largest])} in a column would have been found in 80 % of such "
             f"comparisons{of}; a smaller one can have been missed."
         )
+
+
+def _better_judge(changes: Changes) -> str:
+    """Return which of two judges agrees better with people, by the first statistic of each aspect."""
+    differences, (old, new) = dict[str, Estimate](), changes.names
+    for aspect, found in changes.labelled.items():
+        statistic, by = next(iter(found.difference.items()))
+        differences[f"{aspect}: {statistic.replace('_', ' ')} by {by.in_words()}"] = by
+    return f"Agreement with people of {new}, beside that of {old}: {verdicts_in_words(differences)}."
 
 
 def _lines_without_scores(changes: Changes) -> Iterator[str]:

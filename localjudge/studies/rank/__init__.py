@@ -174,7 +174,6 @@ def rank(
         notes.append(f"human: prediction-powered means; they hold if the labelled rows {drawn}")
         if lacking := [name for name in columns if name not in human]:
             notes.append(f"no labels of {', '.join(lacking)}: their ranks follow from the judge's scores")
-    notes += [scores.mass_note] * bool(scores.mass_note)
     return Ranking(
         columns=columns,
         of="calibrated" if scores.calibrated and of == "expected" else of,

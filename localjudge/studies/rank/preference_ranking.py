@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
-from localjudge.arrays import Flags
 from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.matching.scores import check_one_judge
@@ -19,12 +18,9 @@ from localjudge.statistics.preferences import PositionEffect, Preferences, direc
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES
 from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, SystemOrder, sets_in_words
 from localjudge.studies.rank import chosen_column
-from localjudge.system.quantities import counted
 
 _MOST_NAMED = 12
 """Largest number of systems that a note names."""
-_MOST_CYCLES = 5
-"""Largest number of significant cycles that are named."""
 _STATISTICS = {
     "strength": "the strength",
     "win_rate": "the win rate",
@@ -111,8 +107,6 @@ class PreferenceOrder:
     `length` is the change of the log-odds per unit of log(1 + characters); None if lengths are not known.
     `position` is the win rate of the response shown first, and `consistency` the share of pairs without a tie
     whose orders name the same response.
-    `cycles` has systems of which the first beats the second, the second the third, and the third the first;
-    `significant_cycles` has those of them in which each of the three win rates is significant.
     `unlimited` is True if the likelihood has no maximum (`localjudge.statistics.bradley_terry.Strengths`).
     """
 
@@ -124,8 +118,6 @@ class PreferenceOrder:
     length: Estimate | None
     position: Estimate
     consistency: Estimate
-    cycles: tuple[tuple[str, str, str], ...]
-    significant_cycles: tuple[tuple[str, str, str], ...]
     unlimited: bool
     notes: tuple[str, ...]
 
@@ -157,8 +149,6 @@ def rank_pairs(
     if unnamed := len(pairs) - len(preferences[decides].first):
         notes.append(f"{unnamed} pairs that do not name both systems are excluded")
     notes += orders[decides].notes
-    if pairs.mass_note:
-        notes.append(pairs.mass_note)
     return PreferenceRanking(decides, orders, tuple(notes), (*pairs.notices, *pairs.names.names()[1]))
 
 
@@ -263,12 +253,8 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
         estimates["the win rate between two systems"] = {**rates_of_pairs}
     estimates["the effect of length"] = {"": length}
     estimates["the win rate of the first place"] = {"": position.share}
-    same_response = "the share of pairs without a tie whose orders name the same response"
+    same_response = "the share of pairs whose orders name the same response"
     estimates[same_response] = {"": position.consistency}
-    wins, loses = direct.value > 0.5 + NO_DIFFERENCE, direct.value < 0.5 - NO_DIFFERENCE
-    beats = np.zeros((count, count, 2), dtype=np.bool_)
-    beats[first, second] = np.stack([wins, wins & is_established], axis=1)
-    beats[second, first] = np.stack([loses, loses & is_established], axis=1)
     return PreferenceOrder(
         systems=systems,
         pairs=pairs,
@@ -282,29 +268,11 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
         length=length,
         position=position.share,
         consistency=position.consistency,
-        cycles=_cycles(names, order, beats[..., 0]),
-        significant_cycles=_cycles(names, order, beats[..., 1]),
         unlimited=strengths.unlimited,
         notes=(
             *_notes(preferences, strengths, held, position),
             *(_without_intervals(estimates) if len(np.unique(between.group)) >= MIN_INSTRUCTIONS else ()),
         ),
-    )
-
-
-def _cycles(names: Sequence[str], order: Sequence[int], beats: Flags) -> tuple[tuple[str, str, str], ...]:
-    """Return the systems of which each beats the next one, and the third the first.
-
-    Args:
-        names: the names of the systems.
-        order: their indices, from the best to the worst.
-        beats: whether each system beats each other one, [systems, systems].
-    """
-    return tuple(
-        (names[a], names[b], names[c])
-        for three in combinations(order, 3)
-        for a, b, c in (three, (three[0], three[2], three[1]))
-        if beats[a, b] and beats[b, c] and beats[c, a]
     )
 
 
@@ -346,7 +314,7 @@ def _notes(
 
 def _without_intervals(estimates: Mapping[str, Mapping[str, Estimate | None]]) -> Iterator[str]:
     """Yield notes on the estimates without an interval, by what they are and by the names of their systems."""
-    lacking: dict[tuple[str, str], list[str]] = {}
+    lacking: dict[str, list[str]] = {}
     for statistic, of_systems in estimates.items():
         by_reason: dict[str, list[str]] = {}
         for name, estimate in of_systems.items():
@@ -354,16 +322,7 @@ def _without_intervals(estimates: Mapping[str, Mapping[str, Estimate | None]]) -
                 by_reason.setdefault(estimate.why or "the pairs set no bound", []).append(name)
         for why, names in by_reason.items():
             more = [f"{len(names) - _MOST_NAMED} more"] * (len(names) > _MOST_NAMED)
-            lacking.setdefault((", ".join(names[:_MOST_NAMED] + more), why), []).append(statistic)
-    for (whose, why), statistics in lacking.items():
-        yield f"no interval can be computed for {', '.join(statistics)}{f' of {whose}' * bool(whose)}: {why}"
-
-
-def cycles_in_words(order: PreferenceOrder) -> Iterator[str]:
-    """Yield a line on the number of cycles, if there are any, and one on each significant cycle."""
-    cycles, significant = order.cycles, order.significant_cycles
-    if cycles:
-        number = counted(len(cycles), "cycle")
-        yield f"{number} of three systems, {len(significant) or 'none'} of them significant"
-    for one, two, three in significant[:_MOST_CYCLES]:
-        yield f"{one} beats {two}, {two} beats {three}, {three} beats {one}"
+            of = f" of {', '.join(names[:_MOST_NAMED] + more)}" * (len(names) < len(of_systems))
+            lacking.setdefault(why, []).append(statistic + of)
+    for why, statistics in lacking.items():
+        yield f"no interval can be computed for {', '.join(statistics)}: {why}"
