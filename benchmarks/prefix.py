@@ -1,8 +1,9 @@
 """The share of prompt tokens that come from the prefix cache: in input order, in our order, and at most.
 
     python benchmarks/prefix.py rows.jsonl [more.jsonl] [--model DIR] [--cache-tokens 24576] [--block-size 32]
-        [--rubric FILE|NAME …]
+        [--rubric FILE|NAME …] [--engine-arg dtype=float32 …]
     python benchmarks/prefix.py rows.jsonl --count --tokenizer DIR [DIR …] --rubric FILE|NAME [FILE|NAME …]
+        [--pairs all]
 
 The input has rows of several systems for the same instructions and references, one system after the other. The
 engine's cache is too small for all of them, as in a real sweep. The maximum is not measured: it counts
@@ -27,7 +28,9 @@ from localjudge import Judge, Row, Rubric
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.rows.inputs import find_inputs, read_rows
+from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.rubric import DEFAULT_RUBRIC
+from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_plan import RunPlan
 
 
@@ -39,34 +42,39 @@ def main() -> None:
     parser.add_argument("--block-size", type=int, default=32)
     parser.add_argument("--max-num-seqs", type=int, default=16)
     parser.add_argument("--rubric", nargs="+", default=[DEFAULT_RUBRIC])
+    parser.add_argument("--engine-arg", action="append", default=[])
     parser.add_argument("--count", action="store_true")
+    parser.add_argument("--pairs", choices=["all"])
     parser.add_argument("--tokenizer", nargs="+", default=[])
     options = parser.parse_args()
 
+    if options.count:
+        count(options)
+        return
     rows = [row for row in read_rows(find_inputs(options.inputs)) if isinstance(row, Row)]
     rows.sort(key=lambda row: row.system or "")
-    if options.count:
-        count(options, rows)
-        return
     results_table.write("prefix", {name: measured(options, name, rows) for name in options.rubric})
 
 
-def count(options: argparse.Namespace, rows: list[Row]) -> None:
+def count(options: argparse.Namespace) -> None:
     found = {}
     for name, folder in product(options.rubric, options.tokenizer):
         rubric = Rubric.load(name)
         encoder = PromptEncoder(PreTrainedTokenizerFast(tokenizer_file=f"{folder}/tokenizer.json"))
         builder = TaskBuilder(rubric, encoder, None, 0)
-        judged = sorted((row for row in rows if rubric.refusal(row) is None), key=lambda row: row.group)
-        prompts = [task.tokens for task in builder.tasks(judged) if task.tokens]
+        pairing = Pairing.parse(rubric.fields, "both", options.pairs, None, None, 0)
+        source = RowSource.from_files(options.inputs, used=rubric.fields, pairing=pairing)
+        rows = [row for row in source.rows if isinstance(row, Row) and rubric.refusal(row) is None]
+        rows.sort(key=lambda row: row.group)
+        prompts = [task.tokens for task in builder.tasks(rows) if task.tokens]
         if prompts:
             pairs = pairwise([[], *prompts])
             computed = sum(len(prompt) - shared(before, prompt) for before, prompt in pairs)
             means = [sum(map(len, prompts)) / len(prompts), computed / len(prompts)]
-            found[f"{Path(name).stem}, {Path(folder).name}"] = means
+            found[f"{Path(name).stem}, {Path(folder).name}"] = [len(prompts), *means]
     results_table.table(
-        f"Tokens of a prompt, {', '.join(Path(each).name for each in options.inputs)}",
-        ["rubric, tokenizer", "tokens", "computed"],
+        f"Tokens of a prompt, {', '.join(Path(name).name for name in options.inputs)}",
+        ["rubric, tokenizer", "prompts", "tokens", "computed"],
         [[name, *map(round, means)] for name, means in found.items()],
     )
 
@@ -117,6 +125,7 @@ def judge_of(options: argparse.Namespace, rubric: str) -> Judge:
             "num_gpu_blocks_override": str(options.cache_tokens // options.block_size),
             "max_num_seqs": str(options.max_num_seqs),
             "enforce_eager": "true",
+            **dict(argument.split("=", 1) for argument in options.engine_arg),
         },
     )
 

@@ -214,9 +214,9 @@ def test_the_pass_of_a_prompt_ends_with_the_last_keys_and_values(llama: Path) ->
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_prompts_that_begin_alike_are_computed_once(llama: Path, temperature: float) -> None:
     judge = Judge(llama, max_rationale_tokens=5, temperature=temperature, engine_args=ENGINE_ARGS)
-    shared = judge.prompts.encode("A response to judge, word by word. " * 200)[:1500]
+    shared = judge.prompts.encode("A response to judge, word by word. " * 60)[:400]
     ends = [[7, 8], [7, 9, 10], [], [7, 8]]
-    prompts = [Prompt(n, [*shared, *end], seed=n, beginnings=(1499,)) for n, end in enumerate(ends)]
+    prompts = [Prompt(n, [*shared, *end], seed=n, beginnings=(399,)) for n, end in enumerate(ends)]
     with counted_passes(judge) as shapes:
         assert_as_a_pass_for_each_token(judge, prompts)
     assert shapes[0] == (1, len(shared) - 1)

@@ -15,6 +15,7 @@ from localjudge.errors import UsageError
 from localjudge.matching import UNNAMED
 from localjudge.matching.run_rows import RowNumbers, RunRows, common_rubric, read_judged_rows
 from localjudge.matching.scores import Scores, Slices
+from localjudge.modes import pair_preference as kinds
 from localjudge.modes.mode import RowFeature
 from localjudge.modes.row_outcome import EXPECTED, LOWEST, MOST_TAGS, TAG, VALUE, RowOutcome
 from localjudge.rubrics.score_column import ScoreColumn
@@ -53,11 +54,11 @@ class PairVerdicts(RowArrays):
     def from_numbers(cls, numbers: RowNumbers, aspect: str) -> PairVerdicts:
         """Return the verdicts on all pairs whose numbers were read."""
         return cls(
-            preference=numbers.table([VALUE, "preference 1", "preference 2"], [aspect]),
-            result=numbers.table(["result", "result 1", "result 2"], [aspect]),
-            averaged=numbers.column("averaged", aspect),
-            shown_first=numbers.table(["shown first", "shown first in reverse"], [aspect]),
-            same_response=numbers.column("same response", aspect),
+            preference=numbers.table([VALUE, *kinds.ORDER_PREFERENCES], [aspect]),
+            result=numbers.table([kinds.RESULT, *kinds.ORDER_RESULTS], [aspect]),
+            averaged=numbers.column(kinds.AVERAGED, aspect),
+            shown_first=numbers.table(kinds.SHOWN_FIRST, [aspect]),
+            same_response=numbers.column(kinds.SAME_RESPONSE, aspect),
         )
 
 

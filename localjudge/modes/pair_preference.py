@@ -17,6 +17,12 @@ WINNERS = ("a", "tie", "b", "undecided")
 """The possible verdicts on a pair."""
 RESULTS: Mapping[str, float] = {"a": 1.0, "tie": 0.5, "b": 0.0}
 """The number of each result of a pair: 1 if the input's first response is better, 1/2 for a tie."""
+RESULT, AVERAGED, SAME_RESPONSE = "result", "averaged", "same response"
+"""The kinds of the numbers of a pair in a column (`Preference.numbers`), beside its value."""
+ORDER_PREFERENCES, ORDER_RESULTS = ("preference 1", "preference 2"), ("result 1", "result 2")
+"""Those of each order that was judged."""
+SHOWN_FIRST = ("shown first", "shown first in reverse")
+"""Those of the input's order, and of its reverse."""
 _WINNERS: Mapping[int, Winner] = {1: "a", 0: "tie", -1: "b"}
 _EQUAL = 1e-6
 """Largest difference of two probabilities that counts as none."""
@@ -125,15 +131,15 @@ class Preference:
             has_tie: whether the aspect has a label for a tie.
         """
         averaged = RESULTS[self.mean.winner]
-        yield "result", averaged if self.winner is None or not has_tie else RESULTS[self.winner]
-        yield "averaged", averaged
+        yield RESULT, averaged if self.winner is None or not has_tie else RESULTS[self.winner]
+        yield AVERAGED, averaged
         if self.same_response is not None:
-            yield "same response", float(self.same_response)
+            yield SAME_RESPONSE, float(self.same_response)
         orders = zip(reverse, self.odds, self.named_places, self.shown_first, strict=True)
-        for number, (is_reverse, odds, place, shown_first) in enumerate(orders, 1):
-            yield f"preference {number}", odds.preference
-            yield f"result {number}", (1 - place if is_reverse else 1 + place) / 2
-            yield "shown first in reverse" if is_reverse else "shown first", shown_first
+        for number, (is_reverse, odds, place, shown_first) in enumerate(orders):
+            yield ORDER_PREFERENCES[number], odds.preference
+            yield ORDER_RESULTS[number], (1 - place if is_reverse else 1 + place) / 2
+            yield SHOWN_FIRST[is_reverse], shown_first
 
     @property
     def agree(self) -> bool | None:
