@@ -113,11 +113,10 @@ def compare(
         sliced = change_by_slice(matched, slices, *statistics.draws) if slices else None
     found, passes = change_findings(changes, conditions), all(each.passes for each in conditions)
     if markdown:
-        gates, others = found.first[: bool(conditions)], found.first[bool(conditions) :]
         # Indented, text from outside can be no markup.
-        text = indent(as_text(printed_findings(replace(found, first=others), all_tables)), " " * 4)
+        text = indent(as_text(printed_findings(replace(found, first=()), all_tables)), " " * 4)
         result = " · FAILED" * (not passes) or " · passed" * bool(conditions)
-        parts = [f"## {' → '.join(changes.names)}{result}\n", *map(as_markdown, gates), text]
+        parts = [f"## {' → '.join(changes.names)}{result}\n", *map(as_markdown, found.first), text]
         write_text(markdown, "\n".join(parts))
     if junit:
         name, answer = f"localjudge compare {' '.join(changes.names)}", "\n".join(change_lines(changes))

@@ -45,15 +45,7 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
 def _gate(conditions: Sequence[Condition]) -> Table:
     """Return the conditions of each system, those that fail first."""
     rows = [
-        (
-            each.asks,
-            each.system,
-            each.change,
-            each.bound,
-            each.instructions,
-            each.lowest,
-            _RESULT[each.passes],
-        )
+        (each.asks, each.system, each.change, each.bound, each.instructions, each.lowest, _RESULT[each.passes])
         for each in sorted(conditions, key=lambda each: (each.passes, each.room))
     ]
     columns = ("gate", "system", "measured", "bound", "instr.", "no score", "result")
