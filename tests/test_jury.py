@@ -167,7 +167,7 @@ def test_labels_say_what_a_jury_of_one_judge_is_worth(tmp_path: Path, cli: Cli) 
     assert grade["votes"]["low"] < 1.2 < grade["votes"]["high"] < 1.6
     assert grade["difference"]["low"] <= 0 <= grade["difference"]["high"]
     shown = " ".join(cli(*flags).out.split())
-    assert shown.startswith("The 3 jurors count as so many jurors with independent errors: grade 1.")
+    assert shown.startswith("The 3 jurors count as at least so many jurors with independent errors: grade 1.")
     assert "--all also prints: errors against the labels" in shown
     assert "how much smaller its error is: not known on 1 of 1 (grade " in shown
 

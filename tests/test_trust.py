@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from itertools import combinations, permutations
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -103,12 +103,11 @@ def test_weighted_statistics_are_those_of_the_repeated_rows() -> None:
             for each in (
                 agreement_statistics.pearson,
                 agreement_statistics.spearman,
-                agreement_statistics.kendall,
             )
         ]
         for drawn, *found in zip(weights, *every, strict=True):
             again = np.repeat(x, drawn.astype(int)), np.repeat(human, drawn.astype(int))
-            expected = [each(*again).statistic for each in (stats.pearsonr, stats.spearmanr, stats.kendalltau)]
+            expected = [each(*again).statistic for each in (stats.pearsonr, stats.spearmanr)]
             assert found == pytest.approx(expected, **EXACT)
     for drawn, kappa in zip(weights, agreement_statistics.kappa(whole, human, weights), strict=True):
         again = np.repeat(whole, drawn.astype(int)), np.repeat(human, drawn.astype(int))
@@ -118,7 +117,6 @@ def test_weighted_statistics_are_those_of_the_repeated_rows() -> None:
 
 def textbook(x: Sequence[float], y: Sequence[float]) -> dict[str, float]:
     """Compute the statistics by their definitions, in plain loops."""
-    pairs = list(combinations(range(len(x)), 2))
 
     def correlation(a: Sequence[float], b: Sequence[float]) -> float:
         ma, mb = math.fsum(a) / len(a), math.fsum(b) / len(b)
@@ -128,14 +126,11 @@ def textbook(x: Sequence[float], y: Sequence[float]) -> dict[str, float]:
     def ranks(a: Sequence[float]) -> list[float]:
         return [sum(q < p for q in a) + (sum(q == p for q in a) + 1) / 2 for p in a]
 
-    signs = [(np.sign(x[i] - x[j]), np.sign(y[i] - y[j])) for i, j in pairs]
-    untied = sum(p != 0 for p, _ in signs) * sum(q != 0 for _, q in signs)
     off = [p - q for p, q in zip(x, y, strict=True)]
     chance = math.fsum((p - q) ** 2 for p in x for q in y) / len(x) ** 2
     return {
         "pearson": correlation(x, y),
         "spearman": correlation(ranks(x), ranks(y)),
-        "kendall": sum(p * q for p, q in signs) / math.sqrt(untied),
         "kappa": 1 - math.fsum(d * d for d in off) / len(off) / chance,
         "exact": sum(d == 0 for d in off) / len(off),
         "within_one": sum(abs(d) <= 1 for d in off) / len(off),
@@ -174,7 +169,7 @@ def test_agreement_is_what_its_definitions_give(judged: Callable[..., tuple[Path
     lengths = [len(row["candidate"]) for row in rows(score, human)]
     expected = textbook(lengths, human)
     alone = found.comparisons["length"]
-    for name in ("pearson", "spearman", "kendall"):
+    for name in ("pearson", "spearman"):
         assert getattr(alone, name).value == pytest.approx(expected[name], **EXACT)
     assert alone.kappa == alone.mae == UNDEFINED
 
@@ -208,7 +203,7 @@ def test_agreement_with_repeated_labels(three_ratings: Path, tmp_path: Path) -> 
     with_mean = textbook(first, [(each[1] + each[2]) / 2 for each in three])
     with_each = textbook(first * 2, [float(each[place]) for place in (1, 2) for each in three])
     for name, value in values(found.comparisons["integer"]).items():
-        target = with_mean if name in ("pearson", "spearman", "kendall") else with_each
+        target = with_mean if name in ("pearson", "spearman") else with_each
         assert value == pytest.approx(target[name], **EXACT)
     both = [[float(each[1]), float(each[2])] for each in three]
     assert found.alpha_ordinal.value == pytest.approx(textbook_alpha(both, True), **EXACT)
@@ -223,7 +218,7 @@ def test_agreement_with_repeated_labels(three_ratings: Path, tmp_path: Path) -> 
         ([1, 2, 3, 4, 5, 3] * 2, [4] * 12, {"exact", "within_one", "mae", "bias", "kappa"}),
         ([4] * 12, [4] * 12, {"exact", "within_one", "mae", "bias"}),
         ([3] + [None] * 11, [4] * 12, set()),
-        ([1, 2, 3, 4, 5, 3] * 2, [0, 70, 20, 100, 50, 10] * 2, {"pearson", "spearman", "kendall"}),
+        ([1, 2, 3, 4, 5, 3] * 2, [0, 70, 20, 100, 50, 10] * 2, {"pearson", "spearman"}),
     ],
     ids=["constant scores", "constant labels", "all equal", "one row", "labels of another scale"],
 )
@@ -395,8 +390,6 @@ def test_means_differences_and_wins_are_those_of_the_rows(judged: Callable[..., 
         assert (pair.wins, pair.losses, pair.ties) == tuple(
             int(many.sum()) for many in (between > 0, between < 0, between == 0)
         )
-    shares = {system.name: system.win_rate["wit"] for system in found.systems}
-    assert math.fsum(share for share in shares.values() if share is not None) == pytest.approx(1.5)
 
 
 @pytest.fixture(params=["generated", "real"])
@@ -484,11 +477,29 @@ def test_length_is_held_equal_by_the_regression_with_a_dummy_for_each_instructio
         assert each.length == pytest.approx(np.expm1(length[mine]).mean())
 
 
+@pytest.mark.parametrize("noise", [1, 400], ids=["collinear", "one long response"])
+def test_no_mean_is_at_equal_length_where_length_cannot_be_told_from_the_system(
+    tmp_path: Path, noise: int
+) -> None:
+    random = np.random.default_rng(0)
+    rows = [
+        {"system": name, "instruction": f"Question {n}?", "candidate": "x" * characters, "wit": 1 + n % 5}
+        for n in range(30)
+        for name, size in (("short", 100), ("long", 100 if noise > 1 else 300))
+        for characters in (
+            size + int(random.integers(0, 3)) + 4000 * (noise > 1 and n == 7 and name == "long"),
+        )
+    ]
+    import_scores([str(write(tmp_path / "rows.jsonl", rows))], tmp_path / "run", ["wit"])
+    held = [each.length_held for each in ranked(read_scores([tmp_path / "run"])).systems]
+    assert all(each is None or each["wit"].value is None for each in held)
+
+
 def test_a_mean_at_equal_length_stays_within_the_scale(tmp_path: Path) -> None:
     both = [
         {"system": name, "instruction": f"Question {n}?", "candidate": "x" * length, "wit": wit}
         for n in range(20)
-        for name, length, wit in (("short", 10, 3), ("long", 100 * (1 + n), 1 + (n > 9)))
+        for name, length, wit in (("short", 10, 3), ("long", 20 * 2 ** (n // 2), 1 + (n > 9)))
     ]
     import_scores([str(write(tmp_path / "both.jsonl", both))], tmp_path / "run", ["wit"], (1, 3))
     (short,) = [each for each in ranked(read_scores([tmp_path / "run"])).systems if each.name == "short"]

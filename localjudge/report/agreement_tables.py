@@ -10,16 +10,12 @@ import numpy as np
 
 from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.statistics import EQUAL_EVERYWHERE, Estimate, two_decimals, untested_in_words, verdicts_in_words
-from localjudge.statistics.agreement_statistics import STATISTICS
 from localjudge.statistics.annotators import annotator_lines
-from localjudge.statistics.within_instructions import NOT_WITHIN, WITHIN_NOTE, WithinInstructions
+from localjudge.statistics.within_instructions import JUDGED, NOT_WITHIN, WITHIN_NOTE, WithinInstructions
 from localjudge.studies.agree import Agreement, AspectAgreement, LabelledPairs, NominalAgreement, PairAgreement
 from localjudge.studies.calibrate import Calibration
 from localjudge.system.quantities import counted
 
-_HEADINGS = {
-    "within_one": "±1", "mae": "MAE", "spearman": "Spearman", "pearson": "Pearson", "kendall": "Kendall"
-}  # fmt: skip
 _ROW_NAMES = {
     "length": "length alone", "overlap": "word overlap alone", "equal": "equal scores",
     "random": "random scores", "most frequent": "the most frequent label", "longer wins": "the longer response",
@@ -40,7 +36,6 @@ _IN_ORDER = (
 )
 _MAPPED_SCORES = 5
 """Number of scores whose label a calibration prints."""
-_WITHIN = {"pearson": "Pearson", "in_order": "in order", "over_chance": "over chance", "epsilon": "epsilon"}
 _OF_PAIRS = {
     "accuracy": "accuracy", "without_ties": "without ties", "decided": "pairs", "kappa": "kappa", "auc": "AUC"
 }  # fmt: skip
@@ -197,14 +192,19 @@ def _compared(comparisons: Mapping[str, Any], statistics: Mapping[str, str]) -> 
 
 def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | str]:
     """Yield all statistics of an aspect, those within instructions, and the test of the annotators."""
-    headings = {name: _HEADINGS.get(name, name) for name in STATISTICS}
-    yield Table(_labelled(aspect, found), *_compared(found.comparisons, headings))
+    of_judge = {name: each for name, each in found.comparisons.items() if name in JUDGED}
+    yield Table(_labelled(aspect, found), *_compared(of_judge, {"kappa": "kappa", "bias": "bias"}))
     if found.within is None:
         yield NOT_WITHIN
     else:
         pairs = counted(found.within.pairs, "response pair")
         title = f"{aspect} within instructions · {counted(found.within.instructions, 'instruction')}, {pairs}"
-        yield Table(title, *_compared(found.within.comparisons, _WITHIN))
+        over = found.within.over_baselines
+        rows = [
+            (_ROW_NAMES.get(name, name), each.in_order, over.get(name, ""))
+            for name, each in found.within.comparisons.items()
+        ]
+        yield Table(title, ("", "in order", f"{_scores_of(found)} minus it"), rows)
         yield str(_Verdict.of(found.within))
     alpha = ""
     if found.alpha_ordinal.value is not None:

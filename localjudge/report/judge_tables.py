@@ -121,7 +121,7 @@ def _errors_by_labels(jury: Jury) -> Table:
 def _worth(jury: Jury) -> Iterator[str]:
     """Yield how many independent jurors the jury is worth, and whether it is better than its best juror."""
     votes = ", ".join(f"{name} {found.votes.in_words()}" for name, found in jury.errors.items())
-    yield f"The {len(jury.jurors)} jurors count as so many jurors with independent errors: {votes}"
+    yield f"The {len(jury.jurors)} jurors count as at least so many jurors with independent errors: {votes}"
     correlations = {name: found.correlation for name, found in jury.errors.items()}
     yield from untested_in_words("correlation of the errors", correlations)
     differences = {name: found.difference.negative() for name, found in jury.errors.items()}

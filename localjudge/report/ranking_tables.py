@@ -8,7 +8,7 @@ from itertools import combinations, pairwise
 
 from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.rubrics.score_column import is_share
-from localjudge.statistics import UNDEFINED, UNDEFINED_SIGN, Estimate, p_value
+from localjudge.statistics import UNDEFINED, Estimate, p_value
 from localjudge.statistics.system_order import differences_in_words
 from localjudge.studies.rank import Ranking, adjustment, compared, comparison_lines
 from localjudge.studies.rank.preference_ranking import PreferenceOrder, PreferenceRanking
@@ -76,11 +76,10 @@ def _systems(ranking: Ranking, untested: bool) -> Table:
     rows: list[list[Cell]] = []
     for system in ranking.systems:
         means = [(getattr(system, kind) or {}).get(last) for kind in others.values()]
-        wins, length = system.win_rate[last], system.length
-        rates = [UNDEFINED_SIGN if wins is None else f"{wins:.0%}", None if length is None else round(length)]
-        counts = [system.rows, system.instructions]
-        rows.append([system.name, system.means[last], *means, ranks(system.ranks[last]), *rates, *counts])
-    columns = ("system", last, *others, "rank", "win rate", "characters", "rows", "instructions")
+        length = None if system.length is None else round(system.length)
+        counts = [length, system.rows, system.instructions]
+        rows.append([system.name, system.means[last], *means, ranks(system.ranks[last]), *counts])
+    columns = ("system", last, *others, "rank", "characters", "rows", "instructions")
     return Table(title + ", with 95 % intervals" * (not untested), columns, rows)
 
 

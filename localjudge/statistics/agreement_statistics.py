@@ -45,27 +45,6 @@ def spearman(x: Floats, y: Floats, weights: Floats) -> Floats:
     )
 
 
-def kendall(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Return Kendall's tau-b.
-
-    For each row and each level of y, the weight of that level at smaller x is summed, so that each pair counts
-    once. The time is proportional to m times the number of levels of y, which is small for labels.
-    """
-    order = np.argsort(x, kind="stable")
-    x, y, weights = x[order], y[order], weights[:, order]
-    ends = np.flatnonzero(np.diff(x, append=np.inf) != 0)  # the last row of each run of equal x
-    before = np.concatenate([[-1], ends[:-1]])
-    runs = np.searchsorted(ends, np.arange(len(x)))  # the run of each row
-    surplus = np.zeros(len(weights))
-    for level in np.unique(y):
-        below = np.cumsum(weights * (y == level), axis=1)
-        below = np.concatenate([np.zeros((len(weights), 1)), below[:, before[1:]]], axis=1)[:, runs]
-        surplus += (weights * below * np.sign(y - level)).sum(axis=1)
-    of_x, of_y = (_untied(column, weights) for column in (x, y))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where((of_x > 0) & (of_y > 0), surplus / np.sqrt(of_x * of_y), np.nan)
-
-
 def kappa(x: Floats, y: Floats, weights: Floats) -> Floats:
     """Return Cohen's kappa with quadratic weights: 2 cov / (var x + var y + (mean x - mean y)²)."""
     x, y = x - y.mean(), y - y.mean()
@@ -113,14 +92,6 @@ def _ranks(values: Floats, weights: Floats) -> Floats:
     ranks = np.cumsum(at_level, axis=1) - (at_level - 1) / 2
     taken: Floats = ranks[:, level]
     return taken
-
-
-def _untied(values: Floats, weights: Floats) -> Floats:
-    """Return the number of pairs that differ in this column, [B]."""
-    at_level, _ = _levels(values, weights)
-    pairs = at_level.sum(axis=1) ** 2 / 2
-    untied: Floats = pairs - (at_level**2 / 2).sum(axis=1)
-    return np.where(untied > _SMALLEST * pairs, untied, 0)
 
 
 def _levels(values: Floats, weights: Floats) -> tuple[Floats, NDArray[np.intp]]:
@@ -220,7 +191,6 @@ class Comparison:
 
     pearson: Estimate = UNDEFINED
     spearman: Estimate = UNDEFINED
-    kendall: Estimate = UNDEFINED
     kappa: Estimate = UNDEFINED
     exact: Estimate = UNDEFINED
     within_one: Estimate = UNDEFINED
@@ -229,7 +199,7 @@ class Comparison:
 
 
 STATISTICS = tuple(field.name for field in fields(Comparison))
-_CORRELATIONS: Mapping[str, Statistic] = {"pearson": pearson, "spearman": spearman, "kendall": kendall}
+_CORRELATIONS: Mapping[str, Statistic] = {"pearson": pearson, "spearman": spearman}
 
 
 def compare(

@@ -19,14 +19,15 @@ from localjudge.statistics.resampling import MIN_INSTRUCTIONS, Contributions, av
 
 EPSILON = 0.1
 """How far the judge may be behind an annotator; the smallest of the paper, for labels that are cheap to get."""
-_ANNOTATORS, _ROWS = 3, 30
+_ANNOTATORS, _ROWS, _ALL_ROWS = 3, 30, 100
 _FALSE_DISCOVERIES = 0.05
 _PASSED = 0.5
 """The winning rate from which on the test's authors let a judge replace annotators."""
 _DIGITS = 9
 NO_TEST = (
     f"The judge is not compared with single annotators: this needs {_ANNOTATORS} annotators, each with {_ROWS} "
-    f"rows (of {MIN_INSTRUCTIONS} instructions) or more that another annotator labelled too."
+    f"rows (of {MIN_INSTRUCTIONS} instructions) or more that another annotator labelled too, and {_ALL_ROWS} "
+    "such rows in all."
 )
 
 
@@ -123,7 +124,7 @@ def replace_annotators(
         mask = marks.annotator == annotator
         if mask.sum() >= _ROWS and len(np.unique(numbered[mask])) >= MIN_INSTRUCTIONS:
             masks[names[annotator]] = mask
-    if len(masks) < _ANNOTATORS:
+    if len(masks) < _ANNOTATORS or len(np.unique(marks.row)) < _ALL_ROWS:
         return None
     of_rows = csr_array((np.ones(len(marks.row)), (np.arange(len(marks.row)), marks.row)))
     label, other = (of_rows @ of_rows.T).nonzero()  # every ordered pair of labels of the same row

@@ -226,8 +226,9 @@ def exact_share(held: Flags, group: Integers, weights: Floats | None = None) -> 
     """Return the share of rows where something holds, with the exact interval of Clopper & Pearson (1934).
 
     If instructions have several rows, the interval is that of the effective number of rows, which has the
-    variance between instructions (Korn & Graubard 1998). A share of 0 or 1 has no variance; then the rows of an
-    instruction count as one, and those with more weight for less than one (Kish's effective number).
+    variance between instructions (Korn & Graubard 1998), by the jackknife if their weights differ. A share of 0
+    or 1 has no variance; then the rows of an instruction count as one, and those with more weight for less than
+    one (Kish's effective number).
 
     Args:
         held: a mask of the rows, [m].
@@ -270,8 +271,12 @@ def effective_rows(held: Flags, group: Integers, weights: Floats | None = None) 
     sizes = np.bincount(numbered, weights)
     rows, groups = len(held), len(sizes)
     mean = averages(held[:, None].astype(np.float64), numbered, groups, weights)
-    share, variance = mean.value[0], (mean.shares**2).sum()
+    weight = sizes / sizes.sum()
+    alike, share = float(1 / (weight**2).sum()), mean.value[0]
+    # With equal weights, the correction is that of the plain variance.
+    changes = mean.shares[:, 0] / (1 - np.minimum(weight, 0.9)) * (1 - 1 / groups)
+    variance = (changes**2).sum()
     if groups < 2 or variance <= 0:
-        return float(share), float(sizes.sum() ** 2 / (sizes.astype(np.float64) ** 2).sum())
-    freedom = (stdtrit(rows - 1, 0.975) / stdtrit(groups - 1, 0.975)) ** 2
+        return float(share), alike
+    freedom = (stdtrit(rows - 1, 0.975) / stdtrit(max(alike - 1, 1), 0.975)) ** 2
     return float(share), float(min(rows, share * (1 - share) / variance * freedom))

@@ -163,7 +163,7 @@ class JuryErrors:
             Undefined if a juror has the same error on all rows. Errors of the labels are shared by all jurors
             and make it larger.
         votes: the number of jurors with independent errors that the k jurors are worth, k / (1 + (k - 1) r) for
-            the correlation r (Kish 1965; arXiv 2605.29800).
+            the correlation r (Kish 1965; arXiv 2605.29800); at least so many, because of errors of the labels.
         best: the best juror: the smallest mean error on a random half of the instructions; None for one
             instruction.
         compared: the number of rows of the other instructions. The errors of the best juror are measured on

@@ -25,6 +25,9 @@ from localjudge.arrays import Floats, Integers
 from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.resampling import Contributions, averages, cell_means, studentise
 
+_LEFT = 0.1
+"""Smallest share of the variance of lengths within systems that a slope of length is known from."""
+
 
 class SystemRows(Protocol):
     """The n rows of systems: their instructions and their systems, each numbered from 0, [n]."""
@@ -289,7 +292,8 @@ def means_at_equal_length(
         seed: seed of the resamples.
 
     Returns:
-        An estimate for each system; undefined if lengths are unknown or all equal.
+        An estimate for each system; undefined if lengths are unknown, if less than a tenth of their variance is
+        left within systems (a variance inflation factor above 10), or if one instruction has half of that.
     """
     from scipy.sparse import csr_array
 
@@ -303,17 +307,16 @@ def means_at_equal_length(
     cells = csr_array((weights, (group, np.arange(len(group)))), shape=(groups, len(group)))
     means = cells @ columns / np.maximum(cells.sum(axis=1), np.finfo(float).tiny)[:, None]
     inner = np.sqrt(weights)[:, None] * (columns - means[group])
-    if (inner[:, 0] ** 2).sum() / max(weights.sum(), 1) < 1e-12:
-        return undefined
     # Residuals of length and score after the effects of instructions and systems (Frisch, Waugh and Lovell).
     coefficients, *_ = np.linalg.lstsq(inner[:, 2:], inner[:, :2], rcond=None)
     residuals = inner[:, :2] - inner[:, 2:] @ coefficients
-    squares = (residuals[:, 0] ** 2).sum()
-    if squares < 1e-12 * len(residuals):
+    of_group = np.bincount(group, residuals[:, 0] ** 2, minlength=groups)
+    squares = of_group.sum()
+    if squares <= max(1e-12 * len(residuals), _LEFT * (inner[:, 0] ** 2).sum(), 2 * of_group.max()):
         return undefined
     slope = (residuals[:, 0] * residuals[:, 1]).sum() / squares
     errors = residuals[:, 1] - slope * residuals[:, 0]
-    slope_shares = np.bincount(group, residuals[:, 0] * errors, minlength=groups) / squares
+    slope_shares = np.bincount(group, residuals[:, 0] * errors, minlength=groups) / (squares - of_group)
     of_all = averages(length[:, None], group, groups, weights)
     of_systems = weights[:, None] * dummies
     adjusted = averages((values - slope * length)[:, None], group, groups, of_systems)

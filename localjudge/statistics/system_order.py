@@ -258,10 +258,6 @@ class RankedColumn:
             )
             for a, b, instructions, difference, chance, won, lost in zip(first, second, *columns, strict=True)
         ]
-        points = np.bincount(first, (common + wins - losses) / 2, count)
-        points += np.bincount(second, (common + losses - wins) / 2, count)
-        played = np.bincount(first, common, count) + np.bincount(second, common, count)
-        self.win_rates = [float(won / of) if of else None for won, of in zip(points, played, strict=True)]
         lacking = "no instruction has both" if human is None else "too few common instructions have labels"
         why = [untested or (lacking if each.value is None else each.why) for each in differences]
         self.order = SystemOrder(rows.systems, first, second, paired.value, p, tested.detectable(), why)

@@ -30,9 +30,7 @@ JUDGED = ("integer", "expected")
 WITHIN_NOTE = (
     "In order: how often scores and labels rank two responses to one instruction the same way, ties included. "
     "Of all these figures, it is the one that matters for comparing systems. Scores that differ by "
-    "epsilon or less are equal; the share is for the epsilon that is best for new instructions. Over chance: "
-    "how far the share is above that of the same scores in a random order within each instruction, both with "
-    "the epsilon of other instructions. It is 0 for a judge that does not read the responses."
+    "epsilon or less are equal; the share is for the epsilon that is best for new instructions."
 )
 NOT_WITHIN = "Agreement within instructions is unknown: it needs two instructions with two labelled responses."
 

@@ -100,8 +100,9 @@ def labels_in_words(labels: Labels, scores: Scores, column: str, margin: float) 
     explained = float(np.corrcoef(judged, label)[0, 1] ** 2) if judged.std() and label.std() else 0.0
     alone, powered = (labels_needed(margin, variance * share) for share in (1.0, 1 - explained))
     yield (
-        f"people's mean of a system, ± {margin:g}: {alone:,} labels of random rows, or {powered:,} beside many "
-        f"judged rows (rank --labels), because the judge explains {explained:.0%} of their variance"
+        f"people's mean of each system, ± {margin:g}: labels of {alone:,} random rows of this system, or of "
+        f"{powered:,} beside many judged ones (rank --labels), because the judge explains {explained:.0%} of "
+        "their variance"
     )
     agreed = float((np.round(judged) == label).mean())
     needed = labels_needed(0.05, max(agreed * (1 - agreed), 0.05))

@@ -38,8 +38,7 @@ class SystemRank:
     of its component, by the additive model of instructions and systems; None if each system answered each
     instruction. `component` numbers the sets of systems that share instructions, directly or through other
     systems, from 1. `ranks` has the best and the worst rank that the paired comparisons do not exclude.
-    `win_rate` is the share of instructions on which the system beats another system, averaged over all other
-    systems; a tie counts as half. `length` is the mean length of its candidates in characters. `length_held`
+    `length` is the mean length of its candidates in characters. `length_held`
     has the means at equal length, and `human` the prediction-powered means of the human score.
     """
 
@@ -51,7 +50,6 @@ class SystemRank:
     means: Mapping[str, Estimate]
     same_instructions: Mapping[str, Estimate] | None
     ranks: Mapping[str, tuple[int, int]]
-    win_rate: Mapping[str, float | None]
     length_held: Mapping[str, Estimate] | None
     human: Mapping[str, Estimate] | None
 
@@ -152,7 +150,6 @@ def rank(
             means=by_column("means", system),
             same_instructions=by_column("held", system) if scores.uneven else None,
             ranks={column.name: column.order.ranks[system] for column in ranked},
-            win_rate=by_column("win_rates", system),
             length_held=None if scores.length is None else by_column("length_held", system),
             human=by_column("human", system) if labels else None,
         )
