@@ -132,7 +132,15 @@ class RunPlan(AbstractContextManager["RunPlan"]):
                 copies.append(self._copies[member])
             last = member
         return self._open.enter_context(
-            TaskStream(self._builder, self.row, self.order, begins, copies, scratch=self._scratch)
+            TaskStream(
+                self._builder,
+                self.row,
+                self.order,
+                begins,
+                copies,
+                self._scratch,
+                random=self.shuffle is not None,
+            )
         )
 
     def longest(self) -> int | None:
