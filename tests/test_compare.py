@@ -100,7 +100,7 @@ def test_two_judges_of_the_same_responses_are_compared_row_by_row(tmp_path: Path
     assert not found["judges"]["order"], "one system has no order"
 
 
-def test_systems_that_two_judges_order_contrarily_are_named(tmp_path: Path, cli: Cli) -> None:
+def test_systems_that_two_judges_put_in_opposite_order_are_named(tmp_path: Path, cli: Cli) -> None:
     random = np.random.default_rng(2)
     levels = [[2, 3, 4, 4], [4, 3, 2, 2], [2, 3, 4, 4]]
     runs = [
@@ -122,7 +122,7 @@ def test_systems_that_two_judges_order_contrarily_are_named(tmp_path: Path, cli:
     old, new = contrary["s0", "s2"]
     assert old["high"] < 0 < new["low"]
     said = " ".join(cli("compare", runs[0], runs[1], "--resamples", FEW).out.split())
-    assert "In helpfulness, the judges order 5 pairs of systems contrarily: s0 minus s1" in said
+    assert "In helpfulness, the judges put 5 pairs of systems in opposite order: s0 minus s1" in said
     same = compared(cli, runs[0], runs[2])["judges"]["order"]
     assert (same["helpfulness"]["alike"], same["helpfulness"]["contrary"]) == (5, [])
     assert same["clarity"] == {"alike": 0, "undecided": 6, "contrary": []}, "equal scores have no order"
@@ -143,6 +143,18 @@ def test_labels_say_which_judge_agrees_better(tmp_path: Path, cli: Cli) -> None:
     assert found["difference"]["exact"]["low"] > 0
     assert found["difference"]["mae"]["high"] < 0
     assert "in_order" not in found["difference"], "no instruction has two responses"
+    said = " ".join(cli("compare", old, new, "--labels", labels).out.split())
+    assert (
+        "Agreement with people of new, beside that of old: better on 1 of 2 (helpfulness: spearman by 0" in said
+    )
+    said = " ".join(cli("compare", new, old, "--labels", labels).out.split())
+    assert "worse on 1 of 2 (helpfulness: spearman by 0." in said, "the word says the sign"
+    flat = judged(tmp_path / "flat", rows_of([3] * 80), "a judge that says 3")
+    said = " ".join(cli("compare", new, flat, "--labels", labels).out.split())
+    assert "worse on 1 of 2 (helpfulness: mae by 0." in said, "equal scores have no correlation"
+    few = [judged(tmp_path / f"few{at}", rows_of([3, at]), f"judge {at}") for at in (2, 3)]
+    said = " ".join(cli("compare", *few, "--labels", labels).out.split())
+    assert "The difference has no interval in helpfulness, clarity, because it depends on 2 of" in said
 
     both = tmp_path / "both.jsonl"
     both.write_text(

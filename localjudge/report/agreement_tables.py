@@ -95,7 +95,7 @@ class _Verdict:
 
     def __str__(self) -> str:
         verdict, over = self.over.verdict, self.over
-        end = f"it is {verdict} by {(over if verdict == 'better' else over.negative()).in_words()}"
+        end = f"it is {verdict} by {over.size_in_words()}"
         if verdict == "not known":
             end = f"which is better is not known, the difference is {over.in_words()}"
         return f"{self.agrees}, {_ROW_NAMES[self.baseline]} in {two_decimals(self.share)}: {end}."

@@ -84,7 +84,7 @@ def _judges(judges: TwoJudges) -> Table:
         (name, kappa.get(name, ""), *pairs.get(name, ("",) * 3 * bool(orders)))
         for name in dict.fromkeys([*kappa, *orders])
     ]
-    columns = ["pairs of systems\nin the same order", "in contrary\norder", "not decided"] * bool(orders)
+    columns = ["pairs of systems\nin the same order", "in opposite\norder", "not decided"] * bool(orders)
     return Table("Agreement of the two judges", ("aspect", "kappa", *columns), rows)
 
 

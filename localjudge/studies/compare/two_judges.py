@@ -41,7 +41,7 @@ class OrderOfSystems:
     Attributes:
         alike: number of pairs that both judges order alike.
         undecided: number of pairs without a significant difference by one judge or both.
-        contrary: the pairs that the judges order contrarily.
+        contrary: the pairs that the judges put in opposite order.
     """
 
     alike: int
@@ -57,8 +57,8 @@ class TwoJudges:
         kappa: for each aspect, Cohen's kappa of the written verdicts: agreement with that of chance removed,
             with quadratic weights for scales.
         systems: number of systems.
-        order: for each column, the pairs of systems that both judges order alike, and contrarily; empty for one
-            system.
+        order: for each column, the pairs of systems that both judges put in the same order, and in opposite
+            order; empty for one system.
     """
 
     kappa: Mapping[str, Estimate]
