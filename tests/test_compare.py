@@ -205,6 +205,19 @@ def test_the_report_of_two_runs_says_what_compare_says(tmp_path: Path, cli: Cli)
         chosen = "document.querySelector('.line[aria-selected=true] .who')?.textContent"
         opened.wait(f"{chosen}?.includes({json.dumps(moved['rows'][0][0])})")
 
+    def of_both(after: int, text: str) -> list[dict[str, Any]]:
+        return [
+            {**row, "id": row["instruction"]}
+            for name, score in (("x", 4), ("y", after))
+            for row in rows_of([4] * 5 + [score], f"{text} of {name}", name)
+        ]
+
+    systems = [judged(tmp_path / "of 4", of_both(4, "old")), judged(tmp_path / "of 1", of_both(1, "new"))]
+    assert cli("report", *systems, "--out", page).code == 0
+    with OpenPage(page, tmp_path) as opened:
+        opened.run("document.querySelector('#changes-body th a').click()")
+        opened.wait(f"{chosen}?.includes('question 5') && {chosen}.startsWith('y')")
+
     other = judged(tmp_path / "other", rows_of(before, "another"), "another judge")
     assert cli("report", old, other, "--out", page).code == 0
     assert "cannot be compared" in section(page, "changes")["leads"][0]
