@@ -259,7 +259,7 @@ def change_lines(changes: Changes) -> Iterator[str]:
         ]
         if contrary:
             pairs = counted(len(contrary), "pair")
-            yield f"In {name}, the judges order {pairs} of systems contrarily: {_some(contrary, 5, '; ')}."
+            yield f"In {name}, the judges put {pairs} of systems in opposite order: {_some(contrary, 5, '; ')}."
     sizes = {name: change.detectable for name, change in calm.items() if change.detectable is not None}
     if sizes:
         largest = max(sizes, key=lambda name: sizes[name])
