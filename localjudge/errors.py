@@ -20,7 +20,9 @@ The message of an exception names a setting as a Python program does, in backquo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 class LocalJudgeError(Exception):
@@ -84,6 +86,10 @@ def first_line(error: BaseException) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RowError:
-    """The reason why a record is not a row, or a row cannot be judged: a value, which is never raised."""
+    """The reason why a record is not a row, or a row cannot be judged: a value, which is never raised.
+
+    `record` has the columns of a record that could be read otherwise; they tell which row it is.
+    """
 
     reason: str
+    record: Mapping[str, Any] | None = None

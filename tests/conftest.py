@@ -20,6 +20,7 @@ from preloaded import Preloaded
 
 from localjudge import Rubric
 from localjudge.cli import main
+from localjudge.runs import StopRequest
 from localjudge.runs.reader import JUDGEMENTS, read_outcomes, read_row_outcomes
 from localjudge.runs.run_manifest import read_manifest
 
@@ -172,6 +173,16 @@ def write_rows(file: Path, count: int, **columns: Any) -> Path:
     )
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
+
+
+class StopIf(StopRequest):
+    """Requests a stop if a condition holds."""
+
+    def __init__(self, holds: Callable[[], bool]) -> None:
+        self._holds = holds
+
+    def asked(self) -> bool:
+        return self._holds()
 
 
 def fake_package(folder: Path, name: str, *headers: str, version: str = "0.0.1") -> None:

@@ -170,7 +170,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "pairs of rows of systems": (
         "score ROWS --rubric pairwise --out OUT",
-        "or compare the systems of these rows: --pairs all",
+        "or compare the systems of these rows: score --pairs all",
     ),
     "out is in use": (
         "score ROWS --out used --model MODEL --rubric RUBRIC",

@@ -144,6 +144,18 @@ def test_labels_say_which_judge_agrees_better(tmp_path: Path, cli: Cli) -> None:
     assert found["difference"]["exact"]["low"] > 0
     assert found["difference"]["mae"]["high"] < 0
     assert "in_order" not in found["difference"], "no instruction has two responses"
+    said = " ".join(cli("compare", old, new, "--labels", labels).out.split())
+    assert (
+        "Agreement with people of new, beside that of old: better on 1 of 2 (helpfulness: spearman by 0" in said
+    )
+    said = " ".join(cli("compare", new, old, "--labels", labels).out.split())
+    assert "worse on 1 of 2 (helpfulness: spearman by 0." in said, "the word says the sign"
+    flat = judged(tmp_path / "flat", rows_of([3] * 80), "a judge that says 3")
+    said = " ".join(cli("compare", new, flat, "--labels", labels).out.split())
+    assert "worse on 1 of 2 (helpfulness: mae by 0." in said, "equal scores have no correlation"
+    few = [judged(tmp_path / f"few{at}", rows_of([3, at]), f"judge {at}") for at in (2, 3)]
+    said = " ".join(cli("compare", *few, "--labels", labels).out.split())
+    assert "The difference has no interval in helpfulness, clarity, because it depends on 2 of" in said
 
     both = tmp_path / "both.jsonl"
     both.write_text(

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
-from conftest import Cli, Ended, read_lines, write_rows
+from conftest import Cli, Ended, StopIf, read_lines, write_rows
 from scripted import ScriptedEngine
 
 from localjudge import Judge, Rubric, read_rows
@@ -86,7 +86,7 @@ def begin(out: Path, judge: Judge, rows: Path, lines: int, killed: bool) -> Path
 
     with suppress(KilledError), RunDirectory(out) as run, RunPlan(judge, read_rows([str(rows)])) as plan:
         run.begin(judge, plan, RowSource(inputs=[str(rows)]))
-        run.score(count, lambda: written >= lines)
+        run.score(count, StopIf(lambda: written >= lines))
     return out
 
 

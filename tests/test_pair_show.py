@@ -79,7 +79,9 @@ def test_score_says_how_many_pairs_it_judges_in_which_orders(cli: Cli, model: Pa
 def test_pairs_without_systems_have_a_line_instead_of_a_table(cli: Cli, nameless: Path) -> None:
     end = cli("show", nameless)
     rate = fmean(pair["depth_preference"] for pair in row_lines(nameless) if not pair["error"])
-    assert f"the input's first response wins {rate:.2f}" in " ".join(end.out.split())
+    said = f"the input's first response wins {rate:.2f}"
+    assert said in " ".join(end.out.split())
+    assert said in " ".join(json.loads((nameless / "summary.json").read_text())["details"])
     assert "win rate of" not in end.out
     assert "both orders" not in end.out
     assert "1 failed: " in end.out

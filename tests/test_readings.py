@@ -200,6 +200,14 @@ def test_a_prompt_of_several_turns_is_shown_as_a_whole_by_a_rubric_without_a_con
     assert reason_of(pair).endswith("or compare the two responses of each record: --rubric pairwise")
 
 
+@pytest.mark.parametrize("name", ["prompt", "conversation"])
+def test_a_prompt_beside_the_whole_conversation_is_a_part_of_it(name: str) -> None:
+    used = (*ANSWERS, "conversation") if name == "conversation" else ANSWERS
+    row = row_of({name: CHAT[:1], "messages": CHAT}, used)
+    assert (row.instruction, row.candidate) == ("Capital of Peru?", "Lima")
+    assert row.fields.get("conversation", "User:\n> Capital of Peru?") == "User:\n> Capital of Peru?"
+
+
 def test_items_of_the_responses_api_are_turns() -> None:
     items = [
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Rain?"}]},
@@ -310,7 +318,10 @@ def test_another_encoding_is_said_once_for_a_file_and_not_of_one_in_utf_8(tmp_pa
 def test_a_row_with_bytes_of_another_encoding_fails_whatever_its_column_and_its_format(
     tmp_path: Path, name: str
 ) -> None:
-    rows = [{"question": "Q", "response": "A", "note": note} for note in ("plain", "là", "plain")]
+    rows = [
+        {"id": "1", "model": "m", "question": "Q", "response": "A", "note": note}
+        for note in ("plain", "là", "plain")
+    ]
     mark = "," if name == "a.csv" else "\t"
     table = "".join(mark.join(row) + "\n" for row in (rows[0], *(each.values() for each in rows)))
     texts = {"a.json": json.dumps(rows, ensure_ascii=False)}
@@ -320,6 +331,7 @@ def test_a_row_with_bytes_of_another_encoding_fails_whatever_its_column_and_its_
     assert (type(first), type(last)) == (Row, Row)
     assert isinstance(bad, Failure)
     assert "not UTF-8" in bad.reason
+    assert name.startswith("a.json") or (bad.id, bad.system) == ("1", "m"), "the row counts for its system"
 
 
 def test_of_two_lists_of_rows_one_is_named(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, read_lines, write_rows
+from conftest import Cli, StopIf, read_lines, write_rows
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -191,7 +191,7 @@ def test_the_lines_of_a_run_that_was_stopped_are_those_that_its_summary_counts(
         run.score()
     with RunDirectory(out) as run, RunPlan(judge, rows[5:]) as plan:
         assert run.begin(judge, plan, retry_failed=True) == 3, "5, 7 and 8"
-        summary = run.score(stop=lambda: True)
+        summary = run.score(stopping=StopIf(lambda: True))
         assert not run.complete
     assert summary.judged + summary.failed == len(lines_of(out)) == 3
     found = json.loads((out / "summary.json").read_text())
@@ -261,7 +261,7 @@ def test_in_every_restart_the_rows_done_are_those_of_the_input_that_have_a_line(
             with RunDirectory(out) as run, RunPlan(judge, rows) as plan:
                 done = run.begin(judge, plan, retry_failed=retry)
                 assert done == sum(n in kept and not (retry and n % 4 == 0) for n in numbers)
-                run.score(report, stop)
+                run.score(report, StopIf(stop))
                 assert 0 <= done <= done + sum(told) == run.done <= plan.rows == len(numbers)
                 assert run.done == plan.rows or not run.complete
             lines = lines_of(out)

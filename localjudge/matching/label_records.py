@@ -200,7 +200,7 @@ class LabelRecords:
         if self._seen["saw_judge"]:
             yield f"{self._seen['saw_judge']:,} labels were given with the judge's answer in sight"
         if self._seen["saw_labels"]:
-            yield f"{self._seen['saw_labels']:,} labels were changed after a look at the labels of others"
+            yield f"{self._seen['saw_labels']:,} labels were given or changed after a look at other labels"
 
 
 def _one_name(value: Any) -> str:

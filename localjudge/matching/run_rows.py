@@ -30,7 +30,7 @@ from localjudge.system.steps import Report, no_progress, with_progress
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
 """The bits of the flags of a row."""
 NumbersOf = Callable[[int, RowOutcome], Iterable[tuple[str, str, float]]]
-"""RowFeature the numbers of a row of a run, as `RowOutcome.numbers` does: kind, column and number of each."""
+"""Gives the numbers of a row of a run, as `RowOutcome.numbers` does: kind, column and number of each."""
 
 
 class RowNumbers:

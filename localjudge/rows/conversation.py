@@ -129,7 +129,9 @@ def _gather(fields: dict[str, Any], taken: dict[str, str]) -> None:
     """Move an instruction and a candidate that are lists of messages into the conversation."""
     for name in ("instruction", *CONVERSATIONS):
         prompt = as_chat(fields.get(name))
-        if prompt is not None and ("candidate" in fields or role_of(prompt[-1]) != "user"):
+        if prompt is not None and (
+            "candidate" in fields or role_of((as_chat(fields.get(MESSAGES)) or prompt)[-1]) != "user"
+        ):
             del fields[name]
             fields.setdefault(MESSAGES, prompt)
             taken.setdefault(MESSAGES, taken.pop(name))

@@ -143,7 +143,7 @@ def _record(header: list[str], fields: list[str]) -> Record:
     record = dict(zip(header, fields, strict=True))
     for name, text in record.items():
         if bad := lone_surrogate(name) or lone_surrogate(text):
-            return RowError(f"{name!r} has {bad}")
+            return RowError(f"{name!r} has {bad}", record)
     return record
 
 

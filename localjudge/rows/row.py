@@ -83,7 +83,8 @@ def rows_of(
     if isinstance(record, Failure):
         yield record
     elif isinstance(record, RowError):
-        yield unreadable(source, record.reason)
+        known = identity(record.record, reader) if record.record else ()
+        yield unreadable(source, record.reason, record.record, *known)
     elif not isinstance(record, Mapping):
         yield unreadable(source, f"a {type(record).__name__}; a row is a dict or a Row")
     elif given is None and _is_deeper(record, _DEEPEST):
@@ -203,11 +204,12 @@ def lacks(fields: Iterable[str], record: Mapping[str, Any], reader: RecordReader
     ]
     flags = " ".join(f"--column {field}=COLUMN" for field in fields)
     other = ", or judge without one: --rubric no-reference" if fields == ["reference"] else ""
-    pairs = {name for field in PAIR for name in (*COLUMN_NAMES[field], "conversation_a")}
+    names = {field: {*COLUMN_NAMES[field]} for field in (*PAIR, "candidate", "system")}
+    pairs = {"conversation_a"}.union(*(names[field] for field in PAIR))
     if "candidate" in fields and pairs.intersection(record):
         other = ", or compare the two responses of each record: --rubric pairwise"
-    if "candidate_a" in fields and not {"candidate", "system"} - record.keys():
-        other = ", or compare the systems of these rows: --pairs all"
+    if "candidate_a" in fields and all(names[field].intersection(record) for field in ("candidate", "system")):
+        other = ", or compare the systems of these rows: score --pairs all"
     return f"{', '.join(lacking)}; its columns are {known_columns(record)}; name them with {flags}{other}"
 
 

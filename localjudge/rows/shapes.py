@@ -208,7 +208,7 @@ def found_in(source: Any, record: Mapping[str, Any], element: Element = FIRST) -
                 break
         return value, there
     parts = [path for path in paths_in(source) if not is_missing(value_at(record, path, element))]
-    there = " + ".join(dict.fromkeys(parts))
+    there = " + ".join(dict.fromkeys(parts or paths_in(source)))
     if isinstance(source[0], Mapping):
         return [turn for part in source for turn in _turns(part, record, element)] or ABSENT, there
     first, *others = [value_of(each, record, element) for each in source]

@@ -156,8 +156,8 @@ def score_run(
             )
         engine, begun = judge.engine, time.monotonic()
         observer.watch(lambda: getattr(engine, "answer_tokens", 0))
-        with observer.counting(plan.rows - done), stopping:
-            summary = run.score(observer.add, stopping.asked, observer.step)
+        with observer.counting(plan.rows - done):
+            summary = run.score(observer.add, stopping, observer.step)
         seconds, is_dry_run = time.monotonic() - begun, judge.config.engine == "dry-run"
         if run.done > done and not is_dry_run:
             observer.say(_speed(run.done - done, plan.rows, source, seconds))

@@ -75,15 +75,15 @@ def rows_found(
         places[digest].append(place)
     places.pop(None, None)
     last: dict[str, Row] = {}
-    for row in rows_again(manifest, moved, [] if problems is None else problems) if places else ():
+    for row in rows_again(manifest, moved, [] if problems is None else problems):
+        if not places:
+            return
         digest = row.digest.hex()
         if waiting := places.get(digest):
             yield waiting.pop(0), row
             last[digest] = row
             if not waiting:
                 del places[digest], last[digest]
-                if not places:
-                    return
     for digest, row in last.items():
         yield from ((place, row) for place in places[digest])
 

@@ -26,6 +26,7 @@ from localjudge.prompts.task import StopSubmitting, Task
 from localjudge.records import Outcome
 from localjudge.records.keys import settings_digest
 from localjudge.records.outcome_columns import from_bytes, to_bytes
+from localjudge.runs import NEVER, StopRequest
 from localjudge.runs.earlier_starts import LinesOfEarlierStarts, changed_weights, manifest_of, recorded_run
 from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
@@ -164,29 +165,31 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
     def score(
         self,
         report: Callable[[list[Outcome], int], None] = lambda outcomes, rows: None,
-        stop: Callable[[], bool] = lambda: False,
+        stopping: StopRequest = NEVER,
         step: Step = no_steps,
     ) -> Summary:
         """Judge the rows without an outcome, and put all lines into the input's order.
 
         Args:
             report: called with the outcomes that were written, and the number of rows that received them.
-            stop: checked before each row; if it returns True, no further row is started.
-            step: encloses the rewriting of the lines.
+            stopping: asked before each row whether to stop; it is left before the lines are counted.
+            step: encloses the rewriting and the counting of the lines.
 
         Returns:
             The summary of the run. If it was stopped, the summary of the rows that are done; their lines then
             stay in the order in which they finished.
         """
         self._stopped = False
-        for judged in self._judge.judge_tasks(self._undone(stop)):
-            report([outcome for _, outcome in judged], self._append(judged))
-        if not self._stopped:
-            self._journal.sync()
-            with step("putting the lines in order") as report_lines:
-                self._write_lines(JUDGEMENTS, self._in_order(report_lines))
-            self.complete = True
-        summary = read_summary(self.folder, manifest=self._manifest)
+        with stopping:
+            for judged in self._judge.judge_tasks(self._undone(stopping.asked)):
+                report([outcome for _, outcome in judged], self._append(judged))
+            if not self._stopped:
+                self._journal.sync()
+                with step("putting the lines in order") as report_lines:
+                    self._write_lines(JUDGEMENTS, self._in_order(report_lines))
+                self.complete = True
+        with step("counting the rows") as report_lines:
+            summary = read_summary(self.folder, report_lines, self._manifest)
         counted = summary.as_dict(complete=self.complete, planned=self._plan.rows)
         self.write_json(SUMMARY, {**counted, "engine": dict(self._judge.engine.statistics())})
         if self.complete:

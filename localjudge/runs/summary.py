@@ -143,6 +143,7 @@ class Summary:
                 {"system": name, **counts.as_dict([column.name for column in self.rubric.row_columns])}
                 for name, counts in self.by_system().items()
             ],
+            "details": [*self.signs.details.lines()],
         }
 
     def by_system(self) -> dict[str | None, SystemCounts]:

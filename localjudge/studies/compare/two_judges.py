@@ -58,8 +58,8 @@ class TwoJudges:
         kappa: for each aspect, Cohen's kappa of the written verdicts: agreement with that of chance removed,
             with quadratic weights for scales.
         systems: number of systems.
-        order: for each column, the pairs of systems that both judges put in the same order, and in
-            opposite order; empty for one system.
+        order: for each column, the pairs of systems that both judges put in the same order, and in opposite
+            order; empty for one system.
     """
 
     kappa: Mapping[str, Estimate]
