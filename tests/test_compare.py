@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -107,7 +108,7 @@ def test_systems_that_two_judges_put_in_opposite_order_are_named(tmp_path: Path,
         judged(
             tmp_path / f"run{at}",
             [
-                {**row, "system": f"s{system}", "candidate": f"{row['candidate']} {system}"}
+                {**row, "system": f"s{system}" if system else None, "candidate": f"{row['candidate']} {system}"}
                 for system, level in enumerate(of_judge)
                 for row in rows_of((level + random.integers(-1, 2, 40)).tolist())
             ],
@@ -117,12 +118,12 @@ def test_systems_that_two_judges_put_in_opposite_order_are_named(tmp_path: Path,
     ]
     found = compared(cli, runs[0], runs[1])["judges"]["order"]["helpfulness"]
     contrary = {(pair["first"], pair["second"]): (pair["old"], pair["new"]) for pair in found["contrary"]}
-    assert set(contrary) == {("s0", "s1"), ("s0", "s2"), ("s0", "s3"), ("s1", "s2"), ("s1", "s3")}
+    assert set(contrary) == {*product(["s1", "s2", "s3"], ["(none)"]), ("s1", "s2"), ("s1", "s3")}
     assert (found["alike"], found["undecided"]) == (0, 1), "s2 and s3 are equally good"
-    old, new = contrary["s0", "s2"]
-    assert old["high"] < 0 < new["low"]
+    old, new = contrary["s2", "(none)"]
+    assert new["high"] < 0 < old["low"]
     said = " ".join(cli("compare", runs[0], runs[1], "--resamples", FEW).out.split())
-    assert "In helpfulness, the judges put 5 pairs of systems in opposite order: s0 minus s1" in said
+    assert "In helpfulness, the judges put 5 pairs of systems in opposite order: s1 minus s2" in said
     same = compared(cli, runs[0], runs[2])["judges"]["order"]
     assert (same["helpfulness"]["alike"], same["helpfulness"]["contrary"]) == (5, [])
     assert same["clarity"] == {"alike": 0, "undecided": 6, "contrary": []}, "equal scores have no order"
@@ -285,6 +286,7 @@ def test_the_files_for_a_ci_job_say_what_failed(tmp_path: Path, cli: Cli) -> Non
         (["--margin", "helpfulness=0"], "must be above 0"),
         (["--margin", "kindness=0.1"], "give one of helpfulness, clarity, overall"),
         (["--junit", "cases.xml"], "has no condition"),
+        (["--junit", "cases.xml", "--max-failed", "0"], "must be a share between 0 and 1"),
     ],
 )
 def test_a_gate_that_cannot_be_used_is_refused(

@@ -45,8 +45,16 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
 def _gate(conditions: Sequence[Condition]) -> Table:
     """Return the conditions of each system, those that fail first."""
     rows = [
-        (each.asks, each.system, each.change, each.bound, each.instructions, each.lowest, _RESULT[each.passes])
-        for each in sorted(conditions, key=lambda each: (each.passes, each.room))
+        (
+            each.asks,
+            each.system,
+            f"{each.change:.3f}",
+            None if each.bound is None else f"{each.bound:.3f}",
+            each.instructions,
+            each.lowest,
+            _RESULT[each.passes],
+        )
+        for each in sorted(conditions, key=lambda each: each.order)
     ]
     columns = ("gate", "system", "measured", "bound", "instr.", "no score", "result")
     return Table("Gate, for each system", columns, rows, words=["system", "result"])

@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from localjudge.arrays import Floats, LabelArray
+from localjudge.matching import UNNAMED
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Scores
 from localjudge.statistics import Estimate
@@ -104,7 +105,7 @@ def compare_two_judges(matched: MatchedRuns, resamples: int, seed: int) -> TwoJu
             cell_means(table[both], cell, (int(instruction.max()) + 1) * len(names))
             for table in (matched.old, matched.new)
         ]
-        order = _orders(cells, matched, [str(name) for (name,) in names], resamples, seed)
+        order = _orders(cells, matched, [name or UNNAMED for (name,) in names], resamples, seed)
     return TwoJudges(kappas, len(names), order)
 
 
