@@ -14,8 +14,8 @@ share of the judge minus that of a second `weak` judge on the same pairs.
 
 Then `compare` of two judges of the same responses, in runs of 40 instructions, eight systems and six aspects:
 how often it finds a difference in agreement with the labels between judges that are equally good, and how often
-it names systems that the judges order contrarily, where their true order is the same, with means that are 0.2
-apart, or the reverse of it.
+it names systems that the judges put in opposite order, where their true order is the same, with means that are
+0.2 apart, or the reverse of it.
 """
 
 from __future__ import annotations

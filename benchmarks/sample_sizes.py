@@ -39,6 +39,7 @@ def main() -> None:
             difference = float((pilot[:, 1] - pilot[:, 0]).mean())
             for responses in RESPONSES:
                 needed = instructions_needed(difference, variances.of_difference(responses))
+                assert needed is not None
                 random, found = np.random.default_rng(1), 0
                 for seed in range(options.samples):
                     sample = drawn(random, needed, shift, edges, responses).mean(axis=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -100,14 +101,14 @@ def test_two_judges_of_the_same_responses_are_compared_row_by_row(tmp_path: Path
     assert not found["judges"]["order"], "one system has no order"
 
 
-def test_systems_that_two_judges_order_contrarily_are_named(tmp_path: Path, cli: Cli) -> None:
+def test_systems_that_two_judges_put_in_opposite_order_are_named(tmp_path: Path, cli: Cli) -> None:
     random = np.random.default_rng(2)
     levels = [[2, 3, 4, 4], [4, 3, 2, 2], [2, 3, 4, 4]]
     runs = [
         judged(
             tmp_path / f"run{at}",
             [
-                {**row, "system": f"s{system}", "candidate": f"{row['candidate']} {system}"}
+                {**row, "system": f"s{system}" if system else None, "candidate": f"{row['candidate']} {system}"}
                 for system, level in enumerate(of_judge)
                 for row in rows_of((level + random.integers(-1, 2, 40)).tolist())
             ],
@@ -117,12 +118,12 @@ def test_systems_that_two_judges_order_contrarily_are_named(tmp_path: Path, cli:
     ]
     found = compared(cli, runs[0], runs[1])["judges"]["order"]["helpfulness"]
     contrary = {(pair["first"], pair["second"]): (pair["old"], pair["new"]) for pair in found["contrary"]}
-    assert set(contrary) == {("s0", "s1"), ("s0", "s2"), ("s0", "s3"), ("s1", "s2"), ("s1", "s3")}
+    assert set(contrary) == {*product(["s1", "s2", "s3"], ["(none)"]), ("s1", "s2"), ("s1", "s3")}
     assert (found["alike"], found["undecided"]) == (0, 1), "s2 and s3 are equally good"
-    old, new = contrary["s0", "s2"]
-    assert old["high"] < 0 < new["low"]
+    old, new = contrary["s2", "(none)"]
+    assert new["high"] < 0 < old["low"]
     said = " ".join(cli("compare", runs[0], runs[1], "--resamples", FEW).out.split())
-    assert "In helpfulness, the judges order 5 pairs of systems contrarily: s0 minus s1" in said
+    assert "In helpfulness, the judges put 5 pairs of systems in opposite order: s1 minus s2" in said
     same = compared(cli, runs[0], runs[2])["judges"]["order"]
     assert (same["helpfulness"]["alike"], same["helpfulness"]["contrary"]) == (5, [])
     assert same["clarity"] == {"alike": 0, "undecided": 6, "contrary": []}, "equal scores have no order"
@@ -143,6 +144,18 @@ def test_labels_say_which_judge_agrees_better(tmp_path: Path, cli: Cli) -> None:
     assert found["difference"]["exact"]["low"] > 0
     assert found["difference"]["mae"]["high"] < 0
     assert "in_order" not in found["difference"], "no instruction has two responses"
+    said = " ".join(cli("compare", old, new, "--labels", labels).out.split())
+    assert (
+        "Agreement with people of new, beside that of old: better on 1 of 2 (helpfulness: spearman by 0" in said
+    )
+    said = " ".join(cli("compare", new, old, "--labels", labels).out.split())
+    assert "worse on 1 of 2 (helpfulness: spearman by 0." in said, "the word says the sign"
+    flat = judged(tmp_path / "flat", rows_of([3] * 80), "a judge that says 3")
+    said = " ".join(cli("compare", new, flat, "--labels", labels).out.split())
+    assert "worse on 1 of 2 (helpfulness: mae by 0." in said, "equal scores have no correlation"
+    few = [judged(tmp_path / f"few{at}", rows_of([3, at]), f"judge {at}") for at in (2, 3)]
+    said = " ".join(cli("compare", *few, "--labels", labels).out.split())
+    assert "The difference has no interval in helpfulness, clarity, because it depends on 2 of" in said
 
     both = tmp_path / "both.jsonl"
     both.write_text(
@@ -192,6 +205,19 @@ def test_the_report_of_two_runs_says_what_compare_says(tmp_path: Path, cli: Cli)
         opened.run("document.querySelector('#changes-body th a').click()")
         chosen = "document.querySelector('.line[aria-selected=true] .who')?.textContent"
         opened.wait(f"{chosen}?.includes({json.dumps(moved['rows'][0][0])})")
+
+    def of_both(after: int, text: str) -> list[dict[str, Any]]:
+        return [
+            {**row, "id": row["instruction"]}
+            for name, score in (("x", 4), ("y", after))
+            for row in rows_of([4] * 5 + [score], f"{text} of {name}", name)
+        ]
+
+    systems = [judged(tmp_path / "of 4", of_both(4, "old")), judged(tmp_path / "of 1", of_both(1, "new"))]
+    assert cli("report", *systems, "--out", page).code == 0
+    with OpenPage(page, tmp_path) as opened:
+        opened.run("document.querySelector('#changes-body th a').click()")
+        opened.wait(f"{chosen}?.includes('question 5') && {chosen}.startsWith('y')")
 
     other = judged(tmp_path / "other", rows_of(before, "another"), "another judge")
     assert cli("report", old, other, "--out", page).code == 0
@@ -260,6 +286,7 @@ def test_the_files_for_a_ci_job_say_what_failed(tmp_path: Path, cli: Cli) -> Non
         (["--margin", "helpfulness=0"], "must be above 0"),
         (["--margin", "kindness=0.1"], "give one of helpfulness, clarity, overall"),
         (["--junit", "cases.xml"], "has no condition"),
+        (["--junit", "cases.xml", "--max-failed", "0"], "must be a share between 0 and 1"),
     ],
 )
 def test_a_gate_that_cannot_be_used_is_refused(

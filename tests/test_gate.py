@@ -62,8 +62,23 @@ def with_loss(given: Sequence[Record], how: str, every: int = 3) -> Iterator[Rec
 def compared(cli: Cli, *args: object, code: int | None = None) -> dict[str, Any]:
     end = cli("compare", *args, "--resamples", FEW, "--json")
     assert end.code in ((0, 3) if code is None else (code,)), end.err + end.out
+    assert "Infinity" not in end.out, "which is not JSON"
     document: dict[str, Any] = json.loads(end.out)
     return document
+
+
+def test_fewer_than_five_instructions_pass_no_condition(tmp_path: Path, cli: Cli) -> None:
+    before = [row | {"help": 5} for row in rows("one response", "s", "old", 0)][:4]
+    old = judged(tmp_path / "old", before, aspects=["help"])
+    new = judged(tmp_path / "new", [before[0] | {"help": 1}, *before[1:]], aspects=["help"])
+    asked = ("--margin", "help=1.5", "--max-fell", "help=0.3", "--max-failed", "0.2")
+    found = compared(cli, old, new, *asked, code=3)["gate"]
+    assert [(each["change"], each["bound"], each["room"]) for each in found] == [
+        (-1, None, None),
+        (0.25, None, None),
+        (0, None, None),
+    ]
+    assert "4 instructions are too few; a gate needs 5" in cli("compare", old, new, *asked).out
 
 
 def change(old: Sequence[Record], new: Sequence[Record], system: str) -> float:
@@ -199,8 +214,10 @@ def test_further_rows_of_new_that_failed_count_as_the_lowest_score_too(tmp_path:
     ]
     old = judged(tmp_path / "old", before, aspects=["help"])
     new = judged(tmp_path / "new", after, aspects=["help"])
-    found = compared(cli, old, new, "--margin", "help=1", code=3)
-    assert found["gate"][0]["change"] == pytest.approx((4 + 3 * 1) / 4 - 4)
+    asked = ("--margin", "help=1", "--max-fell", "help=0.7", "--max-failed", "0.7")
+    found = compared(cli, old, new, *asked, code=3)
+    assert [each["change"] for each in found["gate"]] == pytest.approx([(4 + 3 * 1) / 4 - 4, 0.75, 0.75])
+    assert not any(each["passes"] for each in found["gate"])
     assert len(found["unmatched"]) == 3 * INSTRUCTIONS
 
 

@@ -13,7 +13,7 @@ from localjudge.arrays import LabelArray
 from localjudge.statistics import Estimate, agreement_statistics
 from localjudge.statistics.agreement_statistics import Comparison, compare
 from localjudge.statistics.annotators import alphas
-from localjudge.statistics.jackknife import LEAST_FOR_AGREEMENT, agreement_estimate, exact_share
+from localjudge.statistics.jackknife import LEAST_FOR_AGREEMENT, LeftOut, agreement_estimate, exact_share
 from localjudge.statistics.resampling import averages, studentise
 
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
@@ -57,6 +57,8 @@ def test_agreement_has_an_interval_if_two_instructions_disagree() -> None:
     in_one = [0, 0, *range(1, 29)]
     assert not has_interval(compared(score, human, in_one).kappa)
     assert not has_interval(compared(score[: LEAST_FOR_AGREEMENT - 1], human[: LEAST_FOR_AGREEMENT - 1]).kappa)
+    open_difference = LeftOut(0.9, np.append(np.nan, np.linspace(0.85, 0.95, 20))).difference()
+    assert open_difference.why == "it is not defined without one of the instructions"
 
 
 def test_three_errors_in_twenty_rows_do_not_exclude_a_judge_that_errs_in_one_of_fifty() -> None:

@@ -445,7 +445,9 @@ def test_a_system_that_answers_differently_in_two_runs_is_two_systems(tmp_path: 
     assert {system.name for system in rank(scores, resamples=100).systems} == set(scores.systems)
 
 
-def test_responses_that_one_judge_judged_twice_are_averaged_and_parts_are_pooled(tmp_path: Path) -> None:
+def test_responses_that_one_judge_judged_twice_are_averaged_and_parts_are_pooled(
+    cli: Cli, tmp_path: Path
+) -> None:
     again = imported(tmp_path, [{**row, "wit": 6 - row["wit"]} for row in ROWS], "again")
     scores = read_scores([imported(tmp_path, ROWS), again])
     assert scores.systems == ("east", "north")
@@ -454,6 +456,10 @@ def test_responses_that_one_judge_judged_twice_are_averaged_and_parts_are_pooled
         in scores.notices
     )
     assert {system.means["wit"].value for system in rank(scores, resamples=100).systems} == {3}
+    for command in (("agree",), ("calibrate", "--out", tmp_path / "map.json")):
+        end = cli(*command, *scores.folders, "--labels", write(tmp_path / "labels.jsonl", ROWS))
+        assert end.code == 2
+        assert f"is in {scores.folders[0]} and in {again}; give runs" in " ".join(end.err.split())
     parts = [imported(tmp_path, part, name) for part, name in ((ROWS[:6], "first"), (ROWS[6:], "second"))]
     scores = read_scores(parts)
     assert scores.systems == ("east", "north")

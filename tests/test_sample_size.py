@@ -30,10 +30,10 @@ def test_the_power_is_that_of_a_simulated_t_test() -> None:
 
 
 def test_the_smallest_number_with_the_power_is_found() -> None:
-    needed = instructions_needed(0.2, 1.0, 0.8)
+    needed = instructions_needed(0.2, 1.0, 0.8) or 0
     assert power(0.2, 1.0, needed) >= 0.8 > power(0.2, 1.0, needed - 1)
     assert needed == 199, "as statsmodels' TTestPower and G*Power have it"
-    assert instructions_needed(0.2, 1.0, 0.8, tests=6) > needed
+    assert (instructions_needed(0.2, 1.0, 0.8, tests=6) or 0) > needed
     assert instructions_needed(0.2, 0.0) == 5
 
 
@@ -42,7 +42,7 @@ def test_an_unchanged_system_passes_a_gate_as_often_as_planned(deviation: float,
     changes = np.random.default_rng(0).normal(0, deviation, (4000, count))
     passed = float((lower_bound(changes, 4) > -0.2).mean())
     assert chance_to_pass(0.2, deviation**2, 4, count) == pytest.approx(passed, abs=0.03)
-    needed = instructions_to_pass(0.2, deviation**2, 4)
+    needed = instructions_to_pass(0.2, deviation**2, 4) or 0
     assert (
         chance_to_pass(0.2, deviation**2, 4, needed) >= 0.8 > chance_to_pass(0.2, deviation**2, 4, needed - 1)
     )
@@ -50,7 +50,7 @@ def test_an_unchanged_system_passes_a_gate_as_often_as_planned(deviation: float,
 
 
 def test_the_labels_of_an_interval_make_it_as_narrow_as_asked() -> None:
-    needed = labels_needed(0.1, 0.25)
+    needed = labels_needed(0.1, 0.25) or 0
     widths = [
         1.96 * np.random.default_rng(seed).normal(0, 0.5, needed).std(ddof=1) / needed**0.5
         for seed in range(200)
@@ -99,6 +99,12 @@ def test_without_a_pilot_the_deviations_are_assumed(cli: Cli) -> None:
     assert end.code == 0
     assert "standard deviation 1 (assumed)" in end.out
     assert "199" in end.out
+    gate = cli("sample-size", "--margin", "0.2").out
+    assert "does not change passes compare --margin COLUMN=0.2 with a probability of 80%" in gate
+    assert "more than 10,000,000" in cli("sample-size", "--margin", "0.0001").out
+    assert (
+        None in json.loads(cli("sample-size", "--margin", "0.0001", "--json").out)["instructions"].popitem()[1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,6 +112,9 @@ def test_without_a_pilot_the_deviations_are_assumed(cli: Cli) -> None:
     [
         (["--difference", "0"], "give one of them, above 0"),
         (["--difference", "0.2", "--margin", "0.2"], "give one of them, above 0"),
+        (["--difference", "0", "--margin", "0.2"], "give one of them, above 0"),
+        (["--margin", "4"], "--margin 4: must be smaller than the scale, 1 to 5"),
+        (["--margin", "0.2", "--systems", "3"], "--systems: is for --difference"),
         (["--difference", "0.2", "--labels", "x"], "give --pilot"),
     ],
 )

@@ -1004,7 +1004,10 @@ def test_agree_begins_with_a_verdict_and_what_is_missing_for_it(
     verdict = r"This judge orders responses as people do in \S+ \(\S+ to \S+\) of the pairs, [a-z ]+ in \S+: "
     assert re.match(verdict + r"it is better by 0\.\d\d \(", said("good", score, human))
     assert re.match(verdict + r"it is worse by 0\.\d\d \(", said("backwards", score, [6 - at for at in human]))
-    assert re.match(verdict, said("whole", score, human, "--all"))
+    assert "over chance" in said("whole", score, human, "--all")
+    perfect = said("perfect", [1, 5] * 30, [1, 5] * 30)
+    assert "it is better by" in perfect
+    assert "Nothing shows" not in perfect, "its share over chance is the same on all instructions, but not 0"
     few = said("few", [1, 2, 4, 5, 3, 2], [1, 3, 4, 5, 2, 2])
     assert "which is better is not known" in few
     assert re.search(r"no interval in wit, because it depends on \d of the instructions, and an interval", few)

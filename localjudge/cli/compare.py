@@ -48,7 +48,8 @@ def compare(
     max_failed: Annotated[
         float | None,
         Flag(
-            "Fail (exit 3) unless, for each system, SHARE or more of the rows without a score is ruled out.",
+            "Fail (exit 3) unless, for each system, it is ruled out that SHARE or more of the rows have no "
+            "score.",
             "SHARE",
         ),
     ] = None,
@@ -91,8 +92,10 @@ def compare(
             check_out_file(file)
     margins, fell = _numbers("margin", "DROP", margin or ()), _numbers("max-fell", "SHARE", max_fell or ())
     systems, runs = system or (), [old, new]
-    if junit and not (margins or improve or fell or max_failed):
-        raise UsageError("--junit: has no condition to report; give --margin, --improve or --max-fell")
+    if junit and not (margins or improve or fell) and max_failed is None:
+        raise UsageError(
+            "--junit: has no condition to report; give --margin, --improve, --max-fell or --max-failed"
+        )
     options = {"scores": scores, "labels": people.labels, "by_column": by_column}
     common_mode(runs, preferences={"scores": scores}, points=options)
 
@@ -167,18 +170,25 @@ def sample_size(
     """Compute how many instructions, responses and labels a comparison needs, from a pilot run."""
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
     from localjudge.report.tables import Cells, Table
-    from localjudge.statistics.paired_test import instructions_needed, instructions_to_pass
+    from localjudge.statistics.paired_test import (
+        instructions_needed,
+        instructions_to_pass,
+        needed_in_words,
+    )
     from localjudge.studies.sample_size import Pilot, labels_in_words
 
     people.require("sample-size")
     size = difference or margin
-    if not size or (difference and margin):
+    if not size or None not in (difference, margin):
         raise UsageError("--difference, --margin: give one of them, above 0")
+    if margin and systems != 2:
+        raise UsageError("--systems: is for --difference; each system has its own condition of a gate")
     if people.labels and not pilot:
         raise UsageError("--labels: must label the rows of a pilot; give --pilot, too")
 
     basis = {f"standard deviation {each:g} (assumed)": each**2 for each in _DEVIATIONS}
-    inflation, responses, column, notes = 1.0, _RESPONSES[:1], "a column", ["--pilot measures the deviation"]
+    inflation, responses, notes = 1.0, _RESPONSES[:1], ["--pilot measures the deviation"]
+    column = "COLUMN" if margin else "a column"
     ends: tuple[int, int] = (1, 5)
     if pilot:
         common_mode(pilot, preferences={"labels": people.labels})
@@ -199,9 +209,11 @@ def sample_size(
             counted(each, "response") + " of each system": found.variances.of_difference(each)
             for each in responses
         }
+    if margin and margin >= ends[1] - ends[0]:
+        raise UsageError(f"--margin {margin:g}: must be smaller than the scale, {ends[0]} to {ends[1]}")
     tests = systems * (systems - 1) // 2
 
-    def instructions(variance: float) -> int:
+    def instructions(variance: float) -> int | None:
         if margin:
             return instructions_to_pass(margin, variance, ends[1] - ends[0], power)
         return instructions_needed(size, variance, power, tests)
@@ -219,7 +231,9 @@ def sample_size(
         else f"Instructions to find a difference of {size:g} in {column} between {systems} systems with a "
         f"probability of {power:.0%}, each with a response of every system:"
     )
-    rows: list[Cells] = [(name, *counts[: 1 + bool(pilot)]) for name, counts in needed.items()]
+    rows: list[Cells] = [
+        (name, *map(needed_in_words, counts[: 1 + bool(pilot)])) for name, counts in needed.items()
+    ]
     columns = ("", "instructions", *["at most (95 %)"] * bool(pilot))
     print_table(printed_table(Table("", columns, rows)))
     print("\n".join(notes))

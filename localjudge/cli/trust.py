@@ -28,7 +28,7 @@ def agree(
     Several runs, such as shards, are taken together; they must have one judge.
     """
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
-    from localjudge.matching.scores import check_one_judge
+    from localjudge.matching.scores import check_parts
     from localjudge.report.agreement_tables import agreement_findings, pair_agreement_findings
     from localjudge.studies.agree import agree as agree_with_labels
     from localjudge.studies.agree import agree_on_pairs
@@ -43,7 +43,7 @@ def agree(
     progress, draws = Progress(), statistics.draws
     with progress.step(_READING) as report:
         judged = read_judged(runs, report=report, criteria="split")
-        check_one_judge(judged.folders, judged.manifests)
+        check_parts(judged)
         known = people.labels_of(judged, equal_chances=False)
     with progress.step(statistics.computing):
         if isinstance(judged, JudgedPairs):
@@ -161,7 +161,7 @@ def calibrate(
 ) -> None:
     """Fit a monotone map from the judge's scores to labels; measure its gain on unseen instructions."""
     from localjudge.matching.judged_rows import read_scores
-    from localjudge.matching.scores import check_one_judge
+    from localjudge.matching.scores import check_parts
     from localjudge.report.agreement_tables import calibration_findings
     from localjudge.studies.calibrate import fit
 
@@ -173,7 +173,7 @@ def calibrate(
     progress = Progress()
     with progress.step(_READING) as report:
         scores = read_scores(runs, report=report)
-        check_one_judge(scores.folders, scores.manifests)
+        check_parts(scores)
         known = people.labels_of(scores, equal_chances=False)
     with progress.step(statistics.computing):
         found = fit(scores, known, *statistics.draws, interval)

@@ -194,6 +194,23 @@ def check_one_judge(folders: Sequence[Path], manifests: Sequence[RunManifest]) -
             )
 
 
+def check_parts(judged: RunRows) -> None:
+    """Check that several runs are parts of one, such as shards: a row in two of them would count twice.
+
+    Raises:
+        UsageError: a run has another judge than the first, or a row is in several runs.
+    """
+    check_one_judge(judged.folders, judged.manifests)
+    run_of = dict[object, int]()
+    for run, row in zip(judged.run.tolist(), judged.identities, strict=True):
+        first = run_of.setdefault((row.id, row.systems, row.content), run)
+        if first != run:
+            raise UsageError(
+                f"row {row.id} is in {judged.folders[first]} and in {judged.folders[run]}; give runs of "
+                "different rows, or combine the runs first with localjudge jury"
+            )
+
+
 MOST = 50
 """Largest number of slices; a column with more values tells rows apart, and does not group them."""
 

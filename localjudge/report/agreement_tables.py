@@ -11,7 +11,7 @@ import numpy as np
 from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.statistics import EQUAL_EVERYWHERE, Estimate, two_decimals, untested_in_words, verdicts_in_words
 from localjudge.statistics.annotators import annotator_lines
-from localjudge.statistics.within_instructions import JUDGED, NOT_WITHIN, WITHIN_NOTE, WithinInstructions
+from localjudge.statistics.within_instructions import JUDGED, NOT_WITHIN, WithinInstructions
 from localjudge.studies.agree import Agreement, AspectAgreement, LabelledPairs, NominalAgreement, PairAgreement
 from localjudge.studies.calibrate import Calibration
 from localjudge.system.quantities import counted
@@ -34,6 +34,7 @@ _PRECISE = 0.05
 _IN_ORDER = (
     "In order: how often scores and labels rank two responses to one instruction the same way, ties included"
 )
+_OVER_CHANCE = "Over chance: how much larger the share in order is than that of the same scores in random order"
 _MAPPED_SCORES = 5
 """Number of scores whose label a calibration prints."""
 _OF_PAIRS = {
@@ -54,12 +55,12 @@ def agreement_findings(agreement: Agreement) -> Findings:
     main += [_IN_ORDER] * bool(within)
     main += [_nominal_aspects(nominal, verdicts)] * bool(nominal)
     details = [part for aspect, found in ordered.items() for part in _ordered_details(aspect, found)]
-    details += [WITHIN_NOTE] * bool(within)
+    details += [_OVER_CHANCE] * bool(within)
     details += [part for aspect, each in nominal.items() for part in _nominal_details(aspect, each)]
     return Findings(
         [*_answers(verdicts), *_not_shown(ordered)],
         main,
-        {"all statistics of each aspect": details},
+        {"details of each aspect": details},
         agreement.notices,
         agreement.notes,
     )
@@ -94,7 +95,7 @@ class _Verdict:
 
     def __str__(self) -> str:
         verdict, over = self.over.verdict, self.over
-        end = f"it is {verdict} by {(over if verdict == 'better' else over.negative()).in_words()}"
+        end = f"it is {verdict} by {over.size_in_words()}"
         if verdict == "not known":
             end = f"which is better is not known, the difference is {over.in_words()}"
         return f"{self.agrees}, {_ROW_NAMES[self.baseline]} in {two_decimals(self.share)}: {end}."
@@ -136,10 +137,11 @@ def _not_shown(aspects: Mapping[str, AspectAgreement]) -> Iterator[str]:
     blind, without = [], []
     for aspect, found in aspects.items():
         if found.within is None:
-            without.append(aspect)
+            without.append(f"{aspect} {found.comparisons[_scores_of(found)].spearman.in_words()}")
             continue
         over = found.within.comparisons[_scores_of(found)].over_chance
-        if over.why == EQUAL_EVERYWHERE or (over.low is not None and over.low <= 0):
+        is_zero = over.why == EQUAL_EVERYWHERE and (over.value or 0) <= 0
+        if is_zero or (over.low is not None and over.low <= 0):
             blind.append(f"{aspect} {over.in_words()}")
     if blind:
         yield (
@@ -147,7 +149,10 @@ def _not_shown(aspects: Mapping[str, AspectAgreement]) -> Iterator[str]:
             f"of the same scores in random order is {', '.join(blind)}"
         )
     if without:
-        yield f"{', '.join(without)}: {NOT_WITHIN}"
+        yield (
+            f"{NOT_WITHIN} Over all rows, Spearman's correlation with the labels is {', '.join(without)}; it "
+            "includes how hard the instructions are."
+        )
 
 
 def _scores_of(found: AspectAgreement) -> str:
@@ -191,7 +196,7 @@ def _compared(comparisons: Mapping[str, Any], statistics: Mapping[str, str]) -> 
 
 
 def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | str]:
-    """Yield all statistics of an aspect, those within instructions, and the test of the annotators."""
+    """Yield kappa and bias of an aspect, all baselines within instructions, and the test of the annotators."""
     of_judge = {name: each for name, each in found.comparisons.items() if name in JUDGED}
     yield Table(_labelled(aspect, found), *_compared(of_judge, {"kappa": "kappa", "bias": "bias"}))
     if found.within is None:
@@ -201,10 +206,10 @@ def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | st
         title = f"{aspect} within instructions · {counted(found.within.instructions, 'instruction')}, {pairs}"
         over = found.within.over_baselines
         rows = [
-            (_ROW_NAMES.get(name, name), each.in_order, over.get(name, ""))
+            (_ROW_NAMES.get(name, name), each.in_order, each.over_chance, over.get(name, ""))
             for name, each in found.within.comparisons.items()
         ]
-        yield Table(title, ("", "in order", f"{_scores_of(found)} minus it"), rows)
+        yield Table(title, ("", "in order", "over chance", f"{_scores_of(found)} minus it"), rows)
         yield str(_Verdict.of(found.within))
     alpha = ""
     if found.alpha_ordinal.value is not None:

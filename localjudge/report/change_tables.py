@@ -45,8 +45,16 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
 def _gate(conditions: Sequence[Condition]) -> Table:
     """Return the conditions of each system, those that fail first."""
     rows = [
-        (each.asks, each.system, each.change, each.bound, each.instructions, each.lowest, _RESULT[each.passes])
-        for each in sorted(conditions, key=lambda each: (each.passes, each.room))
+        (
+            each.asks,
+            each.system,
+            f"{each.change:.3f}",
+            None if each.bound is None else f"{each.bound:.3f}",
+            each.instructions,
+            each.lowest,
+            _RESULT[each.passes],
+        )
+        for each in sorted(conditions, key=lambda each: each.order)
     ]
     columns = ("gate", "system", "measured", "bound", "instr.", "no score", "result")
     return Table("Gate, for each system", columns, rows, words=["system", "result"])
@@ -84,7 +92,7 @@ def _judges(judges: TwoJudges) -> Table:
         (name, kappa.get(name, ""), *pairs.get(name, ("",) * 3 * bool(orders)))
         for name in dict.fromkeys([*kappa, *orders])
     ]
-    columns = ["pairs of systems\nin the same order", "in contrary\norder", "not decided"] * bool(orders)
+    columns = ["pairs of systems\nin the same order", "in opposite\norder", "not decided"] * bool(orders)
     return Table("Agreement of the two judges", ("aspect", "kappa", *columns), rows)
 
 

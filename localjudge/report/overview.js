@@ -28,6 +28,14 @@ function endsOf(values) {  // the ends of all intervals of a column, so that one
   const ends = [Math.min(...known), Math.max(...known)];
   return ends[0] < ends[1] ? ends : null;
 }
+function rowOf(id, system) {  // the first row with an id and a system, whose label can end in the name of its run
+  const rows = [...head.ids.keys()].filter((row) => head.ids[row] === id), names = system.split(" over ");
+  const isOf = (row) => sides(row).every((index) => {
+    const { label } = head.series[index];
+    return names.some((name) => label === name || label.startsWith(`${name} · `));
+  });
+  return rows.find(isOf) ?? rows[0] ?? -1;
+}
 function fillTable(table, { caption, columns, rows }) {
   if (caption) table.append(make("caption", {}, caption));
   const headings = columns.map(({ name, kind }) => make("th", { scope: "col", class: kind === "number" ? "" : "word" }, ...breakable(name)));
@@ -38,7 +46,7 @@ function fillTable(table, { caption, columns, rows }) {
     const cells = row.map((value, column) => cell(value, columns[column].kind, ends[column]));
     const index = isOfSystems ? head.series.findIndex(({ label }) => label === row[0]) : -1;
     if (index >= 0) cells[0].prepend(dot(index));
-    const listed = columns[0].name === "row" ? head.ids.indexOf(row[0]) : -1;
+    const listed = columns[0].name === "row" ? rowOf(row[0], row[1]) : -1;
     const read = (event) => { event.preventDefault(); show([listed]); };
     if (listed >= 0) cells[0].replaceChildren(make("a", { href: "#judgements", onclick: read }, row[0]));
     return make("tr", {}, ...cells);

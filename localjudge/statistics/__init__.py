@@ -52,6 +52,10 @@ class Estimate:
         """What a difference says of the first of two: what its interval excludes."""
         return "better" if (self.low or 0) > 0 else "worse" if (self.high or 0) < 0 else "not known"
 
+    def size_in_words(self) -> str:
+        """Return by how much the first of two is better, or worse if its interval says so."""
+        return (self.negative() if self.verdict == "worse" else self).in_words()
+
     def in_words(self) -> str:
         """Return the value, with its interval in brackets."""
         ends = self.ends(" to ")

@@ -190,9 +190,7 @@ class LeftOut:
     def difference(self, reach: float = 1.0, tests: int = 1) -> Estimate:
         """Return a difference of at most `reach` with its interval; `tests` as for `jackknife_interval`."""
         low, high = np.clip(jackknife_interval(self.value, self.without, tests), -reach, reach)
-        varies = bool(np.ptp(self.without) > 1e-12)
-        why = why_undefined(self.value, len(self.without), LEAST_FOR_AGREEMENT, varies)
-        return Estimate.from_floats(self.value, low, high, why)
+        return Estimate.from_floats(self.value, low, high, _why_open(self.value, self.without, self.without))
 
 
 def agreement_estimate(value: float, left_out: Floats, lowest: float = -1.0, tests: int = 1) -> Estimate:
@@ -213,13 +211,13 @@ def agreement_estimate(value: float, left_out: Floats, lowest: float = -1.0, tes
 
 
 def _why_open(value: float, left_out: Floats, z: Floats) -> str:
-    """Return why a statistic of agreement has no interval; `z` has it and those left out on Fisher's scale."""
+    """Return why a statistic has no interval; `z` has the values left out on the scale of the interval."""
     if len(left_out) >= LEAST_FOR_AGREEMENT and np.isfinite(value):
         if np.isnan(left_out).any():
             return "it is not defined without one of the instructions"
         if np.isinf(z).any():
             return "all disagreement, or all agreement, is in at most one of the instructions"
-    return why_undefined(value, len(left_out), LEAST_FOR_AGREEMENT, bool(np.ptp(left_out) > 0))
+    return why_undefined(value, len(left_out), LEAST_FOR_AGREEMENT, bool(np.ptp(left_out) > 1e-12))
 
 
 def exact_share(held: Flags, group: Integers, weights: Floats | None = None) -> Estimate:

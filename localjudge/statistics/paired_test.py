@@ -189,8 +189,8 @@ def power(difference: float, variance: float, instructions: int, tests: int = 1)
     return float(1 - nct.cdf(critical, freedom, shift) + nct.cdf(-critical, freedom, shift))
 
 
-def instructions_needed(difference: float, variance: float, wanted: float = 0.8, tests: int = 1) -> int:
-    """Return the smallest number of instructions with a power, at least 5.
+def instructions_needed(difference: float, variance: float, wanted: float = 0.8, tests: int = 1) -> int | None:
+    """Return the smallest number of instructions with a power, at least 5; None for more than `MOST`.
 
     Args:
         difference: as for `power`.
@@ -222,8 +222,10 @@ def chance_to_pass(margin: float, variance: float, width: float, instructions: i
     return float(ndtr((margin - behind) * total / instructions / math.sqrt(variance / instructions)))
 
 
-def instructions_to_pass(margin: float, variance: float, width: float, wanted: float = 0.8) -> int:
+def instructions_to_pass(margin: float, variance: float, width: float, wanted: float = 0.8) -> int | None:
     """Return the smallest number of instructions with which an unchanged system passes this often.
+
+    It is None for more than `MOST`.
 
     Args:
         margin, variance, width: as for `chance_to_pass`.
@@ -232,20 +234,27 @@ def instructions_to_pass(margin: float, variance: float, width: float, wanted: f
     return _smallest(lambda count: chance_to_pass(margin, variance, width, count) >= wanted)
 
 
-def labels_needed(margin: float, variance: float) -> int:
-    """Return how many labels a 95 % interval of this half width needs, for a mean with this variance."""
+def labels_needed(margin: float, variance: float) -> int | None:
+    """Return how many labels a 95 % interval of this half width needs, for a mean with this variance.
+
+    It is None for more than `MOST`.
+    """
     from scipy.stats import t
 
     return _smallest(lambda count: t.ppf(1 - ALPHA / 2, count - 1) * math.sqrt(variance / count) <= margin)
 
 
-def _smallest(is_enough: Callable[[int], Any]) -> int:
+def needed_in_words(number: int | None) -> str:
+    return f"more than {MOST:,}" if number is None else f"{number:,}"
+
+
+def _smallest(is_enough: Callable[[int], Any]) -> int | None:
     """Return the smallest sufficient number from 5 on, by bisection: all numbers above it must suffice, too."""
     low, high = 4, 5
     while not is_enough(high):
-        low, high = high, 2 * high
-        if high > MOST:
-            return MOST
+        if high == MOST:
+            return None
+        low, high = high, min(2 * high, MOST)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if is_enough(middle) else (middle, high)

@@ -27,11 +27,6 @@ _FOLDS, _DRAWS = 5, 10
 _DIGITS = 9
 JUDGED = ("integer", "expected")
 """The columns of a judge; all others are baselines."""
-WITHIN_NOTE = (
-    "In order: how often scores and labels rank two responses to one instruction the same way, ties included. "
-    "Of all these figures, it is the one that matters for comparing systems. Scores that differ by "
-    "epsilon or less are equal; the share is for the epsilon that is best for new instructions."
-)
 NOT_WITHIN = "Agreement within instructions is unknown: it needs two instructions with two labelled responses."
 
 

@@ -11,7 +11,7 @@ from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Scores, check_one_judge
-from localjudge.statistics.paired_test import Variances, labels_needed, paired_variances
+from localjudge.statistics.paired_test import Variances, labels_needed, needed_in_words, paired_variances
 from localjudge.studies.rank import chosen_column, deciding_column
 from localjudge.system.quantities import counted
 
@@ -98,12 +98,14 @@ def labels_in_words(labels: Labels, scores: Scores, column: str, margin: float) 
         return
     judged, variance = scores.table(scores.best)[column][0][rows], float(label.var(ddof=1))
     explained = float(np.corrcoef(judged, label)[0, 1] ** 2) if judged.std() and label.std() else 0.0
-    alone, powered = (labels_needed(margin, variance * share) for share in (1.0, 1 - explained))
+    alone, powered = (
+        needed_in_words(labels_needed(margin, variance * share)) for share in (1.0, 1 - explained)
+    )
     yield (
-        f"people's mean of each system, ± {margin:g}: labels of {alone:,} random rows of this system, or of "
-        f"{powered:,} beside many judged ones (rank --labels), because the judge explains {explained:.0%} of "
+        f"people's mean of each system, ± {margin:g}: labels of {alone} random rows of this system, or of "
+        f"{powered} beside many judged ones (rank --labels), because the judge explains {explained:.0%} of "
         "their variance"
     )
     agreed = float((np.round(judged) == label).mean())
-    needed = labels_needed(0.05, max(agreed * (1 - agreed), 0.05))
-    yield f"the share of labels that the scores agree with ({agreed:.0%} here), ± 0.05: {needed:,} labels"
+    needed = needed_in_words(labels_needed(0.05, max(agreed * (1 - agreed), 0.05)))
+    yield f"the share of labels that the scores agree with ({agreed:.0%} here), ± 0.05: {needed} labels"

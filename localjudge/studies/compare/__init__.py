@@ -13,7 +13,7 @@ from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Slices
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.runs.reader import read_outcomes
-from localjudge.statistics import Estimate, two_decimals, verdicts_in_words
+from localjudge.statistics import Estimate, two_decimals, untested_in_words, verdicts_in_words
 from localjudge.statistics.paired_test import Change, tested_changes
 from localjudge.statistics.resampling import RESAMPLES, cell_means
 from localjudge.studies.by_slice import Sliced, SliceRow
@@ -222,7 +222,7 @@ def _moved(matched: MatchedRuns) -> tuple[MovedRow, ...]:
 def change_lines(changes: Changes) -> Iterator[str]:
     """Yield the answer: what changed and by how much, and what this comparison could not have found."""
     if changes.labelled:
-        yield _better_judge(changes)
+        yield from _better_judge(changes)
     yield from _lines_without_scores(changes)
     columns, on = changes.columns, f"on {counted(changes.instructions, 'instruction')}"
     how = f"{changes.how[0].upper()}{changes.how[1:]}" + f". {changes.whose}" * bool(changes.whose)
@@ -259,7 +259,7 @@ def change_lines(changes: Changes) -> Iterator[str]:
         ]
         if contrary:
             pairs = counted(len(contrary), "pair")
-            yield f"In {name}, the judges order {pairs} of systems contrarily: {_some(contrary, 5, '; ')}."
+            yield f"In {name}, the judges put {pairs} of systems in opposite order: {_some(contrary, 5, '; ')}."
     sizes = {name: change.detectable for name, change in calm.items() if change.detectable is not None}
     if sizes:
         largest = max(sizes, key=lambda name: sizes[name])
@@ -270,13 +270,18 @@ def change_lines(changes: Changes) -> Iterator[str]:
         )
 
 
-def _better_judge(changes: Changes) -> str:
-    """Return which of two judges agrees better with people, by the first statistic of each aspect."""
-    differences, (old, new) = dict[str, Estimate](), changes.names
+def _better_judge(changes: Changes) -> Iterator[str]:
+    """Yield which of two judges agrees better with people, by a statistic of each aspect: the first that has an
+    interval, or else a value."""
+    named, differences, (old, new) = dict[str, Estimate](), dict[str, Estimate](), changes.names
     for aspect, found in changes.labelled.items():
-        statistic, by = next(iter(found.difference.items()))
-        differences[f"{aspect}: {statistic.replace('_', ' ')} by {by.in_words()}"] = by
-    return f"Agreement with people of {new}, beside that of {old}: {verdicts_in_words(differences)}."
+        known = {name: (by.ends("") is not None, by.value is not None) for name, by in found.difference.items()}
+        statistic = max(known, key=lambda name: known[name])
+        by = found.difference[statistic]
+        differences[aspect] = by = by.negative() if statistic == "mae" else by
+        named[f"{aspect}: {statistic.replace('_', ' ')} by {by.size_in_words()}"] = by
+    yield f"Agreement with people of {new}, beside that of {old}: {verdicts_in_words(named)}."
+    yield from untested_in_words("difference", differences)
 
 
 def _lines_without_scores(changes: Changes) -> Iterator[str]:

@@ -30,6 +30,7 @@ from localjudge.statistics.paired_test import (
     chance_to_pass,
     instructions_to_pass,
     lower_bound,
+    needed_in_words,
 )
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS
 from localjudge.statistics.system_order import NO_DIFFERENCE
@@ -48,12 +49,13 @@ class Condition:
         margin: the largest drop, or the share of rows, that is too much; None if the column must rise.
         change: the mean change, where each row without a score in NEW counts as the lowest score, or the share.
         bound: the end of its one-sided 95 % interval; None for fewer than five instructions.
-        room: how far the bound is from failing.
+        room: how far the bound is from failing; None without a bound.
         instructions: number of instructions.
         lowest: number of rows that count as the lowest score.
         reason: what was measured, in words.
         chance: the probability that a margin passes with a true change of 0 and such a variance; None without.
-        needed: number of instructions with which that is 80 %; None without a margin.
+        needed: number of instructions with which that is 80 %; None without a margin, and for more than
+            10,000,000.
     """
 
     asks: str
@@ -62,7 +64,7 @@ class Condition:
     margin: float | None
     change: float
     bound: float | None
-    room: float
+    room: float | None
     instructions: int
     lowest: int
     reason: str
@@ -71,7 +73,12 @@ class Condition:
 
     @property
     def passes(self) -> bool:
-        return self.room > 0
+        return self.room is not None and self.room > 0
+
+    @property
+    def order(self) -> tuple[bool, float]:
+        """The key that sorts conditions: those that fail first, and of these, those that fail by most."""
+        return self.passes, -math.inf if self.room is None else self.room
 
     @property
     def name(self) -> str:
@@ -99,10 +106,11 @@ def _of_mean(changes: Floats, width: float, margin: float | None, lowest: int) -
         chance = chance_to_pass(margin, variance, width, count)
         needed = instructions_to_pass(margin, variance, width)
         reason += (
-            f"; an unchanged system passes in {chance:.0%} of cases, and with {needed:,} instructions in 80 %"
+            f"; an unchanged system passes in {chance:.0%} of cases, and with {needed_in_words(needed)} "
+            "instructions in 80 %"
         )
-    room = bound + (margin or 0)
-    return {"bound": bound, "room": room, "chance": chance, "needed": needed, "reason": reason}
+    found = {"bound": bound, "room": bound + (margin or 0), "chance": chance, "needed": needed}
+    return {"change": float(changes.mean()), **found, "reason": reason}
 
 
 def _of_share(held: Flags, group: Integers, most: float) -> dict[str, Any]:
@@ -159,25 +167,25 @@ def check_gate(
         *((name, most, f"less than {most:g} of the rows {_fell(name)}") for name, most in shares.items()),
     ]
     conditions = []
+    group = matched.group[matched.cell]
     for number, (name, limit, asks) in enumerate(asked):
         at = rows.names.index(name) if name else 0
         for place, system in enumerate(matched.systems):
             cells = matched.system == place
             changes = by_instruction(matched.change[cells], matched.group[cells])[:, at]
             lowest, width = int(matched.lowest[cells].sum()), float(rows.width[at])
-            found: dict[str, Any] = {"bound": None, "room": -math.inf}
-            found["reason"] = (
-                f"{counted(len(changes), 'instruction')} are too few; a gate needs {MIN_INSTRUCTIONS}"
-            )
-            if len(changes) >= MIN_INSTRUCTIONS and number < len(asked) - len(shares):
+            held = matched.row_change[:, at] <= NO_DIFFERENCE - width / 2 if name else matched.is_lost
+            chosen, is_mean = cells[matched.cell], limit is None or number < len(margins)
+            if len(changes) < MIN_INSTRUCTIONS:
+                few = f"{counted(len(changes), 'instruction')} are too few; a gate needs {MIN_INSTRUCTIONS}"
+                measured = float((changes if is_mean else held[chosen]).mean())
+                found: dict[str, Any] = {"change": measured, "bound": None, "room": None, "reason": few}
+            elif limit is None or is_mean:
                 found = _of_mean(changes, width, limit, lowest)
-            elif len(changes) >= MIN_INSTRUCTIONS and limit is not None:
-                chosen = cells[matched.cell]
-                held = matched.row_change[:, at] <= NO_DIFFERENCE - width / 2 if name else matched.is_lost
-                found = _of_share(held[chosen], matched.group[matched.cell][chosen], limit)
-            named = {"asks": asks, "column": name, "system": system, "margin": limit, "lowest": lowest}
-            named |= {"instructions": len(changes), "change": float(changes.mean())}
-            conditions.append(Condition(**named | found))
+            else:
+                found = _of_share(held[chosen], group[chosen], limit)
+            found |= {"instructions": len(changes), "lowest": lowest}
+            conditions.append(Condition(asks, name, system, limit, **found))
     return tuple(conditions)
 
 
@@ -190,7 +198,7 @@ def gate_lines(conditions: Sequence[Condition]) -> Iterator[str]:
     for asks in dict.fromkeys(each.asks for each in conditions):
         chosen = [condition for condition in conditions if condition.asks == asks]
         failed = [condition for condition in chosen if not condition.passes]
-        lowest, result = min(failed or chosen, key=lambda each: each.room), "FAILED" if failed else "passed"
+        lowest, result = min(chosen, key=lambda each: each.order), "FAILED" if failed else "passed"
         if len(chosen) == 1:
             yield f"Gate, {lowest.name}: {result} ({lowest.reason})"
             continue
@@ -199,7 +207,7 @@ def gate_lines(conditions: Sequence[Condition]) -> Iterator[str]:
     if len(conditions) > 1:
         yield (
             "A gate passes only if every condition holds for every system, so none is adjusted for their "
-            "number: a change at the margin passes by mistake in at most 5 % of cases."
+            "number: what is exactly at its limit passes by mistake in about 5 % of cases."
         )
 
 

@@ -93,10 +93,10 @@ class Cell:
         """The rows of NEW with a score that are compared."""
         return [new for _, new in self.pairs] + self.extra
 
-    def rows_of_old(self, lost: int) -> list[tuple[int, int]]:
-        """Return the rows of OLD with their rows of NEW, or `lost`, and (`lost`, `lost`) for other failures."""
-        missing = [(old, lost) for old, _ in self.missing]
-        return [*self.pairs, *missing, *[(lost, lost)] * len(self.extra_failed)]
+    def rows_of_old(self, highest: int, lowest: int) -> list[tuple[int, int]]:
+        """Return the rows of OLD with their rows of NEW, or `lowest`; other failures fall from `highest`."""
+        missing = [(old, lowest) for old, _ in self.missing]
+        return [*self.pairs, *missing, *[(highest, lowest)] * len(self.extra_failed)]
 
     @property
     def lowest(self) -> int:
@@ -128,7 +128,8 @@ class MatchedRuns:
         change: the mean change where each row without a score in NEW counts as the lowest score, [n, C].
         lowest: number of rows of each cell that count as the lowest score, [n].
         cell: the cell of each row of OLD with a score, and of each further row of NEW that failed, [r].
-        row_change: the change of each such row; one without a score in NEW counts as the lowest score, [r, C].
+        row_change: the change of each such row, [r, C]; one without a score in NEW counts as the lowest score,
+            and a further one as if it had the highest in OLD.
         is_lost: whether it has no score in NEW, [r].
         row_pairs: the rows of OLD and of NEW that belong together, [m, 2].
         places: the first of these in each cell, [n, 2]; -1 without one.
@@ -228,11 +229,12 @@ def match_runs(rows: ComparedRows) -> MatchedRuns:
             how = "the judge and all responses" + " with a score in both runs" * bool(missing) + " are the same"
     systems = _systems(rows, matched)
     there = tuple(dict.fromkeys(systems))
-    table = np.vstack([rows.values, rows.low])  # the last row has the lowest scores
-    with_lowest = [cell.new + [len(table) - 1] * cell.lowest for cell in matched]
+    table = np.vstack([rows.values, rows.low + rows.width, rows.low])
+    highest, lowest = len(table) - 2, len(table) - 1
+    with_lowest = [cell.new + [lowest] * cell.lowest for cell in matched]
     change = _means(table, with_lowest) - _means(table, [cell.scored[0] for cell in matched])
     places, before, after = np.array(
-        [(at, *pair) for at, cell in enumerate(matched) for pair in cell.rows_of_old(len(table) - 1)]
+        [(at, *pair) for at, cell in enumerate(matched) for pair in cell.rows_of_old(highest, lowest)]
     ).T
     return MatchedRuns(
         rows=rows,
@@ -248,7 +250,7 @@ def match_runs(rows: ComparedRows) -> MatchedRuns:
         lowest=np.array([cell.lowest for cell in matched]),
         cell=places,
         row_change=table[after] - table[before],
-        is_lost=after == len(table) - 1,
+        is_lost=after == lowest,
         row_pairs=row_pairs,
         places=np.array([cell.pairs[0] if cell.pairs else (cell.missing[0][0], -1) for cell in matched]),
         missing=missing,

@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from localjudge.arrays import Floats, LabelArray
+from localjudge.matching import UNNAMED
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Scores
 from localjudge.statistics import Estimate
@@ -41,7 +42,7 @@ class OrderOfSystems:
     Attributes:
         alike: number of pairs that both judges order alike.
         undecided: number of pairs without a significant difference by one judge or both.
-        contrary: the pairs that the judges order contrarily.
+        contrary: the pairs that the judges put in opposite order.
     """
 
     alike: int
@@ -57,8 +58,8 @@ class TwoJudges:
         kappa: for each aspect, Cohen's kappa of the written verdicts: agreement with that of chance removed,
             with quadratic weights for scales.
         systems: number of systems.
-        order: for each column, the pairs of systems that both judges order alike, and contrarily; empty for one
-            system.
+        order: for each column, the pairs of systems that both judges put in the same order, and in opposite
+            order; empty for one system.
     """
 
     kappa: Mapping[str, Estimate]
@@ -104,7 +105,7 @@ def compare_two_judges(matched: MatchedRuns, resamples: int, seed: int) -> TwoJu
             cell_means(table[both], cell, (int(instruction.max()) + 1) * len(names))
             for table in (matched.old, matched.new)
         ]
-        order = _orders(cells, matched, [str(name) for (name,) in names], resamples, seed)
+        order = _orders(cells, matched, [name or UNNAMED for (name,) in names], resamples, seed)
     return TwoJudges(kappas, len(names), order)
 
 
