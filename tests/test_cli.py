@@ -419,7 +419,7 @@ def test_show_finds_a_row_by_its_line_and_prints_its_place_once(cli: Cli, tmp_pa
     rubric = tmp_path / "r.toml"
     rubric.write_text(
         'name = "r"\n[aspects.wit]\nscale = { lowest = 1, highest = 3 }\n'
-        "[aspects.answers_the_question_politely]\nboolean = true\n"
+        "[aspects.answers_the_question_politely]\nscale = { lowest = 10, highest = 12 }\n"
         '[prompt]\ntemplate = "{$instruction} {$candidate} {$aspects} {$answer_format}"\n'
     )
     rows = tmp_path / "answers.csv"

@@ -433,7 +433,7 @@ def test_a_pack_installs_with_no_index_what_a_pack_command_gathered(
         "  . here/venv/bin/activate",
         "  localjudge doctor",
         "  localjudge score examples --out first-run",
-        f"  localjudge score ROWS --out RUN --model here/models/{model.name}",
+        f"  localjudge score 'here/rows/my rows.jsonl' --out RUN --model here/models/{model.name}",
     ]
     program = tmp_path / "here" / "venv" / "bin" / "localjudge"
     assert subprocess.run([program], capture_output=True, text=True, check=True, env={}).stdout == "judged\n"

@@ -12,6 +12,7 @@ import subprocess
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 
@@ -80,6 +81,6 @@ def install(
     models = sorted({"/".join(name.split("/")[:2]) for name in names if name.startswith("models/")})
     following = [f". {environment / 'bin' / 'activate'}", "localjudge doctor"]
     following += ["localjudge score examples --out first-run"]
-    rows = " ".join(str(folder / name) for name in sorted(names) if name.startswith("rows/")) or "ROWS"
+    rows = " ".join(quote(str(folder / name)) for name in sorted(names) if name.startswith("rows/")) or "ROWS"
     following += [f"localjudge score {rows} --out RUN --model {folder / model}" for model in models]
     return "\n  ".join(["installed; next:", *following])

@@ -262,9 +262,9 @@ def test_several_targets_are_alternatives_for_a_rubric_of_single_responses() -> 
     _, running = states()
     rows = [_row(state, target, judge) for state, target in running]
     assert [row.get("reference") for row in rows] == [
-        None,
-        *["Santiago\nor\nSantiago de Chile"] * 2,
-        "Santiago",
+        [""],
+        *[["Santiago", "Santiago de Chile"]] * 2,
+        ["Santiago"],
     ]
     assert [row["candidate"] for row in rows[1:]] == ["Santiago.", "One moment.", "Santiago."]
 
