@@ -23,9 +23,10 @@ def signs(
     cut: int = 0,
     scores: tuple[int, ...] = (1, 2),
     likeliest: int = 1000,
+    mass_is_lower_bound: bool = False,
 ) -> tuple[str, ...]:
     """Return the signs of a run whose rows take turns with these rationales and scores."""
-    found, join = WarningSigns(SIX), SIX.mode.join(SIX.aspects, 1)
+    found, join = WarningSigns(SIX, mass_is_lower_bound), SIX.mode.join(SIX.aspects, 1)
     for n in range(count):
         judgement = Judgement(
             id=f"r{n}", key=str(n), texts={"rationale": rationales[n % len(rationales)]},
@@ -64,6 +65,11 @@ def test_a_value_that_is_mostly_not_the_likeliest_token_is_a_sign() -> None:
         "improbable answers: in depth, the share of the probability on valid answers is 0.25 on average, and "
         "the model's likeliest token begins one in only 19 of 40 judgements"
     )
+
+
+def test_of_a_server_that_lists_few_tokens_the_share_on_valid_answers_is_a_lower_bound() -> None:
+    (line,) = signs(40, likeliest=0, mass_is_lower_bound=True)
+    assert "the share of the probability on valid answers is at least 0.25 on average" in line
 
 
 def test_a_few_rows_are_no_sign() -> None:

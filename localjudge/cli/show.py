@@ -137,7 +137,7 @@ def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
         for each in found:
             text = texts.get(each.first.digest)
             ends = intervals_of(each.first) if intervals_of else {}
-            outcome = ShownOutcome(each, manifest.rubric.aspects, text, ends)
+            outcome = ShownOutcome(each, manifest.rubric.aspects, text, ends, manifest.mass_is_lower_bound)
             console.print(outcome.title, soft_wrap=True)  # a path is copied in one piece
             console.print(outcome)
         for problem in texts.problems:

@@ -222,12 +222,14 @@ class ShownOutcome:
         aspects: the aspects of its rubric.
         text: the texts of the row, if they were found.
         intervals: the interval of an aspect's label.
+        mass_is_lower_bound: whether the masses are sums over the few tokens that a server lists.
     """
 
     row: RowOutcome
     aspects: Mapping[str, Aspect]
     text: Row | None
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    mass_is_lower_bound: bool = False
 
     @property
     def title(self) -> str:
@@ -292,7 +294,8 @@ class ShownOutcome:
         if of_values and max(of_values.values()) > of_values.get(judgement.scores[name], 1):
             yield f"likeliest {shown(max(of_values, key=of_values.__getitem__))}"
         if not judgement.likeliest.get(name, True):
-            yield f"only {judgement.mass[name]:.0%} of the probability on valid answers"
+            bound = "at least" if self.mass_is_lower_bound else "only"
+            yield f"{bound} {judgement.mass[name]:.0%} of the probability on valid answers"
 
 
 def _given(text: Row) -> Iterator[tuple[str, str]]:

@@ -211,7 +211,7 @@ def read_judged_rows(
     """
     names = SystemNames(run_names(folders), [manifest.judge for manifest in manifests])
     values, numbers = RowNumbers(), dict[str, int]()
-    signs = tuple(WarningSigns(manifest.rubric) for manifest in manifests)
+    signs = tuple(WarningSigns(manifest.rubric, manifest.mass_is_lower_bound) for manifest in manifests)
     runs, groups, flags, errors = array("i"), array("i"), array("B"), list[str]()
     lengths, overlap = array("d"), array("d")
     lines: list[tuple[int, ...]] = []

@@ -25,7 +25,7 @@ def notices(manifest: RunManifest, complete: bool, rows: int, candidates_cut: in
         manifest: the manifest of the run.
         complete: whether every row has its line.
         rows: number of lines of the run; used only if the run is not complete.
-        candidates_cut: number of candidates, or conversations before them, of which the judge did not see all.
+        candidates_cut: number of candidates (or conversations before them) that the judge saw only in part.
     """
     found = []
     if manifest.settings.engine == DRY_RUN:

@@ -222,6 +222,11 @@ class RunManifest(_ManifestPart):
         pairing = self.last_start.pairing
         return 1 if pairing is None else pairing.orders
 
+    @property
+    def mass_is_lower_bound(self) -> bool:
+        """Whether the masses of its values are sums over the few tokens that a server lists."""
+        return self.settings.engine == "server" and not self.model.files
+
     def join(self) -> Join[Any]:
         """Return the join of the outcomes of each row's prompts."""
         return self.rubric.mode.join(self.rubric.aspects, self.orders)

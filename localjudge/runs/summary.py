@@ -83,7 +83,7 @@ class Summary:
         self.manifest, self.rubric = manifest, manifest.rubric
         self.judged = self.failed = self.candidates_cut = 0
         self.reasons: Counter[str] = Counter()
-        self.signs = WarningSigns(self.rubric)
+        self.signs = WarningSigns(self.rubric, manifest.mass_is_lower_bound)
         self.spread = SampleSpread(manifest.settings.samples)
         self._systems: defaultdict[str | None, SystemCounts] = defaultdict(SystemCounts)
         self._failures: Counter[str] = Counter()
@@ -259,19 +259,20 @@ class ValueMass:
         """The mean mass in each aspect whose mass is known, from 0 to 1."""
         return {aspect: round(total / count, 4) for aspect, (total, count, _) in self._of.items()}
 
-    def signs(self, least: int) -> Iterator[str]:
+    def signs(self, least: int, is_lower_bound: bool) -> Iterator[str]:
         """Yield a line for each aspect in which the model's likeliest token is mostly not a value.
 
         Args:
             least: the least number of judgements for a sign.
+            is_lower_bound: whether the masses are lower bounds.
         """
         for aspect, (total, count, likeliest) in self._of.items():
             if count >= least and likeliest < count / 2:
                 yield (
                     f"improbable answers: in {aspect}, the share of the probability on valid answers is "
-                    f"{total / count:.2f} on average, and the model's likeliest token begins one in only "
-                    f"{likeliest} of {count} judgements; change how the prompt shows the answer, ask for the "
-                    "rationale first, or use another model"
+                    f"{'at least ' * is_lower_bound}{total / count:.2f} on average, and the model's likeliest "
+                    f"token begins one in only {likeliest} of {count} judgements; change how the prompt shows "
+                    "the answer, ask for the rationale first, or use another model"
                 )
 
 
@@ -280,16 +281,17 @@ class WarningSigns:
 
     Args:
         rubric: the rubric of the run.
+        mass_is_lower_bound: whether the masses are sums over the few tokens that a server lists.
 
     Attributes:
         mass: the mass of the values.
         details: what was counted of rows of the rubric's mode.
     """
 
-    def __init__(self, rubric: Rubric) -> None:
+    def __init__(self, rubric: Rubric, mass_is_lower_bound: bool = False) -> None:
         prompt = f"{rubric.prompt.template}\n{answer_format(rubric.answer_layout, rubric.answer_aspects)}"
         self._placeholders = {found.casefold() for found in _PLACEHOLDER.findall(prompt)}
-        self.mass = ValueMass()
+        self.mass, self._mass_is_lower_bound = ValueMass(), mass_is_lower_bound
         self._judged = self._copied = self._cut = 0
         self._scores: defaultdict[str, Counter[object]] = defaultdict(Counter)
         self.details = rubric.mode.details(rubric.aspects)
@@ -326,7 +328,7 @@ class WarningSigns:
                 f"cut rationales: {self._cut} {rows} ran into the limit; raise --max-rationale-tokens, or read "
                 "some: a small model repeats itself"
             )
-        found += self.mass.signs(LEAST)
+        found += self.mass.signs(LEAST, self._mass_is_lower_bound)
         equal = [
             f"{aspect} {shown(score)}"  # type: ignore[arg-type]
             for aspect, scores in self._scores.items()

@@ -130,9 +130,8 @@ class CachedRows:
         last = len(self._cache.layers) - 1
         now = proxy(self)  # a circle of references would keep the memory of the keys and values for a while
         self._layers = self._cache.layers = [_RowLayer(now, n == last) for n in range(last + 1)]
-        self._answer_tokens: list[list[int]] = [
-            [] for _ in prompts
-        ]  # the tokens of each answer that the cache has
+        # The tokens of each answer that the cache has.
+        self._answer_tokens: list[list[int]] = [[] for _ in prompts]
         kept.most = max(kept.most, self.count * self.longest)
         levels = max(len(prompt.beginnings) for prompt in prompts)
         self._order = self._prefill([_parts(prompt, levels) for prompt in prompts])

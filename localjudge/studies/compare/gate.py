@@ -148,9 +148,9 @@ def check_gate(
     for name, drop in margins.items():
         if not 0 < drop < rows.width[rows.names.index(name)]:
             raise UsageError(f"`margin` {name}={drop:g}: must be above 0 and smaller than the scale")
-    for name, most in shares.items():
-        if not 0 < most < 1:
-            option = f"`max_fell` {name}={most:g}" if name else f"`max_failed` {most:g}"
+    for name, share in shares.items():
+        if not 0 < share < 1:
+            option = f"`max_fell` {name}={share:g}" if name else f"`max_failed` {share:g}"
             raise UsageError(f"{option}: must be a share between 0 and 1, such as 0.05")
     if not margins and not improved and not shares:
         return ()
@@ -161,31 +161,33 @@ def check_gate(
     if rows.problem:
         option = "margin" if margins else "improve" if improved else "max_fell" if fell else "max_failed"
         raise UsageError(f"`{option}`: {rows.problem}")
-    asked: list[tuple[str, float | None, str]] = [
-        *((name, drop, f"{name} fell by less than {drop:g}") for name, drop in margins.items()),
-        *((name, None, f"{name} rose") for name in dict.fromkeys(improved)),
-        *((name, most, f"less than {most:g} of the rows {_fell(name)}") for name, most in shares.items()),
+    asked: list[tuple[str, float | None, float | None, str]] = [
+        *((name, drop, None, f"{name} fell by less than {drop:g}") for name, drop in margins.items()),
+        *((name, None, None, f"{name} rose") for name in dict.fromkeys(improved)),
+        *((name, None, most, f"less than {most:g} of the rows {_fell(name)}") for name, most in shares.items()),
     ]
     conditions = []
     group = matched.group[matched.cell]
-    for number, (name, limit, asks) in enumerate(asked):
+    for name, most_drop, most_share, asks in asked:
         at = rows.names.index(name) if name else 0
         for place, system in enumerate(matched.systems):
             cells = matched.system == place
             changes = by_instruction(matched.change[cells], matched.group[cells])[:, at]
             lowest, width = int(matched.lowest[cells].sum()), float(rows.width[at])
             held = matched.row_change[:, at] <= NO_DIFFERENCE - width / 2 if name else matched.is_lost
-            chosen, is_mean = cells[matched.cell], limit is None or number < len(margins)
+            chosen = cells[matched.cell]
             if len(changes) < MIN_INSTRUCTIONS:
                 few = f"{counted(len(changes), 'instruction')} are too few; a gate needs {MIN_INSTRUCTIONS}"
-                measured = float((changes if is_mean else held[chosen]).mean())
+                measured = float((changes if most_share is None else held[chosen]).mean())
                 found: dict[str, Any] = {"change": measured, "bound": None, "room": None, "reason": few}
-            elif limit is None or is_mean:
-                found = _of_mean(changes, width, limit, lowest)
+            elif most_share is None:
+                found = _of_mean(changes, width, most_drop, lowest)
             else:
-                found = _of_share(held[chosen], group[chosen], limit)
+                found = _of_share(held[chosen], group[chosen], most_share)
             found |= {"instructions": len(changes), "lowest": lowest}
-            conditions.append(Condition(asks, name, system, limit, **found))
+            conditions.append(
+                Condition(asks, name, system, most_drop if most_share is None else most_share, **found)
+            )
     return tuple(conditions)
 
 

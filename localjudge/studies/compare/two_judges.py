@@ -24,7 +24,7 @@ from localjudge.studies.compare.matched_runs import MatchedRuns
 
 @dataclass(frozen=True, slots=True)
 class ContraryPair:
-    """Two systems of which both judges prefer another one: the difference of their means by each judge."""
+    """Two systems that the judges put in opposite order: the difference of their means by each judge."""
 
     first: str
     second: str
