@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from localjudge.cli.console import Console, headed, print_table, printed
 from localjudge.cli.messages import Messages
-from localjudge.cli.options import RunFolder
-from localjudge.cli.progress import Progress
+from localjudge.cli.options import OneRun
+from localjudge.cli.progress import Progress, one_run
 from localjudge.cli.shown_rows import RowList, ShownOutcome
 from localjudge.errors import UsageError
 from localjudge.report.study_options import IntervalFile
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def show(
-    run: RunFolder,
+    runs: OneRun,
     row_id: Annotated[
         list[str] | None,
         Flag("Show the judgement of this row or pair: its id, or its line in the input.", "ID", name="--id"),
@@ -65,6 +65,7 @@ def show(
         raise UsageError("--descending: give the aspect with --sort ASPECT")
     if intervals and not row_id:
         raise UsageError("--intervals: give --id, or export the run with its intervals")
+    run = one_run(runs)
     if row_id:
         _show_judgements(run, row_id, intervals)
         return
