@@ -35,7 +35,7 @@ def show(
         str | None,
         Flag(
             "List the judged rows by this score, lowest first; by the expected score if the run has it. "
-            "Pairs are sorted by the preference for the first response.",
+            "Pairs are sorted by the probability that the first response is better.",
             "ASPECT",
         ),
     ] = None,
@@ -50,7 +50,8 @@ def show(
 
     Each of --system, --failed, --sort and --limit selects the list: id, system, scores and the beginning of the
     texts, or the reason for a failure. The list of a run of pairs has both systems, and for each aspect the
-    verdict (a is the first, ? is undecided), the preference for a from 0 to 1, and whether both orders agree.
+    verdict (a is the first, ? is undecided), the probability that a is better (a tie counts half), and whether
+    both orders agree.
     """
     from localjudge.report.run_tables import summary_tables
     from localjudge.runs.reader import read_notices
