@@ -1,12 +1,12 @@
-"""One model in three forms: a GGUF file, its directory of bfloat16 safetensors, and with a LoRA adapter.
+"""One model alone and with a LoRA adapter, in both engines.
 
-    python models/smollm2.py --out smollm2 --gguf smollm2.gguf
-    python benchmarks/model_formats.py smollm2 smollm2.gguf [--adapter DIR] [--rows rows.jsonl] [--count 12]
+    python models/smollm2.py --out smollm2
+    python benchmarks/model_formats.py smollm2 [--adapter DIR] [--rows rows.jsonl] [--count 12]
 
-All contenders judge the same rows in bfloat16, greedily: the directory and the file with the transformers
-engine, the directory with vLLM if it is installed, and the directory with the adapter in the same engines. vLLM
-reads no GGUF. They take turns, round by round, each in its own process; the figures are medians, and the ratios
-are to the directory in the transformers engine.
+All contenders judge the same rows in bfloat16, greedily: the directory with the transformers engine and with
+vLLM if it is installed, and the directory with the adapter in the same engines. They take turns, round by
+round, each in its own process; the figures are medians, and the ratios are to the directory in the transformers
+engine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FormRows:
     """A judge of one form of the model.
 
     Args:
-        model: the directory or the GGUF file.
+        model: the directory.
         adapter: the directory of the adapter, if any.
         engine: the engine's name.
         options: the rows, their number, and the largest number of tokens of a rationale.
@@ -75,7 +75,6 @@ class FormRows:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", help="the model directory")
-    parser.add_argument("gguf", help="the GGUF file of the same model")
     parser.add_argument("--adapter", help="a LoRA adapter of the model")
     parser.add_argument("--rows", nargs="+", default=["examples"], help="files of rows; default: the examples")
     parser.add_argument("--count", type=int, default=12, help="maximum number of rows")
@@ -92,7 +91,6 @@ def main() -> None:
 
     forms: dict[str, tuple[str, str | None, str]] = {
         PLAIN: (options.directory, None, "transformers"),
-        "GGUF, transformers": (options.gguf, None, "transformers"),
     }
     engines = ["transformers", *["vllm"] * bool(find_spec("vllm"))]
     if "vllm" in engines:
@@ -137,7 +135,6 @@ def main() -> None:
         "model_formats",
         {
             "model": Path(options.directory).name,
-            "gguf_bytes": Path(options.gguf).stat().st_size,
             "rows": rows,
             "max_rationale_tokens": options.max_rationale_tokens,
             "contenders": found,

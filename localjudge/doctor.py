@@ -55,9 +55,9 @@ def examine(
         adapter: the directory of a LoRA adapter for the model, if any.
         listen: where an endpoint is to listen; None for a run.
     """
-    engine, why = choose_engine(engine, model)
+    engine, why = choose_engine(engine)
     extras = [
-        *engine_extras(engine, model=model, adapts=adapter is not None),
+        *engine_extras(engine, adapts=adapter is not None),
         *(["serve"] if listen else []),
     ]
     libraries = f"{install_command('cpu')}, or with a GPU {install_command('vllm')}"

@@ -81,9 +81,8 @@ class Judge:
             if found and found.adapter:
                 settings["adapter"] = str(found.adapter.path)
             config = JudgeConfig.from_settings(model=None if name is None else str(name), **settings)
-        named = str(found.path) if found else config.model
         self._engine_options = engine_options(
-            config.engine, config.engine_args, cluster, named, adapts=config.adapter is not None
+            config.engine, config.engine_args, cluster, adapts=config.adapter is not None
         )
         self.config = config
         self.rubric = config.rubric

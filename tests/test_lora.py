@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 from conftest import Cli, random_model, read_lines, write_rows
-from gguf_files import as_gguf
 from lora_files import write_adapter
 from safetensors.torch import load_file, save_file
 
@@ -73,10 +72,6 @@ def test_an_adapter_judges_as_the_model_it_is_merged_into_and_not_as_its_base(
         for aspect, probabilities in mine.probabilities.items():
             assert probabilities == pytest.approx(other.probabilities[aspect], abs=1e-4)
     assert ours != judged(model)
-
-
-def test_the_model_in_a_gguf_file_takes_the_same_adapter(model: Path, adapter: Path, tmp_path: Path) -> None:
-    assert judged(as_gguf(model, tmp_path / "random.gguf"), adapter) == judged(model, adapter)
 
 
 def test_a_run_is_of_one_adapter_and_continues_with_no_other(

@@ -19,7 +19,7 @@ from localjudge.airgap.wheels import Say, Target, check_extras, gather_wheels, l
 from localjudge.errors import UsageError
 from localjudge.models.adapter import Adapter
 from localjudge.models.catalogue import model_path
-from localjudge.models.digests import manifest_file, model_files
+from localjudge.models.digests import MANIFEST, model_files
 from localjudge.models.model import Model
 from localjudge.system.durable import settle
 from localjudge.system.quantities import file_size
@@ -115,7 +115,7 @@ def make_pack(
 def _sources(models: Iterable[str], adapters: Iterable[str], rows: Iterable[Path]) -> dict[str, Path]:
     """Return all files of models, those of adapters that decide their answers, and rows, by name in the pack.
 
-    A model's directory is `models/NAME/…`, without hidden files; a GGUF file, and its manifest, `models/FILE`.
+    A model's directory is `models/NAME/…`, without hidden files.
     """
     files: dict[str, Path] = {}
 
@@ -130,9 +130,8 @@ def _sources(models: Iterable[str], adapters: Iterable[str], rows: Iterable[Path
     for name in models:
         model = Model.find(name)
         folder = f"models/{model.path.name if model_path(name).is_dir() else name.rpartition('/')[2]}/"
-        folder = "models/" if model.is_gguf else folder
-        manifest = manifest_file(model.path)
-        inside = model_files(model.path) | ({manifest.name: manifest} if manifest.is_file() else {})
+        manifest = model.path / MANIFEST
+        inside = model_files(model.path) | ({MANIFEST: manifest} if manifest.is_file() else {})
         add(f"--model {name}", {f"{folder}{place}": file for place, file in inside.items()})
     for name in adapters:
         adapter = Adapter.find(name)

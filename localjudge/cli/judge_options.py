@@ -286,9 +286,9 @@ class JudgeOptions(JudgeSettings, RubricOptions, RowOptions):
             adapter=self.adapter,
         )
         adapts = self.adapter is not None
-        needed = engine_extras(self.engine, cluster, self.model, adapts=adapts)
+        needed = engine_extras(self.engine, cluster, adapts=adapts)
         require(command, *extras, *needed, *input_extras(inputs))
-        engine_options(self.engine, config.engine_args, cluster, self.model, adapts=adapts)
+        engine_options(self.engine, config.engine_args, cluster, adapts=adapts)
         return config, cluster
 
     def _own_options(self) -> dict[str, object]:

@@ -74,7 +74,7 @@ def plan(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="A profile's name, a repository's id, a model directory, a GGUF file, or 'bundled'.",
+            help="A profile's name, a repository's id, a model directory, or 'bundled'.",
         ),
     ],
     rows: Annotated[list[str] | None, Flag("Rows to judge, whose prompts are counted.", "FILE")] = None,
@@ -129,7 +129,7 @@ def plan(
         return
     print(_plan_text(made))
     print_table(printed_table(_plan_table(made)))
-    if made.needs.chosen and made.fits_context and not subject.is_gguf:
+    if made.needs.chosen and made.fits_context:
         with_adapter = f" --adapter {adapter}" if adapter else ""
         gpus = made.needs.chosen.gpus
         print(f"localjudge score … --model {subject.name}{with_adapter} --tensor-parallel-size {gpus}")
@@ -177,7 +177,7 @@ def verify(
         str,
         typer.Argument(
             metavar="DIR",
-            help="A model directory, a GGUF file, the id of a model in the local cache, or 'bundled'.",
+            help="A model directory, the id of a model in the local cache, or 'bundled'.",
         ),
     ],
     no_manifest: Annotated[bool, Flag("Only check; write no manifest.")] = False,

@@ -116,7 +116,7 @@ class Worker:
         for name, value in settings.environment.items():
             os.environ.setdefault(name, value)
         adapts = settings.adapter is not None
-        options = engine_options(settings.engine, settings.options, model=settings.model, adapts=adapts)
+        options = engine_options(settings.engine, settings.options, adapts=adapts)
         model = Model.find(settings.model, adapter=settings.adapter)
         for what, here in digests_of(model).items():
             if here != (there := settings.digests[what]):
