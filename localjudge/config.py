@@ -85,21 +85,12 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
 
     @property
     def answer_layout(self) -> AnswerLayout:
-        """The answer as the judge writes it; the largest, if a prompt asks for several criteria.
+        """The answer as the judge writes it.
 
         Raises:
             ValueError: the answer has no other spelling; the message says what to do.
         """
-        return self.answer_layouts[-1]
-
-    @property
-    def answer_layouts(self) -> list[AnswerLayout]:
-        """The answer to a prompt of 1, 2 … criteria as the judge writes it; a single one for other rubrics.
-
-        Raises:
-            ValueError: as for `answer_layout`.
-        """
-        return [each.spelled(self.answer_spelling) for each in self.rubric.layouts]
+        return self.rubric.answer_layout.spelled(self.answer_spelling)
 
     @property
     def per_start_settings(self) -> dict[str, Any]:

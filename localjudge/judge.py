@@ -5,7 +5,7 @@ rows → prompts → (token table) → engine → answer reader → judgements
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -90,7 +90,7 @@ class Judge:
         self._longest: int | None = None
         self._log: Path | None = None
         try:
-            layouts = config.answer_layouts
+            layout = config.answer_layout
         except ValueError as error:
             raise SettingError("answer_spelling", config.answer_spelling, str(error)) from None
         self.model_changes: list[str] | None = None
@@ -100,7 +100,7 @@ class Judge:
             from localjudge.engines.server.served_model import ServedModel
 
             self.model: Model = ServedModel.ask(self._engine_options, config.model)
-            self._prepare_texts(layouts[-1])
+            self._prepare_texts(layout)
         else:
             # Of a model on a server, only the tokenizer and the configuration must be here.
             self.model = found or (
@@ -111,13 +111,11 @@ class Judge:
             self.model_changes = changes_since_verified(self.model, allow_changed_model, report)
             if config.template_args:
                 self.model = replace(self.model, template_args=config.template_args)
-            self._prepare_table(layouts)
+            self._prepare_table(layout)
 
-    def _prepare_table(self, layouts: Sequence[AnswerLayout]) -> None:
+    def _prepare_table(self, layout: AnswerLayout) -> None:
         """Prepare prompts and answers that are token ids, with the model's own tokenizer."""
-        reader, openings = TableReader.from_config(self.config, layouts, self.model)
-        assert openings[-1].encoder is not None  # the tokenizer is here
-        self.prompts = openings[-1].encoder
+        reader, self.prompts = TableReader.from_config(self.config, layout, self.model)
         self._reader, self.decoding = reader, reader.decoding
         overflow, limit = self.config.on_overflow, self.config.max_result_tokens
         cuts_results = limit is not None or overflow == "cut-tool-results"
@@ -132,7 +130,6 @@ class Judge:
             self.decoding.max_tokens,
             overflow,
             limit,
-            openings if self.rubric.checks_together else (),
         )
         self._prompt_settings: dict[str, Any] = {
             "chat_template": self.prompts.digest,
@@ -170,7 +167,7 @@ class Judge:
             return TextServer(self._engine_options, self.model, self._reader)
         context = None if self._longest is None else self._longest + self.decoding.max_tokens
         if context is not None and self.context is not None:
-            context = min(context, self.context)  # the longest prompt may have a shorter answer
+            context = min(context, self.context)
         if self._cluster is None:
             return open_engine(self._engine_options, self.model, self.decoding, context=context, log=self._log)
         from localjudge.engines.ray.ray_engine import RayEngine
@@ -340,8 +337,8 @@ class Judge:
             f"thought; {on_server}the model does not think by this prompt"
         )
 
-    def _read(self, completion: Any, criteria: int) -> ReadAnswer:
-        answer = self._reader.read(completion, criteria)
+    def _read(self, completion: Any) -> ReadAnswer:
+        answer = self._reader.read(completion)
         self._answers += 1
         self._thoughts += bool(answer.thoughts.strip())
         return answer

@@ -174,7 +174,7 @@ class EngineSession:
                 answer = self._answers.pop(flight.prompt.tag)
                 answer.add(flight.branch, kept, paths)
             if not answer.missing:
-                more = paths.unexplored(answer.kept, answer.tokens, flight.prompt.start)
+                more = paths.unexplored(answer.kept, answer.tokens)
                 answer.missing = len(more)
                 self._branches += [(answer, branch) for branch in more]
             if answer.missing:

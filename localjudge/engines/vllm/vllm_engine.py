@@ -190,7 +190,7 @@ class VllmEngine:
 
     def answer(self, prompt: Prompt, tokens: Sequence[int]) -> list[int]:
         """Return the tokens of the answer to a prompt without the token that ends the turn after it."""
-        return self._decoding.table.beginning(prompt.start).whole(tokens)
+        return self._decoding.table.whole(tokens)
 
     def _start(self) -> Any:
         arguments = dict(self._arguments)
@@ -231,7 +231,7 @@ class VllmEngine:
     def check(self, prompt: Prompt) -> None:
         """Refuse a prompt whose answer vLLM would cut silently at the end of the context."""
         context = self._config.model_config.max_model_len
-        answer = self._decoding.beginning(prompt.start).max_tokens
+        answer = self._decoding.max_tokens
         if len(prompt.tokens) + answer > context:
             raise ValueError(
                 f"a prompt of {len(prompt.tokens)} tokens and an answer of up to {answer} "
@@ -241,8 +241,7 @@ class VllmEngine:
     def sampling_params(self, request: InFlightRequest) -> SamplingParams:
         """Return how vLLM decodes the answer, or the one token after a branch of it."""
         prompt, branch = request.prompt, request.branch
-        decoding = self._decoding.beginning(prompt.start)
-        state = prompt.start if branch is None else branch.state
+        decoding = self._decoding
         # vLLM seeds each row separately; on a CPU it cannot do so with chunked prefill.
         seeded = decoding.temperature > 0 and self._config.device_config.device_type != "cpu"
         return SamplingParams(
@@ -254,7 +253,7 @@ class VllmEngine:
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
             skip_clone=True,
-            extra_args={KEY: request.slot} | ({} if state is None else {STATE: state}),
+            extra_args={KEY: request.slot} | ({} if branch is None else {STATE: branch.state}),
         )
 
     @property
