@@ -10,7 +10,6 @@ import os
 import tempfile
 from collections.abc import Callable, Collection
 from contextlib import closing, suppress
-from dataclasses import replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +20,6 @@ from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.errors import ModelError, UsageError, first_line
 from localjudge.integrations.listener import ListenSettings
-from localjudge.models.adapter import Adapter
 from localjudge.models.catalogue import BUNDLED
 from localjudge.models.digests import changes_since_verified
 from localjudge.models.model import Model
@@ -42,7 +40,6 @@ def examine(
     engine: str = "auto",
     server: ServerOptions | None = None,
     out: Path | None = None,
-    adapter: str | None = None,
     listen: ListenSettings | None = None,
 ) -> list[Check]:
     """Run every check of an intended run and return the results. A check that raises is wrong, with its fix.
@@ -52,19 +49,18 @@ def examine(
         engine: `auto`, `vllm`, `transformers` or `server`.
         server: the server, for the engine `server`.
         out: the run directory; None to check none.
-        adapter: the directory of a LoRA adapter for the model, if any.
         listen: where an endpoint is to listen; None for a run.
     """
     engine, why = choose_engine(engine)
     extras = [
-        *engine_extras(engine, adapts=adapter is not None),
+        *engine_extras(engine),
         *(["serve"] if listen else []),
     ]
     libraries = f"{install_command('cpu')}, or with a GPU {install_command('vllm')}"
     given = "give --model a directory, or an id in the local cache"
     here: list[tuple[str, _Look, str]] = [
         ("engine", lambda: _engine(engine, why), libraries),
-        ("model", lambda: _model(model, adapter, engine), given),
+        ("model", lambda: _model(model, engine), given),
         ("fit", lambda: _fit(model), libraries),
     ]
     looks: list[tuple[str, _Look, str]] = [
@@ -144,11 +140,9 @@ def _engine(engine: str, why: str) -> Check:
     return ok("engine", f"vllm {vllm.__version__} on {device}, {why}")
 
 
-def _model(name: str | None, adapter: str | None, engine: str) -> list[Check]:
+def _model(name: str | None, engine: str) -> list[Check]:
     """Check that the model exists, is complete, matches its manifest and can judge."""
     model = Model.locate(name)
-    if adapter:
-        model = replace(model, adapter=Adapter.find(adapter))
     if find_spec("transformers") is None:
         return [note("model", f"{model.name}: found; not checked, because transformers is not installed")]
     from localjudge.engines.transformers.batched_types import judged_alone

@@ -78,12 +78,8 @@ class Judge:
             config = model.replace(**settings) if settings else model
         else:
             name = model.name if isinstance(model, Model) else model
-            if found and found.adapter:
-                settings["adapter"] = str(found.adapter.path)
             config = JudgeConfig.from_settings(model=None if name is None else str(name), **settings)
-        self._engine_options = engine_options(
-            config.engine, config.engine_args, cluster, adapts=config.adapter is not None
-        )
+        self._engine_options = engine_options(config.engine, config.engine_args, cluster)
         self.config = config
         self.rubric = config.rubric
         self._cluster = cluster
@@ -106,7 +102,7 @@ class Judge:
             self.model = found or (
                 Model.locate(config.model, allow_download=allow_download)
                 if self._has_served_weights
-                else Model.find(config.model, adapter=config.adapter, allow_download=allow_download)
+                else Model.find(config.model, allow_download=allow_download)
             )
             self.model_changes = changes_since_verified(self.model, allow_changed_model, report)
             if config.template_args:
@@ -194,12 +190,10 @@ class Judge:
     @cached_property
     def known_settings(self) -> dict[str, Any]:
         """The settings that determine a judgement, without those that only the engine knows."""
-        adapter = self.model.adapter
         return {
             **self.config.run_identity,
             "value_rule": VALUE_RULE,
             "model": "on a server " * self._has_served_weights + self.model.digest,
-            **({"adapter": adapter.digest} if adapter else {}),
             **self._prompt_settings,
         }
 
@@ -237,7 +231,6 @@ class Judge:
                 "files": self.model.files,
                 "verified": self.model_changes == [],
                 **({"changed_since_verified": self.model_changes} if self.model_changes else {}),
-                **({"adapter": self.model.adapter.describe()} if self.model.adapter else {}),
             },
             "max_tokens": self.task_builder.answer_tokens,
             "notice": self.notice,
@@ -250,7 +243,7 @@ class Judge:
             return "This is a dry run: no model was asked, and the scores mean nothing."
         if self.model.is_bundled:
             return BUNDLED_NOTICE if self.rubric.is_default else BUNDLED_RUBRIC_NOTICE
-        known = self.model.adapter is None and not self.model.is_served and profile_of(self.model.config)
+        known = None if self.model.is_served else profile_of(self.model.config)
         return known.small_notice if known else None
 
     def tokenization_warning(self, rows: Iterable[Row | Failure]) -> str | None:

@@ -23,7 +23,7 @@ from localjudge.models.digests import (
     read_digests,
 )
 from localjudge.models.model import Model
-from localjudge.models.tensor_check import check_adapter, check_tensors
+from localjudge.models.tensor_check import check_tensors
 from localjudge.models.tokenizer import TOKENIZER_FILE
 from localjudge.models.weights import PICKLED, WHOLE, is_lfs_pointer, read_index
 from localjudge.records import Row
@@ -128,10 +128,8 @@ def check_model(model: Model) -> list[Check]:
     if weights:
         fits = fits and look.at("tensors", look.tensors, "copy the config.json that belongs to these weights")
     fits = fits and look.at("table", look.table, "use a model whose tokenizer can spell JSON")
-    fits = fits and look.at("context", look.context, "use a model with a longer context")
-    if fits and model.adapter:
-        fix = "give the model that the adapter was trained for, or an adapter of this model"
-        look.at("adapter", look.adapter, fix)
+    if fits:
+        look.at("context", look.context, "use a model with a longer context")
     return look.checks  # each check needs those before it
 
 
@@ -267,10 +265,6 @@ class ModelChecks:
         """Check that the tensors match the architecture that the configuration names."""
         found = check_tensors(self.model)
         return (ok if found.complete else note)("tensors", found.words)
-
-    def adapter(self) -> Check:
-        """Check that the adapter's matrices fit the model's layers."""
-        return ok("adapter", check_adapter(self.model) or "none")
 
     def table(self) -> Check:
         """Check that the tokenizer can spell an answer."""

@@ -339,9 +339,3 @@ def test_an_endpoint_that_could_listen_is_green_and_the_rest_is_red_with_a_fix(
     assert only[1].startswith(f"--keyfile {tmp_path}/gone: cannot be read: No such file")
     (only,) = found(*keys, tmp_path / "key.pem")
     assert only[2] == "give a certificate and its key in PEM, without a password"
-
-
-def test_doctor_refuses_what_a_server_as_the_engine_cannot_have(cli: Cli) -> None:
-    server = ("doctor", "--engine", "server", "--server", "http://127.0.0.1:9")
-    ended = cli(*server, "--adapter", "a")
-    assert (ended.code, "leave --adapter out" in ended.err) == (2, True), ended.err

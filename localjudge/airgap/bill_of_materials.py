@@ -1,6 +1,6 @@
 """The bill of materials of a pack (SBOM), in CycloneDX 1.6: what it brings, with digests and licences.
 
-Wheels are libraries, identified by their package URL; models and adapters are machine-learning models with
+Wheels are libraries, identified by their package URL; models are machine-learning models with
 their files; files of rows are data. localjudge is the root, and requires all of them. The same pack gives the
 same text: there is no time in it, and its serial number is the first half of the manifest's digest.
 (https://cyclonedx.org/docs/1.6/json/)
@@ -27,7 +27,6 @@ from packageurl import PackageURL
 from packaging.utils import parse_wheel_filename
 
 from localjudge.airgap.pack_files import PackedFile, PackManifest
-from localjudge.models.adapter import CONFIG
 from localjudge.models.digests import decisive_digest
 
 _UNKNOWN = ("", "UNKNOWN")
@@ -49,7 +48,7 @@ def bill_of_materials(manifest: PackManifest, sources: Mapping[str, Path]) -> st
         kind, _, name = place.partition("/")
         if kind == "wheels":
             components.append(_wheel(files[0], sources[place]))
-        elif kind in ("models", "adapters"):
+        elif kind == "models":
             components.append(_model(place, name, files, sources))
         elif kind == "rows":
             components.append(_file(files[0], name, ComponentType.DATA))
@@ -91,17 +90,15 @@ def _declared(about: Message) -> str:
 
 
 def _model(place: str, name: str, files: list[PackedFile], sources: Mapping[str, Path]) -> Component:
-    """Return a model or an adapter; its digest is the one that a run records."""
+    """Return a model; its digest is the one that a run records."""
     within = {file.name.removeprefix(f"{place}/"): file for file in files}
     digests = {inside: file.sha256 for inside, file in within.items()}
-    adapts = CONFIG in within
     return Component(
         name=name,
         bom_ref=place,
         type=ComponentType.MACHINE_LEARNING_MODEL,
-        description="LoRA adapter" if adapts else None,
         licenses=_licences(_model_licence({inside: sources[file.name] for inside, file in within.items()})),
-        properties=[] if adapts else [Property(name="localjudge:digest", value=decisive_digest(digests))],
+        properties=[Property(name="localjudge:digest", value=decisive_digest(digests))],
         components=[_file(file, inside, ComponentType.FILE) for inside, file in within.items()],
     )
 

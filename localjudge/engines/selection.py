@@ -42,40 +42,19 @@ def choose_engine(name: str) -> tuple[str, str]:
     return "transformers", "because there is no GPU for vLLM"
 
 
-def engine_extras(name: str, cluster: Cluster | None = None, *, adapts: bool = False) -> list[str]:
+def engine_extras(name: str, cluster: Cluster | None = None) -> list[str]:
     """Return the extras that an engine needs in this process.
 
     Args:
         name: the engine's name.
         cluster: the cluster whose workers have such an engine, if any.
-        adapts: whether a LoRA adapter is added to it.
     """
     if cluster is not None:
         return ["ray"]
-    chosen = choose_engine(name)[0]
-    if chosen == "transformers":
-        return ["cpu", "lora"] if adapts else ["cpu"]
-    return [chosen] if chosen in ("vllm", "server") else []
+    return {"vllm": ["vllm"], "transformers": ["cpu"], "server": ["server"]}.get(choose_engine(name)[0], [])
 
 
-def check_combination(name: str, cluster: Cluster | None, *, adapts: bool) -> None:
-    """Check that an engine can be used on a cluster, if there is one, and with an adapter, if there is one.
-
-    Raises:
-        UsageError: it cannot.
-    """
-    if name == "server" and (cluster is not None or adapts):
-        own = "workers of its own; leave `ray` out" if cluster else "its own model; leave `adapter` out"
-        raise SettingError("engine", name, f"a server has {own}")
-
-
-def engine_options(
-    name: str,
-    options: Mapping[str, str],
-    cluster: Cluster | None = None,
-    *,
-    adapts: bool = False,
-) -> EngineOptions:
+def engine_options(name: str, options: Mapping[str, str], cluster: Cluster | None = None) -> EngineOptions:
     """Check an engine's packages and read its options, before a model is looked for.
 
     Args:
@@ -83,14 +62,14 @@ def engine_options(
         options: the engine's own options, normalized.
         cluster: the cluster whose workers each have such an engine, if any. There, each worker decides what
             `auto` stands for; here, its options are read as vLLM's, which accepts any.
-        adapts: whether a LoRA adapter is added to it.
 
     Raises:
         UsageError: packages are not installed, or the engine does not know an option.
     """
-    check_combination(name, cluster, adapts=adapts)
+    if name == "server" and cluster is not None:
+        raise SettingError("engine", name, "a server has workers of its own; leave `ray` out")
     purpose = "a Ray cluster" if cluster else f"engine {name}"
-    require(purpose, *engine_extras(name, cluster, adapts=adapts))
+    require(purpose, *engine_extras(name, cluster))
     chosen = choose_engine(name)[0] if cluster is None else name
     if chosen == "server":
         others = dict(options)

@@ -33,11 +33,10 @@ stands for Python, its libraries and the token table.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from localjudge.errors import ModelError
-from localjudge.models.adapter import Adapter
 from localjudge.models.catalogue import BUNDLED, Profile, find_profile, model_path
 from localjudge.models.configuration import Shape, read_shape
 from localjudge.models.model import Model
@@ -237,12 +236,6 @@ class PlannedModel:
             weights, source = unpacked, "counted from its modelling code"
         known = profile.id if profile else name
         return cls(known, str(folder), shape, weights, unpacked or weights, source, profile)
-
-    def with_adapter(self, adapter: Adapter) -> PlannedModel:
-        """Return the model with a LoRA adapter, kept beside the weights in the model's dtype."""
-        more = adapter.parameters * self.shape.element
-        source = f"{self.source}, with {adapter.name}: {adapter.description}"
-        return replace(self, source=source, weights=self.weights + more, unpacked=self.unpacked + more)
 
 
 @dataclass(frozen=True, slots=True)

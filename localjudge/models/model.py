@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
 from localjudge.errors import ModelError, UsageError, first_line
-from localjudge.models.adapter import Adapter
 from localjudge.models.catalogue import BUNDLED, bundled_folder, cached_folder, model_path, refused_gguf
 from localjudge.models.configuration import read_document, remote_kernels
 from localjudge.models.digests import decisive_digest, read_digests
@@ -33,36 +32,25 @@ class Model:
     Attributes:
         name: the requested name.
         path: the directory.
-        adapter: the LoRA adapter that the engine adds to it, if any.
         template_args: variables of its chat template that the judge sets.
     """
 
     name: str
     path: Path
-    adapter: Adapter | None = None
     template_args: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @classmethod
-    def find(
-        cls,
-        name: str | Path | None = None,
-        *,
-        adapter: str | Path | None = None,
-        allow_download: bool = False,
-    ) -> Model:
+    def find(cls, name: str | Path | None = None, *, allow_download: bool = False) -> Model:
         """Return the model of a directory, a model in the local hub cache, or the bundled model.
 
         Args:
             name: a directory or an id; None for the bundled model.
-            adapter: the directory of a LoRA adapter for it, if any.
             allow_download: download a model that is not on this machine. Otherwise nothing is downloaded.
 
         Raises:
             ModelError: there is no such model, or it cannot be loaded safely.
         """
         model = cls.locate(name, allow_download=allow_download)
-        if adapter is not None:
-            model = replace(model, adapter=Adapter.find(adapter))
         return model if model.is_bundled else model._checked()
 
     @classmethod
@@ -80,6 +68,11 @@ class Model:
         return cls(str(name), folder.resolve())
 
     def _checked(self) -> Model:
+        if (self.path / "adapter_config.json").exists():
+            raise ModelError(
+                f"model {self.name}: {self.path} has a LoRA adapter (adapter_config.json), which some engines "
+                "load and others ignore; merge it into its model (PEFT: merge_and_unload), and give the result"
+            )
         if not list(self.path.glob("*.safetensors")) and (packed := sorted(self.path.glob("*.gguf"))):
             raise refused_gguf(f"{self.path}: {packed[0].name}")
         if not (self.path / "config.json").is_file():
@@ -88,11 +81,6 @@ class Model:
             pickled = any(file.name.lower().endswith(PICKLED) for file in self.path.iterdir())
             what = "only pickled weights, which can run code when loaded" if pickled else "no weights"
             raise ModelError(f"model {self.name}: {self.path} has {what}; give a model with safetensors files")
-        if (self.path / "adapter_config.json").exists():
-            raise ModelError(
-                f"model {self.name}: {self.path} has an adapter (adapter_config.json), which some engines load "
-                "and others ignore; give the directory of its model with `model`, and this with `adapter`"
-            )
         return self
 
     @contextmanager

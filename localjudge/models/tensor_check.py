@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from localjudge.errors import ModelError, first_line
@@ -92,43 +91,6 @@ def check_tensors(model: Model) -> TensorCheck:
     if method:
         return TensorCheck(False, f"{about}, packed by {method}: every layer found; packed shapes not checked")
     return TensorCheck(True, f"{about}: {len(tensors)} tensors, all as expected")
-
-
-def check_adapter(model: Model) -> str | None:
-    """Check that the matrices of a model's adapter fit the linear layers that they update.
-
-    Two models of one architecture have the same shapes. Only names tell them apart, so two names of the hub
-    must be equal.
-
-    Returns:
-        A description of what was checked, for people; None if the model has no adapter.
-
-    Raises:
-        ModelError: the adapter does not belong to the model.
-    """
-    if (adapter := model.adapter) is None:
-        return None
-    refused = f"adapter {adapter.name}: does not belong to the model {model.name}"
-    trained = f"it was trained for {adapter.base}" if adapter.base else "its configuration names no other model"
-    if adapter.base and _is_id(adapter.base) and _is_id(model.name) and adapter.base != model.name:
-        raise ModelError(f"{refused}: {trained}; give that model, or the adapter of this one")
-    network = _meta_model(model)
-    if network is None:
-        raise ModelError(f"{refused}: transformers has no language model of this type")
-    weights = network.state_dict()
-    for module, (inputs, outputs) in adapter.modules.items():
-        weight = weights.get(f"{module}.weight")
-        said = "has no such layer" if weight is None else f"has {list(weight.shape)} there"
-        if weight is None or tuple(weight.shape) != (outputs, inputs):
-            raise ModelError(
-                f"{refused}: it updates {module}, [{outputs}, {inputs}], and the model {said}; {trained}"
-            )
-    return f"{adapter.description}: all fit"
-
-
-def _is_id(name: str) -> bool:
-    """Return whether a name is that of a model on the hub, and not of a directory."""
-    return name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).exists()
 
 
 def count_parameters(model: Model) -> int | None:

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 from conversation_rows import long_trajectories
-from lora_files import write_adapter
 
 from localjudge import Judge, Judgement, ModelError, RowSource, Rubric, UsageError, score_run
 from localjudge.engines.engine_options import Cluster
@@ -174,16 +173,6 @@ def test_a_run_with_cut_results_has_the_same_bytes_on_two_workers_as_in_one_proc
         lines.append((out / "judgements.jsonl").read_bytes())
     assert lines[0] == lines[1]
     assert [(json.loads(line)["candidate_cut"] or 0) > 0 for line in lines[0].splitlines()].count(True) > 5
-
-
-def test_workers_add_the_adapter_to_the_model(
-    nodes: Any, judge_on: JudgeOn, model: Path, tmp_path: Path
-) -> None:
-    adapter = write_adapter(tmp_path / "adapter", model)
-    ours = list(judge_on(Cluster(nodes.address, workers=(1, 1)), adapter=adapter).score(rows(6)))
-    assert_alike(ours, judge_on(None, adapter=adapter).score(rows(6)))
-    without = by_id(judge_on(None).score(rows(6)))
-    assert any(outcome.texts != without[name].texts for name, outcome in by_id(ours).items())
 
 
 def test_a_cluster_is_described_as_the_engine_that_its_workers_have(nodes: Any, judge_on: JudgeOn) -> None:

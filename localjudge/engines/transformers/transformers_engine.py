@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
@@ -15,7 +14,6 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, GenerationConfig
 
 from localjudge.constraint.masking import HostTable
@@ -26,9 +24,8 @@ from localjudge.engines.transformers.fast_layers import pack, use_grouped_attent
 from localjudge.engines.transformers.generation import BatchAnswers, can_write, generate
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
 from localjudge.errors import EngineError, ModelError
-from localjudge.models.adapter import WEIGHTS, Adapter
 from localjudge.models.model import Model
-from localjudge.models.tensor_check import check_adapter, check_tensors
+from localjudge.models.tensor_check import check_tensors
 from localjudge.models.weights import INDEX
 from localjudge.prompts.task import Prompt
 from localjudge.system.machine import has_bfloat16
@@ -55,7 +52,6 @@ class TransformersEngine:
         widened = False
         self._mixed = not rotates_by_batch(model.config)
         check_tensors(model)
-        check_adapter(model)
         try:
             configuration = deepcopy(model.configuration)
             # Not that of config.json; None stands for that of transformers.
@@ -83,8 +79,6 @@ class TransformersEngine:
                 # glibc keeps freed blocks, such as outputs of layers, up to the size of the largest one freed
                 # so far, at most 32 MiB. Each 4 KiB that it gives back to the system costs a page fault later.
                 torch.empty(31 << 20, dtype=torch.uint8)
-            if model.adapter:
-                _add_adapter(self._model, model.adapter)
             self._model = self._model.to(self._device).eval()
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             reason = str(error).strip().splitlines()[0]
@@ -107,7 +101,6 @@ class TransformersEngine:
             versions={
                 "torch": torch.__version__,
                 "transformers": version("transformers"),
-                **({"peft": version("peft")} if model.adapter else {}),
             },
             applies_table=True,
             context=options.context(model),
@@ -176,30 +169,3 @@ def _loadable(folder: Path) -> Iterator[Path]:
         Path(scratch, INDEX).unlink()
         Path(scratch, INDEX).write_text(json.dumps(content | {"metadata": {}}), encoding="utf-8")
         yield Path(scratch)
-
-
-def _add_adapter(network: Any, adapter: Adapter) -> None:
-    """Add the matrices of a LoRA adapter to the linear layers of a loaded model, in place.
-
-    The configuration for PEFT names exactly the modules that the adapter's weights have. The adapter's own
-    configuration is not handed over, because it can name modules to import.
-
-    Raises:
-        ValueError: PEFT finds no place for a matrix.
-    """
-    from peft import LoraConfig, PeftModel, set_peft_model_state_dict
-
-    # PEFT 0.21 reads a property of the model whose name is deprecated in transformers 5.24.
-    warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
-    config = LoraConfig(
-        r=adapter.rank,
-        lora_alpha=adapter.alpha,
-        use_rslora=adapter.rank_stabilized,
-        target_modules=sorted(adapter.modules),
-        inference_mode=True,
-    )
-    model = PeftModel(network, config, autocast_adapter_dtype=False)
-    found = set_peft_model_state_dict(model, load_file(adapter.path / WEIGHTS))
-    if found.unexpected_keys:
-        raise ValueError(f"PEFT finds no place for {found.unexpected_keys[0]} of {adapter.name}")
-    model.eval()

@@ -143,7 +143,6 @@ class EngineSession:
                     request,
                     TokensPrompt(prompt_token_ids=tokens),
                     self._engine.sampling_params(flight),
-                    lora_request=self._engine.adapter,
                 )
             except (ValueError, VLLMValidationError) as error:  # a refused prompt: the engine continues
                 if flight.branch is not None:
