@@ -19,7 +19,6 @@ from localjudge.engines.engine_log import output_to
 from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.errors import ModelError, UsageError, first_line
-from localjudge.integrations.listener import ListenSettings
 from localjudge.models.catalogue import BUNDLED
 from localjudge.models.digests import changes_since_verified
 from localjudge.models.model import Model
@@ -40,7 +39,6 @@ def examine(
     engine: str = "auto",
     server: ServerOptions | None = None,
     out: Path | None = None,
-    listen: ListenSettings | None = None,
 ) -> list[Check]:
     """Run every check of an intended run and return the results. A check that raises is wrong, with its fix.
 
@@ -49,13 +47,8 @@ def examine(
         engine: `auto`, `vllm`, `transformers` or `server`.
         server: the server, for the engine `server`.
         out: the run directory; None to check none.
-        listen: where an endpoint is to listen; None for a run.
     """
     engine, why = choose_engine(engine)
-    extras = [
-        *engine_extras(engine),
-        *(["serve"] if listen else []),
-    ]
     libraries = f"{install_command('cpu')}, or with a GPU {install_command('vllm')}"
     given = "give --model a directory, or an id in the local cache"
     here: list[tuple[str, _Look, str]] = [
@@ -64,11 +57,10 @@ def examine(
         ("fit", lambda: _fit(model), libraries),
     ]
     looks: list[tuple[str, _Look, str]] = [
-        ("packages", lambda: required_packages(extras), libraries),
+        ("packages", lambda: required_packages(engine_extras(engine)), libraries),
         ("temporary", lambda: writable("temporary", Path(tempfile.gettempdir())), "set TMPDIR"),
         *([("out", lambda: writable("out", out), "")] if out else []),
         *(here if server is None else [("server", lambda: _server(server, model), given)]),
-        *([("endpoint", lambda: _endpoint(listen), "")] if listen else []),
     ]
     return [check for name, look, fix in looks for check in _settled(name, look, fix)]
 
@@ -198,11 +190,3 @@ def _server(options: ServerOptions, name: str | None) -> list[Check]:
         unverified = "unverified: it applies no token table; an answer that is not whole becomes a failure"
         return [answers, note("kind", unverified)]
     return [answers, ok("kind", f"by construction, with --server-kind table: it has the token table {table}")]
-
-
-def _endpoint(listen: ListenSettings) -> Check:
-    """Check where an endpoint is to listen: bind the address and release it; nobody can connect meanwhile."""
-    token = listen.checked_token()
-    listen.bind().close()
-    who = "this machine" if token is None else "those who have the token"
-    return ok("endpoint", f"{listen.scheme}://{listen.host}:{listen.port} is free; would answer {who}")

@@ -18,7 +18,6 @@ from localjudge.cli.options import (
 )
 from localjudge.cli.progress import Progress
 from localjudge.errors import LocalJudgeError, UsageError
-from localjudge.integrations.listener import ListenSettings
 from localjudge.settings import EngineName, Flag
 from localjudge.system.quantities import file_size
 from localjudge.system.requirements import require
@@ -30,15 +29,12 @@ def doctor(
     server: ServerUrl = None,
     allow_host: AllowHost = None,
     out: Annotated[Path | None, Flag("The run directory, to check its disk.", "DIR")] = None,
-    serve: Annotated[bool, Flag("Check what `serve` needs, too.")] = False,
-    *,
-    listen: ListenSettings,
     as_json: AsJson = False,
 ) -> None:
     """Check whether a run can start on this machine, and print a fix for each problem.
 
-    Its flags are those of `score` and of `serve` that affect the start. Exits with 0 if a
-    run can start and with 1 otherwise. Uses no network except to contact the given server.
+    Its flags are those of `score` that affect the start. Exits with 0 if a run can start and with
+    1 otherwise. Uses no network except to contact the given server.
     """
     from localjudge.doctor import examine
     from localjudge.engines.engine_options import ServerOptions
@@ -46,16 +42,12 @@ def doctor(
 
     if engine not in get_args(EngineName):
         raise UsageError(f"--engine {engine}: give one of {', '.join(get_args(EngineName))}")
-    if not serve and listen != ListenSettings():
-        raise UsageError(
-            "--host, --port, --token-file, --certfile and --keyfile belong to --serve; give it, too"
-        )
     served = None
     if engine == "server":
         served = ServerOptions.parse({"server": server or "", "allow_host": ",".join(allow_host or ())})
     settle_environment()
     with Progress().step("examining this machine"):
-        checks = examine(model, engine, served, out, listen if serve else None)
+        checks = examine(model, engine, served, out)
     print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(1)
