@@ -234,8 +234,10 @@ def test_a_conversation_needs_a_question_and_a_response() -> None:
     asked = [*CHAT, {"role": "user", "content": "And of Chile?"}]
     for record in ({"response": "Lima"}, {"question": "", "response": "Lima"}):
         assert reason_of(record, WHOLE).startswith("'response' has no question before it; name the column of")
-    for record in ({"messages": asked, "response": None}, {"prompt": asked, "response": None}):
-        assert reason_of(record, WHOLE).startswith("'response', the candidate, is null")
+    for column in ("messages", "prompt"):
+        assert reason_of({column: asked, "response": None}, WHOLE).startswith(
+            "'response', the candidate, is null"
+        )
     assert row_of({"messages": asked}, WHOLE).candidate.endswith("User:\n> And of Chile?")
 
 
