@@ -167,7 +167,7 @@ def write_logs(
             scorers=_scorers(manifest.rubric.aspects, judged),
             tags=kinds(notices).split(", ") if notices else None,
             metadata={
-                "judge": manifest.model.judge,
+                "judge": manifest.model.name,
                 "notices": list(notices),
                 "settings": manifest.settings.as_dict(),
             },

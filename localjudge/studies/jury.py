@@ -172,7 +172,7 @@ def _jurors(
         columns = [*zip(scores.aspects, table[:, number].T, rest.T, strict=True)]
         yield Juror(
             name=name,
-            model=scores.manifests[number].model.judge,
+            model=scores.manifests[number].model.name,
             mean={aspect: float(own.mean()) for aspect, own, _ in columns},
             bias={aspect: float((own - others).mean()) for aspect, own, others in columns},
             with_rest={aspect: of_all(spearman, own, others) for aspect, own, others in columns},
