@@ -440,7 +440,8 @@ def test_a_system_that_answers_differently_in_two_runs_is_two_systems(tmp_path: 
     scores = read_scores(runs)
     assert scores.systems == ("east · last", "east · this", "north · last", "north · this")
     assert any(
-        "north answered the same instructions differently in this, last" in each for each in scores.notices
+        "north, east answered the same instructions differently in this, last" in each
+        for each in scores.notices
     )
     assert {system.name for system in rank(scores, resamples=100).systems} == set(scores.systems)
 
@@ -451,10 +452,8 @@ def test_responses_that_one_judge_judged_twice_are_averaged_and_parts_are_pooled
     again = imported(tmp_path, [{**row, "wit": 6 - row["wit"]} for row in ROWS], "again")
     scores = read_scores([imported(tmp_path, ROWS), again])
     assert scores.systems == ("east", "north")
-    assert (
-        "several runs: 6 responses of north were judged in several of run, again; their scores are averaged"
-        in scores.notices
-    )
+    said = "north, east gave 6 responses that were judged in several of run, again; their scores are averaged"
+    assert f"several runs: {said}" in scores.notices
     assert {system.means["wit"].value for system in rank(scores, resamples=100).systems} == {3}
     for command in (("agree",), ("calibrate", "--out", tmp_path / "map.json")):
         end = cli(*command, *scores.folders, "--labels", write(tmp_path / "labels.jsonl", ROWS))
@@ -463,7 +462,9 @@ def test_responses_that_one_judge_judged_twice_are_averaged_and_parts_are_pooled
     parts = [imported(tmp_path, part, name) for part, name in ((ROWS[:6], "first"), (ROWS[6:], "second"))]
     scores = read_scores(parts)
     assert scores.systems == ("east", "north")
-    pooled = "several runs: north answered no instruction in two of first, second; its rows count together"
+    pooled = (
+        "several runs: north, east answered no instruction in two of first, second; the rows count together"
+    )
     assert pooled in scores.notices
 
 

@@ -74,9 +74,8 @@ ColumnNames = Annotated[
     ),
 ]
 Limit = Annotated[int | None, Flag("Use only the first N rows or pairs.", "N", ROWS, least=1)]
-RunFolders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run directories.")]
-OneRun = Annotated[
-    list[Path], typer.Argument(metavar="DIR...", help="A run directory, or those of all its shards.")
+RunFolders = Annotated[
+    list[Path], typer.Argument(metavar="DIR...", help="Run directories, such as all shards of a run.")
 ]
 AsJson = Annotated[bool, Flag("Print JSON, for programs.", name="--json")]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localjudge.cli.console import print_table, printed
-from localjudge.cli.options import FAILED_ROWS, ColumnNames, Inputs, OneRun, RunFolders, check_out_file
+from localjudge.cli.options import FAILED_ROWS, ColumnNames, Inputs, RunFolders, check_out_file
 from localjudge.cli.progress import Progress, one_run
 from localjudge.errors import UsageError
 from localjudge.report.study_options import IntervalFile, LabelColumns, ReportOptions
@@ -40,7 +40,7 @@ def report(
 
 
 def export(
-    runs: OneRun,
+    runs: RunFolders,
     out: Annotated[Path, Flag("The file to write; a folder for inspect.", "FILE")],
     to: Annotated[
         str | None,

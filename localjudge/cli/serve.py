@@ -256,8 +256,9 @@ def label(
         file.refresh()
         if file.lost:
             progress.warn(f"{out}: another program has removed {counted(file.lost, 'answer')} from it")
-        again = "" if is_run else "score the same rows, then: "
-        judged = shlex.join(rows) if is_run else "RUN"
-        progress.say(
-            f"{out}: {counted(len(file.lines), 'answer')} · {again}localjudge agree {judged} --labels {out}"
+        agree = (
+            f"localjudge agree {shlex.join(rows)}"
+            if is_run
+            else "score the same rows, then: localjudge agree RUN"
         )
+        progress.say(f"{out}: {counted(len(file.lines), 'answer')} · {agree} --labels {out}")

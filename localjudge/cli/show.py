@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from localjudge.cli.console import Console, headed, print_table, printed
 from localjudge.cli.messages import Messages
-from localjudge.cli.options import OneRun
+from localjudge.cli.options import RunFolders
 from localjudge.cli.progress import Progress, one_run
 from localjudge.cli.shown_rows import RowList, ShownOutcome
 from localjudge.errors import UsageError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def show(
-    runs: OneRun,
+    runs: RunFolders,
     row_id: Annotated[
         list[str] | None,
         Flag("Show the judgement of this row or pair: its id, or its line in the input.", "ID", name="--id"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -209,7 +210,7 @@ class SystemNames:
     def names(self) -> tuple[dict[tuple[int, str | None], str], tuple[str, ...]]:
         """Return the name of each system by the number of its run and its name there, and remarks."""
         found: dict[tuple[int, str | None], str] = {}
-        notes: list[str] = []
+        notes = defaultdict[str, list[str]](list)  # the systems of each remark
         for system, runs in self._responses.items():
             if system is None or len(runs) == 1:
                 unnamed = UNNAMED if len(self._runs) == 1 else None
@@ -220,17 +221,17 @@ class SystemNames:
             if drawn is None or any(self._judges[run] != self._judges[min(runs)] for run in runs):
                 found |= {(run, system): f"{system} · {self._runs[run]}" for run in runs}
                 if drawn is None:
-                    said = f"{system} answered the same instructions differently in {names}, so it counts"
-                    notes.append(f"several runs: {said} as a system in each")
+                    notes[f"answered the same instructions differently in {names}: a system in each"].append(
+                        system
+                    )
                 continue
             found |= {(run, system): system for run in runs}
-            said = (
-                f"{drawn} responses of {system} were judged in several of {names}; their scores are averaged"
-                if drawn
-                else f"{system} answered no instruction in two of {names}; its rows count together"
+            several = (
+                f"gave {drawn} responses that were judged in several of {names}; their scores are averaged"
             )
-            notes.append(f"several runs: {said}")
-        return found, tuple(notes)
+            none = f"answered no instruction in two of {names}; the rows count together"
+            notes[several if drawn else none].append(system)
+        return found, tuple(f"several runs: {', '.join(those)} {said}" for said, those in notes.items())
 
 
 def _drawn(runs: Sequence[Mapping[str, set[str | None]]]) -> int | None:

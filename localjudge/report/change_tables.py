@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from localjudge.report.tables import Cells, Findings, Table, slice_table
 from localjudge.statistics import p_value
-from localjudge.studies.compare import Changes, MovedRow, change_lines
+from localjudge.studies.compare import STATISTIC_NAMES, Changes, MovedRow, change_lines
 from localjudge.studies.compare.gate import Condition, gate_lines
-from localjudge.studies.compare.two_judges import STATISTICS, TwoJudges
+from localjudge.studies.compare.two_judges import TwoJudges
 from localjudge.system.quantities import counted
 
 _MOST_VERDICTS = 3
@@ -98,7 +98,7 @@ def _judges(judges: TwoJudges) -> Table:
 
 def _labelled(changes: Changes) -> Table:
     rows = [
-        (name, STATISTICS[statistic], found.old[statistic], found.new[statistic], difference, found.rows)
+        (name, STATISTIC_NAMES[statistic], found.old[statistic], found.new[statistic], difference, found.rows)
         for name, found in changes.labelled.items()
         for statistic, difference in found.difference.items()
     ]

@@ -70,21 +70,12 @@ def _aspects(jury: Jury) -> Iterator[Table]:
         rows: list[Cells] = [
             (
                 name,
-                *(each.mean, each.median, each.spread, each.alpha_ordinal, each.alpha_interval),
+                *(each.mean, each.spread, each.alpha_ordinal),
                 *(f"{share:.0%}" for share in (each.unanimous, each.split)),
             )
             for name, each in jury.aspects.items()
         ]
-        alpha = "alpha,\nordinal", "alpha,\ninterval"
-        columns = (
-            "aspect",
-            "mean",
-            "median",
-            "SD of the\njurors",
-            *alpha,
-            "all equal",
-            f"{SPLIT} or more\napart",
-        )
+        columns = "aspect", "mean", "SD of the\njurors", "alpha", "all equal", f"{SPLIT} or more\napart"
         yield Table(title, columns, rows)
         title = ""
     if jury.nominal:

@@ -202,10 +202,10 @@ class _ReportFindings:
     def _changes(self) -> Findings | None:
         """Return what `localjudge compare` finds in two complete runs, or why they cannot be compared.
 
-        None unless there are two runs, and both are complete.
+        None unless there are two runs of whole inputs, and both are complete.
         """
         runs, options = self._listed.folders, self._options
-        if len(runs) != 2 or not all(map(is_complete, runs)):
+        if len(runs) != 2 or not all(map(is_complete, runs)) or self._listed.manifests[0].shard:
             return None
         try:
             matched = match_runs(ComparedRows.read(runs))

@@ -7,7 +7,7 @@ al. 2025, arXiv 2501.10970).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -181,56 +181,40 @@ def _winning_rate(p: Floats) -> float:
     return float((false_discovery_control(p, method="by") <= _FALSE_DISCOVERIES).mean())
 
 
-def annotator_lines(alpha: str, test: AnnotatorTest | None) -> list[str]:
+def annotator_lines(alpha: Estimate, test: AnnotatorTest | None) -> list[str]:
     """Return the lines below a table: the agreement among the annotators, if known, and the test."""
-    among = [f"Agreement among the annotators, which does not limit a judge: Krippendorff's alpha {alpha}"]
-    return among * bool(alpha) + [test.in_words if test else NO_TEST]
+    among = "Agreement among the annotators, which does not limit a judge: Krippendorff's alpha "
+    return [among + alpha.in_words()] * (alpha.value is not None) + [test.in_words if test else NO_TEST]
 
 
-def alphas(
-    marks: LabelArray, group: Integers, levels: Sequence[str] = ("ordinal", "interval")
-) -> list[Estimate]:
-    """Return Krippendorff's alpha of each level of measurement, over rows with at least two labels.
-
-    It is undefined if no row has two.
+def alpha_estimate(marks: LabelArray, group: Integers, level: str = "ordinal") -> Estimate:
+    """Return Krippendorff's alpha over the rows with at least two labels; undefined if no row has two.
 
     Args:
         marks: the labels.
         group: the instruction of each row of the run, [rows].
-        levels: as for `alpha`.
+        level: as for `alpha`.
     """
     marks = marks.of_rows(np.bincount(marks.row, minlength=1) >= 2)
     if not len(marks.row):
-        return [UNDEFINED] * len(levels)
+        return UNDEFINED
     domain, value = np.unique(marks.value, return_inverse=True)
     rows, row = np.unique(marks.row, return_inverse=True)
     counts = np.zeros((len(rows), len(domain)))
     np.add.at(counts, (row, value), 1)
     weights = np.bincount(row, marks.weights) / counts.sum(axis=1)
-    return [
-        agreement_estimate(
-            alpha(counts, domain, level, weights),
-            np.array([alpha(counts[kept], domain, level, weights[kept]) for kept in left_out(group[rows])]),
-        )
-        for level in levels
-    ]
+    without = [alpha(counts[kept], level, weights[kept]) for kept in left_out(group[rows])]
+    return agreement_estimate(alpha(counts, level, weights), np.array(without))
 
 
-def nominal_alpha(marks: LabelArray, group: Integers) -> Estimate | None:
-    """Return Krippendorff's nominal alpha, as `alphas` does; None if no row has two labels."""
-    has_several = np.bincount(marks.row, minlength=1).max() >= 2
-    return alphas(marks, group, ["nominal"])[0] if has_several else None
-
-
-def alpha(counts: Floats, domain: Floats, level: str, weights: Floats | None = None) -> float:
+def alpha(counts: Floats, level: str, weights: Floats | None = None) -> float:
     """Return Krippendorff's alpha (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
 
     NaN if all labels are equal. It is computed here because the library for it is under the GPL.
 
     Args:
-        counts: number of annotators who gave each value to each unit, [units, values].
-        domain: the values, in ascending order.
-        level: "nominal", "ordinal" or "interval".
+        counts: number of annotators who gave each value to each unit, [units, values], in ascending order.
+        level: "nominal" or "ordinal".
         weights: the weight of each unit, such as the inverse of its chance to be drawn, [units]; None for equal
             ones.
     """
@@ -243,10 +227,10 @@ def alpha(counts: Floats, domain: Floats, level: str, weights: Floats | None = N
     observed = pairable.T @ scaled - np.diag(scaled.sum(axis=0))
     of_value = observed.sum(axis=0)
     if level == "nominal":
-        distance = 1 - np.eye(len(domain))
+        distance = 1 - np.eye(len(of_value))
     else:
         # The ordinal distance of two values is the distance of their mean ranks.
-        position = domain if level == "interval" else of_value.cumsum() - of_value / 2
+        position = of_value.cumsum() - of_value / 2
         distance = (position[:, None] - position) ** 2
     expected = of_value @ distance @ of_value
     if expected == 0:

@@ -13,7 +13,7 @@ import numpy as np
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.statistics import Estimate
 from localjudge.statistics.agreement_statistics import pearson
-from localjudge.statistics.annotators import alpha, alphas
+from localjudge.statistics.annotators import alpha, alpha_estimate
 from localjudge.statistics.jackknife import jackknife_interval, left_out
 from localjudge.statistics.resampling import averages, mean_estimate, studentise
 
@@ -26,16 +26,14 @@ narrower scale, its range."""
 class JuryAspect:
     """The agreement of the jurors on one aspect.
 
-    `mean` and `median` are averages over the rows of the row's mean and median score. `spread` is the average
+    `mean` is the average over the rows of the row's mean score. `spread` is the average
     standard deviation of a row's scores. `unanimous` and `split` are shares of the rows: with equal scores, and
     with scores that differ by `SPLIT` or more.
     """
 
     mean: Estimate
-    median: float
     spread: float
     alpha_ordinal: Estimate
-    alpha_interval: Estimate
     unanimous: float
     split: float
 
@@ -90,10 +88,10 @@ class RatedAspect:
 
         Its argument is the weight of each row, [rows]; None for equal ones.
         """
-        domain, jurors = np.array([*self.values], dtype=np.float64), range(self.table.shape[1])
+        jurors = range(self.table.shape[1])
         without = (replace(self, table=np.delete(self.table, juror, axis=1)) for juror in jurors)
         votes = [self.votes, *(others.votes for others in without)]
-        return lambda weights: np.array([alpha(counts, domain, self.level, weights) for counts in votes])
+        return lambda weights: np.array([alpha(counts, self.level, weights) for counts in votes])
 
     def spread(self, reach: float) -> Floats:
         """Return the spread of each row; a standard deviation is divided by `reach`."""
@@ -116,14 +114,11 @@ def jury_aspect(rated: RatedAspect, group: Integers, resamples: int, seed: int) 
         seed: seed of the resamples.
     """
     table, (lowest, highest) = rated.table, rated.ends
-    ordinal, interval = alphas(rated.marks, group)
     differences = table.max(axis=1) - table.min(axis=1)
     return JuryAspect(
         mean=mean_estimate(table.mean(axis=1), group, lowest, highest, False, resamples, seed),
-        median=float(np.median(table, axis=1).mean()),
         spread=float(table.std(axis=1, ddof=1).mean()),
-        alpha_ordinal=ordinal,
-        alpha_interval=interval,
+        alpha_ordinal=alpha_estimate(rated.marks, group),
         unanimous=float((differences == 0).mean()),
         split=float((differences >= min(SPLIT, highest - lowest)).mean()),
     )
@@ -142,7 +137,7 @@ def nominal_jury_aspect(rated: RatedAspect, group: Integers) -> NominalJuryAspec
     won = votes[2 * most > jurors].argmax(axis=1)
     return NominalJuryAspect(
         labels=tuple(map(str, rated.values.values())),
-        alpha_nominal=alphas(rated.marks, group, [rated.level])[0],
+        alpha_nominal=alpha_estimate(rated.marks, group, rated.level),
         with_majority=len(won) / rows,
         unanimous=float((most == jurors).mean()),
         tied=float(((votes == most[:, None]).sum(axis=1) > 1).mean()),

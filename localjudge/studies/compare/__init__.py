@@ -18,17 +18,18 @@ from localjudge.statistics.paired_test import Change, tested_changes
 from localjudge.statistics.resampling import RESAMPLES, cell_means
 from localjudge.studies.by_slice import Sliced, SliceRow
 from localjudge.studies.compare.matched_runs import Differs, MatchedRuns, RowWithoutScore, by_instruction
-from localjudge.studies.compare.two_judges import (
-    STATISTICS,
-    Labelled,
-    TwoJudges,
-    compare_labels,
-    compare_two_judges,
-)
+from localjudge.studies.compare.two_judges import Labelled, TwoJudges, compare_labels, compare_two_judges
 from localjudge.system.quantities import counted
 
 _MOST_LISTED = 10
 """The most rows that are listed one by one."""
+STATISTIC_NAMES = {
+    "in_order": "share in order",
+    "spearman": "Spearman",
+    "mae": "mean absolute error",
+    "exact": "exact agreement",
+}
+"""The names of the statistics of agreement with labels, for people."""
 _NOTHING = "no row has a score in both runs"
 
 
@@ -286,7 +287,7 @@ def _better_judge(changes: Changes) -> Iterator[str]:
         by = found.difference[statistic]
         differences[aspect] = by = by.negative() if statistic == "mae" else by
         size = "difference" if by.verdict == "not known" else "by"
-        named[f"{aspect}: {STATISTICS[statistic]}, {size} {by.size_in_words()}"] = by
+        named[f"{aspect}: {STATISTIC_NAMES[statistic]}, {size} {by.size_in_words()}"] = by
     yield f"Agreement of {new} with people, compared with that of {old}: {verdicts_in_words(named)}."
     yield from untested_in_words("difference", differences)
 
