@@ -198,7 +198,7 @@ def test_pairs_drawn_with_unequal_chances_have_the_weight_of_their_inverse(
     labels, chance = rng.choice(["a", "tie", "b"], 60), rng.choice([0.2, 0.5, 1.0], 60)
 
     def found(name: str, chances: Iterable[float]) -> LabelledPairs:
-        own = {"skipped": None, "saw_judge": False, "saw_labels": False}
+        own = {"skipped": None, "saw_judge": False}
         records = [
             {"id": f"p{n}", "annotator": "Ann", "label": own | {"row": str(n), "chance": one}, "better": label}
             for n, (label, one) in enumerate(zip(labels.tolist(), chances, strict=True))

@@ -178,26 +178,25 @@ class PairAgreement:
 
 @dataclass(frozen=True, slots=True)
 class _Labelled:
-    """The labels of some rows in an aspect, and `people`, the same before adjudication."""
+    """The labels of some rows in an aspect."""
 
     marks: LabelArray
-    people: LabelArray
     group: Integers  # [rows of the run]: the instruction of each
     annotators: tuple[str, ...]
     draws: tuple[int, int]  # the number of resamples, and their seed
 
     def of_rows(self, chosen: Flags) -> Self:
         """Return the labels of the chosen rows, a mask of the rows of the run."""
-        return replace(self, marks=self.marks.of_rows(chosen), people=self.people.of_rows(chosen))
+        return replace(self, marks=self.marks.of_rows(chosen))
 
     def counts(self) -> dict[str, int]:
         """Return the number of instructions and of annotators."""
-        present = len(np.unique(self.group[self.marks.row])), len(np.unique(self.people.annotator))
+        present = len(np.unique(self.group[self.marks.row])), len(np.unique(self.marks.annotator))
         return dict(zip(("instructions", "annotators"), present, strict=True))
 
     def replaced(self, judged: Floats, distance: Callable[[Floats, Floats], Floats]) -> AnnotatorTest | None:
         """Compare the judge's numbers [rows of the run] with single annotators; see `replace_annotators`."""
-        return replace_annotators(self.people, judged, self.group, self.annotators, distance, *self.draws)
+        return replace_annotators(self.marks, judged, self.group, self.annotators, distance, *self.draws)
 
 
 def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 0) -> Agreement:
@@ -210,10 +209,6 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
         seed: seed of the resamples.
     """
     aspects, notes, draws = {}, [*labels.notes, *scores.notes], (resamples, seed)
-
-    def labelled(aspect: str, marks: LabelArray) -> _Labelled:
-        people = labels.independent.get(aspect, marks)
-        return _Labelled(marks, people, scores.group, labels.annotators, draws)
 
     for aspect, marks in labels.marks.items():
         if aspect.partition("=")[0] in labels.nominal:
@@ -228,8 +223,8 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
         columns = {"integer": scores.column(aspect, "integer")}
         if scores.expected is not None and aspect not in scores.without_expected:
             columns["expected"] = scores.column(aspect, "expected")
-        of_labels = labelled(aspect, marks)
-        ordinal, interval = alphas(of_labels.people, scores.group)
+        of_labels = _Labelled(marks, scores.group, labels.annotators, draws)
+        ordinal, interval = alphas(marks, scores.group)
         comparisons = {
             name: compare(column, marks, scores.group, ends if in_scale and name in columns else None, *draws)
             for name, column in (columns | scores.baselines).items()
@@ -246,7 +241,7 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
             else None,
         )
     nominal = {
-        aspect: _agree_on_labels(scores, aspect, labelled(aspect, marks))
+        aspect: _agree_on_labels(scores, aspect, _Labelled(marks, scores.group, labels.annotators, draws))
         for aspect, marks in labels.nominal.items()
     }
     return Agreement(aspects, nominal, tuple(notes), scores.notices)
@@ -285,7 +280,7 @@ def _agree_on_labels(scores: Scores, aspect: str, of_labels: _Labelled) -> Nomin
         confusion=tuple(map(tuple, confusion.tolist())),
         precision=precision,
         recall=recall,
-        alpha=nominal_alpha(of_labels.people, scores.group),
+        alpha=nominal_alpha(marks, scores.group),
         annotator_test=of_labels.replaced(verdicts, np.not_equal),
     )
 
@@ -320,8 +315,8 @@ def agree_on_pairs(
         )
     aspects, divided = {}, {}
     for aspect, marks in labels.marks.items():
-        people, verdicts = labels.independent.get(aspect, marks), pairs.aspects[aspect]
-        every = _Labelled(marks, people, pairs.group, labels.annotators, (resamples, seed))
+        verdicts = pairs.aspects[aspect]
+        every = _Labelled(marks, pairs.group, labels.annotators, (resamples, seed))
         aspects[aspect] = _agree_on_verdicts(pairs, verdicts, every)
         parts = {name: every.of_rows(subsets == name) for name in names}
         divided[aspect] = {
@@ -374,7 +369,7 @@ def _agree_on_verdicts(pairs: JudgedPairs, verdicts: PairVerdicts, of_labels: _L
         over_baselines=over,
         gain=gain,
         consistency=consistency,
-        alpha=nominal_alpha(of_labels.people, pairs.group),
+        alpha=nominal_alpha(of_labels.marks, pairs.group),
         annotator_test=of_labels.replaced(verdicts.result[:, 0], lambda given, other: np.abs(given - other)),
     )
 
