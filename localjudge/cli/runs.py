@@ -41,19 +41,14 @@ def report(
 
 def export(
     run: RunFolder,
-    out: Annotated[Path, Flag("The file to write; a folder for inspect.", "FILE")],
+    out: Annotated[Path, Flag("The file to write.", "FILE")],
     to: Annotated[
-        str | None,
-        Flag(
-            "The format of the file.  [default: by the suffix of --out]",
-            "jsonl|csv|parquet|alpaca-eval|inspect",
-        ),
+        str | None, Flag("The format of the file.  [default: by the suffix of --out]", "jsonl|csv|parquet")
     ] = None,
     with_texts: Annotated[bool, Flag("Include the instruction, the reference and each candidate.")] = False,
-    baseline: Annotated[str | None, Flag("For alpaca-eval: the system to compare with.", "SYSTEM")] = None,
     intervals: IntervalFile = None,
 ) -> None:
-    """Write a run, or its pairs, for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
+    """Write a run, or its pairs, as a table for other tools: JSON lines, CSV or Parquet."""
     from localjudge.report.run_export import TABLES
     from localjudge.report.run_export import export as write_export
     from localjudge.runs.reader import read_notices
@@ -65,12 +60,11 @@ def export(
             raise UsageError(
                 f"--out {out}: its suffix names no table; end it with .{', .'.join(TABLES)}, or give --to"
             )
-    if to != "inspect":
-        check_out_file(out)
+    check_out_file(out)
     what = read_manifest(run).rubric.mode.item
     progress = Progress()
     with progress.step("exporting", f"{what}s") as report:
-        written = write_export(run, to, out, with_texts, baseline, report, intervals)
+        written = write_export(run, to, out, with_texts, report, intervals)
     progress.say(f"{counted(written, what)} · {out}")
     progress.notices(read_notices(run))
 
