@@ -239,7 +239,7 @@ def test_a_browser_shows_the_table_the_charts_and_the_list_and_asks_for_nothing(
     assert 'data-ready="yes"' in dumped
     assert 'data-charts="drawn"' in dumped
     body = re.sub(r"<script.*?</script>", "", dumped, flags=re.DOTALL)
-    assert body.count("<svg") == 8
+    assert body.count("<svg") == 3
     assert body.count('role="option"') == 12
     assert "<title>run</title>" in dumped
     assert html.escape(SCRIPT[:50], quote=False) in body

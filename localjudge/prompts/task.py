@@ -21,8 +21,7 @@ class Prompt:
     `text` is set instead of the token ids for an engine without a tokenizer: the row's own turn. `start` is the
     state of the token table in which the answer begins, if not where all answers do. `beginnings` are numbers
     of tokens, in ascending order: the prompts of all rows, of an instruction and of a row begin with as many of
-    them (`Rubric.beginnings`). `rank` is its row's place in a random order of judging, which batches keep
-    roughly; None if the order does not matter.
+    them (`Rubric.beginnings`).
     """
 
     tag: int
@@ -31,7 +30,6 @@ class Prompt:
     text: str = ""
     start: int | None = None
     beginnings: tuple[int, ...] = ()
-    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class Task:
     `overflows` is True if the whole row does not fit the model's context. `candidate_cut` is the number of
     characters of the candidate, and of tool results, that were left out, and `shown` the row without them; None
     if it is whole. `places` are the places in a plan of all rows that share the task; a task outside of a plan
-    has none. `start`, `beginnings` and `rank` are those of `Prompt`.
+    has none. `start` and `beginnings` are those of `Prompt`.
     """
 
     row: Row | Failure
@@ -57,7 +55,6 @@ class Task:
     places: Sequence[int] = ()
     start: int | None = None
     beginnings: tuple[int, ...] = ()
-    rank: int | None = None
 
 
 class StopSubmitting(Exception):  # noqa: N818 (not an error)
@@ -115,7 +112,7 @@ class TaskFeed:
                 for sample in range(self._samples):
                     tag = self._tag * self._samples + sample
                     seed = _seed(key, sample)
-                    yield Prompt(tag, task.tokens, seed, task.text, task.start, task.beginnings, task.rank)
+                    yield Prompt(tag, task.tokens, seed, task.text, task.start, task.beginnings)
 
     def take(self, answers: Iterable[Any]) -> Iterator[tuple[Task, str, list[Any]]]:
         """Yield the tasks whose last answers are among these, and forget them.
