@@ -171,12 +171,6 @@ def test_the_shift_of_a_bias_has_its_size_and_no_interval_if_it_hardly_varies(
     )
 
 
-def test_aspects_that_are_one_opinion_correlate_wholly_and_constant_ones_not_at_all(put_on_trial: Try) -> None:
-    audit = put_on_trial(recalled)
-    assert audit.mean_halo == pytest.approx(1)
-    assert audit.halo[0][1] == audit.halo[1][0]
-
-
 def test_an_audit_is_the_same_from_the_same_seed_and_continues_what_is_there(
     tmp_path: Path, rows: Path, model: Path
 ) -> None:
@@ -327,16 +321,15 @@ def test_the_command_prints_one_page_or_json_and_ends_with_3_below_a_threshold(
     end = cli("audit", *flags, "--json", "--threshold", "reference=1")
     assert end.code == 3
     assert "below its threshold: reference" in end.err
-    audit = Audit.model_validate_json(end.out)
-    assert [trial.threshold for trial in audit.checks] == [1.0] + [None] * (len(NAMES) - 1)
-    assert audit.checks[3].skipped == {"fewer than 8 words": 1}
+    checks = json.loads(end.out)["checks"]
+    assert [trial["threshold"] for trial in checks] == [1.0] + [None] * (len(NAMES) - 1)
+    assert checks[3]["skipped"] == {"fewer than 8 words": 1}
 
 
 def test_an_audit_of_a_single_row_leaves_undefined_what_one_row_cannot_tell(
     tmp_path: Path, model: Path
 ) -> None:
     audit = audit_of(recalled, make_rows(tmp_path / "rows.jsonl", 1), model, tmp_path / "audit")
-    assert audit.mean_halo is None
     trials = {trial.name: trial for trial in audit.checks}
     assert trials["other"].skipped == {"no other instruction in the sample": 1}
     assert (trials["other"].share, trials["other"].shift.value, trials["other"].verdict) == (
@@ -411,7 +404,6 @@ def test_an_audit_knows_the_best_label_of_a_rubric(rows: Path, tmp_path: Path, c
         "swapped",
         "reordered",
     }
-    assert audit["halo"][0][1:] == [None, None]
     planted = map(json.loads, (tmp_path / "correctness" / "rows.jsonl").read_text().splitlines())
     assert all('"grade": "A"' in row["candidate"] for row in planted if row["system"] == "planted")
     safety = json.loads(cli(*given, "--rubric", "safety", "--out", tmp_path / "safety").out)

@@ -168,11 +168,6 @@ def test_the_shift_of_the_position_is_the_advantage_of_the_first_place(audit_of:
     assert leaning["identical"].shift.value == pytest.approx(0.4)
 
 
-def test_the_page_says_how_often_the_response_shown_first_wins(audit_of: Try) -> None:
-    for opinion, share in ((knows, "50 %"), (always_first, "100 %")):
-        assert f"shown first wins with a mean probability of {share};" in " ".join(audit_of(opinion).leads())
-
-
 def test_an_injected_answer_counts_for_the_place_that_it_names(audit_of: Try) -> None:
     planted = next(check for check in audit_of(copies_answers).checks if check.name == "planted")
     assert (planted.share.value, planted.shift.value) == (0, 0.5)

@@ -215,13 +215,10 @@ def test_what_cannot_be_reported_ends_with_2_and_one_line(
     cli: Cli, run: Path, rows: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = ["--out", tmp_path / "report.html"]
-    (tmp_path / "audit.json").write_text('{"format": 1}')
     six = score(rows, tmp_path / "six", model, Path("no-reference"))
     for said, arguments in {
         "not a run directory": [tmp_path, *out],
         "give runs with the same aspects and scale": [run, six, *out],
-        "not the output of `localjudge audit --json`": [run, *out, "--audit", tmp_path / "audit.json"],
-        "No such file": [run, *out, "--audit", tmp_path / "none.json"],
         "No such file or directory": [run, "--out", tmp_path / "none" / "report.html"],
         "none.jsonl: ": [run, *out, "--labels", tmp_path / "none.jsonl"],
     }.items():

@@ -104,7 +104,7 @@ def audit(
     with progress.step("computing the results"):
         found = read_audit(out, drawn, seed, least)
     if as_json:
-        print_json(found.model_dump(mode="json"), indent=2)
+        print_json(found, indent=2)
     else:
         print_table(printed_findings(audit_findings(found), all_tables))
     progress.notices(found.notices, in_table=True)

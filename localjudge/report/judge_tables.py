@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from localjudge.report.tables import Cell, Cells, Findings, Table
+from localjudge.report.tables import Cells, Findings, Table
 from localjudge.rubrics.answer import shown
 from localjudge.statistics import Estimate, two_decimals, untested_in_words, verdicts_in_words
 from localjudge.statistics.jury_agreement import SPLIT, NominalJuryAspect
@@ -161,7 +161,7 @@ _NAMED = ("below", "unsound")
 def audit_findings(audit: Audit) -> Findings:
     """Return the number of checks with each verdict, and the checks.
 
-    The details are the shift of each check, the rows that were not tested, and the halo.
+    The details are the shift of each check, and the rows that were not tested.
     """
     checks = [
         (each.name, each.expected, each.held_text, each.chance_text, each.verdict, each.rows)
@@ -173,12 +173,6 @@ def audit_findings(audit: Audit) -> Findings:
     details: dict[str, list[Table | str]] = {
         "shifts and rows that were not tested": [Table(title, ("check", "shift", *words), shifts, words=words)]
     }
-    if audit.mean_halo is not None:
-        halo: list[list[Cell]] = [
-            [aspect, *[""] * row, *audit.halo[row][row + 1 :]] for row, aspect in enumerate(audit.aspects[:-1])
-        ]
-        title = "Correlation of the aspects"
-        details["correlation of the aspects"] = [Table(title, ("aspect", *audit.aspects[1:]), halo)]
     main = Table("", columns, checks, words=["a sound judge", "verdict"])
     return Findings([_verdicts(audit)], [main], details, audit.notices)
 

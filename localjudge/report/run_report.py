@@ -17,7 +17,6 @@ from localjudge.matching.run_rows import run_names
 from localjudge.matching.scores import Scores
 from localjudge.report.agreement_tables import agreement_findings, pair_agreement_findings
 from localjudge.report.change_tables import change_findings
-from localjudge.report.judge_tables import audit_findings
 from localjudge.report.listed_rows import ListedRows
 from localjudge.report.overview import head
 from localjudge.report.page import write_page
@@ -28,7 +27,6 @@ from localjudge.runs.reader import is_complete
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.studies.agree import agree, agree_on_pairs
-from localjudge.studies.audit.audit_findings import Audit
 from localjudge.studies.by_slice import Sliced, agree_by_slice, rank_by_slice
 from localjudge.studies.calibrate import read_intervals
 from localjudge.studies.compare import change_by_slice, compare_runs
@@ -112,7 +110,6 @@ class _ReportFindings:
             "changes": self._changes(),
             "slices": joined(self._slices),
             "agreement": joined(agreement),
-            "audit": self._audit(),
         }
 
     def _by_judge(self) -> list[list[Path]]:
@@ -215,21 +212,3 @@ class _ReportFindings:
             by_slice = slice_table(change_by_slice(matched, slices, self._resamples, 0))
             found = replace(found, main=[*found.main, by_slice])
         return found
-
-    def _audit(self) -> Findings | None:
-        """Return what `localjudge audit --json` has printed; None without it.
-
-        Raises:
-            UsageError: the file cannot be read, or is not the output of an audit.
-        """
-        file = self._options.audit
-        if file is None:
-            return None
-        try:
-            audit = Audit.model_validate_json(file.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UsageError(f"`audit` {file}: {error.strerror}") from None
-        except ValueError:
-            raise UsageError(f"--audit {file}: not the output of `localjudge audit --json`") from None
-        found = audit_findings(audit)
-        return replace(found, answer=[*found.answer, *audit.leads()])
