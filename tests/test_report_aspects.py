@@ -271,7 +271,7 @@ def test_a_page_of_labels_only_offers_no_overall_score_and_shows_no_empty_part(
 ) -> None:
     with OpenPage(labels_page, tmp_path) as opened:
         assert opened.texts("#by-order option") == ["Instruction", "grade", "Lowest confidence", "Length"]
-        assert opened.texts("#nav a") == ["Systems", "Profile", "Confidence", "Judgements"]
+        assert opened.texts("#nav a") == ["Systems", "Distribution", "Judgements"]
         assert opened.texts(".marks .mean") == []
         assert opened.texts(".scores thead th") == ["aspect", "score", "probabilities"]
         assert opened.texts("#detail h5") == ["Candidate"]
