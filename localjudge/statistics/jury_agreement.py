@@ -13,7 +13,7 @@ import numpy as np
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.statistics import Estimate
 from localjudge.statistics.agreement_statistics import pearson
-from localjudge.statistics.annotators import alpha, alphas
+from localjudge.statistics.annotators import alpha, alpha_estimate
 from localjudge.statistics.jackknife import jackknife_interval, left_out
 from localjudge.statistics.resampling import averages, studentise
 
@@ -88,7 +88,7 @@ def jury_aspect(rated: RatedAspect, group: Integers) -> JuryAspect:
     lowest, highest = rated.ends
     differences = np.ptp(rated.table, axis=1)
     split = float((differences >= min(SPLIT, highest - lowest)).mean()) if rated.level == "ordinal" else None
-    (of_level,) = alphas(rated.marks, group, [rated.level])
+    of_level = alpha_estimate(rated.marks, group, rated.level)
     return JuryAspect(rated.level, of_level, float((differences == 0).mean()), split)
 
 
