@@ -117,7 +117,7 @@ def audit(
 
 def _repeat(run: Path, sample: int, seed: int, as_json: bool) -> None:
     """Judge a sample of a run again, and print how many scores changed."""
-    from localjudge.report.run_tables import repetition_table
+    from localjudge.report.tables import repetition_table
     from localjudge.runs.repeat import repeat
 
     settle_environment()

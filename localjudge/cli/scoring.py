@@ -54,7 +54,7 @@ def score(
     ] = False,
 ) -> None:
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
-    from localjudge.report.run_tables import summary_tables
+    from localjudge.report.tables import summary_tables
     from localjudge.runs.pipeline import score_run
     from localjudge.runs.row_source import Shard
 

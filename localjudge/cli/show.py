@@ -49,7 +49,7 @@ def show(
     texts, or the reason for a failure. The list of a run of pairs has both systems, and for each aspect the
     verdict (a is the first, ? is undecided), the preference for a from 0 to 1, and whether both orders agree.
     """
-    from localjudge.report.run_tables import summary_tables
+    from localjudge.report.tables import summary_tables
     from localjudge.runs.reader import read_notices
     from localjudge.runs.reread_texts import RowTextStore
     from localjudge.runs.run_manifest import read_manifest
