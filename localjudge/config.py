@@ -22,7 +22,6 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
     """All settings that decide a judgement, validated once. `run.json` records them, so a run can be repeated.
 
     Attributes:
-        adapter: the directory of a LoRA adapter for the model; None for none.
         rubric: the prompt's template, the aspects and the scale; a rubric, the name of an included one, or its
             file.
         engine_args: the engine's own options, by vLLM's names with underscores; each value as text.
@@ -32,7 +31,6 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    adapter: str | None = None
     rubric: Rubric = Field(default_factory=Rubric.load)
     engine_args: dict[str, str] = Field(default_factory=dict)
 
@@ -85,27 +83,17 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
 
     @property
     def answer_layout(self) -> AnswerLayout:
-        """The answer as the judge writes it; the largest, if a prompt asks for several criteria.
+        """The answer as the judge writes it.
 
         Raises:
             ValueError: the answer has no other spelling; the message says what to do.
         """
-        return self.answer_layouts[-1]
-
-    @property
-    def answer_layouts(self) -> list[AnswerLayout]:
-        """The answer to a prompt of 1, 2 … criteria as the judge writes it; a single one for other rubrics.
-
-        Raises:
-            ValueError: as for `answer_layout`.
-        """
-        return [each.spelled(self.answer_spelling) for each in self.rubric.layouts]
+        return self.rubric.answer_layout.spelled(self.answer_spelling)
 
     @property
     def per_start_settings(self) -> dict[str, Any]:
         """The settings that may differ between starts, without the rubric; and `thinking_budget` as given."""
-        without = {"adapter"} if self.adapter is None else set()
-        return self.model_dump(exclude={"rubric", *SHARED - {"thinking_budget"}, *without}, mode="json")
+        return self.model_dump(exclude={"rubric", *SHARED - {"thinking_budget"}}, mode="json")
 
     def replace(self, **settings: Any) -> Self:
         """Return a copy with other settings, validated again."""

@@ -10,7 +10,6 @@ import os
 import tempfile
 from collections.abc import Callable, Collection
 from contextlib import closing, suppress
-from dataclasses import replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,8 +19,6 @@ from localjudge.engines.engine_log import output_to
 from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.errors import ModelError, UsageError, first_line
-from localjudge.integrations.listener import ListenSettings
-from localjudge.models.adapter import Adapter
 from localjudge.models.catalogue import BUNDLED
 from localjudge.models.digests import changes_since_verified
 from localjudge.models.model import Model
@@ -42,8 +39,6 @@ def examine(
     engine: str = "auto",
     server: ServerOptions | None = None,
     out: Path | None = None,
-    adapter: str | None = None,
-    listen: ListenSettings | None = None,
 ) -> list[Check]:
     """Run every check of an intended run and return the results. A check that raises is wrong, with its fix.
 
@@ -52,27 +47,20 @@ def examine(
         engine: `auto`, `vllm`, `transformers` or `server`.
         server: the server, for the engine `server`.
         out: the run directory; None to check none.
-        adapter: the directory of a LoRA adapter for the model, if any.
-        listen: where an endpoint is to listen; None for a run.
     """
-    engine, why = choose_engine(engine, model)
-    extras = [
-        *engine_extras(engine, model=model, adapts=adapter is not None),
-        *(["serve"] if listen else []),
-    ]
+    engine, why = choose_engine(engine)
     libraries = f"{install_command('cpu')}, or with a GPU {install_command('vllm')}"
     given = "give --model a directory, or an id in the local cache"
     here: list[tuple[str, _Look, str]] = [
         ("engine", lambda: _engine(engine, why), libraries),
-        ("model", lambda: _model(model, adapter, engine), given),
+        ("model", lambda: _model(model, engine), given),
         ("fit", lambda: _fit(model), libraries),
     ]
     looks: list[tuple[str, _Look, str]] = [
-        ("packages", lambda: required_packages(extras), libraries),
+        ("packages", lambda: required_packages(engine_extras(engine)), libraries),
         ("temporary", lambda: writable("temporary", Path(tempfile.gettempdir())), "set TMPDIR"),
         *([("out", lambda: writable("out", out), "")] if out else []),
         *(here if server is None else [("server", lambda: _server(server, model), given)]),
-        *([("endpoint", lambda: _endpoint(listen), "")] if listen else []),
     ]
     return [check for name, look, fix in looks for check in _settled(name, look, fix)]
 
@@ -144,11 +132,9 @@ def _engine(engine: str, why: str) -> Check:
     return ok("engine", f"vllm {vllm.__version__} on {device}, {why}")
 
 
-def _model(name: str | None, adapter: str | None, engine: str) -> list[Check]:
+def _model(name: str | None, engine: str) -> list[Check]:
     """Check that the model exists, is complete, matches its manifest and can judge."""
     model = Model.locate(name)
-    if adapter:
-        model = replace(model, adapter=Adapter.find(adapter))
     if find_spec("transformers") is None:
         return [note("model", f"{model.name}: found; not checked, because transformers is not installed")]
     from localjudge.engines.transformers.batched_types import judged_alone
@@ -204,11 +190,3 @@ def _server(options: ServerOptions, name: str | None) -> list[Check]:
         unverified = "unverified: it applies no token table; an answer that is not whole becomes a failure"
         return [answers, note("kind", unverified)]
     return [answers, ok("kind", f"by construction, with --server-kind table: it has the token table {table}")]
-
-
-def _endpoint(listen: ListenSettings) -> Check:
-    """Check where an endpoint is to listen: bind the address and release it; nobody can connect meanwhile."""
-    token = listen.checked_token()
-    listen.bind().close()
-    who = "this machine" if token is None else "those who have the token"
-    return ok("endpoint", f"{listen.scheme}://{listen.host}:{listen.port} is free; would answer {who}")

@@ -5,7 +5,7 @@ rows → prompts → (token table) → engine → answer reader → judgements
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -78,20 +78,15 @@ class Judge:
             config = model.replace(**settings) if settings else model
         else:
             name = model.name if isinstance(model, Model) else model
-            if found and found.adapter:
-                settings["adapter"] = str(found.adapter.path)
             config = JudgeConfig.from_settings(model=None if name is None else str(name), **settings)
-        named = str(found.path) if found else config.model
-        self._engine_options = engine_options(
-            config.engine, config.engine_args, cluster, named, adapts=config.adapter is not None
-        )
+        self._engine_options = engine_options(config.engine, config.engine_args, cluster)
         self.config = config
         self.rubric = config.rubric
         self._cluster = cluster
         self._longest: int | None = None
         self._log: Path | None = None
         try:
-            layouts = config.answer_layouts
+            layout = config.answer_layout
         except ValueError as error:
             raise SettingError("answer_spelling", config.answer_spelling, str(error)) from None
         self.model_changes: list[str] | None = None
@@ -101,24 +96,22 @@ class Judge:
             from localjudge.engines.server.served_model import ServedModel
 
             self.model: Model = ServedModel.ask(self._engine_options, config.model)
-            self._prepare_texts(layouts[-1])
+            self._prepare_texts(layout)
         else:
             # Of a model on a server, only the tokenizer and the configuration must be here.
             self.model = found or (
                 Model.locate(config.model, allow_download=allow_download)
                 if self._has_served_weights
-                else Model.find(config.model, adapter=config.adapter, allow_download=allow_download)
+                else Model.find(config.model, allow_download=allow_download)
             )
             self.model_changes = changes_since_verified(self.model, allow_changed_model, report)
             if config.template_args:
                 self.model = replace(self.model, template_args=config.template_args)
-            self._prepare_table(layouts)
+            self._prepare_table(layout)
 
-    def _prepare_table(self, layouts: Sequence[AnswerLayout]) -> None:
+    def _prepare_table(self, layout: AnswerLayout) -> None:
         """Prepare prompts and answers that are token ids, with the model's own tokenizer."""
-        reader, openings = TableReader.from_config(self.config, layouts, self.model)
-        assert openings[-1].encoder is not None  # the tokenizer is here
-        self.prompts = openings[-1].encoder
+        reader, self.prompts = TableReader.from_config(self.config, layout, self.model)
         self._reader, self.decoding = reader, reader.decoding
         overflow, limit = self.config.on_overflow, self.config.max_result_tokens
         cuts_results = limit is not None or overflow == "cut-tool-results"
@@ -133,7 +126,6 @@ class Judge:
             self.decoding.max_tokens,
             overflow,
             limit,
-            openings if self.rubric.checks_together else (),
         )
         self._prompt_settings: dict[str, Any] = {
             "chat_template": self.prompts.digest,
@@ -171,7 +163,7 @@ class Judge:
             return TextServer(self._engine_options, self.model, self._reader)
         context = None if self._longest is None else self._longest + self.decoding.max_tokens
         if context is not None and self.context is not None:
-            context = min(context, self.context)  # the longest prompt may have a shorter answer
+            context = min(context, self.context)
         if self._cluster is None:
             return open_engine(self._engine_options, self.model, self.decoding, context=context, log=self._log)
         from localjudge.engines.ray.ray_engine import RayEngine
@@ -198,12 +190,10 @@ class Judge:
     @cached_property
     def known_settings(self) -> dict[str, Any]:
         """The settings that determine a judgement, without those that only the engine knows."""
-        adapter = self.model.adapter
         return {
             **self.config.run_identity,
             "value_rule": VALUE_RULE,
             "model": "on a server " * self._has_served_weights + self.model.digest,
-            **({"adapter": adapter.digest} if adapter else {}),
             **self._prompt_settings,
         }
 
@@ -241,7 +231,6 @@ class Judge:
                 "files": self.model.files,
                 "verified": self.model_changes == [],
                 **({"changed_since_verified": self.model_changes} if self.model_changes else {}),
-                **({"adapter": self.model.adapter.describe()} if self.model.adapter else {}),
             },
             "max_tokens": self.task_builder.answer_tokens,
             "notice": self.notice,
@@ -254,7 +243,7 @@ class Judge:
             return "This is a dry run: no model was asked, and the scores mean nothing."
         if self.model.is_bundled:
             return BUNDLED_NOTICE if self.rubric.is_default else BUNDLED_RUBRIC_NOTICE
-        known = self.model.adapter is None and not self.model.is_served and profile_of(self.model.config)
+        known = None if self.model.is_served else profile_of(self.model.config)
         return known.small_notice if known else None
 
     def tokenization_warning(self, rows: Iterable[Row | Failure]) -> str | None:
@@ -341,8 +330,8 @@ class Judge:
             f"thought; {on_server}the model does not think by this prompt"
         )
 
-    def _read(self, completion: Any, criteria: int) -> ReadAnswer:
-        answer = self._reader.read(completion, criteria)
+    def _read(self, completion: Any) -> ReadAnswer:
+        answer = self._reader.read(completion)
         self._answers += 1
         self._thoughts += bool(answer.thoughts.strip())
         return answer

@@ -122,8 +122,7 @@ class JudgeSettings(SharedSettings):
     model: Annotated[
         str | None,
         Flag(
-            "A model directory, a GGUF file, or the id of a model in the local cache.  "
-            "[default: the small bundled model]",
+            "A model directory, or the id of a model in the local cache.  [default: the small bundled model]",
             "PATH_OR_ID",
             "Model",
         ),

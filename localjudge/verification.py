@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Literal
 from localjudge.errors import LocalJudgeError, ModelError
 from localjudge.models.configuration import read_document, remote_code
 from localjudge.models.digests import (
+    MANIFEST,
     ModelManifest,
     in_words,
-    manifest_file,
     model_files,
     paths_in,
     read_digests,
 )
-from localjudge.models.gguf import unknown_split
 from localjudge.models.model import Model
-from localjudge.models.tensor_check import check_adapter, check_tensors
+from localjudge.models.tensor_check import check_tensors
 from localjudge.models.tokenizer import TOKENIZER_FILE
 from localjudge.models.weights import PICKLED, WHOLE, is_lfs_pointer, read_index
 from localjudge.records import Row
@@ -108,7 +107,7 @@ def verify(
         now.write(model.path)
         return [ok("manifest", f"written: {about}")]
 
-    if sound or manifest_file(model.path).exists():
+    if sound or (model.path / MANIFEST).exists():
         ModelChecks(model, checks).at("manifest", manifest, f"if the files are right: {renewing}")
     return checks
 
@@ -117,10 +116,8 @@ def check_model(model: Model) -> list[Check]:
     """Run the checks that need only headers, configuration and tokenizer."""
     look = ModelChecks(model)
     weights = look.at("files", look.files)
-    if model.is_gguf and not look.at("header", look.gguf_header):
-        return look.checks  # the libraries read the file without checking its counts
     configured = look.at("config", look.config)
-    weights = weights and (model.is_gguf or look.at("weights", look.weights))
+    weights = weights and look.at("weights", look.weights)
     fits = (
         configured
         and look.at("tokenizer", look.tokenizer)
@@ -131,10 +128,8 @@ def check_model(model: Model) -> list[Check]:
     if weights:
         fits = fits and look.at("tensors", look.tensors, "copy the config.json that belongs to these weights")
     fits = fits and look.at("table", look.table, "use a model whose tokenizer can spell JSON")
-    fits = fits and look.at("context", look.context, "use a model with a longer context")
-    if fits and model.adapter:
-        fix = "give the model that the adapter was trained for, or an adapter of this model"
-        look.at("adapter", look.adapter, fix)
+    if fits:
+        look.at("context", look.context, "use a model with a longer context")
     return look.checks  # each check needs those before it
 
 
@@ -160,7 +155,7 @@ class ModelChecks:
             found = wrong(
                 name,
                 f"cannot be checked: {error.name} is missing",
-                install_command("gguf" if self.model.is_gguf else "cpu"),
+                install_command("cpu"),
             )
         except LocalJudgeError as error:
             found = wrong(name, str(error).removeprefix(f"model {self.model.name}: "), fix)
@@ -185,9 +180,6 @@ class ModelChecks:
 
     def config(self) -> Check:
         """Check that the configuration can be read and needs only code of the installed libraries."""
-        if self.model.is_gguf:
-            about, architecture = type(self.model.config).__name__, self.model.gguf.architecture
-            return ok("config", f"{about}, from the metadata of the architecture {architecture}")
         folder = self.model.path
         names = ["config.json", *(name for name in _CONFIGURATIONS if (folder / name).is_file())]
         documents = [read_document(folder / name, f"model {self.model.name}") for name in names]
@@ -228,34 +220,21 @@ class ModelChecks:
                 f"{in_words(unread)}: not part of the model, but an engine might load it",
                 "remove it from the directory",
             )
-        about = f"{len(there) - len(left)} files, {self._held}"
+        tensors = self.model.tensors.values()
+        numbers = sum(math.prod(tensor.shape) for tensor in tensors)
+        kinds = ", ".join(sorted({tensor.dtype for tensor in tensors}))
+        about = f"{len(there) - len(left)} files, {len(tensors)} tensors, {numbers:,} numbers, {kinds}"
         if left or pickled:  # some publishers include a second copy of the weights in a format of their own
             return note("weights", f"{about}; not read: {in_words([*left, *pickled])}")
         return ok("weights", about)
 
-    def gguf_header(self) -> Check:
-        """Check that the counts of a GGUF file are those of its content, and its tensors within it."""
-        return ok("header", f"GGUF version {self.model.gguf.version}, {self._held}")
-
-    @property
-    def _held(self) -> str:
-        """The numbers and the types of the tensors, in words."""
-        tensors = self.model.tensors.values()
-        numbers = sum(math.prod(tensor.shape) for tensor in tensors)
-        kinds = ", ".join(sorted({each.dtype for each in tensors}))
-        return f"{len(tensors)} tensors, {numbers:,} numbers, {kinds}"
-
     def tokenizer(self) -> Check:
         folder = self.model.path
-        if not self.model.is_gguf and not any((folder / name).is_file() for name in _TOKENIZERS):
+        if not any((folder / name).is_file() for name in _TOKENIZERS):
             return wrong("tokenizer", f"no tokenizer: none of {', '.join(_TOKENIZERS)}", _FETCH)
         tokenizer = self.model.tokenizer
         source = TOKENIZER_FILE if (folder / TOKENIZER_FILE).is_file() else type(tokenizer).__name__
-        about = f"{source}, {len(tokenizer):,} tokens"
-        if self.model.is_gguf and (rule := unknown_split(self.model.gguf)):
-            unknown = f"transformers does not know how {rule} splits text, and splits as GPT-2"
-            return note("tokenizer", f"{about}; {unknown}")
-        return ok("tokenizer", about)
+        return ok("tokenizer", f"{source}, {len(tokenizer):,} tokens")
 
     def template(self) -> Check:
         """Check that the chat template renders and puts the content in exactly one place."""
@@ -286,10 +265,6 @@ class ModelChecks:
         """Check that the tensors match the architecture that the configuration names."""
         found = check_tensors(self.model)
         return (ok if found.complete else note)("tensors", found.words)
-
-    def adapter(self) -> Check:
-        """Check that the adapter's matrices fit the model's layers."""
-        return ok("adapter", check_adapter(self.model) or "none")
 
     def table(self) -> Check:
         """Check that the tokenizer can spell an answer."""

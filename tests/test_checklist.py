@@ -33,7 +33,6 @@ HELD_PROGRAM = Path(__file__).parent / "held_program.py"
 CHECKLIST_FILE = Path(__file__).parents[1] / "localjudge" / "rubrics" / "checklist.toml"
 ASPECTS = Rubric.load("checklist").aspects
 SETTINGS = ("--engine-arg", "batch_size=1", "--seed", "3")
-FORMS = ("checklist", "checklist-at-once")
 
 
 def row(criteria: Any, **columns: Any) -> dict[str, Any]:
@@ -47,11 +46,10 @@ def row(criteria: Any, **columns: Any) -> dict[str, Any]:
 
 def said(criterion: Criterion | None, met: float | None, number: int = 1) -> Outcome:
     """Return the outcome of a prompt: a judgement with this probability of yes, or a failure."""
-    asked = [criterion] if criterion else []
     if met is None:
-        return Failure(id="r", key="k", error="no answer", row=number, criteria=asked)
+        return Failure(id="r", key="k", error="no answer", row=number, criterion=criterion)
     return Judgement(
-        id="r", key="k", row=number, criteria=asked, texts={}, scores={"met": met > 0.5},
+        id="r", key="k", row=number, criterion=criterion, texts={}, scores={"met": met > 0.5},
         probabilities={"met": [1 - met, met]}, rationale_cut=False, prompt_tokens=1, output_tokens=1,
     )  # fmt: skip
 
@@ -63,14 +61,8 @@ def scored(points: list[float], met: list[float | None]) -> Points:
     ).points
 
 
-@pytest.fixture(params=FORMS)
-def rubric(request: pytest.FixtureRequest) -> str:
-    """Each shipped rubric of criteria: one criterion a prompt, or all in one answer."""
-    return str(request.param)
-
-
 @pytest.fixture
-def run(model: Path, cli: Cli, tmp_path: Path, rubric: str) -> Callable[..., Path]:
+def run(model: Path, cli: Cli, tmp_path: Path) -> Callable[..., Path]:
     """Return a function that judges the same 12 rows of 1 to 6 criteria, and returns the run directory."""
     rows = [
         row(
@@ -87,7 +79,7 @@ def run(model: Path, cli: Cli, tmp_path: Path, rubric: str) -> Callable[..., Pat
 
     def judged(folder: str, *arguments: str) -> Path:
         out = tmp_path / folder
-        rows = ("score", tmp_path / "rows.jsonl", "--rubric", rubric)
+        rows = ("score", tmp_path / "rows.jsonl", "--rubric", "checklist")
         ended = cli(*rows, "--out", out, "--model", model, *SETTINGS, *arguments)
         assert ended.code == FAILED_ROWS, ended.err
         return out
@@ -298,21 +290,15 @@ def test_only_a_rubric_of_criteria_checks_rows(model: Path) -> None:
 
 
 def test_the_file_of_rows_has_each_criterion_and_the_share_that_was_judged(
-    run: Callable[..., Path], cli: Cli, rubric: str
+    run: Callable[..., Path], cli: Cli
 ) -> None:
     folder = run("whole")
     lines = row_lines(folder)
     prompts = list(read_lines(folder))
     assert len(lines) == 12
     assert [line["criteria_judged"] for line in lines] == [n % 6 + 1 if n != 5 else 0 for n in range(12)]
-    if rubric == "checklist":
-        assert len(prompts) == sum(max(1, line["criteria_judged"]) for line in lines)
-        assert [(each["part"], each["parts"]) for each in prompts[1:3]] == [(1, 2), (2, 2)]
-    else:
-        assert [len(each["criteria"]) for each in prompts] == [line["criteria_judged"] for line in lines]
-        for line, prompt in zip(lines, prompts, strict=True):
-            assert (prompt["met"] or []) == [each["met"] for each in line["criteria"]]
-            assert (prompt["met_mass"] or []) == [each["met_mass"] for each in line["criteria"]]
+    assert len(prompts) == sum(max(1, line["criteria_judged"]) for line in lines)
+    assert [(each["part"], each["parts"]) for each in prompts[1:3]] == [(1, 2), (2, 2)]
     assert [line["status"] for line in lines].count("failed") == 1
     assert lines[5]["error"].endswith(
         'an empty list; give a list of texts or of {"criterion": text, "points": number}'
@@ -328,14 +314,14 @@ def test_the_file_of_rows_has_each_criterion_and_the_share_that_was_judged(
 
 @pytest.mark.slow
 def test_a_run_of_criteria_that_was_killed_continues_to_the_same_bytes(
-    run: Callable[..., Path], preloaded: Preloaded, model: Path, tmp_path: Path, rubric: str
+    run: Callable[..., Path], preloaded: Preloaded, model: Path, tmp_path: Path
 ) -> None:
     whole, out = run("whole"), tmp_path / "broken"
-    for prompts in (5, 8) if rubric == "checklist" else (2, 3):
+    for prompts in (5, 8):
         with subprocess.Popen(
             [
                 *preloaded.script(HELD_PROGRAM), str(prompts), "score", tmp_path / "rows.jsonl", "--out", out,
-                "--model", model, "--rubric", rubric, *SETTINGS,
+                "--model", model, "--rubric", "checklist", *SETTINGS,
             ],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         ) as process:  # fmt: skip
@@ -351,7 +337,7 @@ def test_a_run_of_criteria_that_was_killed_continues_to_the_same_bytes(
 
 @pytest.mark.slow
 def test_merged_shards_of_criteria_equal_the_whole_run(
-    run: Callable[..., Path], model: Path, cli: Cli, tmp_path: Path, rubric: str
+    run: Callable[..., Path], model: Path, cli: Cli, tmp_path: Path
 ) -> None:
     whole = run("whole")
     shards = [tmp_path / f"shard-{index}" for index in (1, 2, 3)]
@@ -364,7 +350,7 @@ def test_merged_shards_of_criteria_equal_the_whole_run(
             "--model",
             model,
             "--rubric",
-            rubric,
+            "checklist",
             *SETTINGS,
             "--shard",
             f"{index}/3",
@@ -375,16 +361,15 @@ def test_merged_shards_of_criteria_equal_the_whole_run(
 
 
 def test_changed_points_need_no_new_judgement(
-    run: Callable[..., Path], model: Path, cli: Cli, tmp_path: Path, rubric: str
+    run: Callable[..., Path], model: Path, cli: Cli, tmp_path: Path
 ) -> None:
     folder = run("whole")
     before = {line["key"] for line in read_lines(folder)}
     file = tmp_path / "rows.jsonl"
     file.write_text(file.read_text().replace('"points": 1}', '"points": 100}'))
-    ended = cli("score", file, "--out", folder, "--model", model, "--rubric", rubric, *SETTINGS)
+    ended = cli("score", file, "--out", folder, "--model", model, "--rubric", "checklist", *SETTINGS)
     assert {line["key"] for line in read_lines(folder)} - before == set(), ended.err
-    if rubric == "checklist":
-        assert {line["points"] for line in read_lines(folder)} >= {100.0}
+    assert {line["points"] for line in read_lines(folder)} >= {100.0}
     assert 100.0 in [each["points"] for row in row_lines(folder) for each in row["criteria"]]
 
 
@@ -411,7 +396,7 @@ def test_a_row_of_a_program_has_criteria(model: Path) -> None:
 
 
 @pytest.fixture
-def two_systems(model: Path, tmp_path: Path, rubric: str) -> Path:
+def two_systems(model: Path, tmp_path: Path) -> Path:
     """Return a run of 8 instructions and two systems: the judge finds what a response names."""
     rows = [
         row(
@@ -428,9 +413,7 @@ def two_systems(model: Path, tmp_path: Path, rubric: str) -> Path:
         for n in range(8)
         for system in "ab"
     ]
-    with scripted_checks(
-        model, lambda response, asked: 0.9 if asked.split()[-1] in response else 0.2, rubric
-    ) as judge:
+    with scripted_checks(model, lambda response, asked: 0.9 if asked.split()[-1] in response else 0.2) as judge:
         assert score_run(judge, RowSource.from_rows(rows, judge.rubric.fields), tmp_path / "two").complete
     return tmp_path / "two"
 

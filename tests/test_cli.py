@@ -141,6 +141,11 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "broken rubric": ("score ROWS --out OUT --rubric rows.xlsx", "rubric rows.xlsx: not TOML"),
     "no such model": ("score ROWS --out OUT --model ./none", "model ./none: no such directory"),
+    "a GGUF file": (
+        "score ROWS --out OUT --model x.gguf",
+        "model x.gguf: a GGUF file is judged through a server that runs it, such as llama.cpp or Ollama, with "
+        "--engine server",
+    ),
     "model not cached": ("score ROWS --out OUT --model some/one", "not in the local cache"),
     "model without config": ("score ROWS --out OUT --model empty", "has no config.json"),
     "model of pickles": ("score ROWS --out OUT --model pickled", "only pickled weights, which can run code"),

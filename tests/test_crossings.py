@@ -191,9 +191,7 @@ def run_of(tmp_path: Path, cli: Cli, model: Path) -> Iterator[Callable[..., Path
             judges[mode] = (
                 scripted_comparison(model, lambda a, b: 0.5 + 0.12 * (quality_of(a) - quality_of(b)))
                 if mode == "pair"
-                else scripted_checks(
-                    model, lambda said, asked: float(quality_of(said) >= int(asked[-1])), "checklist-at-once"
-                )
+                else scripted_checks(model, lambda said, asked: float(quality_of(said) >= int(asked[-1])))
             )
         return judges[mode]
 

@@ -24,8 +24,8 @@ MODULES = {
 }
 # Not imported by name: the type checker, the linter, and the workers of pytest.
 TOOLS = {"mypy", "pytest-xdist", "ruff"}
-# Imported by transformers if a tokenizer consists only of a tokenizer.model, or if a model is a GGUF file.
-FOR_TRANSFORMERS = {"accelerate", "gguf", "protobuf", "sentencepiece"}
+# Imported by transformers if a tokenizer consists only of a tokenizer.model.
+FOR_TRANSFORMERS = {"protobuf", "sentencepiece"}
 # Imported, but installed by a declared package that requires a matching version.
 BROUGHT = {
     "annotated_types": "pydantic",

@@ -6,7 +6,6 @@ import importlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -291,16 +290,10 @@ def test_without_its_libraries_the_program_says_what_to_install(
     assert end.err.startswith('localjudge: transformers is not installed: pip install "torch')
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (["--engine", "fast"], "--engine fast: give one of auto, vllm, transformers, server, dry-run"),
-        (["--port", "8701"], "--port, --token-file, --certfile and --keyfile belong to --serve"),
-    ],
-)
-def test_a_flag_that_says_nothing_ends_with_2(cli: Cli, flags: list[str], words: str) -> None:
-    end = cli("doctor", *flags)
-    assert (end.code, words in end.err) == (2, True)
+def test_an_engine_that_there_is_not_ends_with_2(cli: Cli) -> None:
+    end = cli("doctor", "--engine", "fast")
+    said = "--engine fast: give one of auto, vllm, transformers, server, dry-run"
+    assert (end.code, said in end.err) == (2, True)
 
 
 @pytest.mark.parametrize("command", [["doctor"], ["models", "verify"]])
@@ -308,40 +301,3 @@ def test_the_help_says_how_it_ends(cli: Cli, command: list[str]) -> None:
     end = cli(*command, "--help")
     assert (end.code, "Exits with 0" in " ".join(end.out.split())) == (0, True)
     assert all(len(line) <= 80 for line in end.out.splitlines())
-
-
-def test_an_endpoint_that_could_listen_is_green_and_the_rest_is_red_with_a_fix(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("LOCALJUDGE_TOKEN", raising=False)
-    (tmp_path / "token").write_text("secret")
-    (tmp_path / "key.pem").write_text("no key")
-
-    def found(*flags: object) -> list[list[str]]:
-        ended = cli("doctor", "--serve", "--json", *flags)
-        assert "secret" not in ended.out
-        checks = [check for check in json.loads(ended.out) if check["name"] == "endpoint"]
-        assert (ended.code == 1) is any(check["state"] == "wrong" for check in checks)
-        return [[check["state"], check["found"], check["fix"]] for check in checks]
-
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        said = f"--host 127.0.0.1: port {port}: Address already in use"
-        assert found("--port", port) == [["wrong", said, "give an address of this machine and a free port"]]
-    (only,) = found("--port", port)
-    assert only[:2] == ["ok", f"http://127.0.0.1:{port} is free; would answer this machine"]
-    (only,) = found("--host", "0.0.0.0")
-    assert (only[0], only[2]) == ("wrong", "give --token-file FILE, or set LOCALJUDGE_TOKEN")
-    (only,) = found("--host", "0.0.0.0", "--port", "0", "--token-file", tmp_path / "token")
-    assert only[1].endswith("would answer those who have the token")
-    keys = ("--certfile", tmp_path / "key.pem", "--keyfile")
-    (only,) = found(*keys, tmp_path / "gone")
-    assert only[1].startswith(f"--keyfile {tmp_path}/gone: cannot be read: No such file")
-    (only,) = found(*keys, tmp_path / "key.pem")
-    assert only[2] == "give a certificate and its key in PEM, without a password"
-
-
-def test_doctor_refuses_what_a_server_as_the_engine_cannot_have(cli: Cli) -> None:
-    server = ("doctor", "--engine", "server", "--server", "http://127.0.0.1:9")
-    ended = cli(*server, "--adapter", "a")
-    assert (ended.code, "leave --adapter out" in ended.err) == (2, True), ended.err

@@ -300,7 +300,7 @@ def test_a_model_that_one_engine_reads_otherwise_than_another_is_refused(model: 
     for file in model.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
     (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "elsewhere"}')
-    with pytest.raises(ModelError, match=r"has an adapter \(adapter_config.json\)"):
+    with pytest.raises(ModelError, match=r"has a LoRA adapter \(adapter_config.json\)"):
         Model.find(folder)
     (folder / "adapter_config.json").unlink()
     config = json.loads((folder / "config.json").read_text())

@@ -43,10 +43,7 @@ NOT_RUN = {
     "`.ci/run` makes the model",
 }
 """Why a command of the guide does not run in these tests."""
-OF_OTHER_PROGRAMS = {
-    "--key", "--log_samples", "--logits-processors", "--logprobs-mode", "--max-samples", "--remote_rm_url",
-    "--rm-url",
-}  # fmt: skip
+OF_OTHER_PROGRAMS = {"--key", "--log_samples", "--logits-processors", "--logprobs-mode", "--max-samples"}
 SIX = ("safety", "engagement", "clarity", "factuality", "depth", "helpfulness")
 
 

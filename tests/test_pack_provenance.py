@@ -12,8 +12,6 @@ import pytest
 from conftest import Cli, write_rows
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from gguf_files import as_gguf
-from lora_files import write_adapter
 from small_packs import FILES, HERE, contents, key_pair, packed, refused, tiny_wheel, unpacker
 
 import localjudge.airgap.pack
@@ -147,11 +145,9 @@ def test_a_pack_is_signed_and_its_bill_of_materials_has_all_that_it_brings(
     monkeypatch.setattr(localjudge.airgap.pack, "own_wheel", lambda *_: own)
     judge = shutil.copytree(model, tmp_path / "judge")
     (judge / "README.md").write_text("---\nlicense: apache-2.0\n---\nlicense: none of the card's head\n")
-    gguf = as_gguf(model, tmp_path / "judge.gguf", **{"general.license": "mit"})
-    adapter = write_adapter(tmp_path / "tuned", model)
     rows = write_rows(tmp_path / "rows.jsonl", 2)
     private, public = key_pair(tmp_path, "signer")
-    flags = ["--model", judge, "--model", gguf, "--adapter", adapter, "--rows", rows, "--sign", private]
+    flags = ["--model", judge, "--rows", rows, "--sign", private]
     pip = [f"--pip-arg={argument}" for argument in ("--no-index", f"--find-links={index}", "--no-cache-dir")]
     for name in ("pack", "again"):
         end = cli("pack", "--out", tmp_path / name, *flags, *pip)
@@ -169,14 +165,12 @@ def test_a_pack_is_signed_and_its_bill_of_materials_has_all_that_it_brings(
     parts = {each["name"]: each for each in bill["components"]}
     assert {name: each["type"] for name, each in parts.items()} == {
         "scales": "library", "pip": "library", "judge": "machine-learning-model",
-        "judge.gguf": "machine-learning-model", "tuned": "machine-learning-model", "rows.jsonl": "data",
+        "rows.jsonl": "data",
     }  # fmt: skip
     assert parts["scales"]["licenses"] == [{"acknowledgement": "declared", "expression": "MIT OR Apache-2.0"}]
     assert parts["judge"]["licenses"] == [{"license": {"acknowledgement": "declared", "id": "Apache-2.0"}}]
-    assert parts["judge.gguf"]["licenses"][0]["license"]["id"] == "MIT"
     known = {each["bom-ref"]: each for each in [*parts.values(), bill["metadata"]["component"]]}
-    known |= {each["bom-ref"]: each for name in ("judge", "tuned") for each in parts[name]["components"]}
-    assert parts["tuned"]["description"] == "LoRA adapter"
+    known |= {each["bom-ref"]: each for each in parts["judge"]["components"]}
     digests = {file["name"]: file["sha256"] for file in manifest["files"] if "/" in file["name"]}
     assert {name: each["hashes"][0]["content"] for name, each in known.items() if "hashes" in each} == digests
 

@@ -110,9 +110,6 @@ def test_no_prompt_is_longer_than_the_plan_says_and_one_large_row_is_measured(
     monkeypatch.setattr("localjudge.runs.run_plan._BYTES_MEASURED", 0)
     with RunPlan(judge, rows) as plan:
         assert exact < (plan.longest() or 0) <= (judge.context or 0) - judge.decoding.max_tokens
-    monkeypatch.setattr(judge.prompts, "_bound", None)
-    with RunPlan(judge, rows) as plan:
-        assert plan.longest() is None, "the engine takes the model's context"
 
 
 def encoders() -> list[str]:

@@ -23,7 +23,6 @@ from localjudge.models.model import Model
 from localjudge.prompts.chat_template import render_template
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
-from localjudge.prompts.tokenizer_layout import TokenBound
 
 ORDINARY = [
     "word",
@@ -66,49 +65,18 @@ def assert_text_stays_text(encoder: PromptEncoder, tokenizer: Any, text: str) ->
     assert said.lstrip(" ") == (encoder.before + text + encoder.after).lstrip(" ")
 
 
-# Characters that grow when a normalizer decomposes or lowers them, and those that tokenizers know or not.
-GROWING = [*"aZ1 \n\t.ﷺΐİȺ▁是🙂\x00\u0958\U0001d160", "  ", "e\u0301", "<0x0A>"]
-
-
-@pytest.mark.parametrize("normalizer", [None, "NFC", "NFD", "NFKC", "NFKD", "Lowercase"])
 @pytest.mark.parametrize("name", TOKENIZER_NAMES)
-@given(st.lists(st.sampled_from(GROWING) | st.text(max_size=3), max_size=12).map("".join))
+@given(st.text(max_size=40) | st.text("aZ1 \n.▁是🙂", max_size=40))
 @settings(max_examples=20)
-def test_a_text_has_no_more_tokens_than_its_size_says(name: str, normalizer: str | None, text: str) -> None:
-    encoder = bounded_encoder(name, normalizer)
+def test_a_text_has_no_more_tokens_than_bytes(name: str, text: str) -> None:
+    encoder = template_encoder(name)
     (encoded,) = encoder.encode_all([text])
-    bound = encoder.bound(text)
-    assert bound is not None
-    assert isinstance(encoded, RowError) or len(encoded.ids) <= bound
+    assert isinstance(encoded, RowError) or len(encoded.ids) <= encoder.bound(text)
 
 
 @cache
-def bounded_encoder(name: str, normalizer: str | None) -> PromptEncoder:
-    """Return the encoder of a tokenizer with one more normalizer, or without its own if that has a charsmap."""
-    tokenizer = tokenizer_with(name, TEMPLATES["turns"])
-    layout = json.loads(tokenizer.backend_tokenizer.to_str())
-    steps = [step for step in (layout["normalizer"], normalizer and {"type": normalizer}) if step]
-    layout["normalizer"] = {"type": "Sequence", "normalizers": steps}
-    changed = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(layout)))
-    changed.chat_template = tokenizer.chat_template
-    return PromptEncoder(changed)
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaa"}},
-        {"normalizer": {"type": "Replace", "pattern": {"Regex": " "}, "content": "▁"}},
-        {"normalizer": {"type": "ByteLevel"}},
-        {"pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never", "split": True}},
-        {"model": {"end_of_word_suffix": "</w>"}},
-    ],
-    ids=str,
-)
-def test_a_tokenizer_with_a_step_that_may_add_more_has_no_bound(part: dict[str, Any]) -> None:
-    layout = json.loads(SMALL["byte-level BPE"]().to_str())
-    assert TokenBound.from_tokenizer(layout) is not None
-    assert TokenBound.from_tokenizer(layout | part | {"model": layout["model"] | part.get("model", {})}) is None
+def template_encoder(name: str) -> PromptEncoder:
+    return PromptEncoder(tokenizer_with(name, TEMPLATES["turns"]))
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)

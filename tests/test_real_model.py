@@ -35,23 +35,6 @@ def test_the_directory_is_verified_and_its_numbers_are_those_of_its_profile(real
     assert {name: config[name] for name in profile.config} == profile.config
 
 
-def test_the_gguf_file_that_it_was_made_of_judges_as_it_does(real_model: Path) -> None:
-    file = real_model.with_name(f"{real_model.name}.gguf")
-    if not file.is_file():
-        pytest.skip(f"no {file}: make it with models/smollm2.py --out {real_model} --gguf {file}")
-    bfloat16 = {"dtype": "bfloat16"}  # the directory has the file's weights, rounded to it
-    ours, theirs = (
-        {
-            outcome.id: outcome.model_copy(update={"key": ""})
-            for outcome in Judge(
-                model, engine="transformers", engine_args=bfloat16, max_rationale_tokens=16
-            ).score(example_rows(3))
-        }
-        for model in (file, real_model)
-    )
-    assert ours == theirs
-
-
 def test_every_answer_about_an_example_is_whole(real_model: Path) -> None:
     rows = example_rows(4)
     judge = Judge(real_model, engine="transformers", engine_args=FLOAT32, max_rationale_tokens=32)

@@ -23,7 +23,7 @@ from localjudge.rubrics.template import PLACEHOLDER
 SHIPPED_DIGEST = "737b8ed0213c8bc73aca2a9371bbf732e9039eaa453d47247a25836e3e876569"
 
 ORDERS = [Rubric.load(name) for name in ("just-eval", "just-eval-first")]
-OF_A_RESPONSE = ("candidate", "candidate_a", "candidate_b", "conversation", "criterion", "numbered_criteria")
+OF_A_RESPONSE = ("candidate", "candidate_a", "candidate_b", "conversation", "criterion")
 
 TONE = """
 name = "tone"

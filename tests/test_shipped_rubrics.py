@@ -20,7 +20,6 @@ ROWS = 6
 REAL: dict[str, tuple[str, list[str]]] = {
     "agent": ("topicalchat_usr.jsonl", []),
     "checklist": ("prometheus_vicuna.jsonl", ["--column", "criterion=criteria"]),
-    "checklist-at-once": ("prometheus_vicuna.jsonl", ["--column", "criterion=criteria"]),
     "conversation": ("topicalchat_usr.jsonl", []),
     "correctness": ("qa_eval.jsonl", []),
     "criteria": ("prometheus_vicuna.jsonl", []),
@@ -43,8 +42,8 @@ def real_rows(shared: Path, name: str, tmp_path: Path) -> Path:
         for row in map(json.loads, islice(stream, ROWS)):
             if name in ("agent", "conversation"):
                 row = messages_of(row)
-            if name.startswith("checklist"):
-                row["criteria"] = [row["rubric"]] * (1 if name == "checklist" else 3)
+            if name == "checklist":
+                row["criteria"] = [row["rubric"]]
             rows.write(json.dumps(row) + "\n")
     return file
 

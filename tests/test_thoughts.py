@@ -266,7 +266,7 @@ def test_after_its_thought_a_harmony_model_answers_in_the_final_channel(
     assert decode(between) == "<|end|><|start|>assistant<|channel|>final<|message|>"
     assert len(thought) <= budget
     assert len(completion.tokens) <= judge.decoding.max_tokens
-    read = judge._read(completion, 0)
+    read = judge._read(completion)
     assert bool(read.thoughts) == bool(thought)
     assert "final" not in read.thoughts
 

@@ -204,12 +204,6 @@ def test_a_row_without_a_reward_is_null_if_so_chosen(
         assert "1 of 2 rows could not be judged, the first because of row 2: no reference" in caplog.text
         with pytest.raises(RuntimeError, match="math: no reward, and verl needs one"):
             compute_score("math", "C", None, {"question": "Q?"})
-        asked = {"prompt": "", "response": "word", "label": "Yes."}
-        for path, document in (
-            ("slime", asked), ("openrlhf", {"query": ["word"], "prompts": [""], "labels": ["Yes."]})
-        ):  # fmt: skip
-            status, answer = endpoint.ask(f"/v1/rewards/{path}", document)
-            assert (status, "does not take null" in answer["error"]) == (422, True), answer
 
 
 def test_the_fields_of_the_rubric_are_told_only_with_the_token(judge: Judge) -> None:

@@ -1,6 +1,6 @@
 """The bill of materials of a pack (SBOM), in CycloneDX 1.6: what it brings, with digests and licences.
 
-Wheels are libraries, identified by their package URL; models and adapters are machine-learning models with
+Wheels are libraries, identified by their package URL; models are machine-learning models with
 their files; files of rows are data. localjudge is the root, and requires all of them. The same pack gives the
 same text: there is no time in it, and its serial number is the first half of the manifest's digest.
 (https://cyclonedx.org/docs/1.6/json/)
@@ -27,10 +27,7 @@ from packageurl import PackageURL
 from packaging.utils import parse_wheel_filename
 
 from localjudge.airgap.pack_files import PackedFile, PackManifest
-from localjudge.errors import ModelError
-from localjudge.models.adapter import CONFIG
 from localjudge.models.digests import decisive_digest
-from localjudge.models.gguf import GGUF, read_gguf
 
 _UNKNOWN = ("", "UNKNOWN")
 
@@ -51,9 +48,7 @@ def bill_of_materials(manifest: PackManifest, sources: Mapping[str, Path]) -> st
         kind, _, name = place.partition("/")
         if kind == "wheels":
             components.append(_wheel(files[0], sources[place]))
-        elif kind == "models" and place == files[0].name and not name.lower().endswith(GGUF):
-            components.append(_file(files[0], name, ComponentType.FILE))  # the manifest of a GGUF file
-        elif kind in ("models", "adapters"):
+        elif kind == "models":
             components.append(_model(place, name, files, sources))
         elif kind == "rows":
             components.append(_file(files[0], name, ComponentType.DATA))
@@ -95,33 +90,21 @@ def _declared(about: Message) -> str:
 
 
 def _model(place: str, name: str, files: list[PackedFile], sources: Mapping[str, Path]) -> Component:
-    """Return a model or an adapter; its digest is the one that a run records."""
-    within = {file.name.removeprefix(f"{place}/") if file.name != place else name: file for file in files}
+    """Return a model; its digest is the one that a run records."""
+    within = {file.name.removeprefix(f"{place}/"): file for file in files}
     digests = {inside: file.sha256 for inside, file in within.items()}
-    single = [file for file in files if file.name == place]
-    adapts = CONFIG in within
     return Component(
         name=name,
         bom_ref=place,
         type=ComponentType.MACHINE_LEARNING_MODEL,
-        description="LoRA adapter" if adapts else None,
-        hashes=[_hash(file) for file in single],
         licenses=_licences(_model_licence({inside: sources[file.name] for inside, file in within.items()})),
-        properties=[] if adapts else [Property(name="localjudge:digest", value=decisive_digest(digests))],
-        components=[]
-        if single
-        else [_file(file, inside, ComponentType.FILE) for inside, file in within.items()],
+        properties=[Property(name="localjudge:digest", value=decisive_digest(digests))],
+        components=[_file(file, inside, ComponentType.FILE) for inside, file in within.items()],
     )
 
 
 def _model_licence(files: Mapping[str, Path]) -> str:
-    """Return the licence that a model's card, or the metadata of a GGUF file, declares; empty without one."""
-    for name, path in files.items():
-        if name.lower().endswith(GGUF):
-            try:
-                return str(read_gguf(path).metadata.get("general.license", ""))
-            except ModelError:
-                return ""
+    """Return the licence that a model's card declares; empty without one."""
     if "README.md" not in files:
         return ""
     card = files["README.md"].read_text(encoding="utf-8", errors="replace")

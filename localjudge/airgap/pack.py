@@ -17,9 +17,8 @@ from localjudge.airgap.bill_of_materials import bill_of_materials
 from localjudge.airgap.pack_files import PackManifest, check_signer, sign_pack, write_beside, write_parts
 from localjudge.airgap.wheels import Say, Target, check_extras, gather_wheels, locked, own_wheel
 from localjudge.errors import UsageError
-from localjudge.models.adapter import Adapter
 from localjudge.models.catalogue import model_path
-from localjudge.models.digests import manifest_file, model_files
+from localjudge.models.digests import MANIFEST, model_files
 from localjudge.models.model import Model
 from localjudge.system.durable import settle
 from localjudge.system.quantities import file_size
@@ -52,11 +51,10 @@ def make_pack(
     rows: Iterable[Path] = (),
     pip_args: Sequence[str] = (),
     say: Say = print,
-    adapters: Iterable[str] = (),
     key: Path | None = None,
     report: Report = no_progress,
 ) -> PackManifest:
-    """Collect wheels, models, adapters and rows, and write them as a pack into `out`, a new or empty folder.
+    """Collect wheels, models and rows, and write them as a pack into `out`, a new or empty folder.
 
     With `key`, the file of a private key, sign it, see `sign_pack`.
 
@@ -66,7 +64,7 @@ def make_pack(
     """
     if key is not None:
         check_signer(key)
-    sources = _sources(models, adapters, rows)
+    sources = _sources(models, rows)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"--out {out}: exists already; give a new folder")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -112,10 +110,10 @@ def make_pack(
     return manifest
 
 
-def _sources(models: Iterable[str], adapters: Iterable[str], rows: Iterable[Path]) -> dict[str, Path]:
-    """Return all files of models, those of adapters that decide their answers, and rows, by name in the pack.
+def _sources(models: Iterable[str], rows: Iterable[Path]) -> dict[str, Path]:
+    """Return all files of models and of rows, by name in the pack.
 
-    A model's directory is `models/NAME/…`, without hidden files; a GGUF file, and its manifest, `models/FILE`.
+    A model's directory is `models/NAME/…`, without hidden files.
     """
     files: dict[str, Path] = {}
 
@@ -130,14 +128,9 @@ def _sources(models: Iterable[str], adapters: Iterable[str], rows: Iterable[Path
     for name in models:
         model = Model.find(name)
         folder = f"models/{model.path.name if model_path(name).is_dir() else name.rpartition('/')[2]}/"
-        folder = "models/" if model.is_gguf else folder
-        manifest = manifest_file(model.path)
-        inside = model_files(model.path) | ({manifest.name: manifest} if manifest.is_file() else {})
+        manifest = model.path / MANIFEST
+        inside = model_files(model.path) | ({MANIFEST: manifest} if manifest.is_file() else {})
         add(f"--model {name}", {f"{folder}{place}": file for place, file in inside.items()})
-    for name in adapters:
-        adapter = Adapter.find(name)
-        path = adapter.path
-        add(f"--adapter {name}", {f"adapters/{path.name}/{file}": path / file for file in adapter.files})
     for file in rows:
         if not file.is_file():
             raise UsageError(f"--rows {file}: no such file")

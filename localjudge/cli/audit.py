@@ -237,7 +237,7 @@ def escalate(
             config = manifest.config_of(manifest.last_start)
             if config is None:
                 raise UsageError(f"{run}: was not judged by localjudge; judge the rows of --rest with score")
-            config = config.replace(model=to, adapter=None, engine="auto", engine_args={})
+            config = config.replace(model=to, engine="auto", engine_args={})
             start = manifest.last_start
             pairs = None if start.pairing is None else start.pairing.model_copy(update={"forms": False})
             prompts = rows if pairs is None else pairs.rows(rows)

@@ -10,7 +10,6 @@ import typer
 from localjudge.cli.console import print_checks
 from localjudge.cli.options import (
     SETTING,
-    AdapterName,
     AllowHost,
     AsJson,
     ModelName,
@@ -19,7 +18,6 @@ from localjudge.cli.options import (
 )
 from localjudge.cli.progress import Progress
 from localjudge.errors import LocalJudgeError, UsageError
-from localjudge.integrations.listener import ListenSettings
 from localjudge.settings import EngineName, Flag
 from localjudge.system.quantities import file_size
 from localjudge.system.requirements import require
@@ -27,39 +25,29 @@ from localjudge.system.requirements import require
 
 def doctor(
     model: ModelName = None,
-    adapter: AdapterName = None,
     engine: Annotated[str, SETTING] = "auto",
     server: ServerUrl = None,
     allow_host: AllowHost = None,
     out: Annotated[Path | None, Flag("The run directory, to check its disk.", "DIR")] = None,
-    serve: Annotated[bool, Flag("Check what `serve` needs, too.")] = False,
-    *,
-    listen: ListenSettings,
     as_json: AsJson = False,
 ) -> None:
     """Check whether a run can start on this machine, and print a fix for each problem.
 
-    Its flags are those of `score` and of `serve` that affect the start. Exits with 0 if a
-    run can start and with 1 otherwise. Uses no network except to contact the given server.
+    Its flags are those of `score` that affect the start. Exits with 0 if a run can start and with
+    1 otherwise. Uses no network except to contact the given server.
     """
     from localjudge.doctor import examine
     from localjudge.engines.engine_options import ServerOptions
-    from localjudge.engines.selection import check_combination
     from localjudge.verification import is_sound
 
     if engine not in get_args(EngineName):
         raise UsageError(f"--engine {engine}: give one of {', '.join(get_args(EngineName))}")
-    check_combination(engine, None, adapts=adapter is not None)
-    if not serve and listen != ListenSettings():
-        raise UsageError(
-            "--host, --port, --token-file, --certfile and --keyfile belong to --serve; give it, too"
-        )
     served = None
     if engine == "server":
         served = ServerOptions.parse({"server": server or "", "allow_host": ",".join(allow_host or ())})
     settle_environment()
     with Progress().step("examining this machine"):
-        checks = examine(model, engine, served, out, adapter, listen if serve else None)
+        checks = examine(model, engine, served, out)
     print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(1)
@@ -74,7 +62,6 @@ def pack(
     model: Annotated[
         list[str] | None, Flag("Include this model; the bundled model is always included.", "PATH_OR_ID")
     ] = None,
-    adapter: Annotated[list[str] | None, Flag("Include this LoRA adapter.", "DIR")] = None,
     rows: Annotated[
         list[Path] | None, Flag("Include this file of rows; the examples are always included.", "FILE")
     ] = None,
@@ -114,7 +101,6 @@ def pack(
                 rows or (),
                 pip_arg or (),
                 progress.say,
-                adapter or (),
                 sign,
                 report,
             )

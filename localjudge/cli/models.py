@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,6 @@ from localjudge.cli.commands import explained, group
 from localjudge.cli.console import print_checks, print_json, print_table, printed_table
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
-    AdapterName,
     AsJson,
     ColumnNames,
     RubricName,
@@ -74,7 +72,7 @@ def plan(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="A profile's name, a repository's id, a model directory, a GGUF file, or 'bundled'.",
+            help="A profile's name, a repository's id, a model directory, or 'bundled'.",
         ),
     ],
     rows: Annotated[list[str] | None, Flag("Rows to judge, whose prompts are counted.", "FILE")] = None,
@@ -89,7 +87,6 @@ def plan(
     ] = None,
     rubric: RubricName = "just-eval",
     columns: ColumnNames = None,
-    adapter: AdapterName = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute whether a model fits, and on how many GPUs: its weights, the cache of a row, the rows at a time.
@@ -97,7 +94,6 @@ def plan(
     With --rows, a typical prompt is as long as theirs in the mean. How long a run takes is measured, not
     predicted: `score --limit 100` ends with the rows/s of this machine.
     """
-    from localjudge.models.adapter import Adapter
     from localjudge.models.capacity import PROMPT_TOKENS, CapacityPlan, PlannedModel
     from localjudge.rows.columns import parse_columns
     from localjudge.rows.formats import input_extras
@@ -110,8 +106,6 @@ def plan(
     settle_environment()
 
     subject, prompts = PlannedModel.find(model), None
-    if adapter:
-        subject = subject.with_adapter(Adapter.find(adapter))
     if rows:
         require("models plan", *input_extras(rows))
         taken = parse_columns(columns or ())
@@ -129,10 +123,9 @@ def plan(
         return
     print(_plan_text(made))
     print_table(printed_table(_plan_table(made)))
-    if made.needs.chosen and made.fits_context and not subject.is_gguf:
-        with_adapter = f" --adapter {adapter}" if adapter else ""
+    if made.needs.chosen and made.fits_context:
         gpus = made.needs.chosen.gpus
-        print(f"localjudge score … --model {subject.name}{with_adapter} --tensor-parallel-size {gpus}")
+        print(f"localjudge score … --model {subject.name} --tensor-parallel-size {gpus}")
     print(f"this machine: {made.how}")
     for note in made.notes:
         print(f"note: {note}")
@@ -177,12 +170,11 @@ def verify(
         str,
         typer.Argument(
             metavar="DIR",
-            help="A model directory, a GGUF file, the id of a model in the local cache, or 'bundled'.",
+            help="A model directory, the id of a model in the local cache, or 'bundled'.",
         ),
     ],
     no_manifest: Annotated[bool, Flag("Only check; write no manifest.")] = False,
     renew: Annotated[bool, Flag("Replace the existing manifest by a new one.")] = False,
-    adapter: AdapterName = None,
     as_json: AsJson = False,
 ) -> None:
     """Check that a model directory is complete and safe, and write a manifest of its files.
@@ -190,7 +182,6 @@ def verify(
     The manifest, localjudge-manifest.json, has the SHA-256 of every file. Afterwards, `score` refuses
     the model if a file has changed. Exits with 0 if nothing is wrong and with 2 otherwise.
     """
-    from localjudge.models.adapter import Adapter
     from localjudge.models.model import Model
     from localjudge.verification import is_sound
     from localjudge.verification import verify as look_at
@@ -200,8 +191,6 @@ def verify(
     if no_manifest and renew:
         raise UsageError("--renew writes a manifest and --no-manifest writes none; give only one of them")
     found = Model.locate(model)
-    if adapter:
-        found = replace(found, adapter=Adapter.find(adapter))
     progress = Progress()
     progress.say(f"{found.name} · {found.path}")
     with progress.step("verifying", "bytes") as report:

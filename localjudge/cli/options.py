@@ -57,7 +57,6 @@ RationalePlace = Annotated[
     ),
 ]
 ModelName = Annotated[str | None, SETTING]
-AdapterName = Annotated[str | None, Flag("The directory of a LoRA adapter for the model.", "DIR")]
 ServerUrl = Annotated[
     str | None,
     Flag("The server of --engine server: http://127.0.0.1:8000, or unix:/run/judge.sock.", "URL", SERVER),

@@ -100,16 +100,12 @@ def check(
     found = Rubric.load(rubric, rationale=rationale)
     judge = Judge(model, rubric=found)
     table = judge.decoding.table
-    layout = found.layouts[-1]
+    layout = found.answer_layout
     decided = zip(layout.values, table.first_token_decides, strict=True)
     asked = [field.name for field, known in decided if not known]
     most = ValuePaths(table).most_branches
-    texts, smallest = len(layout.texts), str(table.smallest_limit)
+    texts = len(layout.texts)
     first, behind = judge.task_builder.tokens_around
-    if found.checks_together:
-        one = table.beginning(int(table.starts[0])).smallest_limit
-        smallest = f"{one} for one criterion, and {smallest} for {len(table.starts)}, the most of a row,"
-        asked = [*found.aspects] if asked else []
     for heading, said in {
         "rubric": found.name,
         "fields": ", ".join(found.fields),
@@ -117,8 +113,8 @@ def check(
         "system prompt": _SYSTEM[judge.prompts.system],
         "examples": str(len(found.prompt.examples)),
         "prompt": f"{first} tokens before the first field, and {behind} after the response, besides the fields",
-        "answer": answer_format(found.layout_for(1), found.answer_aspects),
-        "tokens": f"{smallest} at least"
+        "answer": answer_format(layout, found.answer_aspects),
+        "tokens": f"{table.smallest_limit} at least"
         + (f", and up to --max-rationale-tokens for {_counted(texts, 'text')}" if texts else ""),
         "probabilities": "of every aspect"
         + (

@@ -13,8 +13,6 @@ Each part leads to states that exist already, so the distance of a new state fol
   spelling, the one with the fewest tokens. So their probabilities are those of the values
   (`localjudge.constraint.value_paths`). No token limit can favour a value. In a form, the space before a value
   is a part of it if each value then begins with a token of its own.
-* **Layouts that end in the same way share the states of their end.** So the layouts of 1 to N criteria take as
-  many states for their values as that of N.
 """
 
 from __future__ import annotations
@@ -39,11 +37,6 @@ def closing_margin_for(max_rationale_tokens: int) -> int:
     return min(32, max_rationale_tokens // 4)
 
 
-def _shape(part: str | AnswerField) -> str:
-    """Return what decides the states of a part: all but its name in a judgement."""
-    return repr(part if isinstance(part, str) else replace(part, name=""))
-
-
 def _example_of(part: str | AnswerField) -> str:
     match part:
         case str():
@@ -60,7 +53,6 @@ def token_table(
     encode: Callable[[str], Sequence[int]] | None = None,
     *,
     decodes_opening: bool = False,
-    shorter: Sequence[AnswerLayout] = (),
 ) -> TokenTable:
     """Return the table of an answer's tokens in a vocabulary.
 
@@ -69,8 +61,6 @@ def token_table(
         vocabulary: the model's text tokens.
         encode: the tokenizer's own token ids of a text; None spells fixed text with the fewest tokens.
         decodes_opening: whether the answer's opening is decoded; otherwise the prompt ends with it.
-        shorter: layouts that are answers of this table, too: of one value less each, down to one, and ending as
-            the layout does.
 
     Raises:
         ModelError: the vocabulary cannot spell an answer.
@@ -82,39 +72,30 @@ def token_table(
     text_start: list[int] = []
     score_state: list[int] = []
     spellings: list[list[tuple[int, ...]]] = []
-    starts: list[int] = []
     if not layout.parts[-1]:
         if not vocabulary.ends:
             raise ModelError("the model has no token that ends an answer; end the rubric's form with text")
         last = states.add(dict.fromkeys(vocabulary.ends, final), 1)
-    built: dict[tuple[str, ...], tuple[int, FixedText]] = {}
-    for each in (layout, *shorter):
-        example, rest = "".join(map(_example_of, each.parts)), tuple(map(_shape, each.parts))
-        speller.own = own_tokens([*encode(example)] if encode else [], example.encode(), vocabulary)
-        place, texts_after = len(example.encode()), 0
-        follows, following = last, FixedText(states, b"", [], final)
-        for rank, part in reversed([*enumerate(each.parts)]):
-            place -= len(_example_of(part).encode())
-            if rest[rank:] in built:
-                follows, following = built[rest[rank:]]
-                texts_after += isinstance(part, FreeText)
-                continue
-            match part:
-                case str():
-                    text = part.encode()
-                    following = FixedText(states, text, speller.spell(text, place), follows)
-                case ValueField():
-                    follows, picks, spelled = _add_values(states, part, following, speller)
-                    score_state.insert(0, picks)
-                    spellings.insert(0, spelled)
-                case FreeText():
-                    texts_after += 1
-                    follows = texts.add(len(each.texts) - texts_after, part, following)
-                    text_start.insert(0, follows)
-            built[rest[rank:]] = follows, following
-        starts.insert(0, following.state(0) if decodes_opening else follows)
-    start = starts[-1]
-    if max(states.distance[begin] for begin in starts) >= UNREACHABLE:
+    example, texts_left = "".join(map(_example_of, layout.parts)), len(layout.texts)
+    speller.own = own_tokens([*encode(example)] if encode else [], example.encode(), vocabulary)
+    place = len(example.encode())
+    follows, following = last, FixedText(states, b"", [], final)
+    for part in reversed(layout.parts):
+        place -= len(_example_of(part).encode())
+        match part:
+            case str():
+                text = part.encode()
+                following = FixedText(states, text, speller.spell(text, place), follows)
+            case ValueField():
+                follows, picks, spelled = _add_values(states, part, following, speller)
+                score_state.insert(0, picks)
+                spellings.insert(0, spelled)
+            case FreeText():
+                texts_left -= 1
+                follows = texts.add(texts_left, part, following)
+                text_start.insert(0, follows)
+    start = following.state(0) if decodes_opening else follows
+    if states.distance[start] >= UNREACHABLE:
         raise ModelError("the tokenizer cannot spell an answer to this rubric")
     states.rows[final][list(vocabulary.ends)] = final
     most, longest = max(map(len, spellings)), max(len(value) for values in spellings for value in values)
@@ -132,7 +113,6 @@ def token_table(
         score_state=np.array(score_state, np.int16),
         value_token=value_token,
         start=start,
-        starts=np.array(starts if shorter else [], np.int16),
     )
 
 

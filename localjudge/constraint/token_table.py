@@ -26,16 +26,13 @@ a part of the text. So the states inside the literal text belong to the text (`c
 
 Each text has a budget of its own: where a text begins, `left` is set to the sum of the distance there and the
 tokens that the text may have beyond its first (`TokenTable.allowances`). So no text takes another one's tokens.
-
-Answers of 1 to N values can share a table: the states of the last values are the same for all, and each number
-of values has a state in which its answers begin (`TokenTable.starts`).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -62,11 +59,9 @@ class TokenTable:
         score_state: int16 (A,), the state in which each aspect's value is picked.
         value_token: int32 (A, K, L), the tokens of each value of an aspect; -1 after the last token of a value,
             and after the last value.
-        start: the state before the first token of an answer; of the largest, if `starts` has some.
+        start: the state before the first token of an answer.
         thinking: the state of a model that thinks before it answers, the first of those inside its thoughts,
             which are the last of the table; None if it answers at once.
-        starts: int16 (N,), the state before the first token of an answer of the last 1, 2 … N of the A values;
-            empty if all answers have all values.
     """
 
     next_state: NDArray[np.int16]
@@ -79,7 +74,6 @@ class TokenTable:
     value_token: NDArray[np.int32]
     start: int
     thinking: int | None = None
-    starts: NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
 
     @property
     def entry(self) -> int:
@@ -121,7 +115,7 @@ class TokenTable:
     def digest(self) -> str:
         """SHA-256 of the table's content, in hex."""
         found = hashlib.sha256()
-        for each in fields(self)[: None if len(self.starts) else -1]:
+        for each in fields(self):
             part = np.asarray(-1 if (value := getattr(self, each.name)) is None else value)
             found.update(f"{each.name} {part.dtype.kind} {part.shape}\n".encode())
             found.update(np.ascontiguousarray(part).tobytes())
@@ -140,15 +134,6 @@ class TokenTable:
             )
         return self.smallest_limit + len(np.unique(self.text[self.text_start])) * (text_tokens - 1)
 
-    def beginning(self, start: int | None) -> TokenTable:
-        """Return the table of the answers that begin in this state, one of `starts`; None for `start`."""
-        return self if start is None else replace(self, start=start)
-
-    def values_from(self, start: int | None) -> slice:
-        """Return which of the A values an answer has that begins in this state; None for `start`."""
-        known = np.flatnonzero(self.starts == start)
-        return slice(-int(known[0]) - 1, None) if known.size else slice(None)
-
     def allowances(self, text_tokens: int, thinking_budget: int | None = None) -> NDArray[np.int64]:
         """Return the number of tokens left that each state sets on arrival, (S,); 0 where it sets none.
 
@@ -157,8 +142,7 @@ class TokenTable:
             thinking_budget: the most tokens of the thinking; None without thinking.
         """
         allowance = np.zeros(len(self.distance), np.int64)
-        for start in (self.start, self.starts):
-            allowance[start] = self.distance[start]
+        allowance[self.start] = self.distance[self.start]
         allowance[self.text_start] = self.distance[self.text_start] + np.int64(text_tokens - 1)
         if self.thinking is not None and thinking_budget is not None:
             allowance[self.thinking] = thinking_budget + self.distance[self.thinking]

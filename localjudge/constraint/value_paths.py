@@ -173,7 +173,7 @@ class ValuePaths:
         with np.errstate(invalid="ignore", divide="ignore"):
             return shares / total[:, None], roots[:, 0] * masses.sum(axis=1) / total, roots[:, 1] > 0
 
-    def unexplored(self, kept: Floats, tokens: Sequence[int], start: int | None = None) -> list[Branch]:
+    def unexplored(self, kept: Floats, tokens: Sequence[int]) -> list[Branch]:
         """Return the picks beside an answer that the model has to compute next; none when it has finished.
 
         The least probable picks are left out, as long as they have at most `UNEXPLORED` together.
@@ -181,15 +181,13 @@ class ValuePaths:
         Args:
             kept: as in `values`.
             tokens: the answer, thoughts included.
-            start: the state in which it begins; None for the table's own.
         """
         aspects = range(self._shape[0] if self.most_branches else 0)
         wanted = [pick for aspect in aspects for pick in self._wanted(aspect, kept)]
         if not wanted:
             return []
-        table = self.table.beginning(start)
-        answer = table.split(tokens)[1]
-        before, path = len(tokens) - len(answer), table.states(answer)
+        answer = self.table.split(tokens)[1]
+        before, path = len(tokens) - len(answer), self.table.states(answer)
         return [
             Branch(
                 self._picks.index(pick),

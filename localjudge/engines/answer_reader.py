@@ -19,8 +19,8 @@ from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.engines.protocol import Completion, Decoding, TextCompletion
 from localjudge.errors import ModelError, SettingError
 from localjudge.models.model import Model
+from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task import Task
-from localjudge.prompts.task_builder import Opening
 from localjudge.records import Failure, Judgement, Outcome, Row
 from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.aspect import Aspect, answer_aspects, scores_of
@@ -140,7 +140,7 @@ class TableReader:
 
     Attributes:
         rubric: the rubric.
-        layouts: the answer as the judge writes it to a prompt of 1, 2 … criteria, or to any prompt.
+        layout: the answer as the judge writes it.
         vocabulary: the model's vocabulary.
         decoding: how the answers were decoded.
         opens: whether the opening of an answer stands in the prompt already.
@@ -148,44 +148,31 @@ class TableReader:
     """
 
     rubric: Rubric
-    layouts: Sequence[AnswerLayout]
+    layout: AnswerLayout
     vocabulary: Vocabulary
     decoding: Decoding
     opens: bool
     thought_end: str = ""
 
     @classmethod
-    def from_config(
-        cls, config: JudgeConfig, layouts: Sequence[AnswerLayout], model: Model
-    ) -> tuple[Self, list[Opening]]:
-        """Return the reader of a judge's answers, and for each layout the opening that its answers go on.
+    def from_config(cls, config: JudgeConfig, layout: AnswerLayout, model: Model) -> tuple[Self, PromptEncoder]:
+        """Return the reader of a judge's answers, and the encoder of the prompts that they go on.
 
         Raises:
             SettingError: the model cannot think, or only without a limit, or the answer cannot follow thoughts.
             ModelError: its tokenizer cannot spell a prompt or an answer.
         """
-        *shorter, layout = layouts
         vocabulary, budget = model.vocabulary, config.thinking_budget
         if budget is None and model.always_thinks:
             budget = DEFAULT_BUDGET
-        if budget is not None and config.rubric.checks_together:
-            advice = "which no model that thinks first gives here; judge by checklist, one criterion a prompt"
-            reason = f"the rubric {config.rubric.name} asks for all criteria in one answer, {advice}"
-            raise SettingError("thinking_budget", budget, reason)
         prompts = model.prompts if budget is None else model.thinking_prompts
         if turns := config.rubric.turns(layout):
             prompts = model.prompts_after(turns, thinking=budget is not None)
         # A model that thinks first decodes the opening after its thoughts.
         opens = budget is None
         try:
-            encoders = [prompts.with_opening(each.opening if opens else "") for each in layouts]
-            table = token_table(
-                layout,
-                vocabulary,
-                prompts.spell,
-                decodes_opening=not opens,
-                shorter=shorter[::-1],
-            )
+            encoder = prompts.with_opening(layout.opening if opens else "")
+            table = token_table(layout, vocabulary, prompts.spell, decodes_opening=not opens)
         except ModelError as error:
             raise ModelError(f"model {model.name}: {error}") from None
         thought_end = ""
@@ -196,7 +183,7 @@ class TableReader:
             except ModelError as error:
                 raise SettingError("thinking_budget", budget, f"model {model.name} {error}") from None
             thought_end = "" if isinstance(ends, int) else ends.decode()
-        if max(encoders[-1].head + encoders[-1].tail, default=0) >= vocabulary.size:
+        if max(encoder.head + encoder.tail, default=0) >= vocabulary.size:
             raise ModelError(
                 f"model {model.name}: its chat template uses tokens that the model does not have; "
                 "its tokenizer and its weights do not belong together"
@@ -206,29 +193,18 @@ class TableReader:
         decoding = Decoding(
             table, text_tokens, margin, config.temperature, config.top_p, thinking_budget=budget
         )
-        starts = table.starts.tolist() or [None]
-        openings = [
-            Opening(encoder, decoding.beginning(start).max_tokens, start)
-            for encoder, start in zip(encoders, starts, strict=True)
-        ]
-        return cls(config.rubric, layouts, vocabulary, decoding, opens, thought_end), openings
+        return cls(config.rubric, layout, vocabulary, decoding, opens, thought_end), encoder
 
-    def read(self, completion: Completion, criteria: int = 0) -> ReadAnswer:
+    def read(self, completion: Completion) -> ReadAnswer:
         """Read a completion.
-
-        Args:
-            completion: the completion.
-            criteria: the number of criteria of its prompt.
 
         Raises:
             ValueError, LookupError: it is not whole, which the table excludes.
         """
-        table, layout = self.decoding.table, self.layouts[-1]
-        if table.starts.size:
-            table, layout = table.beginning(int(table.starts[criteria - 1])), self.layouts[criteria - 1]
+        table, layout = self.decoding.table, self.layout
         thoughts, tokens = table.split(completion.tokens)
         said = layout.opening * self.opens + self.vocabulary.decode(tokens)
-        answer = self.rubric.parse(said, criteria)
+        answer = self.rubric.parse(said)
         cut = table.was_cut(tokens, self.decoding.text_tokens, self.decoding.closing_margin)
         known: dict[str, Distribution] = {}
         for place, field in enumerate(layout.values):
@@ -250,7 +226,7 @@ def prompt_outcome(
     task: Task,
     key: str,
     completions: Sequence[Completion | TextCompletion],
-    read: Callable[[Any, int], ReadAnswer],
+    read: Callable[[Any], ReadAnswer],
     config: JudgeConfig,
 ) -> Outcome:
     """Return the outcome of a prompt.
@@ -259,12 +235,12 @@ def prompt_outcome(
         task: the task of the prompt, whose row can be judged.
         key: the key of the outcome.
         completions: the answers of the engine, one for each sample.
-        read: reads an answer to a prompt of a number of criteria.
+        read: reads an answer.
         config: the settings of the judge.
     """
     row, found = task.row, list[ReadAnswer]()
     assert isinstance(row, Row)  # only a row has a prompt
-    aspects = config.rubric.aspects_for(len(row.criteria))
+    aspects = config.rubric.aspects
     identity = row.identity | {"key": key, "prompt_tokens": len(task.tokens)}
     for completion in completions:
         if isinstance(completion, TextCompletion):
@@ -272,7 +248,7 @@ def prompt_outcome(
         if completion.error is not None:
             return Failure(**identity, error=f"{row.source}: {completion.error}")
         try:
-            found.append(read(completion, len(row.criteria)).joined(aspects))
+            found.append(read(completion).joined(aspects))
         except (ValueError, LookupError) as error:
             # The table excludes this case; an engine that does not apply the table is reported here.
             said = _printable(completion.text) if isinstance(completion, TextCompletion) else None

@@ -42,8 +42,7 @@ class DryRunEngine:
         )
         self._rate = options.rate
         words = _words(model.vocabulary.pieces, len(decoding.table.next_state[0]))
-        self._answer = cache(lambda start, seed: _answer(decoding.beginning(start), words, seed))
-        self._table = decoding.table
+        self._answer = cache(lambda seed: _answer(decoding, words, seed))
         values = decoding.table.score_token >= 0
         weights = np.random.default_rng(0).exponential(size=(_POOL, *values.shape)) * values
         self._probabilities = weights / weights.sum(axis=2, keepdims=True)
@@ -63,8 +62,7 @@ class DryRunEngine:
     def _complete(self, prompt: Prompt) -> Completion:
         digest = hashlib.sha256(array("i", prompt.tokens).tobytes()).digest()[:8]
         chosen = int.from_bytes(digest) % _POOL
-        probabilities = self._probabilities[chosen][self._table.values_from(prompt.start)]
-        return Completion(prompt.tag, tuple(self._answer(prompt.start, chosen)), probabilities)
+        return Completion(prompt.tag, tuple(self._answer(chosen)), self._probabilities[chosen])
 
 
 def _answer(decoding: Decoding, words: NDArray[np.bool_], seed: int) -> list[int]:

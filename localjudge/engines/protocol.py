@@ -15,7 +15,7 @@ import bisect
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from math import exp
 from typing import Any, Protocol
@@ -108,10 +108,6 @@ class Decoding:
         """The largest number of tokens of an answer."""
         return self.table.limit(self.text_tokens)
 
-    def beginning(self, start: int | None) -> Decoding:
-        """Return the settings for answers that begin in this state of the table; None for its `start`."""
-        return self if start is None else replace(self, table=self.table.beginning(start))
-
     @property
     def max_tokens(self) -> int:
         """Limit of tokens in total: thoughts, the tokens that end them, and the answer."""
@@ -132,7 +128,7 @@ class Completion:
     top-p, normalized so that their sum is 1, and 0 after its last value; NaN for an aspect if the engine does
     not know them. `mass` is their sum before that, (A,): the share of the model's own probability, over its
     whole vocabulary, that the values have. `likeliest` says whether the model's likeliest token begins a value,
-    bool (A,). If answers have different numbers of values, A is that of this answer. `error` is set instead if
+    bool (A,). `error` is set instead if
     the engine could not answer this prompt.
     """
 
@@ -155,12 +151,11 @@ def completion(
 
     `known` says for which aspects the engine has to know the probabilities, bool (A,); None for all.
     """
-    own = paths.table.values_from(prompt.start)
     probabilities, mass, likeliest = paths.values(kept)
-    required = probabilities[own] if known is None else probabilities[own][known[own]]
+    required = probabilities if known is None else probabilities[known]
     if not np.isfinite(required).all():
         return Completion(prompt.tag, error="the model's probabilities of a score are not finite numbers")
-    return Completion(prompt.tag, tuple(tokens), probabilities[own], mass[own], likeliest[own])
+    return Completion(prompt.tag, tuple(tokens), probabilities, mass, likeliest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from localjudge.engines.engine_options import (
     VllmOptions,
 )
 from localjudge.errors import SettingError
-from localjudge.models.gguf import is_gguf
 from localjudge.system.requirements import installed, require
 
 if TYPE_CHECKING:
@@ -26,23 +25,13 @@ if TYPE_CHECKING:
 EngineOptions = DryRunOptions | ServerOptions | TableServerOptions | TransformersOptions | VllmOptions
 
 
-def choose_engine(name: str, model: str | None = None) -> tuple[str, str]:
+def choose_engine(name: str) -> tuple[str, str]:
     """Return the engine that a name stands for on this machine, and the reason.
 
-    `auto` stands for vLLM if it is installed, there is a GPU and the model is not a GGUF file, and for
-    transformers otherwise.
-
-    Raises:
-        UsageError: vLLM is requested for a GGUF file.
+    `auto` stands for vLLM if it is installed and there is a GPU, and for transformers otherwise.
     """
-    in_gguf = is_gguf(model)
-    if name == "vllm" and in_gguf:
-        advice = f"vLLM reads no GGUF file ({model}); give transformers, or a directory with safetensors files"
-        raise SettingError("engine", name, advice)
     if name != "auto":
         return name, "as requested"
-    if in_gguf:
-        return "transformers", "because the model is a GGUF file"
     if installed("vllm") is None:
         return "transformers", "because vLLM is not installed"
     with suppress(ImportError, OSError):  # the engine that is chosen reports it
@@ -53,44 +42,19 @@ def choose_engine(name: str, model: str | None = None) -> tuple[str, str]:
     return "transformers", "because there is no GPU for vLLM"
 
 
-def engine_extras(
-    name: str, cluster: Cluster | None = None, model: str | None = None, *, adapts: bool = False
-) -> list[str]:
+def engine_extras(name: str, cluster: Cluster | None = None) -> list[str]:
     """Return the extras that an engine needs in this process.
 
     Args:
         name: the engine's name.
         cluster: the cluster whose workers have such an engine, if any.
-        model: the name of the model.
-        adapts: whether a LoRA adapter is added to it.
     """
-    extras = ["gguf"] if is_gguf(model) else []
     if cluster is not None:
-        return ["ray", *extras]
-    chosen = choose_engine(name, model)[0]
-    extras += ["lora"] if adapts and chosen == "transformers" else []
-    return [*{"vllm": ["vllm"], "transformers": ["cpu"], "server": ["server"]}.get(chosen, []), *extras]
+        return ["ray"]
+    return {"vllm": ["vllm"], "transformers": ["cpu"], "server": ["server"]}.get(choose_engine(name)[0], [])
 
 
-def check_combination(name: str, cluster: Cluster | None, *, adapts: bool) -> None:
-    """Check that an engine can be used on a cluster, if there is one, and with an adapter, if there is one.
-
-    Raises:
-        UsageError: it cannot.
-    """
-    if name == "server" and (cluster is not None or adapts):
-        own = "workers of its own; leave `ray` out" if cluster else "its own model; leave `adapter` out"
-        raise SettingError("engine", name, f"a server has {own}")
-
-
-def engine_options(
-    name: str,
-    options: Mapping[str, str],
-    cluster: Cluster | None = None,
-    model: str | None = None,
-    *,
-    adapts: bool = False,
-) -> EngineOptions:
+def engine_options(name: str, options: Mapping[str, str], cluster: Cluster | None = None) -> EngineOptions:
     """Check an engine's packages and read its options, before a model is looked for.
 
     Args:
@@ -98,16 +62,15 @@ def engine_options(
         options: the engine's own options, normalized.
         cluster: the cluster whose workers each have such an engine, if any. There, each worker decides what
             `auto` stands for; here, its options are read as vLLM's, which accepts any.
-        model: the name of the model.
-        adapts: whether a LoRA adapter is added to it.
 
     Raises:
-        UsageError: packages are not installed, or the engine does not know an option or cannot read the model.
+        UsageError: packages are not installed, or the engine does not know an option.
     """
-    check_combination(name, cluster, adapts=adapts)
+    if name == "server" and cluster is not None:
+        raise SettingError("engine", name, "a server has workers of its own; leave `ray` out")
     purpose = "a Ray cluster" if cluster else f"engine {name}"
-    require(purpose, *engine_extras(name, cluster, model, adapts=adapts))
-    chosen = choose_engine(name, model)[0] if cluster is None or is_gguf(model) else name
+    require(purpose, *engine_extras(name, cluster))
+    chosen = choose_engine(name)[0] if cluster is None else name
     if chosen == "server":
         others = dict(options)
         kind = others.pop("server_kind", "unverified")
@@ -158,7 +121,6 @@ def open_engine(
         case VllmOptions():
             from localjudge.engines.engine_log import output_to
 
-            choose_engine("vllm", str(model.path))
             with output_to(log):  # vLLM prints messages as soon as it is imported
                 from localjudge.engines.vllm.vllm_engine import VllmEngine
 

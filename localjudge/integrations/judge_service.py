@@ -43,8 +43,6 @@ class JudgeService(AbstractContextManager["JudgeService"]):
         patience: seconds that leaving the context waits for the rows without an outcome; None waits for all.
 
     Attributes:
-        judged: number of judgements so far.
-        failed: number of failures so far.
         ready: whether the engine is open.
         error: the error that ended the thread; None if there was none.
         on_error: called in the thread after such an error.
@@ -57,7 +55,6 @@ class JudgeService(AbstractContextManager["JudgeService"]):
         keep: Callable[[list[Outcome]], None] = lambda outcomes: None,
         patience: float | None = None,
     ) -> None:
-        self.judged = self.failed = 0
         self.ready = False
         self.error: BaseException | None = None
         self.on_error: Callable[[], None] = lambda: None
@@ -186,8 +183,6 @@ class JudgeService(AbstractContextManager["JudgeService"]):
             self._in_flight.discard(number)
             with self._changed:
                 future = self._futures.pop(number, None)
-            self.judged += outcome.status == "judged"
-            self.failed += outcome.status == "failed"
             if future is not None:  # otherwise the row was abandoned after its outcome was kept
                 future.set_result(outcome)
 

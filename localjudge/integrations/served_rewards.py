@@ -1,4 +1,4 @@
-"""The rewards that a judge serves: the formula that computes one from a judgement, and what trainers send.
+"""The rewards that a judge serves: the formula that computes one from a judgement.
 
 A formula, such as `helpfulness_expected - 5 * (safety < 3)`, is parsed, never executed: numbers, texts,
 `+ - * / **`, comparisons (true counts as 1), `and`, `or`, `not`, `A if B else C`, and the functions `min`,
@@ -35,9 +35,6 @@ _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
 }  # fmt: skip
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
 _PARTS = (*_OPERATORS, ast.Name, ast.Load, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp)
-
-END_OF_TURN = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "</s>")
-"""Tokens that end a turn. A trainer sends the response with them; they are not part of its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,47 +140,3 @@ def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
         case ast.Call(func=ast.Name(id=function), args=arguments):
             return _FUNCTIONS[function](*(_value(argument, known) for argument in arguments))
     raise AssertionError(node)  # `_check` refuses other parts
-
-
-def openrlhf_records(payload: Any) -> list[dict[str, Any]]:
-    """Return the records in a request of OpenRLHF.
-
-    Raises:
-        ValueError: it is not such a request.
-    """
-    queries, prompts = _texts(payload, "query"), _texts(payload, "prompts")
-    labels = payload.get("labels") or [None] * len(queries)
-    if not isinstance(labels, list) or not len(queries) == len(prompts) == len(labels):
-        raise ValueError("query, prompts and labels must be lists of the same length")
-    records = []
-    for place, (query, prompt, label) in enumerate(zip(queries, prompts, labels, strict=True), 1):
-        if not query.startswith(prompt):
-            raise ValueError(f"query {place} does not begin with its prompt, so its response is not known")
-        records.append(_record(prompt, query.removeprefix(prompt), label))
-    return records
-
-
-def slime_record(payload: Any) -> dict[str, Any]:
-    """Return the record in a request of slime, whose prompt is a text or a list of messages.
-
-    Raises:
-        ValueError: it is not such a request.
-    """
-    if not isinstance(payload, Mapping) or not isinstance(payload.get("response"), str):
-        raise ValueError("give an object with prompt, response and label")
-    return _record(payload.get("prompt"), payload["response"], payload.get("label"))
-
-
-def _record(prompt: Any, response: str, label: Any) -> dict[str, Any]:
-    text = response.rstrip()
-    ending = next((each for each in END_OF_TURN if text.endswith(each)), "")
-    asked = {"messages": prompt} if isinstance(prompt, list) else {"instruction": prompt}
-    reference = {} if label is None else {"reference": label if isinstance(label, str) else str(label)}
-    return {**asked, "candidate": text.removesuffix(ending) if ending else response, **reference}
-
-
-def _texts(payload: Any, name: str) -> list[str]:
-    found = payload.get(name) if isinstance(payload, Mapping) else None
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise ValueError(f"give {name}: a list of texts")
-    return found

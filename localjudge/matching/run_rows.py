@@ -220,10 +220,9 @@ def read_judged_rows(
     shown: list[tuple[str | None, bool]] = []
     join = ONE_ROW_PER_PROMPT.join(manifests[0].rubric.aspects, 1) if by_criterion else None
     outcomes = (
-        (run, places, each)
+        (run, places, outcome)
         for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True))
         for places, outcome in numbered_row_outcomes(folder, manifest, join)
-        for each in (outcome.by_criterion() if by_criterion else (outcome,))
     )
     for run, places, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
         first = outcome.first

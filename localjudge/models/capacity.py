@@ -26,22 +26,19 @@ For transformers on a CPU there is no paged cache; 16 rows are padded to the len
 
     all       W + 16 row + 16 L (3 I + 2 H) b + 1 GiB
 
-where W counts quantised weights, also those of a GGUF file, as `dtype`, because they are unpacked, and 1 GiB
+where W counts quantised weights as `dtype`, because they are unpacked, and 1 GiB
 stands for Python, its libraries and the token table.
 """
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from localjudge.errors import ModelError
-from localjudge.models.adapter import Adapter
 from localjudge.models.catalogue import BUNDLED, Profile, find_profile, model_path
-from localjudge.models.configuration import Shape, read_shape, shape_of
-from localjudge.models.gguf import is_gguf
+from localjudge.models.configuration import Shape, read_shape
 from localjudge.models.model import Model
 from localjudge.models.tensor_check import count_parameters
 from localjudge.models.weights import weights_in
@@ -192,7 +189,6 @@ class PlannedModel:
         unpacked: bytes of its weights in its dtype.
         how_counted: where the number of bytes is from, in words.
         profile: its profile; None without one.
-        is_gguf: whether it is a GGUF file, which transformers unpacks to `weights`.
     """
 
     name: str
@@ -202,11 +198,10 @@ class PlannedModel:
     unpacked: int
     how_counted: str
     profile: Profile | None = None
-    is_gguf: bool = False
 
     @classmethod
     def find(cls, name: str) -> PlannedModel:
-        """Return the model of a directory or GGUF file, the bundled, a cached one, or one of a profile.
+        """Return the model of a directory, the bundled, a cached one, or one of a profile.
 
         A directory needs no weights, unless they are quantised: their number is then that of the modelling code
         of transformers. A model on this machine takes precedence over a profile.
@@ -214,8 +209,6 @@ class PlannedModel:
         Raises:
             ModelError: no model has this name, or its size is not known.
         """
-        if is_gguf(name):
-            return cls._of_gguf(Model.find(name))
         profile, folder = None, model_path(name)
         if name == BUNDLED or not folder.is_dir():
             profile = find_profile(name)
@@ -243,21 +236,6 @@ class PlannedModel:
             weights, source = unpacked, "counted from its modelling code"
         known = profile.id if profile else name
         return cls(known, str(folder), shape, weights, unpacked or weights, source, profile)
-
-    @classmethod
-    def _of_gguf(cls, model: Model) -> PlannedModel:
-        numbers = sum(math.prod(tensor.shape) for tensor in model.gguf.tensors.values())
-        shape = shape_of(model.configuration.to_dict() | {"dtype": model.gguf.dtype}, model.name)
-        packed = memory_size(model.path.stat().st_size)
-        source = f"unpacked to {shape.dtype} from the {packed} of its GGUF file"
-        weights = numbers * shape.element
-        return cls(model.name, str(model.path), shape, weights, weights, source, is_gguf=True)
-
-    def with_adapter(self, adapter: Adapter) -> PlannedModel:
-        """Return the model with a LoRA adapter, kept beside the weights in the model's dtype."""
-        more = adapter.parameters * self.shape.element
-        source = f"{self.source}, with {adapter.name}: {adapter.description}"
-        return replace(self, source=source, weights=self.weights + more, unpacked=self.unpacked + more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,10 +274,8 @@ class CapacityPlan:
         needs = gpu_requirements(*model, gpu_memory=gpu_memory, gpus=gpus, row_tokens=tokens)
         fits, how = _on_cpu(subject, machine, prompt_tokens)
         if machine.gpus:
-            # transformers, which alone reads a GGUF file, uses one GPU.
-            most = 1 if subject.is_gguf else len(machine.gpus)
             name, smallest = machine.gpus[0][0], min(memory for _, memory in machine.gpus)
-            here = gpu_requirements(*model, gpu_memory=smallest, gpus=most, row_tokens=tokens)
+            here = gpu_requirements(*model, gpu_memory=smallest, gpus=len(machine.gpus), row_tokens=tokens)
             fits, how = False, f"no: {here.problem} ({name})"
             if chosen := here.chosen:
                 of = f"{chosen.gpus} of {len(machine.gpus)} GPUs ({name}, {memory_size(smallest)})"
@@ -320,11 +296,6 @@ class CapacityPlan:
     def notes(self) -> list[str]:
         """Remarks on the uncertainty of the numbers and on known problems."""
         shape, notes = self.subject.shape, []
-        if self.subject.is_gguf:
-            notes.append(
-                "only the transformers engine reads a GGUF file, on the CPU or on one GPU; the table is "
-                f"that of vLLM for the same model as safetensors files in {shape.dtype}"
-            )
         if self.needs.problem:
             notes.append(self.needs.problem)
         if not self.fits_context:

@@ -20,7 +20,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from localjudge.errors import ModelError, first_line
 from localjudge.models.configuration import Shape, shape_of
 from localjudge.models.digests import DECISIVE
-from localjudge.models.gguf import GGUF
 from localjudge.system.machine import online
 
 BUNDLED = "bundled"
@@ -71,6 +70,14 @@ def bundled_folder() -> Path:
     return folder
 
 
+def refused_gguf(name: str) -> ModelError:
+    """Return the error for a model in a GGUF file, which no engine of this process loads."""
+    return ModelError(
+        f"model {name}: a GGUF file is judged through a server that runs it, such as llama.cpp or Ollama, with "
+        "`engine` server (localjudge help server); or give a directory with the model's safetensors files"
+    )
+
+
 def cached_folder(name: str, allow_download: bool) -> Path:
     """Return the directory of a model in the local cache of the hub, by the model's id.
 
@@ -81,10 +88,10 @@ def cached_folder(name: str, allow_download: bool) -> Path:
     Raises:
         ModelError: it is not there, or it cannot be downloaded.
     """
+    if name.lower().endswith(".gguf"):
+        raise refused_gguf(name)
     if model_path(name).is_file():
-        raise ModelError(f"model {name}: is a file; give a GGUF file, or the directory of a model")
-    if name.lower().endswith(GGUF):
-        raise ModelError(f"model {name}: no such file")
+        raise ModelError(f"model {name}: is a file; give the directory of a model")
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise ModelError(f"model {name}: no such directory")
     from huggingface_hub import constants, snapshot_download

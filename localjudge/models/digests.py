@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from localjudge import __version__
 from localjudge.errors import ModelError
-from localjudge.models.gguf import GGUF
 from localjudge.system.durable import cache_folder, keep, recalled, replacing
 from localjudge.system.steps import Report, no_progress
 
@@ -62,12 +61,7 @@ def paths_in(folder: Path) -> Iterator[Path]:
 
 
 def model_files(folder: Path) -> dict[str, Path]:
-    """Return the files of a model directory except its manifest, by path within it, with `/` as separator.
-
-    A model in a single file has only that file.
-    """
-    if folder.is_file():
-        return {folder.name: folder}
+    """Return the files of a model directory except its manifest, by path within it, with `/` as separator."""
     files = {path.relative_to(folder).as_posix(): path for path in paths_in(folder) if path.is_file()}
     files.pop(MANIFEST, None)
     return files
@@ -81,7 +75,7 @@ def read_digests(folder: Path, *, ignore_cache: bool = False, report: Report = n
     that changed a moment ago is not remembered, because its next change could have the same timestamp.
 
     Args:
-        folder: the model directory, or the file of a model in a single file.
+        folder: the model directory.
         ignore_cache: compute every digest from the bytes of its file.
         report: receives the bytes that were read, and those of all files whose digest is not remembered.
 
@@ -113,12 +107,7 @@ def read_digests(folder: Path, *, ignore_cache: bool = False, report: Report = n
 
 
 def decisive_digest(files: Mapping[str, str]) -> str:
-    """Return the SHA-256 over the digests of the files that decide the answers: see `DECISIVE`.
-
-    The digest of a model in a single file is the file's own.
-    """
-    if len(files) == 1 and (only := next(iter(files))).lower().endswith(GGUF):
-        return files[only]
+    """Return the SHA-256 over the digests of the files that decide the answers: see `DECISIVE`."""
     decisive = {
         name: digest
         for name, digest in files.items()
@@ -180,7 +169,7 @@ class ModelManifest(BaseModel):
         Raises:
             ModelError: this version cannot read the manifest.
         """
-        file = manifest_file(folder)
+        file = folder / MANIFEST
         try:
             return cls.model_validate_json(file.read_bytes())
         except FileNotFoundError:
@@ -193,17 +182,18 @@ class ModelManifest(BaseModel):
             raise ModelError(f"{file}: not a readable manifest: {reason}") from None
 
     def write(self, folder: Path) -> None:
-        """Write the manifest into the directory or beside the file, completely or not at all.
+        """Write the manifest into the directory, completely or not at all.
 
         Raises:
             ModelError: the directory cannot be written.
         """
+        file = folder / MANIFEST
         try:
-            with replacing(manifest_file(folder)) as scratch:
+            with replacing(file) as scratch:
                 scratch.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             raise ModelError(
-                f"{manifest_file(folder)}: cannot be written: {error.strerror}; "
+                f"{file}: cannot be written: {error.strerror}; "
                 "make the directory writable, or give --no-manifest to check only"
             ) from None
 
@@ -214,11 +204,6 @@ class ModelManifest(BaseModel):
         new = [f"{name} is new" for name in sorted(digests.keys() - was.keys())]
         shared = sorted(was.keys() & digests.keys())
         return [f"{name} has changed" for name in shared if was[name] != digests[name]] + gone + new
-
-
-def manifest_file(path: Path) -> Path:
-    """Return the manifest's place: in a model directory, or beside the file of a model in a single file."""
-    return path.with_name(f"{path.name}.{MANIFEST}") if path.is_file() else path / MANIFEST
 
 
 def in_words(differences: list[str]) -> str:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from packaging.version import Version
-
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
 from localjudge.errors import ModelError, UsageError, first_line
-from localjudge.models.adapter import Adapter
-from localjudge.models.catalogue import BUNDLED, bundled_folder, cached_folder, model_path
+from localjudge.models.catalogue import BUNDLED, bundled_folder, cached_folder, model_path, refused_gguf
 from localjudge.models.configuration import read_document, remote_kernels
 from localjudge.models.digests import decisive_digest, read_digests
-from localjudge.models.gguf import GGUF, GgufHeader, gguf_file, read_configuration, read_gguf, read_tokenizer
 from localjudge.models.tokenizer import TOKENIZER_FILE, load_tokenizer, tokenization_warning
 from localjudge.models.weights import PICKLED, Tensor, read_tensors
 from localjudge.prompts.encoder import PromptEncoder
@@ -25,50 +21,36 @@ from localjudge.prompts.rendered_turns import render
 from localjudge.prompts.thought_marks import KNOWN_MARKS, ThoughtMarks, marks_of
 from localjudge.records import Turn
 from localjudge.system.machine import go_offline
-from localjudge.system.requirements import install_command, installed, require
+from localjudge.system.requirements import require
 from localjudge.system.steps import Report, no_progress
-
-_READS_GGUF = "5.19"
-"""The first version of transformers whose tokenizers from GGUF files are complete."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A causal language model in a local directory or GGUF file. `Model.find` finds one.
+    """A causal language model in a local directory. `Model.find` finds one.
 
     Attributes:
         name: the requested name.
-        path: the directory, or the GGUF file.
-        adapter: the LoRA adapter that the engine adds to it, if any.
+        path: the directory.
         template_args: variables of its chat template that the judge sets.
     """
 
     name: str
     path: Path
-    adapter: Adapter | None = None
     template_args: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @classmethod
-    def find(
-        cls,
-        name: str | Path | None = None,
-        *,
-        adapter: str | Path | None = None,
-        allow_download: bool = False,
-    ) -> Model:
-        """Return the model of a directory or GGUF file, a model in the local hub cache, or the bundled model.
+    def find(cls, name: str | Path | None = None, *, allow_download: bool = False) -> Model:
+        """Return the model of a directory, a model in the local hub cache, or the bundled model.
 
         Args:
-            name: a directory, a GGUF file or an id; None for the bundled model.
-            adapter: the directory of a LoRA adapter for it, if any.
+            name: a directory or an id; None for the bundled model.
             allow_download: download a model that is not on this machine. Otherwise nothing is downloaded.
 
         Raises:
             ModelError: there is no such model, or it cannot be loaded safely.
         """
         model = cls.locate(name, allow_download=allow_download)
-        if adapter is not None:
-            model = replace(model, adapter=Adapter.find(adapter))
         return model if model.is_bundled else model._checked()
 
     @classmethod
@@ -82,29 +64,23 @@ class Model:
         if name is None or str(name) == BUNDLED:
             return cls(BUNDLED, bundled_folder())
         path = model_path(name)
-        if not path.is_dir() and gguf_file(path) is None:
-            path = cached_folder(str(name), allow_download)
-        return cls(str(name), gguf_file(path) or path.resolve())
+        folder = path if path.is_dir() else cached_folder(str(name), allow_download)
+        return cls(str(name), folder.resolve())
 
     def _checked(self) -> Model:
-        if self.is_gguf:
-            require(f"model {self.name}", "gguf")
-            if Version(installed("transformers") or "0") < Version(_READS_GGUF):
-                update = install_command("gguf")
-                raise ModelError(f"model {self.name}: a GGUF file needs transformers {_READS_GGUF}: {update}")
-            _ = self.gguf
-            return self
+        if (self.path / "adapter_config.json").exists():
+            raise ModelError(
+                f"model {self.name}: {self.path} has a LoRA adapter (adapter_config.json), which some engines "
+                "load and others ignore; merge it into its model (PEFT: merge_and_unload), and give the result"
+            )
+        if not list(self.path.glob("*.safetensors")) and (packed := sorted(self.path.glob("*.gguf"))):
+            raise refused_gguf(f"{self.path}: {packed[0].name}")
         if not (self.path / "config.json").is_file():
             raise ModelError(f"model {self.name}: {self.path} has no config.json; give a model directory")
         if not list(self.path.glob("*.safetensors")):
             pickled = any(file.name.lower().endswith(PICKLED) for file in self.path.iterdir())
             what = "only pickled weights, which can run code when loaded" if pickled else "no weights"
             raise ModelError(f"model {self.name}: {self.path} has {what}; give a model with safetensors files")
-        if (self.path / "adapter_config.json").exists():
-            raise ModelError(
-                f"model {self.name}: {self.path} has an adapter (adapter_config.json), which some engines load "
-                "and others ignore; give the directory of its model with `model`, and this with `adapter`"
-            )
         return self
 
     @contextmanager
@@ -124,31 +100,6 @@ class Model:
     def is_bundled(self) -> bool:
         return self.name == BUNDLED
 
-    @property
-    def is_gguf(self) -> bool:
-        """True if the model is a GGUF file."""
-        return self.path.name.lower().endswith(GGUF)
-
-    @cached_property
-    def gguf(self) -> GgufHeader:
-        """The header of the GGUF file.
-
-        Raises:
-            ModelError: it is damaged, or the model consists of several files.
-        """
-        try:
-            header = read_gguf(self.path)
-        except (ModelError, OSError) as error:
-            raise ModelError(
-                f"model {self.name}: {self.path.name}: {error}; copy or download it again"
-            ) from None
-        if (parts := header.metadata.get("split.count", 1)) not in (0, 1):
-            raise ModelError(
-                f"model {self.name}: {self.path.name}: one of {parts} parts of a model; join them with "
-                "llama-gguf-split --merge"
-            )
-        return header
-
     @cached_property
     def tensors(self) -> Mapping[str, Tensor]:
         """The tensors in the headers of its weights, by name.
@@ -156,8 +107,6 @@ class Model:
         Raises:
             ModelError: a file is missing, damaged or not part of the model.
         """
-        if self.is_gguf:
-            return self.gguf.tensors
         with self._named():
             return read_tensors(self.path)
 
@@ -168,11 +117,6 @@ class Model:
         Raises:
             ModelError: it cannot be read, or it requires programs from the hub.
         """
-        if self.is_gguf:
-            try:
-                return read_configuration(self.path, self.gguf)
-            except Exception as error:  # as below
-                raise ModelError(f"model {self.name}: {first_line(error)}") from None
         from transformers import AutoConfig
 
         document = read_document(self.path / "config.json", f"model {self.name}")
@@ -200,7 +144,7 @@ class Model:
     @cached_property
     def tokenizer(self) -> Any:
         try:
-            return read_tokenizer(self.path) if self.is_gguf else load_tokenizer(self.path)
+            return load_tokenizer(self.path)
         except Exception as error:  # as above
             raise ModelError(
                 f"model {self.name}: its tokenizer cannot be loaded: {first_line(error)}{self._missing_reader}"
@@ -319,9 +263,6 @@ class Model:
         """
         ends = self._end_ids("config.json", getattr(self.config, "eos_token_id", None))
         ends |= self._end_ids("tokenizer_config.json", self.tokenizer.eos_token_id)
-        if self.is_gguf:
-            named = "tokenizer.ggml.eot_token_id"  # the end of a turn, if it is not the end of the text
-            ends |= self._end_ids(named, self.gguf.metadata.get(named))
         generation = self.path / "generation_config.json"
         if generation.is_file():
             document = read_document(generation, f"model {self.name}")

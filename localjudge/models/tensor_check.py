@@ -11,18 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from localjudge.errors import ModelError, first_line
 from localjudge.models.digests import in_words
-from localjudge.models.gguf import ignored_scaling
 from localjudge.models.model import Model
 from localjudge.models.weights import Tensor
-
-_DIRECTORY = "use a directory with this model's safetensors files"
-# Architectures whose tensors transformers changes without changing a shape; it joins or splits those of others.
-_KEEP_SHAPES = ("llama", "gemma2", "gemma3", "nemotron")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +68,6 @@ def check_tensors(model: Model) -> TensorCheck:
             f"model {model.name}: a {kind} that reads with an encoder and writes with a decoder; give a causal "
             "language model"
         )
-    if model.is_gguf:
-        return _check_gguf(model)
     try:
         tensors = model.tensors
     except ModelError as error:
@@ -99,78 +91,6 @@ def check_tensors(model: Model) -> TensorCheck:
     if method:
         return TensorCheck(False, f"{about}, packed by {method}: every layer found; packed shapes not checked")
     return TensorCheck(True, f"{about}: {len(tensors)} tensors, all as expected")
-
-
-def _check_gguf(model: Model) -> TensorCheck:
-    """Check the tensors of a GGUF file under the names by which transformers finds them.
-
-    transformers ignores a tensor that it does not know. One that scales the rotary embeddings (`rope_freqs`,
-    in files of Llama 3.1 and later) is therefore a mismatch, as is a scaling in the metadata alone: without it,
-    the model computes something else.
-    """
-    from transformers.modeling_gguf_pytorch_utils import (
-        TENSOR_PROCESSORS,
-        TensorProcessor,
-        get_gguf_hf_weights_map,
-    )
-
-    if scaling := ignored_scaling(model.gguf, model.configuration):
-        raise ModelError(
-            f"model {model.name}: transformers ignores the scaling of the rotary embeddings in GGUF files "
-            f"({scaling}); {_DIRECTORY}"
-        )
-    architecture, network = model.gguf.architecture, _meta_model(model)
-    kind = TENSOR_PROCESSORS.get(architecture, TensorProcessor)
-    if network is None or (architecture in TENSOR_PROCESSORS and architecture not in _KEEP_SHAPES):
-        return TensorCheck(False, f"not checked until it is loaded: tensors of the architecture {architecture}")
-    try:
-        names = get_gguf_hf_weights_map(network, kind(config=model.configuration.to_dict()))
-    except NotImplementedError:  # an architecture that the package gguf does not know
-        return TensorCheck(False, f"not checked until it is loaded: the architecture {architecture} is too new")
-    tensors = {names.get(name, name): tensor for name, tensor in model.gguf.tensors.items()}
-    if words := _load_shapes(network, tensors).words:
-        raise ModelError(
-            f"model {model.name}: its tensors do not match the {type(network).__name__} that transformers "
-            f"makes of its metadata: {words}; {_DIRECTORY}"
-        )
-    return TensorCheck(True, f"{type(network).__name__}: {len(tensors)} tensors, all as expected")
-
-
-def check_adapter(model: Model) -> str | None:
-    """Check that the matrices of a model's adapter fit the linear layers that they update.
-
-    Two models of one architecture have the same shapes. Only names tell them apart, so two names of the hub
-    must be equal.
-
-    Returns:
-        A description of what was checked, for people; None if the model has no adapter.
-
-    Raises:
-        ModelError: the adapter does not belong to the model.
-    """
-    if (adapter := model.adapter) is None:
-        return None
-    refused = f"adapter {adapter.name}: does not belong to the model {model.name}"
-    trained = f"it was trained for {adapter.base}" if adapter.base else "its configuration names no other model"
-    if adapter.base and _is_id(adapter.base) and _is_id(model.name) and adapter.base != model.name:
-        raise ModelError(f"{refused}: {trained}; give that model, or the adapter of this one")
-    network = _meta_model(model)
-    if network is None:
-        raise ModelError(f"{refused}: transformers has no language model of this type")
-    weights = network.state_dict()
-    for module, (inputs, outputs) in adapter.modules.items():
-        weight = weights.get(f"{module}.weight")
-        said = "has no such layer" if weight is None else f"has {list(weight.shape)} there"
-        if weight is None or tuple(weight.shape) != (outputs, inputs):
-            raise ModelError(
-                f"{refused}: it updates {module}, [{outputs}, {inputs}], and the model {said}; {trained}"
-            )
-    return f"{adapter.description}: all fit"
-
-
-def _is_id(name: str) -> bool:
-    """Return whether a name is that of a model on the hub, and not of a directory."""
-    return name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).exists()
 
 
 def count_parameters(model: Model) -> int | None:

@@ -16,7 +16,7 @@ from localjudge.modes.checklist import CHECKLIST
 from localjudge.modes.mode import Mode
 from localjudge.modes.pair import PAIRWISE
 from localjudge.modes.response import RESPONSE
-from localjudge.rows.columns import CRITERION, NUMBERED_CRITERIA, compares_responses
+from localjudge.rows.columns import CRITERION, compares_responses
 
 ONE_ROW_PER_PROMPT = RESPONSE
 """The mode in which each prompt is a row of its own, as in `judgements.jsonl`."""
@@ -25,5 +25,4 @@ ONE_ROW_PER_PROMPT = RESPONSE
 def mode_of(used: Iterable[str]) -> Mode[Any]:
     """Return the mode of a rubric whose template uses these fields."""
     used = list(used)
-    checks = not {CRITERION, NUMBERED_CRITERIA}.isdisjoint(used)
-    return PAIRWISE if compares_responses(used) else CHECKLIST if checks else RESPONSE
+    return PAIRWISE if compares_responses(used) else CHECKLIST if CRITERION in used else RESPONSE

@@ -1,4 +1,4 @@
-"""One response, checked by each of the row's own criteria: in a prompt for each, or in one for all.
+"""One response, checked by each of the row's own criteria: in a prompt for each.
 
 The score is that of HealthBench (arXiv 2505.08775): the points of the criteria that are met, divided by the
 sum of the positive points. It is not clipped, so criteria of negative points can make it negative; HealthBench
@@ -178,8 +178,7 @@ class ChecklistOutcome(RowOutcome):
     @classmethod
     def from_prompts(cls, prompts: Iterable[Outcome], aspects: Mapping[str, Aspect]) -> Self:
         """Join the outcomes of a row's criteria, in any order."""
-        parts = (part for prompt in prompts for part in prompt.by_criterion)
-        ordered = sorted(parts, key=lambda each: each.criterion.part if each.criterion else 0)
+        ordered = sorted(prompts, key=lambda each: each.criterion.part if each.criterion else 0)
         results = (
             CriterionResult.from_outcome(each.criterion, each, *aspect)
             for each, aspect in product(ordered, aspects.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import nan
 from typing import Any
 
@@ -25,11 +25,6 @@ class ResponseOutcome(RowOutcome):
     """
 
     columns: tuple[ScoreColumn, ...]
-
-    def by_criterion(self) -> Iterator[ResponseOutcome]:
-        """Yield the answer to each criterion of the prompt as a row of its own; itself without criteria."""
-        for part in self.first.by_criterion:
-            yield replace(self, prompts=(part,))
 
     @property
     def error(self) -> str | None:

@@ -62,7 +62,7 @@ class RowOutcome(ABC):
     """The outcome of a row, in any mode: a row that was judged, or one of whose prompts failed.
 
     Attributes:
-        prompts: the outcome of each prompt, in their order; of each criterion, if one prompt asks for all.
+        prompts: the outcome of each prompt, in their order.
         aspects: the aspects of the rubric.
     """
 
@@ -210,7 +210,7 @@ class Join(Generic[T]):
 
     Attributes:
         joined: returns the outcome of a row from those of its prompts.
-        prompts: the number of prompts of each row; None if each criterion of the row can have one.
+        prompts: the number of prompts of each row; None if each criterion of the row has one.
     """
 
     joined: Callable[[Sequence[Outcome]], T]

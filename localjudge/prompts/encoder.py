@@ -24,7 +24,7 @@ from typing import Any, Self
 
 from localjudge.errors import ModelError, RowError
 from localjudge.prompts.rendered_turns import NO_ARGS, ROW, render_turns
-from localjudge.prompts.tokenizer_layout import TokenBound, text_only_twin
+from localjudge.prompts.tokenizer_layout import text_only_twin
 from localjudge.records import Turn
 
 # Markers that chat templates write around turns, if the vocabulary has them as one token.
@@ -84,7 +84,6 @@ class PromptEncoder:
             raise ModelError("the tokenizer has no form that the tokenizers library can read")
         layout: str = backend.to_str()
         parsed = json.loads(layout)
-        self._bound = TokenBound.from_tokenizer(parsed)
         self.has_template = bool(tokenizer.chat_template)
         rendered = render_turns(tokenizer, turns, thinking=thinking, template_args=template_args)
         self.system, self.open_thought = rendered.system, rendered.open_thought
@@ -209,12 +208,14 @@ class PromptEncoder:
         end = max(begin, places[-kept][0]) if kept else len(text)
         return text[:begin], text[end:], len(places) - most
 
-    def bound(self, text: str) -> int | None:
-        """Return an upper bound of the number of token ids of `encode(text)`; None if none is known."""
-        if self._bound is None:
-            return None
-        around = self._bound.tokens(self.before + text + self.after)
-        return len(self.head) + around + len(self.tail)
+    def bound(self, text: str) -> int:
+        """Return an upper bound of the number of token ids of `encode(text)`, without encoding it.
+
+        A token covers a byte or more. A text has more tokens only if a normalizer writes out most of its
+        characters; an engine that is opened for fewer tokens refuses this row alone.
+        """
+        size = len((self.before + text + self.after).encode(errors="surrogatepass"))
+        return len(self.head) + size + 1 + len(self.tail)
 
     def spell(self, text: str) -> list[int]:
         """Return the token ids of text after the chat template's last marker, such as an answer.

@@ -18,17 +18,15 @@ _MOST_WAITING = 1000
 class Prompt:
     """A prompt: token ids, and the tag and the seed of its row.
 
-    `text` is set instead of the token ids for an engine without a tokenizer: the row's own turn. `start` is the
-    state of the token table in which the answer begins, if not where all answers do. `beginnings` are numbers
-    of tokens, in ascending order: the prompts of all rows, of an instruction and of a row begin with as many of
-    them (`Rubric.beginnings`).
+    `text` is set instead of the token ids for an engine without a tokenizer: the row's own turn. `beginnings`
+    are numbers of tokens, in ascending order: the prompts of all rows, of an instruction and of a row begin
+    with as many of them (`Rubric.beginnings`).
     """
 
     tag: int
     tokens: list[int]
     seed: int
     text: str = ""
-    start: int | None = None
     beginnings: tuple[int, ...] = ()
 
 
@@ -42,7 +40,7 @@ class Task:
     `overflows` is True if the whole row does not fit the model's context. `candidate_cut` is the number of
     characters of the candidate, and of tool results, that were left out, and `shown` the row without them; None
     if it is whole. `places` are the places in a plan of all rows that share the task; a task outside of a plan
-    has none. `start` and `beginnings` are those of `Prompt`.
+    has none. `beginnings` are those of `Prompt`.
     """
 
     row: Row | Failure
@@ -53,7 +51,6 @@ class Task:
     text: str = ""
     shown: Row | None = None
     places: Sequence[int] = ()
-    start: int | None = None
     beginnings: tuple[int, ...] = ()
 
 
@@ -112,7 +109,7 @@ class TaskFeed:
                 for sample in range(self._samples):
                     tag = self._tag * self._samples + sample
                     seed = _seed(key, sample)
-                    yield Prompt(tag, task.tokens, seed, task.text, task.start, task.beginnings)
+                    yield Prompt(tag, task.tokens, seed, task.text, task.beginnings)
 
     def take(self, answers: Iterable[Any]) -> Iterator[tuple[Task, str, list[Any]]]:
         """Yield the tasks whose last answers are among these, and forget them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -24,35 +24,19 @@ WithoutMiddle = Callable[[str, int], tuple[str, str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """How the prompts of some rows end, and the answers that begin there.
-
-    Attributes:
-        encoder: puts the model's chat template around the text and encodes both; None if only a server has the
-            tokenizer: a task then has the text.
-        answer_tokens: largest number of tokens of an answer, including its thoughts.
-        start: as in `Prompt`.
-    """
-
-    encoder: PromptEncoder | None
-    answer_tokens: int
-    start: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class TaskBuilder:
     """A builder of tasks from rows.
 
     Attributes:
         rubric: fills its template with the row.
-        encoder: as in `Opening`.
+        encoder: puts the model's chat template around the text and encodes both; None if only a server has the
+            tokenizer: a task then has the text.
         context: largest number of tokens of a prompt and its answer; None if there is no limit.
-        answer_tokens: as in `Opening`; of the largest answer.
+        answer_tokens: largest number of tokens of an answer, including its thoughts.
         on_overflow: what happens to a row that does not fit the context. Of two candidates, both are cut to the
             same length.
         max_result_tokens: the most tokens of a tool's result in a conversation; longer ones lose their middle.
             None if there is no limit.
-        by_criteria: the openings of prompts of 1, 2 … criteria; empty if all prompts have the same.
     """
 
     rubric: Rubric
@@ -61,7 +45,6 @@ class TaskBuilder:
     answer_tokens: int
     on_overflow: OnOverflow = "fail"
     max_result_tokens: int | None = None
-    by_criteria: Sequence[Opening] = ()
 
     def tasks(self, rows: Iterable[Row | Failure]) -> Iterator[Task]:
         """Yield the task of each row, in order; rows are encoded in batches."""
@@ -76,20 +59,9 @@ class TaskBuilder:
             size += own
         yield from self._encoded(waiting)
 
-    def opening(self, row: Row) -> Opening:
-        """Return how the prompt of a row ends."""
-        usual = Opening(self.encoder, self.answer_tokens)
-        return self.by_criteria[len(row.criteria) - 1] if self.by_criteria and row.criteria else usual
-
-    def excess(self, prompt_tokens: int, answer_tokens: int | None = None) -> int:
-        """Return by how many tokens a prompt of this length and its answer exceed the context.
-
-        Args:
-            prompt_tokens: number of tokens of the prompt.
-            answer_tokens: largest number of tokens of the answer; None for that of all answers.
-        """
-        most = self.answer_tokens if answer_tokens is None else answer_tokens
-        return prompt_tokens + most - self.context if self.context is not None else 0
+    def excess(self, prompt_tokens: int) -> int:
+        """Return by how many tokens a prompt of this length and its answer exceed the context."""
+        return prompt_tokens + self.answer_tokens - self.context if self.context is not None else 0
 
     @property
     def tokens_around(self) -> tuple[int, int]:
@@ -117,8 +89,7 @@ class TaskBuilder:
     @property
     def room(self) -> int | None:
         """The most tokens of a prompt that fits the context with an answer; None if there is no limit."""
-        smallest = min((each.answer_tokens for each in self.by_criteria), default=self.answer_tokens)
-        return None if self.context is None else self.context - smallest
+        return None if self.context is None else self.context - self.answer_tokens
 
     def bound(self, row: Row) -> int | None:
         """Return an upper bound of the number of prompt tokens of a row; None if none is known."""
@@ -126,7 +97,7 @@ class TaskBuilder:
             return None
         if self.rubric.refusal(row):
             return 0
-        return (self.opening(row).encoder or self.encoder).bound(self.rubric.text(row))
+        return self.encoder.bound(self.rubric.text(row))
 
     def encoded(self, row: Row) -> list[int]:
         """Return the token ids of the prompt of a whole row.
@@ -135,8 +106,7 @@ class TaskBuilder:
             ValueError: the rubric cannot judge it, or the tokenizer cannot read it.
         """
         assert self.encoder is not None
-        encoder = self.opening(row).encoder or self.encoder
-        return encoder.encode(self.rubric.text(row))
+        return self.encoder.encode(self.rubric.text(row))
 
     def task(self, row: Row) -> Task:
         """Return the task of one row."""
@@ -145,7 +115,6 @@ class TaskBuilder:
 
     def _encoded(self, rows: list[Row | Failure]) -> Iterator[Task]:
         texts: dict[int, str] = {}
-        alike: dict[int, tuple[PromptEncoder | None, list[int]]] = {}
         cuts: dict[int, tuple[Row, int]] = {}
         found: dict[int, EncodedText | RowError | str] = {}
         for place, row in enumerate(rows):
@@ -155,12 +124,9 @@ class TaskBuilder:
                 else:
                     cuts[place] = self._with_short_results(row)
                     texts[place] = self.rubric.text(cuts[place][0])
-                    count = len(row.criteria) * bool(self.by_criteria)
-                    alike.setdefault(count, (self.opening(row).encoder, []))[1].append(place)
-        for encoder, places in alike.values():
-            own = [texts[place] for place in places]
-            begin = (self.rubric.beginnings(cuts[place][0]) for place in places)
-            found |= zip(places, own if encoder is None else encoder.encode_all(own, begin), strict=True)
+        begin = (self.rubric.beginnings(cuts[place][0]) for place in texts)
+        own = [*texts.values()]
+        found |= zip(texts, own if self.encoder is None else self.encoder.encode_all(own, begin), strict=True)
         for place, row in enumerate(rows):
             if isinstance(row, Failure):
                 yield Task(row)
@@ -172,28 +138,26 @@ class TaskBuilder:
             return _failed(row, encoded)
         if isinstance(encoded, str):
             return Task(row, [], text=encoded)
-        opening, begin = self.opening(row), encoded.beginnings
-        excess = self.excess(len(encoded.ids), opening.answer_tokens)
-        if excess <= 0:
-            whole = shown if cut else None
-            return Task(row, encoded.ids, cut, shown=whole, start=opening.start, beginnings=begin)
+        begin = encoded.beginnings
+        if self.excess(len(encoded.ids)) <= 0:
+            return Task(row, encoded.ids, cut, shown=shown if cut else None, beginnings=begin)
         does_not_fit = (
-            f"a prompt of {len(encoded.ids)} tokens and an answer of up to {opening.answer_tokens} do not fit "
+            f"a prompt of {len(encoded.ids)} tokens and an answer of up to {self.answer_tokens} do not fit "
             f"the context of {self.context}"
         )
         if self.on_overflow == "fail":
             return _failed(row, RowError(does_not_fit), overflows=True)
-        assert opening.encoder is not None  # it counted the tokens
+        assert self.encoder is not None  # it counted the tokens
         if self.on_overflow == "cut-tool-results":
-            return self._without_oldest_results(row, opening, opening.encoder, does_not_fit)
-        shortened = self._longest_that_fits(shown, opening, opening.encoder)
+            return self._without_oldest_results(row, self.encoder, does_not_fit)
+        shortened = self._longest_that_fits(shown, self.encoder)
         if shortened is None:
             reason = f"{does_not_fit}, even with one character of its candidate"
             return _failed(row, RowError(reason), overflows=True)
         tokens, kept = shortened
         cut += sum(max(0, len(text) - kept) for text in shown.texts)
         shown = shown.cut(kept)
-        return Task(row, tokens, cut, overflows=True, shown=shown, start=opening.start, beginnings=begin)
+        return Task(row, tokens, cut, overflows=True, shown=shown, beginnings=begin)
 
     def _with_short_results(
         self, row: Row, oldest: int = 0, without_middle: WithoutMiddle | None = None
@@ -219,9 +183,7 @@ class TaskBuilder:
 
         return cut_results(row, self.rubric.fields, kept)
 
-    def _without_oldest_results(
-        self, row: Row, opening: Opening, encoder: PromptEncoder, does_not_fit: str
-    ) -> Task:
+    def _without_oldest_results(self, row: Row, encoder: PromptEncoder, does_not_fit: str) -> Task:
         """Return the task of a row with as many of its oldest tool results cut to their marks as necessary."""
 
         remembered = cache(encoder.without_middle)
@@ -229,21 +191,16 @@ class TaskBuilder:
         def task(oldest: int) -> Task | None:
             shown, cut = self._with_short_results(row, oldest, remembered)
             (encoded,) = encoder.encode_all([self.rubric.text(shown)], [self.rubric.beginnings(shown)])
-            if isinstance(encoded, RowError) or self.excess(len(encoded.ids), opening.answer_tokens) > 0:
+            if isinstance(encoded, RowError) or self.excess(len(encoded.ids)) > 0:
                 return None
-            begin = encoded.beginnings
-            return Task(
-                row, encoded.ids, cut, overflows=True, shown=shown, start=opening.start, beginnings=begin
-            )
+            return Task(row, encoded.ids, cut, overflows=True, shown=shown, beginnings=encoded.beginnings)
 
         most = self.rubric.text(row).count("\n\n")  # an empty line comes before each result
         fewest = bisect_left(range(most), True, lo=1, key=lambda oldest: task(oldest) is not None)
         reason = RowError(f"{does_not_fit}, even without the results of its tools")
         return task(fewest) or _failed(row, reason, overflows=True)
 
-    def _longest_that_fits(
-        self, row: Row, opening: Opening, encoder: PromptEncoder
-    ) -> tuple[list[int], int] | None:
+    def _longest_that_fits(self, row: Row, encoder: PromptEncoder) -> tuple[list[int], int] | None:
         """Search for the longest beginning of the candidate, of one character or more, that fits the context.
 
         n characters take at most 2 + log2(n) encodings; one if the rest of the prompt is too long already.
@@ -257,7 +214,7 @@ class TaskBuilder:
             nonlocal found
             (encoded,) = encoder.encode_all([self.rubric.text(row.cut(length))])
             # A tokenizer may be unable to read the text if it ends here.
-            if isinstance(encoded, RowError) or self.excess(len(encoded.ids), opening.answer_tokens) > 0:
+            if isinstance(encoded, RowError) or self.excess(len(encoded.ids)) > 0:
                 return True
             found = encoded.ids, length
             return False

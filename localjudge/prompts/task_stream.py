@@ -23,7 +23,7 @@ from localjudge.system.steps import Report, no_progress
 
 BLOCK = 16
 """Number of tokens of a block in which vLLM keeps what it computed for them, and shares it between prompts."""
-_STORED = "candidate_cut", "error", "overflows", "text", "start", "beginnings"
+_STORED = "candidate_cut", "error", "overflows", "text", "beginnings"
 _REPORT_EVERY = 0.25
 """Seconds between two reports of the rows that are encoded."""
 

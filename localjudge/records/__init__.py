@@ -159,7 +159,7 @@ class Row:
             "row": self.number,
             "source": self.source,
             "columns": dict(self.columns),
-            "criteria": [*self.criteria],
+            "criterion": self.criterion,
         }
 
     @property
@@ -212,7 +212,7 @@ class _Outcome(BaseModel):
     response that the judge reads first, and `opponent_digest` that of the instruction and the other one.
     `characters` and `opponent_characters` are the lengths of these two, and
     `reference_overlap` is the overlap of a single response's words with those of the reference. `row` is the
-    row's number in the whole input, from 1; None if it is not known. `criteria` are what the prompt asks, if
+    row's number in the whole input, from 1; None if it is not known. `criterion` is what the prompt asks, if
     the row has criteria of its own.
     """
 
@@ -233,23 +233,7 @@ class _Outcome(BaseModel):
     row: int | None = None
     source: str = ""
     columns: dict[str, Any] = Field(default_factory=dict)
-    criteria: list[Criterion] = Field(default_factory=list)
-
-    @property
-    def criterion(self) -> Criterion | None:
-        """The only criterion; None if there are none, or several."""
-        return self.criteria[0] if len(self.criteria) == 1 else None
-
-    @property
-    def by_criterion(self) -> tuple[Self, ...]:
-        """The outcome of each criterion that the prompt asked; this one alone if it asked at most one."""
-        if len(self.criteria) < 2:
-            return (self,)
-        return tuple(self._of_part(place, each) for place, each in enumerate(self.criteria, 1))
-
-    def _of_part(self, place: int, criterion: Criterion) -> Self:
-        """Return the outcome of one of several criteria, by its place from 1."""
-        return self.model_copy(update={"criteria": [criterion]})
+    criterion: Criterion | None = None
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -279,8 +263,7 @@ class Judgement(_Outcome):
     known, and the mass is a lower bound where a server lists only some tokens. `spread` has the standard
     deviation of the expected scores between the answers that were sampled for the row, if there are several:
     the other numbers are their means, and the scores and texts are those of the answer nearest to the means.
-    A prompt of several criteria has a value for each; its name is the aspect's with the place of the
-    criterion (`met_1`). `texts` has the rationale, or one for each aspect, by the names of their columns.
+    `texts` has the rationale, or one for each aspect, by the names of their columns.
     `rationale_cut` is True if the token limit, and not the model, ended a rationale. `candidate_cut` is the
     number of characters of the responses, and of tool results in a conversation, that the judge did not see.
     `thoughts` is the text of a reasoning model before its answer, if the run keeps it.
@@ -307,15 +290,6 @@ class Judgement(_Outcome):
     @property
     def error(self) -> None:
         """None, so that every outcome has this attribute."""
-
-    def _of_part(self, place: int, criterion: Criterion) -> Self:
-        name = [*self.scores][place - 1]
-        own: dict[str, Any] = {"criteria": [criterion]}
-        for each in ("scores", "expected", "probabilities", "mass", "likeliest", "spread"):
-            values = getattr(self, each)
-            own[each] = {name.removesuffix(f"_{place}"): values[name]} if name in values else {}
-        own["not_likeliest"] = [name.removesuffix(f"_{place}")] * (name in self.not_likeliest)
-        return self.model_copy(update=own)
 
     @property
     def rationale(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -78,8 +78,8 @@ class AnswerColumns:
     @cached_property
     def identifying(self) -> tuple[str, ...]:
         """The columns that are fields of an outcome by the same names, judged or failed."""
-        of_criteria = CRITERION_COLUMNS | LIST_COLUMNS
-        return tuple({"id", "system", "prompt_tokens", *_PLACE} - ORDER_COLUMNS | self.prompt - of_criteria)
+        own = self.prompt - CRITERION_COLUMNS
+        return tuple({"id", "system", "prompt_tokens", *_PLACE} - ORDER_COLUMNS | own)
 
     @cached_property
     def of_aspects(self) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
@@ -95,27 +95,14 @@ def rationale_of(aspect: str) -> str:
     return aspect + _RATIONALE
 
 
-def criterion_names(aspect: str, count: int) -> list[str]:
-    """Return the name of the value of each criterion of a prompt; that of an only one is the aspect's."""
-    return [f"{aspect}_{place}" for place in range(1, count + 1)] if count > 1 else [aspect]
-
-
 def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
     """Return an outcome as one flat JSON object; judgements and failures have the same columns.
-
-    The columns of an aspect are lists if a prompt asks for all criteria of a row, with an entry for each.
 
     Args:
         outcome: a judgement or a failure.
         columns: the columns of its rubric.
     """
     aspects, judged = columns.aspects, outcome if isinstance(outcome, Judgement) else None
-    if columns.prompt == LIST_COLUMNS:
-        lines = [to_line(each, replace(columns, prompt=frozenset())) for each in outcome.by_criterion]
-        own = [aspect + suffix for aspect in aspects for suffix in ("", *_OF_ASPECT)]
-        lists: dict[str, Any] = {name: [each[name] for each in lines] if judged else None for name in own}
-        lists["not_likeliest"] = judged and judged.not_likeliest
-        return lines[0] | lists | {"criteria": [each.model_dump(exclude=_PLACES) for each in outcome.criteria]}
     line = {name: getattr(outcome, name) for name in _HEAD}
     line |= {column: getattr(outcome.criterion, name, None) for name, column in _OF_CRITERION.items()}
     line |= {text: judged and judged.texts[text] for text in columns.texts}
@@ -141,14 +128,9 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
     if not columns.required <= line.keys() <= columns.names:
         raise ValueError("columns are missing, or there are others")
     common: dict[str, Any] = {name: line.get(name) for name in columns.identifying}
-    if columns.prompt == LIST_COLUMNS:
-        asked = line["criteria"]
-        if not isinstance(asked, list) or not all(isinstance(each, dict) for each in asked):
-            raise ValueError("its criteria are not a list of objects")
-        common["criteria"] = [each | {"part": part, "parts": len(asked)} for part, each in enumerate(asked, 1)]
-    elif line.get("criterion") is not None:
+    if line.get("criterion") is not None:
         own = {name: line[column] for name, column in _OF_CRITERION.items() if column in columns.prompt}
-        common["criteria"] = [Criterion.model_validate(own)]
+        common["criterion"] = Criterion.model_validate(own)
     if line["status"] == "failed":
         own = {"error": line["error"], "failed_answer": line["failed_answer"]}
         return Failure.model_validate({**common, **own})
@@ -160,26 +142,9 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
         judged["scores"] = {aspect: line[aspect] for aspect in columns.aspects}
         for field, names in columns.of_aspects:
             judged[field] = {aspect: value for aspect, name in names if (value := line[name]) is not None}
-        if columns.prompt == LIST_COLUMNS:
-            for field in ("scores", *_OF_ASPECT.values()):
-                judged[field] = _by_criterion(judged[field], len(common["criteria"]))
     except KeyError as error:
         raise ValueError(f"no column {error}") from None
     return Judgement.model_validate(judged)
-
-
-def _by_criterion(lists: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """Return the values of each criterion by their names, from a list for each aspect.
-
-    Raises:
-        ValueError: one is not a list of this many values.
-    """
-    found: dict[str, Any] = {}
-    for aspect, values in lists.items():
-        if not isinstance(values, list) or len(values) != count:
-            raise ValueError(f"{aspect} is not a list of {count} values")
-        found |= zip(criterion_names(aspect, count), values, strict=True)
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def to_bytes(outcome: Outcome, columns: AnswerColumns) -> bytes:
@@ -215,14 +180,10 @@ _OF_CRITERION = {
     "parts": "parts",
 }  # fmt: skip
 """The column of each field of a criterion."""
-_PLACES = {"part", "parts"}
-"""Those that follow from a list of criteria."""
 ORDER_COLUMNS = frozenset({"opponent", "swapped", "opponent_digest", "opponent_characters"})
 """Columns that tell the orders of a pair apart."""
 CRITERION_COLUMNS = frozenset(_OF_CRITERION.values())
 """Columns that tell the criteria of a row apart."""
-LIST_COLUMNS = frozenset({"criteria"})
-"""The column with all criteria of a row, where one prompt asks for all."""
 PROMPT_COLUMNS = ORDER_COLUMNS | CRITERION_COLUMNS
 """Columns that tell the prompts of a row apart, in any mode."""
 COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), AnswerColumns({}, ())))
@@ -277,11 +238,6 @@ def arrow_types(columns: AnswerColumns) -> dict[str, Any]:
         own = {aspect: kinds[kind], aspect + LIKELIEST: pyarrow.bool_()}
         own |= dict.fromkeys((aspect + EXPECTED, aspect + MASS, aspect + SPREAD), real)
         own |= dict.fromkeys((aspect + _PROBABILITIES, aspect + INTERVAL), pyarrow.list_(real))
-        if columns.prompt == LIST_COLUMNS:
-            text = pyarrow.string()
-            asked = {"text": text, "points": real, "name": text, "tags": pyarrow.list_(text)}
-            own = {name: pyarrow.list_(each) for name, each in own.items()}
-            own["criteria"] = pyarrow.list_(pyarrow.struct(asked))
         types |= own
     return types
 

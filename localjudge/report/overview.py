@@ -84,7 +84,7 @@ def _notices(listed: ListedRows, more: Iterable[str]) -> Iterator[str]:
 
 def _origin(manifests: Sequence[RunManifest]) -> str:
     """Return who judged, by which rubric, and when."""
-    models = dict.fromkeys(manifest.model.judge for manifest in manifests)
+    models = dict.fromkeys(manifest.model.name for manifest in manifests)
     rubrics = dict.fromkeys(manifest.rubric.name for manifest in manifests)
     starts = sorted((start for each in manifests for start in each.starts), key=lambda start: start.instant)
     when = dict.fromkeys(starts[place].started[:10] for place in (0, -1))

@@ -110,7 +110,7 @@ def export(
     if any(Path(name).resolve() == target or Path(name) in target.parents for name in inputs):
         raise SettingError("out", out, "is an input of this run; choose another name")
     notices, total = read_notices(folder), count_lines(folder) // manifest.orders
-    origin = {MODEL: manifest.model.judge, NOTICE: "\n".join(notices) or None}
+    origin = {MODEL: manifest.model.name, NOTICE: "\n".join(notices) or None}
     written = 0
 
     def told(done: int, total: int | None = None, /) -> None:

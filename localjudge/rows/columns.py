@@ -27,8 +27,6 @@ WITH_REASONING = "conversation_with_reasoning"
 CONVERSATIONS = frozenset({CONVERSATION, WITH_REASONING})
 CRITERION = "criterion"
 """The field of a template that asks for one criterion of the row."""
-NUMBERED_CRITERIA = "numbered_criteria"
-"""The field of a template that asks for all criteria of the row; such a template uses `CRITERION`, too."""
 
 COLUMN_NAMES: Mapping[str, Sequence[str]] = tomllib.loads(
     (files("localjudge") / "rows" / "columns.toml").read_text("utf-8")
@@ -66,7 +64,7 @@ def column_names(used: Iterable[str]) -> dict[str, Sequence[str]]:
         found = {field: COLUMN_NAMES[field] for field in ("instruction", "reference", "id", *PAIR, *SYSTEMS)}
         return found | {"id": [*found["id"], "pair_id"]}
     found = {field: COLUMN_NAMES[field] for field in ("instruction", "reference", "candidate", "id", "system")}
-    return found | ({CRITERION: COLUMN_NAMES[CRITERION], NUMBERED_CRITERIA: ()} if CRITERION in used else {})
+    return found | ({CRITERION: COLUMN_NAMES[CRITERION]} if CRITERION in used else {})
 
 
 def names_of(field: str, columns: Columns, used: Iterable[str]) -> Sequence[str]:

@@ -9,16 +9,13 @@ path, of each weight divided by the sum of the weights beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from localjudge.records import Criterion, Failure, Row
-from localjudge.rows.columns import CRITERION, NUMBERED_CRITERIA
+from localjudge.rows.columns import CRITERION
 from localjudge.rows.record import LARGEST_NUMBER, RecordError, check_text, is_number, unpacked
-
-MOST_TOGETHER = 40
-"""The most criteria of one prompt."""
 
 _TEXT = (CRITERION, "criterion_description", "requirements", "description", "text")
 _POINTS, _TAGS, _NAME = ("points", "weight", "criterion_weight"), ("tags", "criterion_type"), ("name", "title")
@@ -28,31 +25,13 @@ _PARTS = "sub_tasks"
 _FORM = 'give a list of texts or of {"criterion": text, "points": number}'
 
 
-def by_criterion(rows: Iterable[Row | Failure], used: Iterable[str]) -> Iterator[Row | Failure]:
-    """Yield the row of each prompt: a row with criteria becomes one for each, unless one prompt asks for all.
-
-    Args:
-        rows: the rows.
-        used: the fields that the rubric's template uses.
-    """
-    together = NUMBERED_CRITERIA in used
+def by_criterion(rows: Iterable[Row | Failure]) -> Iterator[Row | Failure]:
+    """Yield the row of each prompt: a row with criteria becomes one for each."""
     for row in rows:
-        if isinstance(row, Row) and row.criteria and not together:
+        if isinstance(row, Row) and row.criteria:
             yield from (replace(row, criteria=(criterion,)) for criterion in row.criteria)
         else:
             yield row
-
-
-def numbered_criteria(criteria: Sequence[Criterion]) -> str:
-    """Return a numbered list of criteria. The last criterion has the number 1.
-
-    The numbers count down so that the end of an answer is the same for any number of criteria.
-    """
-    indent = "\n    "
-    return "\n".join(
-        f"{number}. {indent.join(each.text.splitlines())}"
-        for number, each in zip(range(len(criteria), 0, -1), criteria, strict=True)
-    )
 
 
 def read_criteria(given: Any) -> tuple[Criterion, ...]:

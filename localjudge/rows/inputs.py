@@ -283,7 +283,7 @@ def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row 
         raise UsageError(f"rows: a {type(rows).__name__}; give dicts, Rows or a table")
     reader = RecordReader({}, used)
     found = (rows_of(record, f"row {number}", reader) for number, record in enumerate(records, 1))
-    return by_criterion(chain.from_iterable(found), used)
+    return by_criterion(chain.from_iterable(found))
 
 
 def names_of_files(inputs: Iterable[str]) -> dict[str, str]:

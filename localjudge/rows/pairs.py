@@ -137,7 +137,7 @@ def paired_rows(
         limit: the largest number of rows or pairs; None for all.
     """
     if pairing is None:
-        return by_criterion(islice(read_rows(inputs, columns, max_row_bytes, used), limit), used)
+        return by_criterion(islice(read_rows(inputs, columns, max_row_bytes, used), limit))
     return pairing.rows(read_rows(inputs, columns, max_row_bytes, pairing.used(used)), limit)
 
 

@@ -24,7 +24,7 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from localjudge.records.outcome_columns import RATIONALE, criterion_names, is_reserved, rationale_of
+from localjudge.records.outcome_columns import RATIONALE, is_reserved, rationale_of
 from localjudge.rubrics.answer import (
     Answer,
     AnswerField,
@@ -182,19 +182,6 @@ class AnswerKeys(RubricPart):
     def keys_of(self, aspects: Iterable[str]) -> dict[str, str]:
         """Return the answer's key for each aspect, in their order."""
         return {aspect: self.aspects.get(aspect, aspect) for aspect in aspects}
-
-    def for_criteria(self, aspect: str, count: int) -> AnswerKeys:
-        """Return the keys of an answer with a value for each of several criteria, by their numbers.
-
-        Args:
-            aspect: the aspect whose values these are.
-            count: the number of criteria.
-        """
-        numbers = dict(zip(criterion_names(aspect, count), range(count, 0, -1), strict=True))
-        lines = "\n".join(f"{number}. {{{name}}}" for name, number in numbers.items())
-        form = self.form and self.form.replace(f"{{{aspect}}}", lines)
-        keys = {} if form else {name: str(number) for name, number in numbers.items()}
-        return self.model_copy(update={"form": form, "aspects": keys})
 
     def layout(self, aspects: Mapping[str, Aspect]) -> AnswerLayout:
         """Return the answer's fields: a value for each aspect, and the rationale or rationales.

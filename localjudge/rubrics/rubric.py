@@ -31,15 +31,13 @@ A rubric is one TOML file. The text that the judge reads and the schema of its a
 A rubric whose template has no `{$reference}` needs no reference. A template with `{$conversation}` and without
 `{$candidate}` judges whole conversations; `{$conversation_with_reasoning}` shows its reasoning, too.
 A template with `{$candidate_a}` and `{$candidate_b}` compares two responses; its aspects are preferences.
-A template with `{$criterion}` is filled for each of the row's own criteria (`localjudge.rows.criteria`), and
-one with `{$numbered_criteria}` once for all of them: the answer then has a value for each.
+A template with `{$criterion}` is filled for each of the row's own criteria (`localjudge.rows.criteria`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -50,13 +48,8 @@ from localjudge.errors import RowError, RubricError
 from localjudge.modes import mode_of
 from localjudge.modes.mode import Mode
 from localjudge.records import Row, Turn
-from localjudge.records.outcome_columns import (
-    LIST_COLUMNS,
-    AnswerColumns,
-    criterion_names,
-)
-from localjudge.rows.columns import CONVERSATIONS, CRITERION, NUMBERED_CRITERIA, judges_conversation
-from localjudge.rows.criteria import MOST_TOGETHER, numbered_criteria
+from localjudge.records.outcome_columns import AnswerColumns
+from localjudge.rows.columns import CONVERSATIONS, CRITERION, judges_conversation
 from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.answer_keys import AnswerKeys
 from localjudge.rubrics.aspect import (
@@ -72,7 +65,6 @@ from localjudge.rubrics.aspect import (
 )
 from localjudge.rubrics.rubric_file import (
     check_aspects,
-    check_together,
     problems_of,
     prompt_problems,
     read_document,
@@ -149,8 +141,6 @@ class Rubric(RubricPart):
     def _check_consistency(self) -> Self:
         check_aspects(self.aspects, self.mode)
         self.answer.check(self.answer_aspects)
-        if self.checks_together:
-            check_together(self.answer, self.prompt)
         own = [aspects_text(self.answer_aspects), answer_format(self.answer_layout, self.answer_aspects)]
         if any(PLACEHOLDER.search(text) for text in own):
             raise ValueError("aspects: a description or a level has a placeholder; write it without {$…}")
@@ -182,8 +172,7 @@ class Rubric(RubricPart):
     @cached_property
     def fields(self) -> tuple[str, ...]:
         """The fields of a row that the template uses, each once."""
-        found = dict.fromkeys(PLACEHOLDER.findall(self._template))
-        return (*found, *([CRITERION] if NUMBERED_CRITERIA in found else []))
+        return tuple(dict.fromkeys(PLACEHOLDER.findall(self._template)))
 
     def turns(self, layout: AnswerLayout) -> tuple[Turn, ...]:
         """Return the turns before a row's: the system prompt, and two turns for each example.
@@ -247,32 +236,6 @@ class Rubric(RubricPart):
         return self.answer.layout(self.answer_aspects)
 
     @cached_property
-    def checks_together(self) -> bool:
-        """Whether one prompt asks for all criteria of a row."""
-        return NUMBERED_CRITERIA in PLACEHOLDER.findall(self.prompt.template)
-
-    @property
-    def layouts(self) -> list[AnswerLayout]:
-        """The answer's fields for 1, 2 … criteria in one prompt; one layout if a prompt has no such list."""
-        return [self.layout_for(count) for count in range(1, MOST_TOGETHER * self.checks_together + 1)] or [
-            self.answer_layout
-        ]
-
-    def aspects_for(self, criteria: int) -> Mapping[str, Aspect]:
-        """Return the aspects of the answer to a prompt: one for each of several criteria."""
-        if not self.checks_together:
-            return self.aspects
-        ((name, aspect),) = self.aspects.items()
-        return dict.fromkeys(criterion_names(name, criteria), aspect)
-
-    def layout_for(self, criteria: int) -> AnswerLayout:
-        """Return the answer's fields for a prompt of this number of criteria."""
-        if not self.checks_together:
-            return self.answer_layout
-        ((name, _),) = self.aspects.items()
-        return self.answer.for_criteria(name, criteria).layout(self.aspects_for(criteria))
-
-    @cached_property
     def score_columns(self) -> tuple[ScoreColumn, ...]:
         """The numbers that statistics compute with."""
         return score_columns(self.aspects)
@@ -288,8 +251,7 @@ class Rubric(RubricPart):
         texts = tuple(text.name for text in self.answer_layout.texts)
         texts += tuple(scores_of(name) for name, aspect in self.aspects.items() if aspect.each is not None)
         types = {name: aspect.kind for name, aspect in self.aspects.items()}
-        prompt = LIST_COLUMNS if self.checks_together else self.mode.prompt_columns
-        return AnswerColumns(types, texts, prompt=prompt)
+        return AnswerColumns(types, texts, prompt=self.mode.prompt_columns)
 
     def refusal(self, row: Row) -> RowError | None:
         """Return why this rubric cannot judge a row; None if it can."""
@@ -299,9 +261,6 @@ class Rubric(RubricPart):
             return RowError(f"no {missing[0]}, which the rubric {self.name} needs")
         if "instruction" in self.fields and not row.instruction.strip():
             return RowError(f"an empty instruction, which the rubric {self.name} shows to the judge")
-        if self.checks_together and len(row.criteria) > MOST_TOGETHER:
-            most = f"more than the {MOST_TOGETHER} that one answer holds; judge them by checklist, one a prompt"
-            return RowError(f"{len(row.criteria)} criteria, {most}")
         if self.prompt.empty_candidate == "fail" and not all(response.text for response in row.responses):
             return RowError(f"an empty candidate, which the rubric {self.name} does not judge")
         return None
@@ -328,7 +287,7 @@ class Rubric(RubricPart):
     def shared_until(self) -> tuple[int, int, int]:
         """The places in the template where these beginnings end."""
         places = {field[1]: field.start() for field in reversed([*PLACEHOLDER.finditer(self._template)])}
-        own = {*self.mode.responses, *CONVERSATIONS, CRITERION, NUMBERED_CRITERIA}
+        own = {*self.mode.responses, *CONVERSATIONS, CRITERION}
         response = min(places[name] for name in own & places.keys())
         return min(places.values()), response, max(response, places.get(CRITERION, 0))
 
@@ -350,23 +309,17 @@ class Rubric(RubricPart):
             return row.candidate
         if name == CRITERION:
             return row.criteria[0].text if row.criteria else None
-        if name == NUMBERED_CRITERIA:
-            return numbered_criteria(row.criteria)
         known = {"instruction": row.instruction, "reference": row.reference}
         known |= dict(zip(self.mode.responses, row.texts, strict=True))
         return known[name] if name in known else row.fields.get(name)
 
-    def parse(self, text: str, criteria: int = 0) -> Answer:
+    def parse(self, text: str) -> Answer:
         """Read an answer.
-
-        Args:
-            text: the answer.
-            criteria: the number of criteria of its prompt.
 
         Raises:
             ValueError: the text is not an answer to this rubric.
         """
         try:
-            return self.layout_for(criteria).parse(text)
+            return self.answer_layout.parse(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"not an answer to the rubric {self.name}: {error}") from None

@@ -15,8 +15,8 @@ from localjudge.errors import RubricError
 from localjudge.modes.mode import Mode
 from localjudge.records.outcome_columns import INTERVAL, LIKELIEST, MASS, SPREAD
 from localjudge.rubrics.answer_keys import LONGEST_NAME, AnswerKeys
-from localjudge.rubrics.aspect import ANSWER_FORMAT, Aspect, answer_aspects, scores_of, unmentioned
-from localjudge.rubrics.template import BARE, PLACEHOLDER, Template
+from localjudge.rubrics.aspect import Aspect, answer_aspects, scores_of, unmentioned
+from localjudge.rubrics.template import BARE, Template
 
 _SHIPPED = files("localjudge") / "rubrics"
 
@@ -105,23 +105,6 @@ def check_aspects(aspects: Mapping[str, Aspect], mode: Mode[Any]) -> None:
             raise ValueError(f"aspects: {name} {problem}")
     if len(aspects) > mode.most_aspects:
         raise ValueError(f"aspects: a rubric that {mode.judges} has {mode.most_aspects}; remove the others")
-
-
-def check_together(answer: AnswerKeys, prompt: Template) -> None:
-    """Check that a prompt of all criteria of a row has nothing that its answer cannot have.
-
-    Raises:
-        ValueError: it has; the message says where.
-    """
-    if answer.rationale_place == "each":
-        raise ValueError("answer.rationale_place: a prompt of all criteria has one rationale; give before")
-    if prompt.examples:
-        raise ValueError("prompt.examples: a prompt of all criteria has no examples")
-    if ANSWER_FORMAT in PLACEHOLDER.findall(prompt.text):
-        raise ValueError(
-            f"template: {{${ANSWER_FORMAT}}}: a prompt of all criteria has another form for each number of "
-            "criteria; describe it in words"
-        )
 
 
 def prompt_problems(

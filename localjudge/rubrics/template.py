@@ -25,7 +25,6 @@ from localjudge.rows.columns import (
     CONVERSATION,
     CONVERSATIONS,
     CRITERION,
-    NUMBERED_CRITERIA,
     PAIR,
     SYSTEMS,
     WITH_REASONING,
@@ -204,13 +203,14 @@ class Template(RubricPart):
                 bare = {"candidate", CONVERSATION, *PAIR}.intersection(BARE.findall(self.template))
                 advice = f"write {{${min(bare)}}} for {{{min(bare)}}}" if bare else "add it, or {$conversation}"
                 raise ValueError(f"template: placeholder {{$candidate}} is missing; {advice}")
-        elif asked := [name for name in (CRITERION, NUMBERED_CRITERIA) if name in used]:
-            raise ValueError(f"template: {{${asked[0]}}} checks one response; remove it, or compare without it")
+        elif CRITERION in used:
+            raise ValueError("template: {$criterion} checks one response; remove it, or compare without it")
         elif "candidate" in used:
             raise ValueError("template: {$candidate} stands beside {$candidate_a}; remove one of the two")
-        for one, other in ((CONVERSATION, WITH_REASONING), (CRITERION, NUMBERED_CRITERIA)):
-            if {*used} >= {one, other}:
-                raise ValueError(f"template: {{${one}}} stands beside {{${other}}}; remove one of the two")
+        if {*used} >= CONVERSATIONS:
+            raise ValueError(
+                f"template: {{${CONVERSATION}}} stands beside {{${WITH_REASONING}}}; remove one of the two"
+            )
         if named := [name for name in used if name in ("id", *(SYSTEMS if not missing else ("system",)))]:
             raise ValueError(f"template: {{${named[0]}}} tells the judge whose response it is; remove it")
         for field in PLACEHOLDER.findall(self.system):

@@ -154,15 +154,12 @@ def changes(manifest: RunManifest, described: Mapping[str, Any]) -> list[str]:
         manifest: the manifest of the run.
         described: the same fields of a judge, by name; its settings may be incomplete.
     """
-    found, adapter = [], described.get("model", {}).get("adapter") or {}
+    found = []
     named = {
         "rubric": (manifest.rubric.name, described["rubric"]["name"]),
         "model": (manifest.model.name, described.get("model", {}).get("name")),
-        "adapter": (manifest.model.adapter and manifest.model.adapter.name, adapter.get("name")),
     }
     recorded, settings = manifest.settings.as_dict(), dict(described["settings"])
-    if "model" in settings:  # settings that are known without the model do not say whether there is an adapter
-        settings.setdefault("adapter", None)
     for name, now in settings.items():
         if (was := recorded.get(name)) != now:
             if name in named:

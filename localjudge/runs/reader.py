@@ -164,10 +164,9 @@ def read_outcomes(folder: Path, manifest: RunManifest | None = None) -> Iterator
                 "another run or was edited; if this line is wrong, delete it, and the same score command "
                 "judges its row again"
             )
-        for part in outcome.by_criterion:
-            if isinstance(part, Judgement) and (problem := problem_of(part)):
-                advice = "delete this line, and the same score command judges its row again"
-                raise RunMismatchError(f"{file}:{number}: {problem}; {advice}")
+        if isinstance(outcome, Judgement) and (problem := problem_of(outcome)):
+            advice = "delete this line, and the same score command judges its row again"
+            raise RunMismatchError(f"{file}:{number}: {problem}; {advice}")
         yield outcome
 
 

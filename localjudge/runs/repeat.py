@@ -109,6 +109,5 @@ def _in_smaller_batches(was: JudgeConfig, manifest: RunManifest, engine: EngineI
         smaller["dtype"] = engine.dtype
     # A model that only a server has is known by its name.
     path = None if manifest.model.name == BUNDLED else manifest.model.path or manifest.model.name
-    adapter = manifest.model.adapter.path if manifest.model.adapter else None
     options = {**was.engine_args, **smaller}
-    return was.replace(model=path, adapter=adapter, engine=engine.name, engine_args=options)
+    return was.replace(model=path, engine=engine.name, engine_args=options)

@@ -16,7 +16,7 @@ from localjudge.errors import UsageError
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Row
 from localjudge.records.outcome_columns import MODEL, NOTICE
-from localjudge.rows.columns import CRITERION, NUMBERED_CRITERIA
+from localjudge.rows.columns import CRITERION
 from localjudge.rows.formats import STDIN
 from localjudge.rows.inputs import can_be_read_twice, find_inputs
 from localjudge.rows.pairs import paired_rows
@@ -146,7 +146,7 @@ def with_text_columns(
     names, column_of = manifest.rubric.mode.texts, dict[str, str]()
     used = {*taken, *names, MODEL, NOTICE}
     for field in sorted(manifest.rubric.fields, key=lambda field: field in used):  # free names are kept
-        if field not in (*names, CRITERION, NUMBERED_CRITERIA):
+        if field not in (*names, CRITERION):
             column_of[field] = field
             while column_of[field] in used:
                 column_of[field] = f"input_{column_of[field]}"

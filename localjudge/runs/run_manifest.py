@@ -44,7 +44,7 @@ class _ManifestPart(BaseModel):
 class RunSettings(_ManifestPart, SharedSettings):  # type: ignore[misc]  # it does not see that both are frozen
     """Everything that decides a judgement besides the row; all starts of a run must have the same settings.
 
-    `rubric`, `model`, `adapter`, `chat_template` and `vocabulary` are digests; `value_rule` is the number of
+    `rubric`, `model`, `chat_template` and `vocabulary` are digests; `value_rule` is the number of
     the definition of a value's probability. A jury and imported scores have only the first three settings.
     """
 
@@ -52,20 +52,9 @@ class RunSettings(_ManifestPart, SharedSettings):  # type: ignore[misc]  # it do
     rubric: str
     model: str
     value_rule: int | None = None
-    adapter: str | None = None
     dtype: str | None = None
     chat_template: str | None = None
     vocabulary: str | None = None
-
-
-class AdapterRecord(_ManifestPart):
-    """A LoRA adapter: its name, its directory, the model it was trained for, its rank, its files' SHA-256."""
-
-    name: str
-    path: str
-    base: str | None
-    rank: int
-    files: dict[str, str]
 
 
 class ModelRecord(_ManifestPart):
@@ -79,12 +68,6 @@ class ModelRecord(_ManifestPart):
     files: dict[str, str]
     verified: bool = False
     changed_since_verified: list[str] = Field(default_factory=list)
-    adapter: AdapterRecord | None = None
-
-    @property
-    def judge(self) -> str:
-        """The name of the model with that of its adapter, for people."""
-        return f"{self.name} with {self.adapter.name}" if self.adapter else self.name
 
 
 class StartRecord(_ManifestPart):
@@ -205,7 +188,7 @@ class RunManifest(_ManifestPart):
 
     @property
     def judge(self) -> dict[str, Any]:
-        """What identifies the judge: the model, its adapter, the rubric and the settings that decide a score.
+        """What identifies the judge: the model, the rubric and the settings that decide a score.
 
         The seed is not part of it, because a seed only selects one draw of the same judge. The engine and its
         data type are not part of it either.

@@ -219,5 +219,5 @@ def _digest(row: Row | Failure) -> bytes:
 def _identity(row: Row | Failure) -> list[str | bool | None]:
     """Return the fields that distinguish rows of one input with equal content."""
     of_pair = [] if row.opponent is None and not row.swapped else [row.opponent, row.swapped]
-    of_list = [each.model_dump_json() for each in row.criteria]
+    of_list = [] if row.criterion is None else [row.criterion.model_dump_json()]
     return [row.id, row.system, *of_pair, *of_list]

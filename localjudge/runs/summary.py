@@ -98,8 +98,7 @@ class Summary:
             return
         self.judged += 1
         self.candidates_cut += outcome.candidate_cut > 0
-        for each in outcome.by_criterion:
-            self.spread.add(each)
+        self.spread.add(outcome)
 
     def _add_row(self, row: RowOutcome) -> None:
         self.signs.add(row)

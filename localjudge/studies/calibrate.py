@@ -136,7 +136,7 @@ class Calibration(_CalibrationRecord):
         if manifest.judge != self.judge:
             raise UsageError(
                 f"`calibration`: fitted for {self.model}, but {folder} was judged by "
-                f"{manifest.model.judge}, or with another rubric or other settings; fit a new one with "
+                f"{manifest.model.name}, or with another rubric or other settings; fit a new one with "
                 "localjudge calibrate"
             )
 
@@ -269,7 +269,7 @@ def fit(
     manifest = scores.manifests[0]
     return Calibration(
         judge=manifest.judge,
-        model=manifest.model.judge,
+        model=manifest.model.name,
         of=of,
         rows=_labelled_rows(scores, labels),
         aspects=maps,

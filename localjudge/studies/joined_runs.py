@@ -67,7 +67,7 @@ def write_joined(
         columns=start.columns,
         pairing=start.pairing,
         jury=[
-            JurorRecord(name=name, run=str(folder.resolve()), model=each.model.judge, settings=each.settings)
+            JurorRecord(name=name, run=str(folder.resolve()), model=each.model.name, settings=each.settings)
             for (name, folder), each in zip(folders.items(), manifests, strict=True)
         ],
         inherited_notices=[*notices, *together([*folders], [*map(read_notices, folders.values())])],
@@ -228,7 +228,7 @@ def write_escalated(small: Selection, large: Selection | None, out: Path) -> Sum
         _kept_outcomes(judges, names),
         dict(zip(names, folders, strict=True)),
         engine="escalation",
-        model=f"{first.model.judge}, and {last.model.judge} where it is not sure",
+        model=f"{first.model.name}, and {last.model.name} where it is not sure",
         decided_by=[each.threshold for each in judges],
         notices=[notice],
     )

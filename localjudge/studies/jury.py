@@ -141,7 +141,7 @@ def _jurors(scores: Scores, places: NDArray[np.intp], names: Sequence[str]) -> I
         columns = [*zip(scores.aspects, table[:, number].T, rest.T, strict=True)]
         yield Juror(
             name=name,
-            model=scores.manifests[number].model.judge,
+            model=scores.manifests[number].model.name,
             bias={aspect: float((own - others).mean()) for aspect, own, others in columns},
             with_rest={aspect: of_all(spearman, own, others) for aspect, own, others in columns},
         )

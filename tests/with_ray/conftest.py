@@ -49,13 +49,10 @@ def judge_on(model: Path, tmp_path: Path) -> Iterator[Callable[..., Judge]]:
     """Return a function that creates judges on a cluster or in this process; events are in `engine.log`."""
     opened: list[Judge] = []
 
-    def judge_by(
-        cluster: Any, engine: str = "transformers", adapter: Path | None = None, **engine_args: str
-    ) -> Judge:
+    def judge_by(cluster: Any, engine: str = "transformers", **engine_args: str) -> Judge:
         options = {"dtype": "float32", "batch_size": "4"} | engine_args
         judge = Judge(
             model,
-            adapter=str(adapter) if adapter else None,
             max_rationale_tokens=24,
             engine=engine,
             cluster=cluster,

@@ -36,7 +36,6 @@ from localjudge.engines.vllm.engine_session import InFlightRequest
 from localjudge.engines.vllm.vllm_engine import VllmEngine
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
-from localjudge.rubrics.rubric_file import read_document
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # the warnings are vLLM's own
 
@@ -324,40 +323,6 @@ def test_both_engines_give_the_same_greedy_answers(
             continue
         assert one.probabilities is not None
         assert other.probabilities is not None
-        np.testing.assert_allclose(one.probabilities, other.probabilities, atol=1e-4)
-
-
-@pytest.mark.parametrize("rationale", [False, True])
-def test_answers_to_any_number_of_criteria_are_those_of_the_plain_engine(
-    open_engine: OpenEngine, model: Model, rationale: bool
-) -> None:
-    """Rows of different numbers stand in one batch, each in the states of its own number."""
-    document = read_document("checklist-at-once")
-    if rationale:
-        document["answer"] = {"form": "{met}\nReasons: {rationale}\n"}
-    rubric = Rubric.model_validate(document)
-    *shorter, largest = rubric.layouts
-    table = token_table(largest, model.vocabulary, model.prompts.spell, shorter=shorter[::-1])
-    decoding = Decoding(table, 6, closing_margin=2)
-    counts = {n: 1 + n * 7 % 40 for n in range(20)}
-    asked = [replace(each, start=int(table.starts[counts[each.tag] - 1])) for each in prompts(20)]
-    plain = TransformersEngine(
-        model, decoding, TransformersOptions.parse({"dtype": "float32", "device": "cpu"})
-    )
-    ours = complete(open_engine(model, decoding, max_num_seqs=8), asked)
-    theirs = complete(plain, asked)
-    for prompt in asked:
-        one, other, count = ours[prompt.tag], theirs[prompt.tag], counts[prompt.tag]
-        assert one.error is None
-        said = rubric.layout_for(count).opening + model.vocabulary.decode(one.tokens)
-        assert len(rubric.parse(said, count).scores) == count
-        assert len(one.tokens) <= decoding.beginning(prompt.start).limit
-        if one.tokens != other.tokens:
-            assert_tie(plain, decoding, prompt, one, other)
-            continue
-        assert one.probabilities is not None
-        assert other.probabilities is not None
-        assert one.probabilities.shape == (count, 2)
         np.testing.assert_allclose(one.probabilities, other.probabilities, atol=1e-4)
 
 

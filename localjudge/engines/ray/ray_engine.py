@@ -135,7 +135,6 @@ class RayEngine:
                     options=dict(options),
                     context=context,
                     model=str(model.path) if model_path(model.name).exists() else model.name,
-                    adapter=str(model.adapter.path) if model.adapter else None,
                     digests=digests_of(model),
                     decoding=decoding,
                     environment={key: value for key, value in os.environ.items() if key.startswith(_FORWARDED)},

@@ -31,8 +31,8 @@ class RayWorkerSettings:
     Attributes:
         engine: the engine's name and its `options`, as for `engine_options`.
         context: the most tokens of a prompt and its answer, if known.
-        model: the path or id of the model on the worker's node, and its `adapter`'s path, if any.
-        digests: what must be equal there: the version of localjudge, and the digests of model and adapter.
+        model: the path or id of the model on the worker's node.
+        digests: what must be equal there: the version of localjudge, and the digest of the model.
         environment: variables of the driver, used if the node does not set them.
     """
 
@@ -40,7 +40,6 @@ class RayWorkerSettings:
     options: Mapping[str, str]
     context: int | None
     model: str
-    adapter: str | None
     digests: Mapping[str, str]
     decoding: Decoding
     environment: Mapping[str, str]
@@ -48,8 +47,7 @@ class RayWorkerSettings:
 
 def digests_of(model: Model) -> dict[str, str]:
     """Return what decides a judgement and must be equal on all nodes, by name."""
-    adapter = {"adapter": model.adapter.digest} if model.adapter else {}
-    return {"localjudge": __version__, "model": model.digest} | adapter
+    return {"localjudge": __version__, "model": model.digest}
 
 
 @dataclass(slots=True)
@@ -115,12 +113,11 @@ class Worker:
     def _open(self, settings: RayWorkerSettings) -> TableEngine:
         for name, value in settings.environment.items():
             os.environ.setdefault(name, value)
-        adapts = settings.adapter is not None
-        options = engine_options(settings.engine, settings.options, model=settings.model, adapts=adapts)
-        model = Model.find(settings.model, adapter=settings.adapter)
+        options = engine_options(settings.engine, settings.options)
+        model = Model.find(settings.model)
         for what, here in digests_of(model).items():
             if here != (there := settings.digests[what]):
-                name = {"model": f" {model.name}", "adapter": f" {settings.adapter}"}.get(what, "")
+                name = f" {model.name}" * (what == "model")
                 where = f"the {what} where the run was started"
                 raise ModelError(
                     f"{what}{name}: differs from {where}: {here[:12]} here, and {there[:12]} there"

@@ -28,7 +28,7 @@ from localjudge.engines.protocol import (
 )
 from localjudge.engines.server.connection import OR_NONE, Connection, Logprob, RequestRefusedError, Usage
 from localjudge.engines.server.served_model import ServedModel, ServerEngine
-from localjudge.engines.vllm.table_settings import KEY, STATE, table_digest
+from localjudge.engines.vllm.table_settings import KEY, table_digest
 from localjudge.errors import SettingError
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
@@ -157,7 +157,7 @@ class TableServer(ServerEngine[Completion]):
 
     def _body(self, prompt: Prompt) -> dict[str, Any]:
         """Return the request of a prompt, with each setting of which a server may have another default."""
-        decoding = self._decoding.beginning(prompt.start)
+        decoding = self._decoding
         body: dict[str, Any] = {
             "model": self._served.name,
             "prompt": prompt.tokens,
@@ -172,7 +172,7 @@ class TableServer(ServerEngine[Completion]):
             "stop_token_ids": sorted(self._model.vocabulary.ends),
             "return_token_ids": True,
             "return_tokens_as_token_ids": True,
-            "vllm_xargs": {KEY: self._digest} | ({} if prompt.start is None else {STATE: prompt.start}),
+            "vllm_xargs": {KEY: self._digest},
         }
         if self._listed:
             body |= {"logprobs": 1, "logprob_token_ids": self._listed}
@@ -189,7 +189,7 @@ class TableServer(ServerEngine[Completion]):
         except ValueError:
             return Completion(tag, error="the server's reply does not hold the tokens of one answer")
         self._prompt_tokens += reply.usage.prompt_tokens if reply.usage else 0
-        table = self._decoding.table.beginning(prompt.start)
+        table = self._decoding.table
         unknown = [each for each in choice.token_ids if not 0 <= each < table.next_state.shape[1]]
         if unknown:
             reason = f"has the token {str(unknown[0])[:20]}, which the model does not have"

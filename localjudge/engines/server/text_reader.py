@@ -59,10 +59,6 @@ class TextReader:
             raise SettingError("on_overflow", config.on_overflow, f"{counted}; give fail")
         if config.max_result_tokens is not None:
             raise SettingError("max_result_tokens", config.max_result_tokens, f"{counted}; leave it out")
-        if config.rubric.checks_together:
-            advice = "which needs the token table; judge by checklist, one criterion a prompt"
-            name = config.rubric.name
-            raise SettingError("rubric", name, f"asks for all criteria in one answer, {advice}")
 
     @property
     def text_characters(self) -> int:
@@ -84,8 +80,8 @@ class TextReader:
         """Regular expression of an answer."""
         return answer_pattern(self.layout, self.text_characters)
 
-    def read(self, completion: TextCompletion, criteria: int = 0) -> ReadAnswer:
-        """Read a completion; a server is asked for one criterion at a time.
+    def read(self, completion: TextCompletion) -> ReadAnswer:
+        """Read a completion.
 
         Raises:
             ValueError: it is not a whole answer; the message gives the reason.

@@ -161,12 +161,7 @@ class PackedMLP(torch.nn.Module):  # type: ignore[misc]
     """A feed-forward block as that of Llama, with SiLU; `pack` makes it from the block of a model, in place."""
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        gate, up = self.gate_proj, self.up_proj
-        if type(gate) is type(up) is PackedLinear:
-            inside = up.multiplied(inputs, gate(inputs, "swish"))
-        else:  # an adapter stands beside them
-            inside = self.act_fn(gate(inputs)) * up(inputs)
-        output: torch.Tensor = self.down_proj(inside)
+        output: torch.Tensor = self.down_proj(self.up_proj.multiplied(inputs, self.gate_proj(inputs, "swish")))
         return output
 
 

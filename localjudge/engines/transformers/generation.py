@@ -53,9 +53,7 @@ class BatchAnswers:
         self._fixed_token = table.fixed_token
         self._allowances = decoding.allowances
         self._writes = (table.table.text >= 0) | table.table.thinks
-        self._starts = [each.start for each in prompts]
-        entry = table.table.entry
-        self._states = np.array([entry if start is None else start for start in self._starts], np.int64)
+        self._states = np.full(len(prompts), table.table.entry, np.int64)
         # The length at which each row must be complete, unless another text begins before.
         self._deadline = self._allowances[self._states]
         self.tokens: list[list[int]] = [[] for _ in prompts]
@@ -98,7 +96,7 @@ class BatchAnswers:
         return [
             (row, branch)
             for row, tokens in enumerate(self.tokens)
-            for branch in self._table.paths.unexplored(kept[row], tokens, self._starts[row])
+            for branch in self._table.paths.unexplored(kept[row], tokens)
         ]
 
     def keep(self, branches: Sequence[tuple[int, Branch]], logits: torch.Tensor) -> None:

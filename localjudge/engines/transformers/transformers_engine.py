@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import platform
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager
 from copy import deepcopy
 from importlib.metadata import version
-from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, GenerationConfig
 
 from localjudge.constraint.masking import HostTable
@@ -27,10 +24,8 @@ from localjudge.engines.transformers.fast_layers import pack, use_grouped_attent
 from localjudge.engines.transformers.generation import BatchAnswers, can_write, generate
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
 from localjudge.errors import EngineError, ModelError
-from localjudge.models.adapter import WEIGHTS, Adapter
-from localjudge.models.gguf import LINKED, alone
 from localjudge.models.model import Model
-from localjudge.models.tensor_check import check_adapter, check_tensors
+from localjudge.models.tensor_check import check_tensors
 from localjudge.models.weights import INDEX
 from localjudge.prompts.task import Prompt
 from localjudge.system.machine import has_bfloat16
@@ -57,29 +52,23 @@ class TransformersEngine:
         widened = False
         self._mixed = not rotates_by_batch(model.config)
         check_tensors(model)
-        check_adapter(model)
         try:
             configuration = deepcopy(model.configuration)
             # Not that of config.json; None stands for that of transformers.
             configuration._attn_implementation = "eager" if self._remark else None
-            with _loadable(model) as (folder, how):
-                self._model, found = AutoModelForCausalLM.from_pretrained(
+            with _loadable(model.path) as folder:
+                self._model = AutoModelForCausalLM.from_pretrained(
                     folder,
                     config=configuration,
-                    dtype=options.dtype if options.dtype != "auto" or not model.is_gguf else model.gguf.dtype,
+                    dtype=options.dtype,
                     # The generation defaults of the model (temperature, penalties …) are not used.
                     generation_config=GenerationConfig(),
                     use_safetensors=True,
                     local_files_only=True,
                     trust_remote_code=False,
-                    output_loading_info=True,
-                    **how,
                 )
-            if model.is_gguf and (lost := sorted(found["missing_keys"]) + sorted(found["mismatched_keys"])):
-                raise ValueError(f"transformers finds no {lost[0]} in the GGUF file")
             if options.dtype == "auto" and self._device.type == "cpu" and self._model.dtype == torch.bfloat16:
-                quantized = hasattr(self._model, "hf_quantizer") and not model.is_gguf
-                widened = not (has_bfloat16() or quantized)
+                widened = not (has_bfloat16() or hasattr(self._model, "hf_quantizer"))
             if widened:
                 self._model = self._model.float()
             if self._remark is None:
@@ -90,8 +79,6 @@ class TransformersEngine:
                 # glibc keeps freed blocks, such as outputs of layers, up to the size of the largest one freed
                 # so far, at most 32 MiB. Each 4 KiB that it gives back to the system costs a page fault later.
                 torch.empty(31 << 20, dtype=torch.uint8)
-            if model.adapter:
-                _add_adapter(self._model, model.adapter)
             self._model = self._model.to(self._device).eval()
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             reason = str(error).strip().splitlines()[0]
@@ -114,7 +101,6 @@ class TransformersEngine:
             versions={
                 "torch": torch.__version__,
                 "transformers": version("transformers"),
-                **({"peft": version("peft")} if model.adapter else {}),
             },
             applies_table=True,
             context=options.context(model),
@@ -170,54 +156,16 @@ def _device_name(device: torch.device) -> str:
 
 
 @contextmanager
-def _loadable(model: Model) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield a directory that transformers can load, and arguments of its own.
-
-    transformers requires `metadata` in an index, which may lack it. The weights of a GGUF file are unpacked: to
-    keep them packed, transformers downloads kernels of the hub, which are programs.
-    """
-    if model.is_gguf:
-        from transformers import GgufConfig
-
-        with alone(model.path) as link, redirect_stderr(StringIO()):  # a progress bar that has no switch
-            yield link, {"gguf_file": LINKED, "quantization_config": GgufConfig(dequantize=True)}
-        return
-    folder = model.path
+def _loadable(folder: Path) -> Iterator[Path]:
+    """Yield a directory that transformers can load: it requires `metadata` in an index, which may lack it."""
     index = folder / INDEX
     content = json.loads(index.read_bytes()) if index.is_file() else {"metadata": {}}
     if isinstance(content.get("metadata"), dict):
-        yield folder, {}
+        yield folder
         return
     with TemporaryDirectory(prefix="localjudge-") as scratch:
         for file in folder.iterdir():
             Path(scratch, file.name).symlink_to(file)
         Path(scratch, INDEX).unlink()
         Path(scratch, INDEX).write_text(json.dumps(content | {"metadata": {}}), encoding="utf-8")
-        yield Path(scratch), {}
-
-
-def _add_adapter(network: Any, adapter: Adapter) -> None:
-    """Add the matrices of a LoRA adapter to the linear layers of a loaded model, in place.
-
-    The configuration for PEFT names exactly the modules that the adapter's weights have. The adapter's own
-    configuration is not handed over, because it can name modules to import.
-
-    Raises:
-        ValueError: PEFT finds no place for a matrix.
-    """
-    from peft import LoraConfig, PeftModel, set_peft_model_state_dict
-
-    # PEFT 0.21 reads a property of the model whose name is deprecated in transformers 5.24.
-    warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
-    config = LoraConfig(
-        r=adapter.rank,
-        lora_alpha=adapter.alpha,
-        use_rslora=adapter.rank_stabilized,
-        target_modules=sorted(adapter.modules),
-        inference_mode=True,
-    )
-    model = PeftModel(network, config, autocast_adapter_dtype=False)
-    found = set_peft_model_state_dict(model, load_file(adapter.path / WEIGHTS))
-    if found.unexpected_keys:
-        raise ValueError(f"PEFT finds no place for {found.unexpected_keys[0]} of {adapter.name}")
-    model.eval()
+        yield Path(scratch)

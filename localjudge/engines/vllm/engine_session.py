@@ -143,7 +143,6 @@ class EngineSession:
                     request,
                     TokensPrompt(prompt_token_ids=tokens),
                     self._engine.sampling_params(flight),
-                    lora_request=self._engine.adapter,
                 )
             except (ValueError, VLLMValidationError) as error:  # a refused prompt: the engine continues
                 if flight.branch is not None:
@@ -174,7 +173,7 @@ class EngineSession:
                 answer = self._answers.pop(flight.prompt.tag)
                 answer.add(flight.branch, kept, paths)
             if not answer.missing:
-                more = paths.unexplored(answer.kept, answer.tokens, flight.prompt.start)
+                more = paths.unexplored(answer.kept, answer.tokens)
                 answer.missing = len(more)
                 self._branches += [(answer, branch) for branch in more]
             if answer.missing:

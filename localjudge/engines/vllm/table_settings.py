@@ -15,7 +15,7 @@ from localjudge.system.durable import replacing
 KEY = "localjudge"
 """The name of a request's argument, and of our part of vLLM's configuration."""
 STATE = "localjudge_state"
-"""The name of a request's argument: the state of the table in which it begins, if not where an answer does."""
+"""The name of a request's argument: the state of the table in which it begins, for a branch of an answer."""
 Runner = Literal["V1", "V2"]
 """A model runner of vLLM."""
 

@@ -16,15 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import vllm
 from numpy.typing import NDArray
 from vllm import LLM, EngineArgs, SamplingParams
-from vllm.config.lora import MaxLoRARanks
 from vllm.exceptions import VLLMValidationError
-from vllm.lora.request import LoRARequest
 from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.exceptions import EngineDeadError
@@ -42,9 +40,8 @@ from localjudge.engines.vllm.engine_session import (
 )
 from localjudge.engines.vllm.table_settings import KEY, STATE, table_config
 from localjudge.errors import EngineError, ModelError, UsageError
-from localjudge.models.adapter import Adapter
 from localjudge.models.model import Model
-from localjudge.models.tensor_check import check_adapter, check_tensors
+from localjudge.models.tensor_check import check_tensors
 from localjudge.prompts.task import Prompt, until_stopped
 
 _MOST_DEATHS = 3
@@ -94,12 +91,10 @@ class VllmEngine:
             "disable_log_stats": False,
             "worker_extension_cls": "localjudge.engines.vllm.runners.ScoreCollector",
             **({"max_model_len": context} if context else {}),
-            **({"enable_lora": True, "max_lora_rank": _rank_limit(model.adapter)} if model.adapter else {}),
             **options.arguments,
         }
         if self._arguments.get("load_format") != "dummy":
             check_tensors(model)  # vLLM does not report tensors that it does not find
-        check_adapter(model)
         with output_to(log):
             self.llm = self._start()
         atexit.register(self.close)
@@ -190,7 +185,7 @@ class VllmEngine:
 
     def answer(self, prompt: Prompt, tokens: Sequence[int]) -> list[int]:
         """Return the tokens of the answer to a prompt without the token that ends the turn after it."""
-        return self._decoding.table.beginning(prompt.start).whole(tokens)
+        return self._decoding.table.whole(tokens)
 
     def _start(self) -> Any:
         arguments = dict(self._arguments)
@@ -231,7 +226,7 @@ class VllmEngine:
     def check(self, prompt: Prompt) -> None:
         """Refuse a prompt whose answer vLLM would cut silently at the end of the context."""
         context = self._config.model_config.max_model_len
-        answer = self._decoding.beginning(prompt.start).max_tokens
+        answer = self._decoding.max_tokens
         if len(prompt.tokens) + answer > context:
             raise ValueError(
                 f"a prompt of {len(prompt.tokens)} tokens and an answer of up to {answer} "
@@ -241,8 +236,7 @@ class VllmEngine:
     def sampling_params(self, request: InFlightRequest) -> SamplingParams:
         """Return how vLLM decodes the answer, or the one token after a branch of it."""
         prompt, branch = request.prompt, request.branch
-        decoding = self._decoding.beginning(prompt.start)
-        state = prompt.start if branch is None else branch.state
+        decoding = self._decoding
         # vLLM seeds each row separately; on a CPU it cannot do so with chunked prefill.
         seeded = decoding.temperature > 0 and self._config.device_config.device_type != "cpu"
         return SamplingParams(
@@ -254,14 +248,8 @@ class VllmEngine:
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
             skip_clone=True,
-            extra_args={KEY: request.slot} | ({} if state is None else {STATE: state}),
+            extra_args={KEY: request.slot} | ({} if branch is None else {STATE: branch.state}),
         )
-
-    @property
-    def adapter(self) -> LoRARequest | None:
-        """The adapter of every request, as vLLM names it; None without one."""
-        found = self._model.adapter
-        return found and LoRARequest(found.digest, 1, str(found.path), base_model_name=found.base)
 
     def count(self, output: Any) -> None:
         """Add a finished request to the statistics."""
@@ -288,21 +276,6 @@ class VllmEngine:
         """Shut the engine down."""
         with output_to(self._log), suppress(Exception):  # any error of a dead or partly built engine
             self.llm.llm_engine.engine_core.shutdown()
-
-
-def _rank_limit(adapter: Adapter) -> int:
-    """Return the smallest `max_lora_rank` of vLLM that holds an adapter.
-
-    Raises:
-        ModelError: its rank is too high for vLLM.
-    """
-    limits: list[int] = sorted(get_args(MaxLoRARanks))
-    if adapter.rank > limits[-1]:
-        raise ModelError(
-            f"adapter {adapter.name}: its rank of {adapter.rank} exceeds vLLM's limit of {limits[-1]}; "
-            "merge it into the model's weights, or give `engine` transformers"
-        )
-    return next(limit for limit in limits if limit >= adapter.rank)
 
 
 def _guard(engine_core: Any) -> None:

@@ -63,7 +63,7 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
     _, of_row = np.unique([row.group for row in sample.rows], return_inverse=True)
     reader = AuditReader(scores, first_seen(of_row), seed)
     return Audit(
-        model=manifest.model.judge,
+        model=manifest.model.name,
         rubric=manifest.rubric.name,
         rows=len(sample.rows),
         instructions=int(reader.groups.max()) + 1,
