@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localjudge.cli.console import print_table, printed
-from localjudge.cli.options import FAILED_ROWS, ColumnNames, Inputs, RunFolder, RunFolders, check_out_file
-from localjudge.cli.progress import Progress
+from localjudge.cli.options import FAILED_ROWS, ColumnNames, Inputs, OneRun, RunFolders, check_out_file
+from localjudge.cli.progress import Progress, one_run
 from localjudge.errors import UsageError
 from localjudge.report.study_options import IntervalFile, LabelColumns, ReportOptions
 from localjudge.settings import Flag
@@ -40,7 +40,7 @@ def report(
 
 
 def export(
-    run: RunFolder,
+    runs: OneRun,
     out: Annotated[Path, Flag("The file to write.", "FILE")],
     to: Annotated[
         str | None, Flag("The format of the file.  [default: by the suffix of --out]", "jsonl|csv|parquet")
@@ -61,6 +61,7 @@ def export(
                 f"--out {out}: its suffix names no table; end it with .{', .'.join(TABLES)}, or give --to"
             )
     check_out_file(out)
+    run = one_run(runs)
     what = read_manifest(run).rubric.mode.item
     progress = Progress()
     with progress.step("exporting", f"{what}s") as report:
