@@ -146,13 +146,14 @@ def test_labels_say_which_judge_agrees_better(tmp_path: Path, cli: Cli) -> None:
     assert "in_order" not in found["difference"], "no instruction has two responses"
     said = " ".join(cli("compare", old, new, "--labels", labels).out.split())
     assert (
-        "Agreement with people of new, beside that of old: better on 1 of 2 (helpfulness: spearman by 0" in said
+        "Agreement of new with people, compared with that of old: better on 1 of 2 (helpfulness: Spearman, by 0"
+        in said
     )
     said = " ".join(cli("compare", new, old, "--labels", labels).out.split())
-    assert "worse on 1 of 2 (helpfulness: spearman by 0." in said, "the word says the sign"
+    assert "worse on 1 of 2 (helpfulness: Spearman, by 0." in said, "the word says the sign"
     flat = judged(tmp_path / "flat", rows_of([3] * 80), "a judge that says 3")
     said = " ".join(cli("compare", new, flat, "--labels", labels).out.split())
-    assert "worse on 1 of 2 (helpfulness: mae by 0." in said, "equal scores have no correlation"
+    assert "worse on 1 of 2 (helpfulness: mean absolute error, by 0." in said, "equal scores do not correlate"
     few = [judged(tmp_path / f"few{at}", rows_of([3, at]), f"judge {at}") for at in (2, 3)]
     said = " ".join(cli("compare", *few, "--labels", labels).out.split())
     assert "The difference has no interval in helpfulness, clarity, because it depends on 2 of" in said

@@ -208,6 +208,39 @@ def test_a_prompt_beside_the_whole_conversation_is_a_part_of_it(name: str) -> No
     assert row.fields.get("conversation", "User:\n> Capital of Peru?") == "User:\n> Capital of Peru?"
 
 
+STRUCTURED = '{"text": "A", "response": "B"}'
+
+
+@pytest.mark.parametrize(
+    ("record", "used"),
+    [
+        ({"prompt": "Q", "responses": [STRUCTURED]}, ANSWERS),
+        ({"inputs": {"question": "Q"}, "outputs": STRUCTURED, "expectations": {}}, ANSWERS),
+        ({"prompt": "Q", "chosen": '["A", "B"]', "rejected": '["C"]'}, PAIRS),
+    ],
+)
+def test_an_answer_that_is_json_is_judged_as_it_was_written(
+    record: Mapping[str, Any], used: Sequence[str]
+) -> None:
+    assert row_of(record, used).texts[0] in (STRUCTURED, '["A", "B"]')
+
+
+def test_a_value_in_the_json_of_a_table_is_found() -> None:
+    cells = {"inputs": '{"question": "Q"}', "outputs": '{"response": "A"}', "expectations": "{}"}
+    assert row_of(cells).texts == ("A",)
+
+
+def test_a_conversation_needs_a_question_and_a_response() -> None:
+    asked = [*CHAT, {"role": "user", "content": "And of Chile?"}]
+    for record in ({"response": "Lima"}, {"question": "", "response": "Lima"}):
+        assert reason_of(record, WHOLE).startswith("'response' has no question before it; name the column of")
+    for column in ("messages", "prompt"):
+        assert reason_of({column: asked, "response": None}, WHOLE).startswith(
+            "'response', the candidate, is null"
+        )
+    assert row_of({"messages": asked}, WHOLE).candidate.endswith("User:\n> And of Chile?")
+
+
 def test_items_of_the_responses_api_are_turns() -> None:
     items = [
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Rain?"}]},

@@ -18,7 +18,7 @@ from localjudge.cli.options import (
     RUN,
     AsJson,
     Inputs,
-    RunFolder,
+    RunFolders,
     check_out,
     settle_environment,
     typed_command,
@@ -151,7 +151,7 @@ def _thresholds(options: list[str] | tuple[()], names: list[str]) -> dict[str, f
 
 
 def escalate(
-    run: RunFolder,
+    runs: RunFolders,
     *,
     agreement: Annotated[
         float,
@@ -190,6 +190,9 @@ def escalate(
 
     people.require_labels()
     people.require("escalate")
+    run, *others = runs
+    if others:
+        raise UsageError("escalate: takes one run; merge shards first: localjudge merge DIR... --out DIR")
     if (to is None) != (out is None):
         raise UsageError("--to and --out: give both, or none of them to see the plan")
     if out is not None:

@@ -234,6 +234,6 @@ def sample_size(
     rows: list[Cells] = [
         (name, *map(needed_in_words, counts[: 1 + bool(pilot)])) for name, counts in needed.items()
     ]
-    columns = ("", "instructions", *["at most (95 %)"] * bool(pilot))
+    columns = ("", "instructions", *["enough with\n95 % confidence"] * bool(pilot))
     print_table(printed_table(Table("", columns, rows)))
     print("\n".join(notes))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localjudge.cli.console import print_table, printed
-from localjudge.cli.options import FAILED_ROWS, ColumnNames, Inputs, RunFolder, RunFolders, check_out_file
-from localjudge.cli.progress import Progress
+from localjudge.cli.options import FAILED_ROWS, ColumnNames, Inputs, OneRun, RunFolders, check_out_file
+from localjudge.cli.progress import Progress, one_run
 from localjudge.errors import UsageError
 from localjudge.report.study_options import IntervalFile, LabelColumns, ReportOptions
 from localjudge.settings import Flag
@@ -40,7 +40,7 @@ def report(
 
 
 def export(
-    run: RunFolder,
+    runs: OneRun,
     out: Annotated[Path, Flag("The file to write; a folder for inspect.", "FILE")],
     to: Annotated[
         str | None,
@@ -67,6 +67,7 @@ def export(
             )
     if to != "inspect":
         check_out_file(out)
+    run = one_run(runs)
     what = read_manifest(run).rubric.mode.item
     progress = Progress()
     with progress.step("exporting", f"{what}s") as report:

@@ -163,7 +163,6 @@ def prompt(
     each of several prompts; one prompt alone is printed byte for byte, and --json has the exact text of each.
     """
     from localjudge.config import JudgeConfig
-    from localjudge.judge import Judge
     from localjudge.records import Failure
     from localjudge.rows.columns import CONVERSATION, CONVERSATIONS
     from localjudge.rows.conversation import NO_CONVERSATION
@@ -184,6 +183,8 @@ def prompt(
     settle_environment(allow_download=asked.allow_download)
     cuts, judge = asked.on_overflow != "fail" or asked.max_result_tokens is not None, None
     if tokens or cuts:
+        from localjudge.judge import Judge  # which imports the engines
+
         judge = Judge(config, allow_download=asked.allow_download)
     # A terminal gets filtered text; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)

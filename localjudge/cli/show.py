@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from localjudge.cli.console import Console, headed, print_table, printed
 from localjudge.cli.messages import Messages
-from localjudge.cli.options import RunFolder
-from localjudge.cli.progress import Progress
+from localjudge.cli.options import OneRun
+from localjudge.cli.progress import Progress, one_run
 from localjudge.cli.shown_rows import RowList, ShownOutcome
 from localjudge.errors import UsageError
 from localjudge.report.study_options import IntervalFile
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def show(
-    run: RunFolder,
+    runs: OneRun,
     row_id: Annotated[
         list[str] | None,
         Flag("Show the judgement of this row or pair: its id, or its line in the input.", "ID", name="--id"),
@@ -35,7 +35,7 @@ def show(
         str | None,
         Flag(
             "List the judged rows by this score, lowest first; by the expected score if the run has it. "
-            "Pairs are sorted by the preference for the first response.",
+            "Pairs are sorted by the probability that the first response is better.",
             "ASPECT",
         ),
     ] = None,
@@ -50,7 +50,8 @@ def show(
 
     Each of --system, --failed, --sort and --limit selects the list: id, system, scores and the beginning of the
     texts, or the reason for a failure. The list of a run of pairs has both systems, and for each aspect the
-    verdict (a is the first, ? is undecided), the preference for a from 0 to 1, and whether both orders agree.
+    verdict (a is the first, ? is undecided), the probability that a is better (a tie counts half), and whether
+    both orders agree.
     """
     from localjudge.report.run_tables import summary_tables
     from localjudge.runs.reader import read_notices
@@ -65,6 +66,7 @@ def show(
         raise UsageError("--descending: give the aspect with --sort ASPECT")
     if intervals and not row_id:
         raise UsageError("--intervals: give --id, or export the run with its intervals")
+    run = one_run(runs)
     if row_id:
         _show_judgements(run, row_id, intervals)
         return

@@ -121,7 +121,7 @@ def _answers(verdicts: Mapping[str, _Verdict]) -> Iterator[str]:
             name + f": {_ROW_NAMES[each.baseline]}" * (each.over.verdict == "worse"): each.over
             for name, each in verdicts.items()
         }
-        yield f"This judge beside the best baseline of each aspect: {verdicts_in_words(named)}."
+        yield f"This judge compared with the best baseline of each aspect: {verdicts_in_words(named)}."
     yield from untested_in_words("difference", {name: each.over for name, each in verdicts.items()})
     unknown = [each for each in verdicts.values() if each.over.verdict == "not known"]
     most = max(unknown, key=lambda each: each.needed, default=None)
@@ -324,8 +324,8 @@ def _intervals(calibration: Calibration) -> Iterator[Table | str]:
     yield (
         f"They hold at least {level:.0%} of the single labels that the same annotators give to responses to "
         "new instructions like the labelled ones: in the mean over instructions, each with the same weight, "
-        "and not for each system, score or annotator, nor for other annotators. The labelled rows must be a "
-        "random sample."
+        "and not for each row, system, score or annotator, nor for other annotators. The labelled rows must be "
+        "a random sample."
     )
     if other := ", ".join(name for name, found in known.items() if found.lowest is None):
         yield (

@@ -8,7 +8,7 @@ from localjudge.report.tables import Cells, Findings, Table, slice_table
 from localjudge.statistics import p_value
 from localjudge.studies.compare import Changes, MovedRow, change_lines
 from localjudge.studies.compare.gate import Condition, gate_lines
-from localjudge.studies.compare.two_judges import TwoJudges
+from localjudge.studies.compare.two_judges import STATISTICS, TwoJudges
 from localjudge.system.quantities import counted
 
 _MOST_VERDICTS = 3
@@ -56,7 +56,7 @@ def _gate(conditions: Sequence[Condition]) -> Table:
         )
         for each in sorted(conditions, key=lambda each: each.order)
     ]
-    columns = ("gate", "system", "measured", "bound", "instr.", "no score", "result")
+    columns = ("gate", "system", "measured", "95 %\nbound", "instructions", "rows without\na score", "result")
     return Table("Gate, for each system", columns, rows, words=["system", "result"])
 
 
@@ -98,7 +98,7 @@ def _judges(judges: TwoJudges) -> Table:
 
 def _labelled(changes: Changes) -> Table:
     rows = [
-        (name, statistic, found.old[statistic], found.new[statistic], difference, found.rows)
+        (name, STATISTICS[statistic], found.old[statistic], found.new[statistic], difference, found.rows)
         for name, found in changes.labelled.items()
         for statistic, difference in found.difference.items()
     ]

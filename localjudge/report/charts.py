@@ -199,7 +199,7 @@ def length_against_score(listed: ListedRows) -> Spec:
         tips = {"pair": "pair", "preference": ("y", ".2f"), "characters of a": "a", "characters of b": "b"}
         encoding = {"color": {"value": series_colour(0)}, "opacity": {"value": 0.55}, "tooltip": _tooltip(tips)}
         x = {"title": "characters of a / characters of b", "axis": {"grid": False}}
-        y: Spec = {"title": "preference for a", "scale": {"domain": [0, 1]}, "axis": {}}
+        y: Spec = {"title": "probability that a is better", "scale": {"domain": [0, 1]}, "axis": {}}
         spec = _length_chart((first + 1) / (second + 1), values, of_pair, x, y, encoding)
         return spec | {"description": "Preference for the first response against the ratio of the lengths"}
 

@@ -120,18 +120,20 @@ def _errors_by_labels(jury: Jury) -> Table:
 
 def _worth(jury: Jury) -> Iterator[str]:
     """Yield how many independent jurors the jury is worth, and whether it is better than its best juror."""
-    votes = ", ".join(f"{name} {found.votes.in_words()}" for name, found in jury.errors.items())
-    yield f"The {len(jury.jurors)} jurors are worth at least this many independent jurors: {votes}"
+    votes = {name: found.votes.low or found.votes.value for name, found in jury.errors.items()}
+    least = ", ".join(f"{name} {two_decimals(each)}" for name, each in votes.items())
+    worth = "are worth at least this many independent jurors, with 95 % confidence"
+    yield f"The {len(jury.jurors)} jurors {worth}: {least}"
     correlations = {name: found.correlation for name, found in jury.errors.items()}
     yield from untested_in_words("correlation of the errors", correlations)
     differences = {name: found.difference.negative() for name, found in jury.errors.items()}
-    than = {
-        name: f" than that of {each.best} on {counted(each.compared, 'row')}" * (each.best is not None)
+    beside = {
+        name: f", beside {each.best} on {counted(each.compared, 'row')}" * (each.best is not None)
         for name, each in jury.errors.items()
     }
-    named = {f"{name} {each.size_in_words()}{than[name]}": each for name, each in differences.items()}
-    beside = verdicts_in_words(named)
-    yield f"The jury beside its best juror, by how much smaller (if worse: larger) its error is: {beside}"
+    named = {f"{name}: {each.size_in_words()}{beside[name]}": each for name, each in differences.items()}
+    how = "by how much smaller (if worse: larger) its error is"
+    yield f"The jury compared with its best juror, {how}: {verdicts_in_words(named)}"
     yield from untested_in_words("difference", differences)
 
 

@@ -122,13 +122,13 @@ def slice_table(sliced: Sliced) -> Table:
             lines += [
                 (row.name, row.instructions, *each) for each in zip(known, known.values(), said, strict=False)
             ]
-        headings = (sliced.column, "instr.", "of", "value", last)
+        headings = (sliced.column, "instructions", "of", "value", last)
         return Table(sliced.title, headings, lines, words=["of", last])
     rows = [
         (row.name, row.instructions, *map(row.estimates.get, sliced.names), "\n".join(row.significant))
         for row in sliced.rows
     ]
-    columns = (sliced.column, "instr.", *sliced.names, last)
+    columns = (sliced.column, "instructions", *sliced.names, last)
     return Table(sliced.title, columns, rows, words=[last])
 
 

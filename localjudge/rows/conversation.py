@@ -94,6 +94,8 @@ def read_conversation(fields: dict[str, Any], taken: dict[str, str], used: Seque
         given, found = taken[CONVERSATION], {"candidate": fields.pop(CONVERSATION)}  # it is text already
     elif messages is None or not (whole or missing) or not isinstance(answer, str | None):
         return
+    elif whole and "candidate" in fields and answer is None and roles_of(messages)[-1:] == ["user"]:
+        return  # its response is null, and its last turn is none
     else:
         with said_of(f"{given!r}, the conversation:"):
             found = _fields(messages, answer, whole=whole, reasoning=WITH_REASONING in used)
@@ -119,6 +121,11 @@ def _begin(fields: dict[str, Any], taken: dict[str, str], *, whole: bool) -> Non
     if MESSAGES not in fields and asked and isinstance(asked, str) and (prompt or is_answered):
         fields[MESSAGES] = [{"role": "user", "content": asked}]
         taken[MESSAGES] = taken["instruction"] + (f" + {taken['candidate']}" if is_answered else "")
+    elif MESSAGES not in fields and is_answered:
+        raise RecordError(
+            f"{taken['candidate']!r} has no question before it; name the column of the turns with --column "
+            "messages=COLUMN"
+        )
     if prompt and (turns := as_chat(fields.get(MESSAGES))):
         del fields[SYSTEM_PROMPT]
         has_one = role_of(turns[0]) in ("system", "developer")

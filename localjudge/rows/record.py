@@ -9,7 +9,7 @@
     request.@text                   the text in a JSON string
 
 A column that has the whole path as its name is that column. A text that holds JSON is read where a path goes
-into it.
+into it; if a shape names the text itself as another place of the field, this holds for tables alone.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Shape:
 
     def fits(self, record: Mapping[str, Any]) -> bool:
         """Return whether a record has the shape."""
-        return any(all(value_at(record, path) is not ABSENT for path in way) for way in self.has) and all(
+        return any(all(_has(record, path) for path in way) for way in self.has) and all(
             is_missing(value_at(record, path)) for path in self.lacks
         )
 
@@ -133,6 +133,13 @@ class Shape:
             known = ", ".join(codes)
             raise RecordError(f"holds the label {text[:40]!r}; a label of {self.title} is one of {known}")
         return None if codes[text] == "none" else str(codes[text])
+
+
+def _has(record: Mapping[str, Any], path: str) -> bool:
+    """Return whether a record has a path; a text in JSON text shows nothing, for an answer may be JSON."""
+    found = value_at(record, path)
+    is_inside = path not in record and isinstance(record.get(column(path)), str)
+    return found is not ABSENT and not (is_inside and isinstance(found, str))
 
 
 @lru_cache
@@ -200,7 +207,9 @@ def found_in(source: Any, record: Mapping[str, Any], element: Element = FIRST) -
         if source in record:
             return record[source], source
         value, there = ABSENT, source
-        for path in source.split(" | "):
+        for path, outer in _alternatives(source):
+            if outer is not None and _is_text(value_at(record, outer, element), record):
+                continue
             found = value_at(record, path, element)
             if found is not ABSENT:
                 value, there = found, path
@@ -214,6 +223,18 @@ def found_in(source: Any, record: Mapping[str, Any], element: Element = FIRST) -
     first, *others = [value_of(each, record, element) for each in source]
     texts = [each for each in (first, *others) if not is_missing(each)]
     return "\n\n".join(texts) if all(isinstance(each, str) for each in (first, *texts)) else first, there
+
+
+@lru_cache
+def _alternatives(source: str) -> tuple[tuple[str, str | None], ...]:
+    """Return the paths of a field, each with the other one whose value it goes into."""
+    paths = source.split(" | ")
+    return tuple((path, next((each for each in paths if path.startswith(f"{each}.")), None)) for path in paths)
+
+
+def _is_text(value: Any, record: Mapping[str, Any]) -> bool:
+    """Return whether a value is a text, and not JSON in a table such as CSV, whose values all are texts."""
+    return isinstance(value, str) and not all(isinstance(each, str) for each in record.values())
 
 
 def _turns(part: Mapping[str, Any], record: Mapping[str, Any], element: Element) -> Iterator[Any]:

@@ -18,7 +18,13 @@ from localjudge.statistics.paired_test import Change, tested_changes
 from localjudge.statistics.resampling import RESAMPLES, cell_means
 from localjudge.studies.by_slice import Sliced, SliceRow
 from localjudge.studies.compare.matched_runs import Differs, MatchedRuns, RowWithoutScore, by_instruction
-from localjudge.studies.compare.two_judges import Labelled, TwoJudges, compare_labels, compare_two_judges
+from localjudge.studies.compare.two_judges import (
+    STATISTICS,
+    Labelled,
+    TwoJudges,
+    compare_labels,
+    compare_two_judges,
+)
 from localjudge.system.quantities import counted
 
 _MOST_LISTED = 10
@@ -279,8 +285,9 @@ def _better_judge(changes: Changes) -> Iterator[str]:
         statistic = max(known, key=lambda name: known[name])
         by = found.difference[statistic]
         differences[aspect] = by = by.negative() if statistic == "mae" else by
-        named[f"{aspect}: {statistic.replace('_', ' ')} by {by.size_in_words()}"] = by
-    yield f"Agreement with people of {new}, beside that of {old}: {verdicts_in_words(named)}."
+        size = "difference" if by.verdict == "not known" else "by"
+        named[f"{aspect}: {STATISTICS[statistic]}, {size} {by.size_in_words()}"] = by
+    yield f"Agreement of {new} with people, compared with that of {old}: {verdicts_in_words(named)}."
     yield from untested_in_words("difference", differences)
 
 
