@@ -28,7 +28,6 @@ from localjudge.statistics.paired_test import (
     WORST_INSTRUCTIONS,
     chance_to_pass,
     lower_bound,
-    tested_changes,
 )
 
 WIDTH = 4.0
@@ -92,9 +91,6 @@ def main() -> None:
         [[name, *[*one.values()][:4]] for name, one in found.items()],
     )
     print(f"{equal} equal instructions exclude a drop of 0.2")
-    tables = intervals(max(options.samples // 13, 1))
-    names = ["noise", "share", "drop", "instructions", "printed", "interval holds", "gate's bound holds"]
-    results_table.table("intervals of the table, and the gate's bound", names, tables)
     chances, of_rows = planned(options.samples), false_shares(max(options.samples // 8, 1))
     results_table.table(
         "an unchanged system", ["deviation", "instructions", "planned", "passes"], [[*each] for each in chances]
@@ -111,7 +107,6 @@ def main() -> None:
                 for each in chances
             ],
             "false_passes_of_shares": of_rows,
-            "intervals": [dict(zip(names, each, strict=True)) for each in tables],
         },
         options.results,
     )
@@ -144,23 +139,6 @@ def false_shares(samples: int) -> dict[str, float]:
                 fell = rng.random((count, 1 if kind == "together" else rows)) < chance[:, None]
                 passes += share_below(np.broadcast_to(fell, (count, rows)).ravel(), group)[1] < most
             found[f"{most:g}, {count} instructions, {rows} rows {kind}"] = passes / samples
-    return found
-
-
-def intervals(samples: int) -> list[list[Any]]:
-    """Return how often the interval of the table and the bound of the gate hold, for rare large drops."""
-    rng, found = np.random.default_rng(0), list[list[Any]]()
-    for noise in (0.3, 0.6):
-        for share, drop, count in ((0.05, 3, 20), (0.05, 3, 60), (0.02, 4, 60), (0.02, 4, 200), (0.0, 0, 20)):
-            held = np.zeros(3)
-            for _ in range(samples):
-                new = rng.normal(0, noise, (count, 1)) - drop * (rng.random((count, 1)) < share)
-                [change] = tested_changes(np.zeros((count, 1)), new, np.array([WIDTH]), 300, 0)
-                low, high = change.difference.low, change.difference.high
-                if low is not None and high is not None:
-                    held[:2] += np.array([1, low <= -share * drop <= high])
-                held[2] += lower_bound(new[:, 0], WIDTH) <= -share * drop
-            found.append([noise, share, drop, count, held[0] / samples, held[1] / held[0], held[2] / samples])
     return found
 
 

@@ -71,7 +71,6 @@ def test_new_responses_by_one_judge_are_compared_on_the_same_instructions(tmp_pa
     assert change["p"] < 0.05
     assert change["equal"] == 40
     assert found["columns"]["clarity"]["p"] is None
-    assert found["verdicts"]["helpfulness"]["changed"] == 20
     out = " ".join(cli("compare", old, new, "--resamples", FEW).out.split())
     assert "north → south: on 60 instructions, helpfulness fell by 0.33" in out
     assert "clarity is the same on all" in out
@@ -146,13 +145,14 @@ def test_labels_say_which_judge_agrees_better(tmp_path: Path, cli: Cli) -> None:
     assert "in_order" not in found["difference"], "no instruction has two responses"
     said = " ".join(cli("compare", old, new, "--labels", labels).out.split())
     assert (
-        "Agreement with people of new, beside that of old: better on 1 of 2 (helpfulness: spearman by 0" in said
+        "Agreement of new with people, compared with that of old: better on 1 of 2 (helpfulness: Spearman, by 0"
+        in said
     )
     said = " ".join(cli("compare", new, old, "--labels", labels).out.split())
-    assert "worse on 1 of 2 (helpfulness: spearman by 0." in said, "the word says the sign"
+    assert "worse on 1 of 2 (helpfulness: Spearman, by 0." in said, "the word says the sign"
     flat = judged(tmp_path / "flat", rows_of([3] * 80), "a judge that says 3")
     said = " ".join(cli("compare", new, flat, "--labels", labels).out.split())
-    assert "worse on 1 of 2 (helpfulness: mae by 0." in said, "equal scores have no correlation"
+    assert "worse on 1 of 2 (helpfulness: mean absolute error, by 0." in said, "equal scores do not correlate"
     few = [judged(tmp_path / f"few{at}", rows_of([3, at]), f"judge {at}") for at in (2, 3)]
     said = " ".join(cli("compare", *few, "--labels", labels).out.split())
     assert "The difference has no interval in helpfulness, clarity, because it depends on 2 of" in said
@@ -193,13 +193,11 @@ def test_the_report_of_two_runs_says_what_compare_says(tmp_path: Path, cli: Cli)
     assert cli("report", old, new, "--out", page).code == 0
     shown = section(page, "changes")
     assert any("helpfulness fell by 0.33" in lead for lead in shown["leads"])
-    means, verdicts, moved, texts = shown["tables"]
+    means, moved = shown["tables"]
     change = compared(cli, old, new)["columns"]["helpfulness"]
     row = next(row for row in means["rows"] if row[0] == "helpfulness")
     assert row[3]["value"] == pytest.approx(change["difference"]["value"])
-    assert next(row for row in verdicts["rows"] if row[0] == "helpfulness")[1] == 20
-    number = len(compared(cli, old, new)["moved"])
-    assert (len(moved["rows"]), len(texts["rows"]), texts["folded"]) == (number, number, True)
+    assert len(moved["rows"]) == len(compared(cli, old, new)["moved"])
 
     with OpenPage(page, tmp_path) as opened:
         opened.run("document.querySelector('#changes-body th a').click()")
@@ -368,5 +366,4 @@ def test_a_share_of_a_label_is_a_column(tmp_path: Path, cli: Cli) -> None:
 
     found = compared(cli, graded("old", 70), graded("new", 40), "--margin", "grade=correct=0.1")
     assert found["columns"]["grade=correct"]["difference"]["value"] == pytest.approx(-30 / 80)
-    assert found["verdicts"]["grade"]["most"] == [["correct", "wrong", 30]]
     assert not found["gate"][0]["passes"]

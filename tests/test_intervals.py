@@ -12,7 +12,7 @@ from scipy import stats
 from localjudge.arrays import LabelArray
 from localjudge.statistics import Estimate, agreement_statistics
 from localjudge.statistics.agreement_statistics import Comparison, compare
-from localjudge.statistics.annotators import alphas
+from localjudge.statistics.annotators import alpha_estimate
 from localjudge.statistics.jackknife import LEAST_FOR_AGREEMENT, LeftOut, agreement_estimate, exact_share
 from localjudge.statistics.resampling import averages, studentise
 
@@ -145,7 +145,7 @@ def test_alpha_of_annotators_who_always_agree_has_no_interval() -> None:
         values = np.column_stack([np.tile([1.0, 2.0, 3.0], 10), second]).ravel()
         rows = np.repeat(np.arange(30, dtype=np.int32), 2)
         marks = LabelArray(rows, np.tile(np.arange(2, dtype=np.int32), 30), values)
-        return alphas(marks, np.arange(30, dtype=np.int32), ["interval"])[0]
+        return alpha_estimate(marks, np.arange(30, dtype=np.int32), "interval")
 
     equal = np.tile([1.0, 2.0, 3.0], 10)
     assert alpha(equal) == Estimate(1.0)

@@ -168,9 +168,11 @@ def test_labels_say_what_a_jury_of_one_judge_is_worth(tmp_path: Path, cli: Cli) 
     assert grade["votes"]["low"] < 1.2 < grade["votes"]["high"] < 1.6
     assert grade["difference"]["low"] <= 0 <= grade["difference"]["high"]
     shown = " ".join(cli(*flags).out.split())
-    assert shown.startswith("The 3 jurors are worth at least this many independent jurors: grade 1.")
+    assert shown.startswith(
+        "The 3 jurors are worth at least this many independent jurors, with 95 % confidence: grade "
+    )
     assert "--all also prints: errors against the labels" in shown
-    assert "its error is: not known on 1 of 1 (grade " in shown
+    assert "its error is: not known on 1 of 1 (grade: " in shown
 
 
 def test_a_jury_that_is_worse_than_its_best_juror_names_it(tmp_path: Path, cli: Cli) -> None:
@@ -184,7 +186,7 @@ def test_a_jury_that_is_worse_than_its_best_juror_names_it(tmp_path: Path, cli: 
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         import_scores([str(file)], run, ["wit"])
     shown = " ".join(cli("jury", *runs, "--labels", tmp_path / "run0.jsonl", "--resamples", FEW).out.split())
-    assert re.search(r"worse on 1 of 1 \(wit 1\.\d\d \([^-]+\) than that of run0 on 20 rows\)", shown)
+    assert re.search(r"worse on 1 of 1 \(wit: 1\.\d\d \([^-]+\), beside run0 on 20 rows\)", shown)
 
 
 def test_two_jurors_have_no_majorities_and_no_outlier(tmp_path: Path, cli: Cli) -> None:

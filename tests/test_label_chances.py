@@ -23,7 +23,7 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.statistics.agreement_statistics import compare
-from localjudge.statistics.annotators import alphas, replace_annotators
+from localjudge.statistics.annotators import alpha_estimate, replace_annotators
 from localjudge.statistics.jackknife import exact_share
 from localjudge.statistics.resampling import mean_estimate
 from localjudge.studies.agree import agree
@@ -83,7 +83,8 @@ def test_alpha_and_the_annotator_test_weigh_rows_too() -> None:
     value_ = value.reshape(110, 3)[repeated].ravel()
     many = LabelArray(row_, np.tile(np.arange(3, dtype=np.int32), len(repeated)), value_)
     # The correction of alpha for small samples counts labels, so the two differ by less than one label in all.
-    for one, other in zip(alphas(of_rows, group), alphas(many, repeated), strict=True):
+    for level in ("ordinal", "nominal"):
+        one, other = alpha_estimate(of_rows, group, level), alpha_estimate(many, repeated, level)
         assert one.value == pytest.approx(other.value, abs=0.005)
         assert one.low is not None
     judged, names = truth.astype(float), ("a", "b", "c")

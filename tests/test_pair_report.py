@@ -89,7 +89,7 @@ def test_the_page_has_the_tables_of_rank_with_the_win_rate_of_each_two_systems(p
     assert [column["name"] for column in systems["columns"]][:4] == [
         "system",
         "strength (log-odds)",
-        "rank",
+        "possible ranks",
         "win rate",
     ]
     for row in systems["rows"]:
@@ -131,7 +131,7 @@ def test_pairs_without_systems_have_no_table_of_systems_and_a_failed_pair_has_it
     assert shown["tables"] == []
     assert not any("undecided" in lead for lead in shown["leads"]), "no pair is undecided"
     first = fmean(pair["depth_preference"] for pair in row_lines(nameless) if not pair["error"])
-    assert f"the input's first response wins {first:.2f}" in shown["leads"][1]
+    assert f"the input's first response is better: {first:.2f}" in shown["leads"][1]
     *_, failed = held_rows(tmp_path / "report.html")
     assert failed[1]
 

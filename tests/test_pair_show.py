@@ -79,7 +79,7 @@ def test_score_says_how_many_pairs_it_judges_in_which_orders(cli: Cli, model: Pa
 def test_pairs_without_systems_have_a_line_instead_of_a_table(cli: Cli, nameless: Path) -> None:
     end = cli("show", nameless)
     rate = fmean(pair["depth_preference"] for pair in row_lines(nameless) if not pair["error"])
-    said = f"the input's first response wins {rate:.2f}"
+    said = f"the input's first response is better: {rate:.2f}"
     assert said in " ".join(end.out.split())
     assert said in " ".join(json.loads((nameless / "summary.json").read_text())["details"])
     assert "win rate of" not in end.out
@@ -128,7 +128,7 @@ def test_a_pair_is_read_with_both_responses_and_both_answers(cli: Cli, run: Path
         "b (y)",
         "shown: A = a (x), B = b (y)",
         "shown: A = b (y), B = a (x)",
-        f"preference for a {pair['better_preference']:.3f} · "
+        f"probability that a is better {pair['better_preference']:.3f} · "
         + SAY.get(frozenset([pair["better_ab"], pair["better_ba"]]), "one order says a tie"),
     ):
         assert said in end.out

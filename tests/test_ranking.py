@@ -136,7 +136,7 @@ def test_the_first_table_has_the_human_means_if_they_decide_the_order(tmp_path: 
     file = write(tmp_path / "labels.jsonl", labels)
     head = cli("rank", tmp_path / "run", "--labels", file, "--resamples", 100).out.partition("───")[0]
     assert "in the human scores (wit)" in head
-    assert "human  rank" in head.splitlines()[-1]
+    assert "human     ranks" in head.splitlines()[-1]
 
 
 def test_means_that_differ_by_rounding_alone_are_ties(tmp_path: Path) -> None:

@@ -85,6 +85,14 @@ def test_merged_shards_equal_the_run_of_one_machine(cli: Cli, tmp_path: Path, fl
     assert summaries[0] == summaries[1]
     again = cli("score", rows, "--out", tmp_path / "merged", *flags)
     assert "continuing: 62 rows are done already" in again.err, "a merged run is a run"
+    printed = []
+    for runs in ([tmp_path / "whole"], shards):
+        assert cli("export", *runs, "--out", tmp_path / "rows.csv").code == 0
+        shown = [cli("show", *runs, *flag).out for flag in ((), ("--failed",))]
+        printed.append([*shown, (tmp_path / "rows.csv").read_text()])
+    assert printed[0] == printed[1], "several shards are read as one run"
+    assert "give each shard once" in cli("label", shards[0], *shards, "--out", tmp_path / "labels").err
+    assert "merge shards first" in cli("escalate", *shards, "--labels", rows).err
 
 
 def test_a_shard_without_rows_says_so_instead_of_an_empty_table_and_is_merged(

@@ -74,8 +74,10 @@ ColumnNames = Annotated[
     ),
 ]
 Limit = Annotated[int | None, Flag("Use only the first N rows or pairs.", "N", ROWS, least=1)]
-RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
 RunFolders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run directories.")]
+OneRun = Annotated[
+    list[Path], typer.Argument(metavar="DIR...", help="A run directory, or those of all its shards.")
+]
 AsJson = Annotated[bool, Flag("Print JSON, for programs.", name="--json")]
 
 
@@ -163,7 +165,7 @@ def typed_command() -> str:
 
 
 _OF_A_RUN = (
-    "run.json", "judgements.jsonl", "order.txt", "set-aside.jsonl", "summary.json",
+    "run.json", "judgements.jsonl", "set-aside.jsonl", "summary.json",
 )  # fmt: skip
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +167,24 @@ class Progress(Messages, RunObserver):
                     self.event("progress", **step.numbers())
                 else:
                     self.say(step.text())
+
+
+def one_run(runs: Sequence[Path]) -> Path:
+    """Return the folder of a run; shards are merged into a folder that exists until the program ends.
+
+    Raises:
+        RunMismatchError, UsageError: several folders are not all shards of one run.
+    """
+    if len(runs) == 1:
+        return runs[0]
+    from localjudge.runs.merge import merge
+
+    scratch = TemporaryDirectory(prefix="localjudge-")
+    atexit.register(scratch.cleanup)
+    whole = Path(scratch.name, "merged-shards")
+    with Progress().step("merging shards") as report:
+        merge(runs, whole, report)
+    return whole
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ import typer
 from localjudge.cli.judge_options import JudgeOptions, PairOptions
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import RUN, SERVER, ColumnNames, RubricName, check_out_file
-from localjudge.cli.progress import Progress
+from localjudge.cli.progress import Progress, one_run
 from localjudge.errors import UsageError
 from localjudge.integrations.listener import LOOPBACK, ListenSettings
 from localjudge.report.study_options import MovedInputs
@@ -167,7 +167,9 @@ def _end(number: int, frame: FrameType | None) -> None:
 def label(
     rows: Annotated[
         list[str],
-        typer.Argument(metavar="INPUT...|RUN", help="Files as for score, or a run directory."),
+        typer.Argument(
+            metavar="INPUT...|RUN...", help="Files as for score, or a run directory or those of all its shards."
+        ),
     ],
     pairs: PairOptions,
     listen: ListenSettings,
@@ -188,9 +190,6 @@ def label(
     overlap: Annotated[
         float, Flag("The share of instructions that everyone labels.", "SHARE", least=0, most=1)
     ] = 0.0,
-    adjudicate: Annotated[
-        bool, Flag("Ask again for rows of FILE whose annotators differ; their labels are shown afterwards.")
-    ] = False,
     show_judge: Annotated[bool, Flag("Show the judge's answer; the labels then say so.")] = False,
     seed: Annotated[int, Flag("The seed of the sample.", "S")] = 0,
     columns: ColumnNames = None,
@@ -216,14 +215,15 @@ def label(
     from localjudge.integrations.http_server import server_config
     from localjudge.labelling.label_app import LabelApp
 
-    progress, run = Progress(), Path(rows[0])
-    is_run = len(rows) == 1 and (run / MANIFEST).is_file()
+    progress, runs = Progress(), [Path(each) for each in rows]
+    is_run = all((each / MANIFEST).is_file() for each in runs)
     if show_judge and not is_run:
         raise UsageError("--show-judge: needs the judgements of a run; give a run directory")
     given = listen.checked_token()
     with ExitStack() as stack:
         store = stack.enter_context(RowStore())
         if is_run:
+            run = one_run(runs)
             found = read_manifest(run).rubric
             found.mode.require_whole_rows("label")
             candidates = candidates_of_run(run, store, sample, prefer, show_judge, inputs or ())
@@ -240,9 +240,9 @@ def label(
         file = stack.enter_context(LabelFile(out))
         if file.torn is not None:
             progress.warn(f"{out}: a crash had cut its last line, which was moved to {file.torn}")
-        session = LabelSession(found, candidates, file, overlap, seed, adjudicate)
-        what = "whose annotators differ" if adjudicate else f"to label of {len(store):,}"
-        progress.say(f"{counted(len(session), 'row')} {what} · {out}: {len(file.lines):,} answered")
+        session = LabelSession(found, candidates, file, overlap, seed)
+        rows_of = f"{counted(len(session), 'row')} to label of {len(store):,}"
+        progress.say(f"{rows_of} · {out}: {len(file.lines):,} answered")
         token = given or secrets.token_urlsafe(16)
         app = LabelApp(session, token, f"Labels: {found.name}", annotator, listen.host in LOOPBACK)
         listening = stack.enter_context(listen.bind())
@@ -254,7 +254,7 @@ def label(
         if file.lost:
             progress.warn(f"{out}: another program has removed {counted(file.lost, 'answer')} from it")
         again = "" if is_run else "score the same rows, then: "
-        judged = run if is_run else "RUN"
+        judged = shlex.join(rows) if is_run else "RUN"
         progress.say(
             f"{out}: {counted(len(file.lines), 'answer')} · {again}localjudge agree {judged} --labels {out}"
         )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from localjudge.cli.console import Console, headed, print_table, printed
 from localjudge.cli.messages import Messages
-from localjudge.cli.options import RunFolder
-from localjudge.cli.progress import Progress
+from localjudge.cli.options import OneRun
+from localjudge.cli.progress import Progress, one_run
 from localjudge.cli.shown_rows import RowList, ShownOutcome
 from localjudge.errors import UsageError
 from localjudge.report.study_options import IntervalFile
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def show(
-    run: RunFolder,
+    runs: OneRun,
     row_id: Annotated[
         list[str] | None,
         Flag("Show the judgement of this row or pair: its id, or its line in the input.", "ID", name="--id"),
@@ -35,28 +35,26 @@ def show(
         str | None,
         Flag(
             "List the judged rows by this score, lowest first; by the expected score if the run has it. "
-            "Pairs are sorted by the preference for the first response.",
+            "Pairs are sorted by the probability that the first response is better.",
             "ASPECT",
         ),
     ] = None,
     descending: Annotated[bool, Flag("With --sort: highest first.")] = False,
     limit: Annotated[int | None, Flag("List only the first N rows.", "N", least=1)] = None,
     intervals: IntervalFile = None,
-    by_column: Annotated[
-        str | None, Flag("Show the systems for each value of this column of the rows.", "COLUMN")
-    ] = None,
 ) -> None:
     """Show a run: its systems with their scores, a list of its rows, or single judgements by id.
 
     Each of --system, --failed, --sort and --limit selects the list: id, system, scores and the beginning of the
     texts, or the reason for a failure. The list of a run of pairs has both systems, and for each aspect the
-    verdict (a is the first, ? is undecided), the preference for a from 0 to 1, and whether both orders agree.
+    verdict (a is the first, ? is undecided), the probability that a is better (a tie counts half), and whether
+    both orders agree.
     """
-    from localjudge.report.run_tables import summary_tables
+    from localjudge.report.tables import summary_tables
     from localjudge.runs.reader import read_notices
     from localjudge.runs.reread_texts import RowTextStore
     from localjudge.runs.run_manifest import read_manifest
-    from localjudge.runs.summary import read_summary, summaries_by_column
+    from localjudge.runs.summary import read_summary
 
     lists_rows = system is not None or failed or sort is not None or limit is not None
     if row_id and lists_rows:
@@ -65,6 +63,7 @@ def show(
         raise UsageError("--descending: give the aspect with --sort ASPECT")
     if intervals and not row_id:
         raise UsageError("--intervals: give --id, or export the run with its intervals")
+    run = one_run(runs)
     if row_id:
         _show_judgements(run, row_id, intervals)
         return
@@ -90,13 +89,6 @@ def show(
                 Messages().say(f"the texts of the rows are missing: {problem}")
         what = manifest.rubric.mode.item
         Messages().say(f"{len(found.rows)} of {counted(found.matching, what)}")
-        return
-    if by_column:
-        with Progress().step("reading the run"):
-            each = summaries_by_column(run, by_column)
-        print_table(headed(notices))
-        for value, one in each.items():
-            print_table(printed([f"{by_column}: {value}", *summary_tables(one)]))
         return
     with Progress().step("reading the run") as report:
         summary = read_summary(run, report)

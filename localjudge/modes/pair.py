@@ -128,7 +128,7 @@ class PairOutcome(RowOutcome):
         says = {"a": f"{a} wins", "b": f"{b} wins", "tie": "a tie", None: "undecided"}
         for name, known in self.preferences.items():
             orders = f" · {known.orders_say}" * bool(known.orders_say)
-            yield f"{name}: {says[known.winner]} · preference for a {known.value:.3f}{orders}"
+            yield f"{name}: {says[known.winner]} · probability that a is better {known.value:.3f}{orders}"
 
     def list_answers(self) -> Sequence[ListedAnswer]:
         if not self.preferences:
@@ -228,7 +228,8 @@ class PairDetails(RowDetails[PairOutcome]):
             parts += [first] * bool(named)
             if not self.names_systems:
                 own = self.first.columns[name].mean
-                parts.append(f"the input's first response wins {'–' if own is None else f'{own:.2f}'}")  # noqa: RUF001
+                known = "–" if own is None else f"{own:.2f}"  # noqa: RUF001
+                parts.append(f"probability that the input's first response is better: {known}")
             head = f"{name:<{max(map(len, self.aspects))}}  " if len(self.aspects) > 1 else ""
             yield head + " · ".join(parts)
 

@@ -121,7 +121,7 @@ def _answers(verdicts: Mapping[str, _Verdict]) -> Iterator[str]:
             name + f": {_ROW_NAMES[each.baseline]}" * (each.over.verdict == "worse"): each.over
             for name, each in verdicts.items()
         }
-        yield f"This judge beside the best baseline of each aspect: {verdicts_in_words(named)}."
+        yield f"This judge compared with the best baseline of each aspect: {verdicts_in_words(named)}."
     yield from untested_in_words("difference", {name: each.over for name, each in verdicts.items()})
     unknown = [each for each in verdicts.values() if each.over.verdict == "not known"]
     most = max(unknown, key=lambda each: each.needed, default=None)
@@ -211,10 +211,7 @@ def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | st
         ]
         yield Table(title, ("", "in order", "over chance", f"{_scores_of(found)} minus it"), rows)
         yield str(_Verdict.of(found.within))
-    alpha = ""
-    if found.alpha_ordinal.value is not None:
-        alpha = f"ordinal {found.alpha_ordinal.in_words()}, interval {found.alpha_interval.in_words()}"
-    yield from annotator_lines(alpha, found.annotator_test)
+    yield from annotator_lines("ordinal", found.alpha, found.annotator_test)
 
 
 def _nominal_details(aspect: str, found: NominalAgreement) -> Iterator[Table | str]:
@@ -228,7 +225,7 @@ def _nominal_details(aspect: str, found: NominalAgreement) -> Iterator[Table | s
     columns = ("human \\ judge", *found.labels, "recall")
     totals: list[Cells] = [("precision", *found.precision, "")]
     yield Table(f"{aspect}: human and judge", columns, counts, totals)
-    yield from annotator_lines(f"nominal {found.alpha.in_words()}" if found.alpha else "", found.annotator_test)
+    yield from annotator_lines("nominal", found.alpha, found.annotator_test)
 
 
 def pair_agreement_findings(agreement: PairAgreement) -> Findings:
@@ -263,9 +260,7 @@ def _lines(found: LabelledPairs) -> Iterator[str]:
     if found.consistency.value is not None:
         same = found.consistency.in_words()
         yield f"Both orders name the same response in {same} of the pairs where each names one"
-    if found.gain.value is not None:
-        yield f"Gain in accuracy from averaging both orders: {found.gain.in_words()}"
-    yield from annotator_lines(f"nominal {found.alpha.in_words()}" if found.alpha else "", found.annotator_test)
+    yield from annotator_lines("nominal", found.alpha, found.annotator_test)
 
 
 def _subsets(title: str, all_pairs: LabelledPairs, subsets: Mapping[str, LabelledPairs]) -> Table:
@@ -324,8 +319,8 @@ def _intervals(calibration: Calibration) -> Iterator[Table | str]:
     yield (
         f"They hold at least {level:.0%} of the single labels that the same annotators give to responses to "
         "new instructions like the labelled ones: in the mean over instructions, each with the same weight, "
-        "and not for each system, score or annotator, nor for other annotators. The labelled rows must be a "
-        "random sample."
+        "and not for each row, system, score or annotator, nor for other annotators. The labelled rows must be "
+        "a random sample."
     )
     if other := ", ".join(name for name, found in known.items() if found.lowest is None):
         yield (

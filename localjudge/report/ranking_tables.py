@@ -71,7 +71,7 @@ def _systems(ranking: Ranking, untested: bool) -> Table:
         if is_share(last)
         else f"Mean {ranking.of} scores, each instruction with the same weight"
     )
-    deciding = {"human": "human", "same_instructions": "same instr."}
+    deciding = {"human": "human", "same_instructions": "same\ninstructions"}
     others = {name: kind for kind, name in deciding.items() if _has_means(ranking, kind, last)}
     rows: list[list[Cell]] = []
     for system in ranking.systems:
@@ -79,13 +79,13 @@ def _systems(ranking: Ranking, untested: bool) -> Table:
         length = None if system.length is None else round(system.length)
         counts = [length, system.rows, system.instructions]
         rows.append([system.name, system.means[last], *means, ranks(system.ranks[last]), *counts])
-    columns = ("system", last, *others, "rank", "characters", "rows", "instructions")
+    columns = ("system", last, *others, "possible\nranks", "characters", "rows", "instructions")
     return Table(title + ", with 95 % intervals" * (not untested), columns, rows)
 
 
 def ranks(ends: tuple[int, int]) -> str:
-    """Return the best and the worst rank of a system, or its only one."""
-    return "-".join(map(str, dict.fromkeys(ends)))
+    """Return the ranks that a system can have: "1", or "2 to 3"."""
+    return " to ".join(map(str, dict.fromkeys(ends)))
 
 
 def _has_means(ranking: Ranking, kind: str, column: str | None = None) -> bool:
@@ -145,7 +145,7 @@ def preference_findings(ranking: PreferenceRanking) -> Findings:
         for each in found.systems
     ]
     shown = "win rate,\nshown 1st", "win rate,\nshown 2nd"
-    columns = "system", "strength\n(log-odds)", "rank", "win rate", *shown, "pairs", "instr."
+    columns = "system", "strength\n(log-odds)", "possible\nranks", "win rate", *shown, "pairs", "instructions"
     main = [Table(f"Preferences in {by}", columns, rows)]
     return Findings([*_preference_lines(found, by)], main, details, ranking.notices, ranking.notes)
 

@@ -213,7 +213,7 @@ function verdictTable({ row }) {
       word(make("span", { class: "shares preference" }, bar, make("span", {}, fixed(share, 3)))),
       word(Number.isNaN(same) ? "one order" : same ? "agree" : "differ"));
   });
-  return tableOf(["aspect", "winner", "preference for a", "orders"].map((name) => heading(name, "word")), rows);
+  return tableOf(["aspect", "winner", "probability that a is better", "orders"].map((name) => heading(name, "word")), rows);
 }
 
 // ---- a row ----------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> S
 def _read(folder: Path) -> _ShardRun:
     manifest = read_manifest(folder)
     if manifest.shard is None:
-        raise UsageError(f"{folder}: is not a shard; it holds the whole input")
+        raise UsageError(f"{folder}: is not a shard; it holds the whole input, so give this run alone")
     return _ShardRun(folder, manifest, Shard.parse(manifest.shard, {}))
 
 

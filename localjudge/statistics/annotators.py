@@ -7,7 +7,7 @@ al. 2025, arXiv 2501.10970).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -181,45 +181,33 @@ def _winning_rate(p: Floats) -> float:
     return float((false_discovery_control(p, method="by") <= _FALSE_DISCOVERIES).mean())
 
 
-def annotator_lines(alpha: str, test: AnnotatorTest | None) -> list[str]:
+def annotator_lines(level: str, alpha: Estimate, test: AnnotatorTest | None) -> list[str]:
     """Return the lines below a table: the agreement among the annotators, if known, and the test."""
-    among = [f"Agreement among the annotators, which does not limit a judge: Krippendorff's alpha {alpha}"]
-    return among * bool(alpha) + [test.in_words if test else NO_TEST]
+    among = (
+        "Agreement among the annotators, which does not limit a judge: Krippendorff's "
+        f"{level} alpha {alpha.in_words()}"
+    )
+    return [among] * (alpha.value is not None) + [test.in_words if test else NO_TEST]
 
 
-def alphas(
-    marks: LabelArray, group: Integers, levels: Sequence[str] = ("ordinal", "interval")
-) -> list[Estimate]:
-    """Return Krippendorff's alpha of each level of measurement, over rows with at least two labels.
-
-    It is undefined if no row has two.
+def alpha_estimate(marks: LabelArray, group: Integers, level: str) -> Estimate:
+    """Return Krippendorff's alpha over rows with at least two labels; undefined if no row has two.
 
     Args:
         marks: the labels.
         group: the instruction of each row of the run, [rows].
-        levels: as for `alpha`.
+        level: as for `alpha`.
     """
     marks = marks.of_rows(np.bincount(marks.row, minlength=1) >= 2)
     if not len(marks.row):
-        return [UNDEFINED] * len(levels)
+        return UNDEFINED
     domain, value = np.unique(marks.value, return_inverse=True)
     rows, row = np.unique(marks.row, return_inverse=True)
     counts = np.zeros((len(rows), len(domain)))
     np.add.at(counts, (row, value), 1)
     weights = np.bincount(row, marks.weights) / counts.sum(axis=1)
-    return [
-        agreement_estimate(
-            alpha(counts, domain, level, weights),
-            np.array([alpha(counts[kept], domain, level, weights[kept]) for kept in left_out(group[rows])]),
-        )
-        for level in levels
-    ]
-
-
-def nominal_alpha(marks: LabelArray, group: Integers) -> Estimate | None:
-    """Return Krippendorff's nominal alpha, as `alphas` does; None if no row has two labels."""
-    has_several = np.bincount(marks.row, minlength=1).max() >= 2
-    return alphas(marks, group, ["nominal"])[0] if has_several else None
+    without = [alpha(counts[kept], domain, level, weights[kept]) for kept in left_out(group[rows])]
+    return agreement_estimate(alpha(counts, domain, level, weights), np.array(without))
 
 
 def alpha(counts: Floats, domain: Floats, level: str, weights: Floats | None = None) -> float:

@@ -21,6 +21,14 @@ from localjudge.statistics.system_order import SIGNIFICANCE_LEVEL
 from localjudge.statistics.within_instructions import LabelledResponses
 from localjudge.studies.compare.matched_runs import MatchedRuns
 
+STATISTICS = {
+    "in_order": "share in order",
+    "spearman": "Spearman",
+    "mae": "mean absolute error",
+    "exact": "exact agreement",
+}
+"""The names of the statistics of agreement with labels, for people."""
+
 
 @dataclass(frozen=True, slots=True)
 class ContraryPair:
