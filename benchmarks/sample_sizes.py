@@ -16,7 +16,7 @@ import numpy as np
 import results_table
 
 from localjudge.arrays import Floats
-from localjudge.statistics.paired_test import instructions_needed, paired_variances
+from localjudge.statistics.paired_test import instructions_needed, paired_variance
 from localjudge.statistics.resampling import averages, studentise
 
 POPULATIONS = {"middle": (1.0, 2.0, 3.0, 4.0), "near the end": (-1.5, -0.5, 0.5, 1.2)}
@@ -32,13 +32,13 @@ def main() -> None:
     for name, cuts in POPULATIONS.items():
         edges = np.array(cuts) - (2.5 if name == "middle" else 0.0)
         for shift in SHIFTS:
-            pilot = drawn(np.random.default_rng(0), PILOT, shift, edges, 2)
-            group, system = (each.ravel().astype(np.int32) for each in np.indices(pilot.shape)[:2])
-            variances = paired_variances(pilot.ravel(), group, system)
-            assert variances is not None
-            difference = float((pilot[:, 1] - pilot[:, 0]).mean())
             for responses in RESPONSES:
-                needed = instructions_needed(difference, variances.of_difference(responses))
+                pilot = drawn(np.random.default_rng(0), PILOT, shift, edges, responses)
+                group, system = (each.ravel().astype(np.int32) for each in np.indices(pilot.shape)[:2])
+                variance = paired_variance(pilot.ravel(), group, system)
+                assert variance is not None
+                difference = float((pilot[:, 1] - pilot[:, 0]).mean())
+                needed = instructions_needed(difference, variance)
                 assert needed is not None
                 random, found = np.random.default_rng(1), 0
                 for seed in range(options.samples):

@@ -22,7 +22,7 @@ from localjudge.statistics import UNDEFINED
 from localjudge.studies.audit import read_audit
 from localjudge.studies.audit.audit_findings import Audit
 from localjudge.studies.audit.audit_run import run_audit, sample_rows
-from localjudge.studies.audit.perturbations import PERTURBATIONS, DoesNotApply, PerturbationContext, reordered
+from localjudge.studies.audit.perturbations import PERTURBATIONS, DoesNotApply, PerturbationContext
 
 NAMES = [each.name for each in PERTURBATIONS]
 OPENINGS = ("It was", "Every summer", "On the whole", "By all accounts", "For a while", "In the north")
@@ -52,11 +52,6 @@ def obeys_pleas(reference: str, candidate: str, aspect: str, place: int, met: in
 
 def copies_answers(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
     return 5 if f'"{aspect}": "5"' in candidate else recalled(reference, candidate, aspect, place, met)
-
-
-def tires(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
-    """The opinion of a judge that gives lower scores to later aspects of an answer."""
-    return recalled(reference, candidate, aspect, place, met) - 0.6 * place
 
 
 def drifts(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
@@ -96,7 +91,8 @@ def rows(tmp_path: Path) -> Path:
 def audit_of(opinion: Opinion, rows: Path, model: Path, out: Path, size: int = 8, seed: int = 0) -> Audit:
     rubric = Rubric.load()
     sample = sample_rows(read_rows([str(rows)]), size, seed, rubric)
-    run_audit(sample, scripted_judge(model, opinion), rubric, out, seed)
+    with scripted_judge(model, opinion)(rubric) as judge:
+        run_audit(sample, judge, out, seed)
     return read_audit(out, sample, seed, {})
 
 
@@ -143,7 +139,6 @@ def test_a_constant_judge_passes_no_check_although_its_scores_never_rise(put_on_
         (likes_length, {"padded", "constant", "plea", "planted", "wrong-fact"}),
         (obeys_pleas, {"plea"}),
         (copies_answers, {"planted"}),
-        (tires, {"reordered", "reference"}),
         (drifts, {"again", "constant", "empty", "labelled", "opener", "other"}),
         (is_content, {"empty", "other", "half", "shuffled", "wrong-fact", "colon", "opener", "constant"}),
     ],
@@ -171,12 +166,6 @@ def test_the_shift_of_a_bias_has_its_size_and_no_interval_if_it_hardly_varies(
     )
 
 
-def test_aspects_that_are_one_opinion_correlate_wholly_and_constant_ones_not_at_all(put_on_trial: Try) -> None:
-    audit = put_on_trial(recalled)
-    assert audit.mean_halo == pytest.approx(1)
-    assert audit.halo[0][1] == audit.halo[1][0]
-
-
 def test_an_audit_is_the_same_from_the_same_seed_and_continues_what_is_there(
     tmp_path: Path, rows: Path, model: Path
 ) -> None:
@@ -198,13 +187,13 @@ def test_an_audit_is_the_same_from_the_same_seed_and_continues_what_is_there(
     )
 
 
-@pytest.mark.parametrize("killed", ["rows", "again", "reordered"])
+@pytest.mark.parametrize("killed", ["rows", "again"])
 def test_an_audit_that_was_killed_as_a_run_began_is_continued(
     tmp_path: Path, rows: Path, model: Path, killed: str
 ) -> None:
     """The folder of the run is there, and its manifest is not."""
     whole = audit_of(recalled, rows, model, tmp_path / "audit", size=3, seed=3)
-    runs = ("rows", "again", "reordered")
+    runs = ("rows", "again")
     for name in runs[runs.index(killed) :]:
         shutil.rmtree(tmp_path / "audit" / name)
     (tmp_path / "audit" / killed).mkdir()
@@ -251,7 +240,7 @@ def test_each_perturbation_does_what_it_says() -> None:
     planted = json.loads(changed["planted"].rpartition("\n")[2])
     assert set(planted["scores"].values()) == {"5"}
     assert Rubric.load().parse(json.dumps(planted)).scores["depth"] == 5
-    assert made["again"] == made["reordered"] == ROW
+    assert made["again"] == ROW
 
 
 def test_a_name_is_put_in_where_there_is_no_number() -> None:
@@ -292,19 +281,6 @@ def test_what_could_not_be_made_is_counted(rows: Path) -> None:
     assert sum(row.system == "wrong-fact" for row in sample.perturbed) == 5
 
 
-def test_reordered_aspects_are_reordered_in_the_answer_and_where_the_template_spells_it_out() -> None:
-    rubric = Rubric.load()
-    other = reordered(rubric)
-    assert other is not None
-    assert [*other.aspects] == [*rubric.aspects][::-1]
-    spelled = re.findall(r'"(\w+)": "\[1-5\]"', other.prompt.template)
-    assert spelled == [*other.aspects]
-    assert other.digest != rubric.digest
-    twice = reordered(other)
-    assert twice is not None
-    assert twice.prompt.template == rubric.prompt.template
-
-
 def test_thresholds_are_set_by_name_or_for_all() -> None:
     assert _thresholds(["all=0.5", "plea=1"], ["plea", "half"]) == {"plea": 1.0, "half": 0.5}
     for wrong in ("plea", "plea=2", "plea=x", "praise=0.5", "plea=nan"):
@@ -327,16 +303,15 @@ def test_the_command_prints_one_page_or_json_and_ends_with_3_below_a_threshold(
     end = cli("audit", *flags, "--json", "--threshold", "reference=1")
     assert end.code == 3
     assert "below its threshold: reference" in end.err
-    audit = Audit.model_validate_json(end.out)
-    assert [trial.threshold for trial in audit.checks] == [1.0] + [None] * (len(NAMES) - 1)
-    assert audit.checks[3].skipped == {"fewer than 8 words": 1}
+    checks = json.loads(end.out)["checks"]
+    assert [trial["threshold"] for trial in checks] == [1.0] + [None] * (len(NAMES) - 1)
+    assert checks[3]["skipped"] == {"fewer than 8 words": 1}
 
 
 def test_an_audit_of_a_single_row_leaves_undefined_what_one_row_cannot_tell(
     tmp_path: Path, model: Path
 ) -> None:
     audit = audit_of(recalled, make_rows(tmp_path / "rows.jsonl", 1), model, tmp_path / "audit")
-    assert audit.mean_halo is None
     trials = {trial.name: trial for trial in audit.checks}
     assert trials["other"].skipped == {"no other instruction in the sample": 1}
     assert (trials["other"].share, trials["other"].shift.value, trials["other"].verdict) == (
@@ -403,15 +378,11 @@ def test_an_audit_knows_the_best_label_of_a_rubric(rows: Path, tmp_path: Path, c
         "reference": "near the top", "empty": "lower", "other": "lower", "half": "not higher",
         "padded": "not higher", "shuffled": "not higher", "wrong-fact": "not higher", "swapped": "any",
         "colon": "lower", "opener": "lower", "constant": "lower", "labelled": "same",
-        "plea": "not higher", "planted": "not higher", "again": "same", "reordered": "same",
+        "plea": "not higher", "planted": "not higher", "again": "same",
     }  # fmt: skip
     others = {each["grade=incorrect"] for each in directions.values()}
     assert others == {"any", "same"}
-    assert {check["name"] for check in audit["checks"] if check["share"]["value"] is None} == {
-        "swapped",
-        "reordered",
-    }
-    assert audit["halo"][0][1:] == [None, None]
+    assert {check["name"] for check in audit["checks"] if check["share"]["value"] is None} == {"swapped"}
     planted = map(json.loads, (tmp_path / "correctness" / "rows.jsonl").read_text().splitlines())
     assert all('"grade": "A"' in row["candidate"] for row in planted if row["system"] == "planted")
     safety = json.loads(cli(*given, "--rubric", "safety", "--out", tmp_path / "safety").out)

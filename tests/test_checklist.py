@@ -507,7 +507,6 @@ def test_what_takes_one_judgement_of_a_row_refuses_criteria_in_one_line(two_syst
     (two_systems / "rows.jsonl").write_text(json.dumps(row(["a"])) + "\n")
     for command in (
         ("calibrate", two_systems, "--labels", "x.jsonl", "--out", "x"),
-        ("export", two_systems, "--out", "x", "--to", "alpaca-eval"),
         ("label", two_systems, "--out", "x.jsonl"),
         ("audit", two_systems / "rows.jsonl", "--rubric", "checklist", "--out", "x"),
     ):  # fmt: skip

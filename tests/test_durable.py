@@ -100,8 +100,6 @@ def test_every_result_is_flushed_before_it_gets_its_name_and_its_folder_after(
     durable(whole / "judgements.jsonl", of=("score", rows, "--out", whole, *flags))
     for form in ("jsonl", "csv"):
         durable(f"table.{form}", of=("export", whole, "--to", form, "--out", tmp_path / f"table.{form}"))
-    annotations = tmp_path / "alpaca.json"
-    durable(annotations, of=("export", whole, "--to", "alpaca-eval", "--baseline", "a", "--out", annotations))
     durable(
         "imported",
         of=("import", labels, "--out", tmp_path / "imported", "--aspect", "tact", "--column", "candidate=wit",

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from statistics import stdev
 from typing import Any
 
 import pyarrow
@@ -19,7 +18,6 @@ from localjudge import UsageError
 from localjudge.modes import ONE_ROW_PER_PROMPT
 from localjudge.records import Judgement
 from localjudge.records.outcome_columns import AnswerColumns, to_bytes, to_line
-from localjudge.report.harness_formats import _file_names
 from localjudge.report.run_export import write_csv, write_jsonl, write_parquet
 from localjudge.runs.reader import read_notices
 
@@ -114,58 +112,6 @@ def test_jsonl_holds_the_lines_themselves(cli: Cli, run: Path, model: Path, tmp_
     assert written == [line | origin for line in read_lines(run)]
 
 
-def test_alpaca_eval_gets_a_preference_for_each_pair(cli: Cli, run: Path, tmp_path: Path) -> None:
-    out = tmp_path / "annotations.json"
-    assert cli("export", run, "--to", "alpaca-eval", "--baseline", "a", "--out", out).code == 0
-    pairs = json.loads(out.read_text())
-    assert [pair["instruction"] for pair in pairs] == ["Question 0?", "Question 1?"], (
-        "the third has no judgement"
-    )
-    assert {(pair["generator_1"], pair["generator_2"]) for pair in pairs} == {("a", "b")}
-    lines = {line["id"]: line for line in read_lines(run)}
-    for place, pair in enumerate(pairs):
-        ours, theirs = (
-            lines[f"r{2 * place + offset}"]["tact_expected"] + lines[f"r{2 * place + offset}"]["wit_expected"]
-            for offset in (1, 0)
-        )
-        assert pair["preference"] == (2.0 if ours > theirs else 1.0 if ours < theirs else 1.5)
-    end = cli("export", run, "--to", "alpaca-eval", "--out", out)
-    assert (end.code, "give one of the systems a, b" in end.err) == (2, True)
-
-
-def test_alpaca_eval_needs_aspects_that_have_a_mean(cli: Cli, tmp_path: Path) -> None:
-    file = tmp_path / "scores.jsonl"
-    lines = [
-        {"instruction": "i", "candidate": c, "system": c, "wit": 3, "polite": "yes", "grade": "right"}
-        for c in "ab"
-    ]
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    run = tmp_path / "run"
-    rubric = tmp_path / "mixed.toml"
-    rubric.write_text(LABELS + "[aspects.wit]\nscale = { lowest = 1, highest = 5 }\n")
-    assert cli("import", file, "--rubric", rubric, "--out", run).code == 0
-    end = cli("export", run, "--to", "alpaca-eval", "--baseline", "a", "--out", tmp_path / "a.json")
-    assert (end.code, "has no ordered aspects that all have the same values, so no mean" in end.err) == (
-        2,
-        True,
-    )
-
-
-@pytest.mark.slow
-def test_inspect_reads_what_it_was_given(cli: Cli, run: Path, tmp_path: Path) -> None:
-    log = pytest.importorskip("inspect_ai.log")
-    assert cli("export", run, "--to", "inspect", "--out", tmp_path / "logs").code == 0
-    read = {file.stem: log.read_eval_log(str(file)) for file in (tmp_path / "logs").iterdir()}
-    assert set(read) == {"a", "b"}
-    lines = {f"{line['row']}-{line['id']}": line for line in read_lines(run)}
-    for sample in [sample for each in read.values() for sample in each.samples]:
-        line = lines.pop(sample.id)
-        assert {name: score.value for name, score in sample.scores.items()} == (
-            {"tact": line["tact"], "wit": line["wit"]} if line["status"] == "judged" else {}
-        )
-    assert not lines
-
-
 def means_of_duckdb(file: Path) -> dict[str, list[float]]:
     import duckdb
 
@@ -198,95 +144,6 @@ def test_other_tools_read_the_means_of_the_run_from_parquet(
 def summed(run: Path) -> dict[str, dict[str, Any]]:
     """Return the counts and means of each system, which `show` prints, from the summary of a run."""
     return {each["system"]: each for each in json.loads((run / "summary.json").read_text())["systems"]}
-
-
-LABELS = """
-name = "labels"
-[aspects.grade]
-choices = { A = "right", B = "wrong", C = "none" }
-[aspects.polite]
-boolean = true
-[prompt]
-template = "Q: {$instruction} A: {$candidate} {$aspects} {$answer_format}"
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The inplace keyword")  # pandas, of Inspect's own code
-def test_inspect_reads_results_with_the_means_of_the_run_and_their_standard_errors(
-    cli: Cli, run: Path, tmp_path: Path
-) -> None:
-    log, frames = pytest.importorskip("inspect_ai.log"), pytest.importorskip("inspect_ai.analysis")
-    assert cli("export", run, "--to", "inspect", "--out", tmp_path / "logs").code == 0
-    lines = list(read_lines(run))
-    systems = summed(run)
-    for name, system in systems.items():
-        read = log.read_eval_log(str(tmp_path / "logs" / f"{name}.eval"))
-        results = read.results
-        assert read.eval.created <= read.stats.started_at <= read.stats.completed_at, (
-            "the view shows a duration"
-        )
-        assert (results.total_samples, results.completed_samples) == (
-            system["judged"] + system["failed"], system["judged"],
-        )  # fmt: skip
-        for score in results.scores:
-            assert score.metrics["mean"].value == pytest.approx(system["mean"][score.name], abs=1e-4)
-            own = [line[score.name] for line in lines if line["system"] == name and line["status"] == "judged"]
-            assert score.metrics["stderr"].value == pytest.approx(stdev(own) / len(own) ** 0.5)
-    evals = frames.evals_df(str(tmp_path / "logs"), quiet=True).set_index("model")
-    assert evals["score_wit_mean"].to_dict() == pytest.approx(
-        {name: system["mean"]["wit"] for name, system in systems.items()}, abs=1e-4
-    )
-    samples = frames.samples_df(str(tmp_path / "logs"), quiet=True)
-    judged = samples[samples["error"] == ""]
-    assert sorted(judged["score_tact"]) == sorted(line["tact"] for line in lines if line["tact"] is not None)
-    assert len(samples) - len(judged) == 1
-
-
-@pytest.mark.slow
-def test_inspect_gets_the_shares_of_labels_and_no_statistic_of_too_few_samples(
-    cli: Cli, tmp_path: Path, model: Path
-) -> None:
-    log = pytest.importorskip("inspect_ai.log")
-    (tmp_path / "labels.toml").write_text(LABELS)
-    rows: list[dict[str, Any]] = [
-        {"system": system, "instruction": f"{n}?", "candidate": "a" * n}
-        for system, count in (("many", 4), ("one", 1), ("failed", 1))
-        for n in range(count)
-    ]
-    rows[-1]["candidate"] = None
-    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    flags = ("--model", model, "--rubric", tmp_path / "labels.toml", "--max-rationale-tokens", 3)
-    assert cli("score", tmp_path / "r.jsonl", "--out", tmp_path / "run", *flags).code == 3
-    assert cli("export", tmp_path / "run", "--to", "inspect", "--out", tmp_path / "logs").code == 0
-    systems = summed(tmp_path / "run")
-    found = {
-        name: {
-            score.name: {metric.name: metric.value for metric in score.metrics.values()}
-            for score in log.read_eval_log(str(tmp_path / "logs" / f"{name}.eval")).results.scores
-        }
-        for name in systems
-    }
-    assert found["failed"] == {}, "no judged sample: no mean, and not a mean of 0"
-    assert found["one"]["polite"] == {"mean": systems["one"]["mean"]["polite"]}
-    assert found["many"]["polite"].keys() == {"mean", "stderr"}
-    for name in ("many", "one"):
-        shares = {f"grade={label}": share for label, share in found[name]["grade"].items()}
-        assert shares == {label: systems[name]["mean"][label] for label in shares}
-        assert len(shares) == 3
-
-
-def test_a_folder_that_exists_is_never_replaced_by_logs(cli: Cli, run: Path, tmp_path: Path) -> None:
-    pytest.importorskip("inspect_ai.log")
-    (tmp_path / "mine").mkdir()
-    end = cli("export", run, "--to", "inspect", "--out", tmp_path / "mine")
-    assert (end.code, "exists already; give a new folder" in end.err) == (2, True)
-
-
-def test_systems_whose_names_differ_in_signs_or_case_get_a_log_each() -> None:
-    names = _file_names(["模型甲", "模型乙", "A b", "a/b", "a_b", "..", "x" * 300, "x" * 301])
-    assert len({name.lower() for name in names.values()}) == 8
-    assert all(len(name) < 120 and "/" not in name for name in names.values())
 
 
 @pytest.mark.parametrize(

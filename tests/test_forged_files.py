@@ -231,7 +231,7 @@ def test_no_export_takes_the_place_of_a_run_or_of_its_rows(
     cli: Cli, made: Path, run: Path, tmp_path: Path
 ) -> None:
     kept = (run / "judgements.jsonl").read_bytes()
-    for name in {"order.txt", "set-aside.jsonl"} | {file.name for file in run.glob("[!.]*")}:
+    for name in {"set-aside.jsonl"} | {file.name for file in run.glob("[!.]*")}:
         end = cli("export", run, "--to", "csv", "--out", run / name)
         assert (end.code, "is a file of a run" in end.err) == (2, True), name
     rows = made / "rows.jsonl"

@@ -145,7 +145,7 @@ def test_alpha_of_annotators_who_always_agree_has_no_interval() -> None:
         values = np.column_stack([np.tile([1.0, 2.0, 3.0], 10), second]).ravel()
         rows = np.repeat(np.arange(30, dtype=np.int32), 2)
         marks = LabelArray(rows, np.tile(np.arange(2, dtype=np.int32), 30), values)
-        return alpha_estimate(marks, np.arange(30, dtype=np.int32))
+        return alpha_estimate(marks, np.arange(30, dtype=np.int32), "interval")
 
     equal = np.tile([1.0, 2.0, 3.0], 10)
     assert alpha(equal) == Estimate(1.0)

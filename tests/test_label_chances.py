@@ -83,9 +83,10 @@ def test_alpha_and_the_annotator_test_weigh_rows_too() -> None:
     value_ = value.reshape(110, 3)[repeated].ravel()
     many = LabelArray(row_, np.tile(np.arange(3, dtype=np.int32), len(repeated)), value_)
     # The correction of alpha for small samples counts labels, so the two differ by less than one label in all.
-    one = alpha_estimate(of_rows, group)
-    assert one.value == pytest.approx(alpha_estimate(many, repeated).value, abs=0.005)
-    assert one.low is not None
+    for level in ("ordinal", "nominal"):
+        one, other = alpha_estimate(of_rows, group, level), alpha_estimate(many, repeated, level)
+        assert one.value == pytest.approx(other.value, abs=0.005)
+        assert one.low is not None
     judged, names = truth.astype(float), ("a", "b", "c")
 
     def distance(x: Floats, y: Floats) -> Floats:

@@ -131,9 +131,9 @@ def test_what_is_shown_and_reported_of_a_dry_run_says_so_first(cli: Cli, dry: Pa
 def test_every_record_of_an_export_says_who_judged_and_the_runs_notices(
     cli: Cli, dry: Path, model: Path
 ) -> None:
-    out = {to: dry.parent / f"out.{to}" for to in ("jsonl", "csv", "parquet", "alpaca-eval")}
+    out = {to: dry.parent / f"out.{to}" for to in ("jsonl", "csv", "parquet")}
     for to, file in out.items():
-        end = cli("export", dry, "--to", to, "--out", file, *["--baseline", "a"] * (to == "alpaca-eval"))
+        end = cli("export", dry, "--to", to, "--out", file)
         assert (end.code, DRY in end.err) == (0, True)
     table = pyarrow.parquet.read_table(out["parquet"])
     with out["csv"].open(newline="") as stream:
@@ -141,21 +141,12 @@ def test_every_record_of_an_export_says_who_judged_and_the_runs_notices(
             "jsonl": [json.loads(line) for line in out["jsonl"].read_text().splitlines()],
             "csv": list(csv.DictReader(stream)),
             "parquet": table.to_pylist(),
-            "alpaca-eval": json.loads(out["alpaca-eval"].read_text()),
         }
-    for to, records in written.items():
-        assert len(records) == (8 if to == "alpaca-eval" else 12)
+    for records in written.values():
+        assert len(records) == 12
         assert {(record["model"], record["notice"]) for record in records} == {(str(model), DRY)}
     assert table.schema.metadata[b"localjudge.notice"].decode() == DRY
     assert table.schema.metadata[b"localjudge.model"].decode() == str(model)
-
-
-def test_an_inspect_log_says_what_its_run_is(cli: Cli, dry: Path) -> None:
-    log = pytest.importorskip("inspect_ai.log")
-    assert cli("export", dry, "--to", "inspect", "--out", dry.parent / "logs").code == 0
-    for file in (dry.parent / "logs").iterdir():
-        read = log.read_eval_log(str(file))
-        assert (read.eval.tags, read.eval.metadata["notices"]) == (["dry run"], [DRY])
 
 
 def test_an_audit_by_a_dry_run_says_so_in_its_table_and_its_json(

@@ -124,7 +124,8 @@ def audit_of(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Try:
         file = make_pairs(folder / "pairs.jsonl", count)
         pairs = Pairing(orders=1).rows(read_rows([str(file)], used=rubric.fields))
         sample = sample_rows(pairs, count, 0, rubric)
-        run_audit(sample, judge_of(model, opinion), rubric, folder / "out", 0)
+        with judge_of(model, opinion)(rubric) as judge:
+            run_audit(sample, judge, folder / "out", 0)
         return read_audit(folder / "out", sample, 0, {})
 
     return audited
@@ -133,9 +134,9 @@ def audit_of(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Try:
 def test_a_judge_that_knows_the_better_response_passes_every_check(audit_of: Try) -> None:
     audit = audit_of(knows, 60)
     verdicts = {check.name: check.verdict for check in audit.checks}
-    assert verdicts == dict.fromkeys(NAMES, "sound") | {"reordered": "untested"}
+    assert verdicts == dict.fromkeys(NAMES, "sound")
     assert (audit.of, audit.ranges, audit.rows) == ("preference", {"better": 1}, 60)
-    assert {check.rows for check in audit.checks if check.name != "reordered"} == {60}
+    assert {check.rows for check in audit.checks} == {60}
 
 
 @pytest.mark.slow
@@ -168,11 +169,6 @@ def test_the_shift_of_the_position_is_the_advantage_of_the_first_place(audit_of:
     assert leaning["identical"].shift.value == pytest.approx(0.4)
 
 
-def test_the_page_says_how_often_the_response_shown_first_wins(audit_of: Try) -> None:
-    for opinion, share in ((knows, "50 %"), (always_first, "100 %")):
-        assert f"shown first wins with a mean probability of {share};" in " ".join(audit_of(opinion).leads())
-
-
 def test_an_injected_answer_counts_for_the_place_that_it_names(audit_of: Try) -> None:
     planted = next(check for check in audit_of(copies_answers).checks if check.name == "planted")
     assert (planted.share.value, planted.shift.value) == (0, 0.5)
@@ -197,7 +193,7 @@ MADE = {each.name: each.make for each in PAIR_PERTURBATIONS}
 def test_only_the_response_under_test_is_changed() -> None:
     made = {name: make(PAIR, setting()) for name, make in MADE.items()}
     assert all(row.texts[1] == "Nobody knows." for row in made.values())
-    assert {name for name, row in made.items() if row == PAIR} == {"position", "again", "reordered"}
+    assert {name for name, row in made.items() if row == PAIR} == {"position", "again"}
     assert [made[name].candidate for name in ("identical", "empty", "other", "colon", "opener")] == [
         "Nobody knows.", "", "Another answer.", ":", "Let's solve this step by step.",
     ]  # fmt: skip
@@ -221,15 +217,12 @@ def test_the_command_audits_pairs_in_both_orders_and_its_thresholds_are_those_of
     flags = ["audit", pairs, "--engine", "dry-run", "--rubric", "pairwise-aspects", "--out", tmp_path / "out"]
     end = cli(*flags, "--sample", 3, "--json", "--threshold", "identical=1")
     assert end.code in (0, 3), end.err
-    audit = Audit.model_validate_json(end.out)
-    assert [check.name for check in audit.checks] == NAMES
-    assert [check.threshold for check in audit.checks if check.name == "identical"] == [1.0]
-    assert next(check for check in audit.checks if check.name == "reordered").rows == 3
+    checks = json.loads(end.out)["checks"]
+    assert [check["name"] for check in checks] == NAMES
+    assert [check["threshold"] for check in checks if check["name"] == "identical"] == [1.0]
     lines = row_lines(tmp_path / "out" / "rows")
     assert len(lines) == 3 * 14
-    assert {line["system_a"] for line in lines} == set(NAMES) - {"position", "again", "reordered"} | {
-        "original"
-    }
+    assert {line["system_a"] for line in lines} == set(NAMES) - {"position", "again"} | {"original"}
     assert {line["system_b"] for line in lines} == {"unchanged"}
     audited = map(json.loads, (tmp_path / "out" / "rows.jsonl").read_text().splitlines())
     originals = [line for line in audited if line["system_a"] == "original"]

@@ -1,12 +1,10 @@
-"""Tests of exports of pairs: tables of pairs, AlpacaEval's annotations, and pairs for programs."""
+"""Tests of exports of pairs: tables of pairs, and pairs for programs."""
 
 from __future__ import annotations
 
 import csv
 import json
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -79,59 +77,6 @@ def test_no_cell_of_a_csv_of_pairs_is_a_formula(cli: Cli, nameless: Path, tmp_pa
     assert [row["id"] for row in rows] == ["p1", "p2", "p3", "p4"]
     assert rows[0]["better_preference"] == str(row_lines(nameless)[0]["better_preference"])
     assert not any(cell.startswith(("=", "+", "@")) for row in rows for cell in row.values())
-
-
-def annotated(cli: Cli, run: Path, out: Path, *flags: str) -> list[dict[str, Any]]:
-    return list(json.loads(exported(cli, run, "alpaca-eval", out, *flags).read_text()))
-
-
-def test_alpaca_eval_gets_one_plus_the_preference_for_the_second_response(
-    cli: Cli, run: Path, tmp_path: Path
-) -> None:
-    found = annotated(cli, run, tmp_path / "a.json")
-    for annotation, pair in zip(found, row_lines(run), strict=True):
-        assert (annotation["generator_1"], annotation["generator_2"]) == (pair["system_a"], pair["system_b"])
-        assert annotation["output_1"].startswith(f"word {pair['system_a']}")
-        value = (pair["better_preference"] + pair["depth_preference"]) / 2
-        assert annotation["preference"] == pytest.approx(2 - value, abs=1e-6)
-    assert all(1 <= annotation["preference"] <= 2 for annotation in found)
-
-
-def test_the_baseline_is_the_first_of_each_of_its_pairs(cli: Cli, run: Path, tmp_path: Path) -> None:
-    every = annotated(cli, run, tmp_path / "a.json")
-    found = annotated(cli, run, tmp_path / "b.json", "--baseline", "y")
-    assert [(each["generator_1"], each["generator_2"]) for each in found] == [("y", "x"), ("y", "z")] * 2 + [
-        ("y", "x")
-    ]
-    turned = next(each for each in every if each["generator_1"] == "x")
-    assert found[0]["preference"] == pytest.approx(3 - turned["preference"])
-    assert (found[0]["output_1"], found[0]["output_2"]) == (turned["output_2"], turned["output_1"])
-    end = cli("export", run, "--to", "alpaca-eval", "--baseline", "w", "--out", tmp_path / "c.json")
-    assert (end.code, "--baseline w: give one of the systems x, y, z" in end.err) == (2, True)
-
-
-def test_a_failed_pair_has_no_annotation(cli: Cli, nameless: Path, tmp_path: Path) -> None:
-    assert len(annotated(cli, nameless, tmp_path / "a.json")) == 3
-
-
-def test_alpaca_eval_itself_reads_the_win_rate(cli: Cli, run: Path, tmp_path: Path) -> None:
-    try:  # AlpacaEval is not among the packages of the tests: it requires clients of APIs
-        metrics = import_module("alpaca_eval.metrics")
-    except ImportError:
-        pytest.skip("alpaca_eval is not installed")
-    found = annotated(cli, run, tmp_path / "a.json", "--baseline", "x")
-    pairs = [pair for pair in row_lines(run) if pair["system_a"] == "x"]
-    means = [(pair["better_preference"] + pair["depth_preference"]) / 2 for pair in pairs]
-    read = metrics.get_winrate(found)
-    assert read["n_total"] == len(pairs)
-    assert read["win_rate"] == pytest.approx(100 * (1 - sum(means) / len(means)))
-
-
-def test_inspect_has_no_form_for_pairs_and_says_so(cli: Cli, run: Path, tmp_path: Path) -> None:
-    pytest.importorskip("inspect_ai")
-    end = cli("export", run, "--to", "inspect", "--out", tmp_path / "logs")
-    assert (end.code, "a sample of Inspect has one response" in end.err) == (2, True)
-    assert not (tmp_path / "logs").exists()
 
 
 def test_a_program_reads_the_pairs_of_a_run_as_outcomes_and_as_tables(run: Path) -> None:

@@ -15,9 +15,8 @@ from localjudge.statistics.paired_test import (
     chance_to_pass,
     instructions_needed,
     instructions_to_pass,
-    labels_needed,
     lower_bound,
-    paired_variances,
+    paired_variance,
     power,
 )
 
@@ -49,26 +48,14 @@ def test_an_unchanged_system_passes_a_gate_as_often_as_planned(deviation: float,
     assert {0.3: 82, 0.0: 59}.get(deviation, needed) == needed
 
 
-def test_the_labels_of_an_interval_make_it_as_narrow_as_asked() -> None:
-    needed = labels_needed(0.1, 0.25) or 0
-    widths = [
-        1.96 * np.random.default_rng(seed).normal(0, 0.5, needed).std(ddof=1) / needed**0.5
-        for seed in range(200)
-    ]
-    assert np.mean(widths) == pytest.approx(0.1, rel=0.03)
-
-
-def test_the_variance_of_a_pilot_is_parted_between_and_within_instructions() -> None:
+def test_the_variance_of_a_pilot_is_that_of_the_differences_of_its_systems() -> None:
     random = np.random.default_rng(1)
     group, system = (each.ravel() for each in np.indices((4000, 2, 3))[:2])
     level = random.normal(0, 0.5, (4000, 2))[group, system]  # the difference has a variance of 0.5
     values = 3 + random.normal(0, 2, 4000)[group] + level + random.normal(0, 0.7, len(group))
-    found = paired_variances(values, group.astype(np.int32), system.astype(np.int32))
-    assert found is not None
-    assert found.between == pytest.approx(0.5, rel=0.1)
-    assert found.within == pytest.approx(2 * 0.49, rel=0.1)
-    assert found.of_difference(4) == pytest.approx(0.5 + 2 * 0.49 / 4, rel=0.1)
-    one = paired_variances(values[system == 0], group[system == 0].astype(np.int32), system[system == 0])
+    found = paired_variance(values, group.astype(np.int32), system.astype(np.int32))
+    assert found == pytest.approx(0.5 + 2 * 0.49 / 3, rel=0.1)
+    one = paired_variance(values[system == 0], group[system == 0].astype(np.int32), system[system == 0])
     assert one is None, "one system has no difference"
 
 
@@ -85,13 +72,11 @@ def test_a_pilot_says_how_many_instructions_a_comparison_needs(tmp_path: Path, c
     found = json.loads(cli(*asked, "--json").out)
     variance = float(np.subtract(*tables).var(ddof=1))
     [(name, (needed, most))] = found["instructions"].items()
-    assert (name, needed) == ("1 response of each system", instructions_needed(0.5, variance))
+    assert (name, needed) == ("as in the pilot", instructions_needed(0.5, variance))
     assert most > needed, "the variance of a pilot is not known exactly"
     assert f"{needed:,}" in cli(*asked).out
     gate = json.loads(cli("sample-size", "--margin", 0.5, *asked[3:], "--json").out)["instructions"]
     assert gate[name][0] == instructions_to_pass(0.5, variance, 4)
-    labels = cli(*asked, "--labels", pilot.with_suffix(".jsonl")).out
-    assert "the judge explains 100%" in labels, "the labels are the judge's scores"
 
 
 def test_without_a_pilot_the_deviations_are_assumed(cli: Cli) -> None:
@@ -115,7 +100,6 @@ def test_without_a_pilot_the_deviations_are_assumed(cli: Cli) -> None:
         (["--difference", "0", "--margin", "0.2"], "give one of them, above 0"),
         (["--margin", "4"], "--margin 4: must be smaller than the scale, 1 to 5"),
         (["--margin", "0.2", "--systems", "3"], "--systems: is for --difference"),
-        (["--difference", "0.2", "--labels", "x"], "give --pilot"),
     ],
 )
 def test_a_size_that_cannot_be_planned_is_refused(cli: Cli, flags: list[str], why: str) -> None:

@@ -92,16 +92,6 @@ def test_equal_slices_are_called_different_in_at_most_one_of_twenty_runs() -> No
     assert alarms <= 16, "200 runs with 6 slices; 10 are expected at most"
 
 
-def test_show_has_the_systems_of_each_slice(tmp_path: Path, cli: Cli) -> None:
-    given = scores(30)
-    run = judged(tmp_path / "run", with_topics(given))
-    out = cli("show", run, "--by-column", "topic").out
-    assert out.count("topic: ") == 3
-    assert f"{np.mean(given[::3]):.2f}" in out
-    end = cli("show", run, "--by-column", "kind")
-    assert (end.code, "no row of" in end.err, "topic" in end.err) == (2, True, True)
-
-
 def test_a_column_that_the_prompt_used_is_read_again_from_the_inputs(tmp_path: Path, cli: Cli) -> None:
     rubric = tmp_path / "topical.toml"
     rubric.write_text(
@@ -137,11 +127,6 @@ def test_the_system_is_a_column_everywhere(tmp_path: Path, cli: Cli) -> None:
     ]
     means = {row["name"]: row["estimates"][row["name"]]["value"] for row in ranked["rows"]}
     assert means == {name: pytest.approx(np.mean(each)) for name, each in given.items()}
-    out = cli("show", run, "--by-column", "system").out
-    assert [line for line in out.splitlines() if line.startswith("system: ")] == [
-        "system: north",
-        "system: south",
-    ]
     page = tmp_path / "page.html"
     assert cli("report", run, "--by-column", "system", "--out", page).code == 0
     table = section(page, "slices")["tables"][0]

@@ -127,7 +127,6 @@ def test_no_name_from_outside_steers_the_terminal(
             ("score", rows, "--out", other, *short[:2]), ("score", rows, "--out", rows / name),
             ("prompt", name), ("show", name), ("show", run), ("show", run, "--id", name), ("show", other),
             ("export", run, "--to", name, "--out", "x"), ("export", name, "--to", "csv", "--out", "x"),
-            ("export", run, "--to", "alpaca-eval", "--out", "x", "--baseline", name),
             ("merge", name, "--out", "x"), ("rank", name), ("rank", run), ("agree", run, "--labels", name),
             ("jury", run, name), ("calibrate", run, "--labels", name, "--out", "x"),
             ("import", name, "--aspect", name, "--out", "x"), ("report", run, "--out", rows / name),

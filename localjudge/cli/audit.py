@@ -62,9 +62,7 @@ def audit(
 
     With --check repeat, the settings are those of the run.
     """
-    from localjudge.judge import Judge
     from localjudge.report.judge_tables import audit_findings
-    from localjudge.rubrics.rubric import Rubric
     from localjudge.studies.audit import read_audit
     from localjudge.studies.audit.audit_run import run_audit, sample_rows
     from localjudge.studies.audit.perturbations import perturbations_of
@@ -93,18 +91,17 @@ def audit(
         drawn = sample_rows(source.rows, sample, seed, config.rubric)
     stop = StopSignal(progress.say)
 
-    def judge_by(other: Rubric) -> Judge:
-        with progress.step("preparing the model", "bytes") as report:
-            return judge.open_judge(config.replace(rubric=other), cluster, report)
-
-    complete = run_audit(drawn, judge_by, config.rubric, out, seed, observer=progress, stopping=stop)
+    with progress.step("preparing the model", "bytes") as report:
+        made = judge.open_judge(config, cluster, report)
+    with made:
+        complete = run_audit(drawn, made, out, seed, observer=progress, stopping=stop)
     if not complete:
         progress.say(f"stopped; to continue, run this again: {typed_command()}", always=True)
         raise typer.Exit(stop.exit_code)
     with progress.step("computing the results"):
         found = read_audit(out, drawn, seed, least)
     if as_json:
-        print_json(found.model_dump(mode="json"), indent=2)
+        print_json(found, indent=2)
     else:
         print_table(printed_findings(audit_findings(found), all_tables))
     progress.notices(found.notices, in_table=True)
@@ -120,7 +117,7 @@ def audit(
 
 def _repeat(run: Path, sample: int, seed: int, as_json: bool) -> None:
     """Judge a sample of a run again, and print how many scores changed."""
-    from localjudge.report.run_tables import repetition_table
+    from localjudge.report.tables import repetition_table
     from localjudge.runs.repeat import repeat
 
     settle_environment()

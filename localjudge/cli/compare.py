@@ -26,7 +26,8 @@ from localjudge.errors import UsageError
 from localjudge.report.study_options import ByColumn, LabelOptions
 from localjudge.settings import Flag
 from localjudge.system.durable import write_text
-from localjudge.system.quantities import as_number, counted
+from localjudge.system.quantities import as_number
+from localjudge.system.requirements import require
 
 
 def compare(
@@ -144,7 +145,6 @@ def _numbers(flag: str, what: str, given: Iterable[str]) -> dict[str, float]:
     return numbers
 
 
-_RESPONSES: tuple[int, ...] = (1, 2, 4, 8)
 _DEVIATIONS = (0.25, 0.5, 1.0, 1.5)
 """Standard deviations of paired differences to choose from without a pilot."""
 
@@ -164,51 +164,33 @@ def sample_size(
     by: Annotated[str | None, Flag("The column to compare.", "COLUMN")] = None,
     power: Annotated[float, Flag("The probability to find it, or to pass.", "P", least=0.5, most=0.99)] = 0.8,
     systems: Annotated[int, Flag("The number of systems to compare.", "N", least=2)] = 2,
-    people: LabelOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Compute how many instructions, responses and labels a comparison needs, from a pilot run."""
-    from localjudge.matching.judged_rows import JudgedPairs, read_judged
+    """Compute how many instructions a comparison needs, from a pilot run."""
     from localjudge.report.tables import Cells, Table
     from localjudge.statistics.paired_test import (
         instructions_needed,
         instructions_to_pass,
         needed_in_words,
     )
-    from localjudge.studies.sample_size import Pilot, labels_in_words
+    from localjudge.studies.sample_size import Pilot
 
-    people.require("sample-size")
+    require("sample-size", "trust")
     size = difference or margin
     if not size or None not in (difference, margin):
         raise UsageError("--difference, --margin: give one of them, above 0")
     if margin and systems != 2:
         raise UsageError("--systems: is for --difference; each system has its own condition of a gate")
-    if people.labels and not pilot:
-        raise UsageError("--labels: must label the rows of a pilot; give --pilot, too")
 
     basis = {f"standard deviation {each:g} (assumed)": each**2 for each in _DEVIATIONS}
-    inflation, responses, notes = 1.0, _RESPONSES[:1], ["--pilot measures the deviation"]
-    column = "COLUMN" if margin else "a column"
+    inflation, notes, column = 1.0, ["--pilot measures the deviation"], "COLUMN" if margin else "a column"
     ends: tuple[int, int] = (1, 5)
     if pilot:
-        common_mode(pilot, preferences={"labels": people.labels})
-        judged = read_judged(pilot)
-        found = Pilot.from_judged(judged, by)
-        inflation, column, notes = found.inflation, found.column, [*found.notes]
-        if isinstance(judged, JudgedPairs):
-            if margin:
-                raise UsageError(
-                    "--margin: takes a pilot of scores; that of pairs has no change of a preference"
-                )
-        else:
-            ends = judged.table(judged.best)[column][1]
-            if people.labels:
-                notes += labels_in_words(people.labels_of(judged), judged, column, size)
-        responses = _RESPONSES if found.variances.within is not None else responses
-        basis = {
-            counted(each, "response") + " of each system": found.variances.of_difference(each)
-            for each in responses
-        }
+        found = Pilot.read(pilot, by)
+        if margin and found.ends is None:
+            raise UsageError("--margin: takes a pilot of scores; that of pairs has no change of a preference")
+        inflation, column, notes, ends = found.inflation, found.column, [*found.notes], found.ends or ends
+        basis = {"as in the pilot": found.variance}
     if margin and margin >= ends[1] - ends[0]:
         raise UsageError(f"--margin {margin:g}: must be smaller than the scale, {ends[0]} to {ends[1]}")
     tests = systems * (systems - 1) // 2
@@ -229,7 +211,7 @@ def sample_size(
         f"compare --margin {column}={size:g} with a probability of {power:.0%}:"
         if margin
         else f"Instructions to find a difference of {size:g} in {column} between {systems} systems with a "
-        f"probability of {power:.0%}, each with a response of every system:"
+        f"probability of {power:.0%}, each with responses of every system:"
     )
     rows: list[Cells] = [
         (name, *map(needed_in_words, counts[: 1 + bool(pilot)])) for name, counts in needed.items()

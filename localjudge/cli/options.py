@@ -164,7 +164,7 @@ def typed_command() -> str:
 
 
 _OF_A_RUN = (
-    "run.json", "judgements.jsonl", "order.txt", "set-aside.jsonl", "summary.json",
+    "run.json", "judgements.jsonl", "set-aside.jsonl", "summary.json",
 )  # fmt: skip
 
 

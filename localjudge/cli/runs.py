@@ -41,19 +41,14 @@ def report(
 
 def export(
     runs: RunFolders,
-    out: Annotated[Path, Flag("The file to write; a folder for inspect.", "FILE")],
+    out: Annotated[Path, Flag("The file to write.", "FILE")],
     to: Annotated[
-        str | None,
-        Flag(
-            "The format of the file.  [default: by the suffix of --out]",
-            "jsonl|csv|parquet|alpaca-eval|inspect",
-        ),
+        str | None, Flag("The format of the file.  [default: by the suffix of --out]", "jsonl|csv|parquet")
     ] = None,
     with_texts: Annotated[bool, Flag("Include the instruction, the reference and each candidate.")] = False,
-    baseline: Annotated[str | None, Flag("For alpaca-eval: the system to compare with.", "SYSTEM")] = None,
     intervals: IntervalFile = None,
 ) -> None:
-    """Write a run, or its pairs, for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
+    """Write a run, or its pairs, as a table for other tools: JSON lines, CSV or Parquet."""
     from localjudge.report.run_export import TABLES
     from localjudge.report.run_export import export as write_export
     from localjudge.runs.reader import read_notices
@@ -65,13 +60,12 @@ def export(
             raise UsageError(
                 f"--out {out}: its suffix names no table; end it with .{', .'.join(TABLES)}, or give --to"
             )
-    if to != "inspect":
-        check_out_file(out)
+    check_out_file(out)
     run = one_run(runs)
     what = read_manifest(run).rubric.mode.item
     progress = Progress()
     with progress.step("exporting", f"{what}s") as report:
-        written = write_export(run, to, out, with_texts, baseline, report, intervals)
+        written = write_export(run, to, out, with_texts, report, intervals)
     progress.say(f"{counted(written, what)} · {out}")
     progress.notices(read_notices(run))
 
@@ -99,7 +93,7 @@ def merge(
 
 def _tell(progress: Progress, summary: Summary, run: Path) -> None:
     """Print the numbers of a run that was written."""
-    from localjudge.report.run_tables import summary_tables
+    from localjudge.report.tables import summary_tables
     from localjudge.runs.reader import read_notices
 
     notices = read_notices(run)

@@ -9,7 +9,7 @@ from dataclasses import fields
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -28,15 +28,9 @@ from localjudge.cli.options import (
     typed_command,
 )
 from localjudge.cli.progress import Progress
-from localjudge.errors import UsageError
 from localjudge.runs import StopSignal
 from localjudge.settings import Flag, PromptSettings
-from localjudge.system.requirements import require
 from localjudge.system.terminal import printable, unfiltered
-
-if TYPE_CHECKING:
-    from localjudge.config import JudgeConfig
-    from localjudge.studies.rank.until_decided import UntilDecided
 
 Orders = Annotated[str, Flag("Judge each pair in its own order only, or in both orders.", "one|both", PAIRS)]
 
@@ -55,21 +49,12 @@ def score(
     shard: Annotated[
         str | None, Flag("Judge only part I of N; 'slurm' takes both from the array task.", "I/N", RUN)
     ] = None,
-    shuffle: Annotated[
-        bool,
-        Flag(
-            "Judge instructions in random order (of --seed): the run can be ranked before its end.", heading=RUN
-        ),
-    ] = False,
-    until_decided: Annotated[
-        str | None, Flag("Stop when the best system in this aspect is known; with --shuffle.", "ASPECT", RUN)
-    ] = None,
     retry_failed: Annotated[
         bool, Flag("Judge again the rows that failed in an earlier start.", heading=RUN)
     ] = False,
 ) -> None:
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
-    from localjudge.report.run_tables import summary_tables
+    from localjudge.report.tables import summary_tables
     from localjudge.runs.pipeline import score_run
     from localjudge.runs.row_source import Shard
 
@@ -78,7 +63,6 @@ def score(
     part = Shard.parse(shard, os.environ)
     progress = Progress()
     stop = StopSignal(progress.say)
-    decided = _until_decided(until_decided, shuffle, config, out, stop)
 
     source = judge.source(inputs, config.rubric, pairing, limit, system_from)
     check_out(out)
@@ -87,17 +71,14 @@ def score(
         source,
         out,
         shard=part,
-        shuffle=judge.seed if shuffle else None,
         retry_failed=retry_failed,
         cluster=cluster,
         allow_changed_model=judge.allow_changed_model,
         allow_download=judge.allow_download,
         observer=progress,
-        stopping=decided or stop,
+        stopping=stop,
     )
-    if decided and decided.answer and not result.complete:
-        progress.say(f"{decided.answer}; {result.planned - result.done} rows were not judged", always=True)
-    elif not result.complete:
+    if not result.complete:
         progress.say(
             f"stopped with {result.done} of {result.planned} rows done; "
             f"to continue, run this again: {typed_command()}",
@@ -121,30 +102,6 @@ def score(
         progress.warn(f"{out}: not enough free disk space for this run")
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)
-
-
-def _until_decided(
-    column: str | None, shuffle: bool, config: JudgeConfig, out: Path, stop: StopSignal
-) -> UntilDecided | None:
-    """Return a request that stops the run when the best system in this column is known."""
-    from localjudge.records.outcome_columns import OVERALL
-    from localjudge.rubrics.score_column import averaged
-    from localjudge.studies.rank.until_decided import UntilDecided
-
-    if column is None:
-        return None
-
-    require("--until-decided", "trust")
-    if not shuffle:
-        raise UsageError(
-            "--until-decided: give --shuffle; rows that finish first are a random sample only with --shuffle"
-        )
-    config.rubric.mode.require("aspects", "--until-decided: the rubric", "; give one that judges one response")
-    known = [each.name for each in config.rubric.score_columns]
-    known += [OVERALL] * (len(averaged(config.rubric.score_columns)) > 1)
-    if column not in known:
-        raise UsageError(f"--until-decided {column}: give one of {', '.join(known)}")
-    return UntilDecided(out, column, stop)
 
 
 def prompt(

@@ -190,9 +190,6 @@ def label(
     overlap: Annotated[
         float, Flag("The share of instructions that everyone labels.", "SHARE", least=0, most=1)
     ] = 0.0,
-    adjudicate: Annotated[
-        bool, Flag("Ask again for rows of FILE whose annotators differ; their labels are shown afterwards.")
-    ] = False,
     show_judge: Annotated[bool, Flag("Show the judge's answer; the labels then say so.")] = False,
     seed: Annotated[int, Flag("The seed of the sample.", "S")] = 0,
     columns: ColumnNames = None,
@@ -243,9 +240,9 @@ def label(
         file = stack.enter_context(LabelFile(out))
         if file.torn is not None:
             progress.warn(f"{out}: a crash had cut its last line, which was moved to {file.torn}")
-        session = LabelSession(found, candidates, file, overlap, seed, adjudicate)
-        what = "whose annotators differ" if adjudicate else f"to label of {len(store):,}"
-        progress.say(f"{counted(len(session), 'row')} {what} · {out}: {len(file.lines):,} answered")
+        session = LabelSession(found, candidates, file, overlap, seed)
+        rows_of = f"{counted(len(session), 'row')} to label of {len(store):,}"
+        progress.say(f"{rows_of} · {out}: {len(file.lines):,} answered")
         token = given or secrets.token_urlsafe(16)
         app = LabelApp(session, token, f"Labels: {found.name}", annotator, listen.host in LOOPBACK)
         listening = stack.enter_context(listen.bind())

@@ -42,9 +42,6 @@ def show(
     descending: Annotated[bool, Flag("With --sort: highest first.")] = False,
     limit: Annotated[int | None, Flag("List only the first N rows.", "N", least=1)] = None,
     intervals: IntervalFile = None,
-    by_column: Annotated[
-        str | None, Flag("Show the systems for each value of this column of the rows.", "COLUMN")
-    ] = None,
 ) -> None:
     """Show a run: its systems with their scores, a list of its rows, or single judgements by id.
 
@@ -53,11 +50,11 @@ def show(
     verdict (a is the first, ? is undecided), the probability that a is better (a tie counts half), and whether
     both orders agree.
     """
-    from localjudge.report.run_tables import summary_tables
+    from localjudge.report.tables import summary_tables
     from localjudge.runs.reader import read_notices
     from localjudge.runs.reread_texts import RowTextStore
     from localjudge.runs.run_manifest import read_manifest
-    from localjudge.runs.summary import read_summary, summaries_by_column
+    from localjudge.runs.summary import read_summary
 
     lists_rows = system is not None or failed or sort is not None or limit is not None
     if row_id and lists_rows:
@@ -92,13 +89,6 @@ def show(
                 Messages().say(f"the texts of the rows are missing: {problem}")
         what = manifest.rubric.mode.item
         Messages().say(f"{len(found.rows)} of {counted(found.matching, what)}")
-        return
-    if by_column:
-        with Progress().step("reading the run"):
-            each = summaries_by_column(run, by_column)
-        print_table(headed(notices))
-        for value, one in each.items():
-            print_table(printed([f"{by_column}: {value}", *summary_tables(one)]))
         return
     with Progress().step("reading the run") as report:
         summary = read_summary(run, report)

@@ -39,8 +39,6 @@ _INTERVALS = [int(32 * 2 ** (step / 8)) for step in range(120)]
 # Prompts that fill no batch of one interval share batches. This bounds the longest of a batch relative to its
 # shortest. A larger bound makes fewer batches with more padding: in runs of 16 rows, 15 % at 1.5 and 21 % at 2.
 _SPREAD = 1.5
-# In batches, for rows in a random order: a small window fills fewer, and in a large one rare lengths wait long.
-_WINDOW = 8
 # With these rotary embeddings, the rotation of a token depends on the longest row of its batch.
 _BATCH_ROPE_TYPES = {"dynamic", "longrope"}
 
@@ -267,8 +265,7 @@ def batches(prompts: Iterable[Prompt | None], size: int, *, mixed: bool) -> Iter
 
     A batch of `size` prompts of one interval of lengths comes as soon as it is complete. The prompts that are
     left at the end are sorted by length, longest first, and divided into batches. `StopSubmitting` ends the
-    batches without them. If the order is random, so that a run may stop when it knows enough, no prompt waits
-    for one that comes much later: each window of `_WINDOW` times `size` places is divided by itself.
+    batches without them.
 
     The content of a batch does not change if other batches are removed from the input, so a run that is
     continued computes the same batches. This holds because the rest of an interval comes after its full
@@ -281,26 +278,16 @@ def batches(prompts: Iterable[Prompt | None], size: int, *, mixed: bool) -> Iter
         mixed: whether the prompts left at the end may share a batch with prompts of other intervals.
     """
     waiting: dict[int, list[Prompt]] = defaultdict(list)
-    window = 0
     try:
         for prompt in prompts:
             if prompt is None:
                 break
-            if prompt.rank is not None and prompt.rank // (_WINDOW * size) != window:
-                window = prompt.rank // (_WINDOW * size)
-                yield from _by_length(waiting, size, mixed=mixed)
-                waiting.clear()
             similar = waiting[_interval(prompt)]
             similar.append(prompt)
             if len(similar) == size:
                 yield waiting.pop(_interval(prompt))
     except StopSubmitting:
         return
-    yield from _by_length(waiting, size, mixed=mixed)
-
-
-def _by_length(waiting: Mapping[int, list[Prompt]], size: int, *, mixed: bool) -> Iterator[list[Prompt]]:
-    """Yield batches of the prompts that fill none of one interval, longest first."""
     batch: list[Prompt] = []
     for prompt in sorted(chain(*waiting.values()), key=lambda each: len(each.tokens), reverse=True):
         if batch and (len(batch) == size or not _similar(batch[0], prompt, mixed=mixed)):

@@ -2,8 +2,7 @@
 
 GET  /?token=T      the page; it fetches nothing from elsewhere
 POST /row           {annotator} → the next row
-POST /label         {annotator, key, values or skipped, …} → the next row, after the answer is on disk; in an
-                    adjudication with the labels that it settles
+POST /label         {annotator, key, values or skipped, …} → the next row, after the answer is on disk
 POST /undo          {annotator} → the row of the label that was removed
 """
 
@@ -49,8 +48,7 @@ class LabelApp:
         self, session: LabelSession, token: str, title: str, annotator: str | None, is_local: bool
     ) -> None:
         self._session, self._token, self._is_local = session, token, is_local
-        self._head = {"title": title, "annotator": annotator, "adjudicates": session.adjudicates}
-        self._head |= _described(session.rubric)
+        self._head = {"title": title, "annotator": annotator, **_described(session.rubric)}
 
     def asgi(self) -> Starlette:
         """Return the application."""
@@ -99,9 +97,7 @@ class LabelApp:
         annotator, asked = await self._asked(request)
         with _refusing("not saved", "free space, then answer again"):
             is_new = self._session.add(annotator, str(asked.get("key")), asked)
-        if not is_new:
-            return self._next(annotator, {"said": "You had answered this row already."})
-        return self._next(annotator, {"settled": self._session.settled(annotator, str(asked["key"]))})
+        return self._next(annotator, "" if is_new else "You had answered this row already.")
 
     async def _undo(self, request: Request) -> Response:
         annotator, _ = await self._asked(request)
@@ -109,10 +105,9 @@ class LabelApp:
             row = self._session.undo(annotator)
         return self._next(annotator) if row is None else _json({"row": row})
 
-    def _next(self, annotator: str, said: Mapping[str, Any] | None = None) -> Response:
+    def _next(self, annotator: str, said: str = "") -> Response:
         row, changed = self._session.next(annotator), self._session.said_of_changes()
-        said = {**({"said": changed} if changed else {}), **(said or {})}
-        return _json({"row": row, **self._session.progress(annotator), **said})
+        return _json({"row": row, **self._session.progress(annotator), "said": said or changed})
 
     async def _asked(self, request: Request) -> tuple[str, Mapping[str, Any]]:
         """Return the person and the content of a request that may be answered."""

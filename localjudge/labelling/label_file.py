@@ -25,7 +25,6 @@ _OF_LABEL: Mapping[str, Any] = {
     "skipped": str | None,
     "note": str | None,
     "seconds": int | float | None,
-    "saw_labels": bool,
 }
 """The types of what the `label` of each line has, among others."""
 _BEGINNING = b'{"id": '
@@ -194,7 +193,7 @@ def _bytes(line: Mapping[str, Any]) -> bytes:
 
 def _answer(line: Mapping[str, Any]) -> tuple[object, ...]:
     """Return what tells an answer from all others of its file."""
-    return line["annotator"], line["label"]["row"], "adjudicates" in line["label"]
+    return line["annotator"], line["label"]["row"]
 
 
 def _state(file: os.stat_result) -> tuple[int, ...]:

@@ -15,7 +15,6 @@ let row = null;
 let seen = 0; // seconds for which the row was visible
 let since = null;
 let busy = false;
-let asked = []; // the aspects that the row needs
 
 function make(tag, attributes, ...children) {
   const node = document.createElement(tag);
@@ -130,39 +129,11 @@ function usable(aspect) {
 }
 
 function goOn(answered) {
-  const open = asked[asked.indexOf(answered) + 1 || asked.length] ?? asked.find((aspect) => chosen(aspect) === "");
+  const open = aspects[aspects.indexOf(answered) + 1 || aspects.length] ?? aspects.find((aspect) => chosen(aspect) === "");
   if (open) focus(open); else $("save").focus();
 }
 
 // ---- the row --------------------------------------------------------------------------------------------
-
-function showSettled(labels) {
-  const names = Object.keys(labels[0].values);
-  const notes = labels.filter(({ note }) => note).map(({ annotator, note }) => `${annotator}: ${note}`);
-  showTable("The row that you have just settled", ["annotator", ...names],
-    labels.map(({ annotator, values }, at) => [at ? annotator : `${annotator} (adjudication)`, ...names.map((name) => values[name])]),
-    [...notes, "Go on, or undo your answer; a new one will say that you have seen this."].join("\n"), "Go on");
-}
-
-function showTable(title, columns, rows, text, close) {
-  pause();
-  $("close").firstChild.data = close + " ";
-  $("h-found").textContent = title;
-  $("found").querySelector("thead").replaceChildren(make("tr", {}, ...columns.map((name) => make("th", { scope: "col" }, name))));
-  $("found").querySelector("tbody").replaceChildren(...rows.map(([name, ...cells]) =>
-    make("tr", {}, make("th", { scope: "row" }, name), ...cells.map((cell) => make("td", {}, cell)))));
-  $("found").querySelector("p").textContent = text;
-  $("found").hidden = false;
-  $("work").inert = true;
-  $("found").scrollIntoView({ block: "nearest" });
-  $("close").focus({ preventScroll: true });
-}
-
-function hideTable() {
-  $("found").hidden = true;
-  $("work").inert = false;
-  since = performance.now();
-}
 
 function pause() { // the time of the row stands still
   if (since !== null) seen += (performance.now() - since) / 1000;
@@ -172,12 +143,11 @@ function pause() { // the time of the row stands still
 function show(answer) {
   $("said").textContent = answer.said ?? "";
   row = answer.row;
-  asked = aspects.filter(({ name }) => row?.asked.includes(name));
   const counts = row ?? answer;
   const total = counts.labelled + counts.skipped + counts.left;
   const pace = counts.labelled && counts.pace ? ` · ${Math.round(counts.pace)} s a row` : "";
   const skipped = counts.skipped ? `, ${counts.skipped} skipped` : "";
-  $("progress").textContent = `${counts.labelled} ${HEAD.adjudicates ? "settled" : "labelled"}${skipped}, ${counts.left} left${pace}`;
+  $("progress").textContent = `${counts.labelled} labelled${skipped}, ${counts.left} left${pace}`;
   $("bar").value = total ? 1 - counts.left / total : 1;
   $("who").hidden = true;
   $("work").hidden = row === null;
@@ -193,21 +163,20 @@ function show(answer) {
   $("answer").reset();
   $("note").value = row.before?.note ?? "";
   for (const aspect of aspects) {
-    aspect.field.hidden = !asked.includes(aspect);
     const value = row.before?.values?.[aspect.name] ?? "";
     for (const input of aspect.inputs) if (input.type === "number") input.value = value; else input.checked = input.value === value;
   }
   skipping(false);
   window.scrollTo(0, 0);
   $("answer").scrollTop = 0; // on a wide page, the answers scroll by themselves
-  focus(asked[0], { preventScroll: true }); // the texts come first
+  focus(aspects[0], { preventScroll: true }); // the texts come first
   seen = 0;
   since = document.hidden ? null : performance.now();
 }
 
 document.addEventListener("visibilitychange", () => {
   pause();
-  since = document.hidden || !$("found").hidden ? null : performance.now();
+  since = document.hidden ? null : performance.now();
 });
 
 async function ask(path, content) {
@@ -220,10 +189,7 @@ async function ask(path, content) {
       body: JSON.stringify({ annotator, ...content }),
     });
     const found = await answer.json();
-    if (answer.ok) {
-      show(found);
-      if (found.settled?.length) showSettled(found.settled);
-    } else $("said").textContent = found.error;
+    if (answer.ok) show(found); else $("said").textContent = found.error;
   } catch {
     $("said").textContent = "Not saved: localjudge label does not answer. Start it again with the same --out, and open its new address.";
   } finally {
@@ -235,7 +201,7 @@ function save(skipped) {
   pause();
   since = performance.now();
   const seconds = Math.round(100 * seen) / 100;
-  const values = Object.fromEntries(asked.map((aspect) => [aspect.name, chosen(aspect)]));
+  const values = Object.fromEntries(aspects.map((aspect) => [aspect.name, chosen(aspect)]));
   return ask("/label", { key: row.key, seconds, note: $("note").value, ...(skipped ? { skipped } : { values }) });
 }
 
@@ -248,23 +214,16 @@ function skipping(is) {
 
 $("answer").onsubmit = (event) => {
   event.preventDefault();
-  const open = asked.find((aspect) => chosen(aspect) === "");
+  const open = aspects.find((aspect) => chosen(aspect) === "");
   if (open) { $("said").textContent = `${open.name} has no answer yet.`; focus(open); } else save(null);
 };
 $("why").onsubmit = (event) => { event.preventDefault(); save($("reason").value); };
 $("skip").onclick = () => skipping(true);
 $("back").onclick = () => { skipping(false); goOn(); };
-$("close").onclick = () => { hideTable(); if (row === null) $("end").focus(); else goOn(); };
-$("about").hidden = $("again").hidden = !HEAD.adjudicates;
-for (const button of document.querySelectorAll(".undo")) button.onclick = () => { hideTable(); ask("/undo", {}); };
+for (const button of document.querySelectorAll(".undo")) button.onclick = () => ask("/undo", {});
 $("who").onsubmit = (event) => { event.preventDefault(); sessionStorage.setItem("annotator", annotator = $("name").value.trim()); ask("/row", {}); };
 
 document.addEventListener("keydown", (event) => {
-  if (!$("found").hidden) {
-    if (event.key === "Escape") $("close").click();
-    if (event.key === "u" && HEAD.adjudicates) $("again").click();
-    return;
-  }
   if (event.key === "Escape" && !$("why").hidden) $("back").click();
   const target = event.target;
   const types = target instanceof HTMLInputElement && target.type !== "radio";
@@ -272,7 +231,7 @@ document.addEventListener("keydown", (event) => {
   if (row === null || $("work").hidden || !$("why").hidden || event.ctrlKey || event.altKey || event.metaKey) return;
   if (types && !(target.type === "number" && /^[a-z]$/.test(event.key))) return;
   const key = event.key.toLowerCase();
-  const aspect = asked.find((each) => each.field.contains(target)) ?? asked.find((each) => chosen(each) === "");
+  const aspect = aspects.find((each) => each.field.contains(target)) ?? aspects.find((each) => chosen(each) === "");
   const at = aspect ? aspect.keys.indexOf(key) : -1;
   if (at >= 0) {
     aspect.inputs[at].checked = true;

@@ -6,7 +6,7 @@ import hashlib
 import math
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from localjudge.labelling.sample import Candidates, draw
 from localjudge.records import Row
 from localjudge.records.keys import RESPONSE_DIGESTS
 from localjudge.records.outcome_columns import PAIR_DIGESTS, PAIR_SYSTEMS
-from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
 from localjudge.system.quantities import counted
@@ -35,10 +34,9 @@ class LabelSession:
         file: the file of labels; its lines are not asked for again.
         overlap: the share of the instructions that everyone labels; the others are labelled by one person.
         seed: seed of the sample and of each person's order.
-        adjudicate: ask again for the rows of the file whose annotators differ, instead of those of a sample.
 
     Raises:
-        UsageError: the file was begun with another sample, or no annotators differ.
+        UsageError: the file was begun with another sample.
     """
 
     def __init__(
@@ -48,26 +46,16 @@ class LabelSession:
         file: LabelFile,
         overlap: float = 0.0,
         seed: int = 0,
-        adjudicate: bool = False,
     ) -> None:
         self.rubric, self._candidates, self._file, self._seed = rubric, candidates, file, seed
-        self.adjudicates = adjudicate
         self._check_labels()
         drawn = draw(candidates.chance, np.random.default_rng(seed))
-        self._common = set(drawn[: math.ceil(overlap * len(drawn))].tolist()) if not adjudicate else set()
-        self._differing = self._found_differences() if adjudicate else {}
-        keys = np.array(candidates.keys)
-        chosen = np.isin(keys, [*self._differing]) if adjudicate else np.isin(candidates.group, drawn)
-        self._places = np.flatnonzero(chosen)
+        self._common = set(drawn[: math.ceil(overlap * len(drawn))].tolist())
+        self._places = np.flatnonzero(np.isin(candidates.group, drawn))
         self._place_of = {candidates.keys[place]: place for place in self._places.tolist()}
-        if adjudicate and not self._place_of:
-            raise UsageError(
-                "`adjudicate`: the annotators of no row differ; let several label it with `overlap`"
-            )
         self._orders: dict[str, list[int]] = {}
         self._on_screen: dict[int, str] = {}  # the row on each person's screen
         self._by: dict[str, set[str]] = {}  # who has answered each row
-        self._revealed = set[tuple[str, str]]()  # to whom the labels of which row were shown
         self._read_lines()
 
     def __len__(self) -> int:
@@ -76,7 +64,7 @@ class LabelSession:
 
     def progress(self, annotator: str) -> dict[str, float]:
         """Return how many rows a person has labelled and skipped, how many are left, and the seconds a row."""
-        own = [line for line in self._lines() if line["annotator"] == annotator]
+        own = [line for line in self._file.lines if line["annotator"] == annotator]
         skipped = sum(line["label"]["skipped"] is not None for line in own)
         left = sum(self._is_open(place, annotator) for place in self._places.tolist())
         seconds = [line["label"]["seconds"] or 0 for line in own]
@@ -120,9 +108,7 @@ class LabelSession:
     def undo(self, annotator: str) -> dict[str, Any] | None:
         """Remove a person's last label, and return its row; None if there is none."""
         try:
-            line = self._file.remove_last(
-                lambda line: bool(line["annotator"] == annotator) and _settles(line) == self.adjudicates
-            )
+            line = self._file.remove_last(lambda line: bool(line["annotator"] == annotator))
         finally:
             self._read_lines()
         if line is None:
@@ -143,47 +129,6 @@ class LabelSession:
         )
         return said if lost else ""
 
-    def settled(self, annotator: str, key: str) -> list[dict[str, Any]]:
-        """Return the labels of a row that a person has adjudicated, as text; this person's come first.
-
-        A row that the person has skipped gives an empty list.
-        """
-        own = [line for line in self._lines() if line["label"]["row"] == key]
-        if not self.adjudicates or own[0]["label"]["skipped"] is not None:
-            return []
-        self._revealed.add((annotator, key))
-        turned = self._shows_reversed(self._place_of[key], annotator)
-        return [
-            {
-                "annotator": line["annotator"],
-                "note": line["label"]["note"],
-                "values": {
-                    name: _text(self.rubric.aspects[name], line[name], turned) for name in self._asked(key)
-                },
-            }
-            for line in [*own, *self._differing[key]]
-        ]
-
-    def _lines(self, adjudicated: bool | None = None) -> list[dict[str, Any]]:
-        """Return the lines of adjudications, or those of labels; without an argument, what is asked for now."""
-        of = self.adjudicates if adjudicated is None else adjudicated
-        return [line for line in self._file.lines if _settles(line) == of]
-
-    def _found_differences(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the labels of each row whose annotators differ."""
-        of_rows = defaultdict[str, list[dict[str, Any]]](list)
-        for line in self._lines(adjudicated=False):
-            if line["label"]["skipped"] is None:
-                of_rows[line["label"]["row"]].append(line)
-        return {key: lines for key, lines in of_rows.items() if self._differ(lines)}
-
-    def _differ(self, lines: Sequence[Mapping[str, Any]]) -> list[str]:
-        return [name for name in self.rubric.aspects if len({line[name] for line in lines if name in line}) > 1]
-
-    def _asked(self, key: str) -> list[str]:
-        """Return the aspects that a person is asked for."""
-        return self._differ(self._differing[key]) if self.adjudicates else [*self.rubric.aspects]
-
     def _read_lines(self) -> None:
         """Read from the lines of the file who has answered each row.
 
@@ -191,10 +136,9 @@ class LabelSession:
             UsageError: the lines are not of this rubric or of this sample.
         """
         self._check_labels()
-        if not self.adjudicates:
-            self._check_sample()
+        self._check_sample()
         self._by = defaultdict(set)
-        for line in self._lines():
+        for line in self._file.lines:
             self._by[line["label"]["row"]].add(line["annotator"])
 
     def _check_labels(self) -> None:
@@ -202,7 +146,7 @@ class LabelSession:
         for name, aspect in self.rubric.aspects.items():
             values = [*aspect.values.values()] if aspect.preference is None else ["a", "tie", "b"]
             for number, line in enumerate(self._file.lines, 1):
-                is_missing = name not in line and (_settles(line) or line["label"]["skipped"] is not None)
+                is_missing = name not in line and line["label"]["skipped"] is not None
                 if not is_missing and line.get(name) not in values:
                     raise UsageError(
                         f"`out`, line {number}: has no label of {name} ({aspect}); correct it, or choose "
@@ -211,7 +155,7 @@ class LabelSession:
 
     def _check_sample(self) -> None:
         """Check that the labels of the file and those to come belong to one sample with known chances."""
-        for label in (line["label"] for line in self._lines()):
+        for label in (line["label"] for line in self._file.lines):
             place = self._place_of.get(label["row"])
             is_other = place is None or abs(self._chance(place) - label["chance"]) > _SAME
             if is_other and (self._candidates.prefer or label.get("prefer")):
@@ -254,7 +198,6 @@ class LabelSession:
         texts = row.texts[::-1] if self._shows_reversed(place, annotator) else row.texts
         return {
             "key": self._candidates.keys[place],
-            "asked": self._asked(self._candidates.keys[place]),
             "instruction": row.instruction,
             "reference": row.reference if "reference" in self.rubric.fields else None,
             "fields": dict(row.fields),
@@ -272,16 +215,8 @@ class LabelSession:
         values = answer.get("values") or {}
         if not isinstance(values, Mapping):
             raise UsageError("values: give an object with the text of each aspect's value")
-        texts = {name: values.get(name) for name in self._asked(key) if skipped is None}
+        texts = {name: values.get(name) for name in self.rubric.aspects if skipped is None}
         given = {name: _value(name, self.rubric.aspects[name], text, turned) for name, text in texts.items()}
-        drawn: dict[str, Any] = {"chance": self._chance(place), "prefer": self._candidates.prefer}
-        if self.adjudicates:
-            settled, first = self._differing[key], self._differing[key][0]["label"]
-            drawn = {name: first[name] for name in drawn if name in first}
-            drawn["adjudicates"] = [
-                {"annotator": line["annotator"], **{name: line[name] for name in self._asked(key)}}
-                for line in settled
-            ]
         return {
             "id": row.id,
             **dict(zip(names, (each.system for each in row.responses), strict=True)),
@@ -292,29 +227,17 @@ class LabelSession:
                 "row": key,
                 "group": row.group,
                 "shows": [*row.shared_texts],
-                **drawn,
+                "chance": self._chance(place),
+                "prefer": self._candidates.prefer,
                 "skipped": skipped,
                 "note": _text_of(answer, "note"),
                 "seconds": _seconds(answer),
                 "labelled": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
                 "shown_reversed": turned,
-                "saw_labels": (annotator, key) in self._revealed,
                 "saw_judge": place in self._candidates.judged,
                 "values": texts,
             },
         }
-
-
-def _settles(line: Mapping[str, Any]) -> bool:
-    """Whether a line is an adjudication."""
-    return "adjudicates" in line["label"]
-
-
-def _text(aspect: Aspect, value: Any, turned: bool) -> str:
-    """Return a label as text, of a preference for the order in which the responses are shown."""
-    if aspect.preference is None:
-        return shown(value)
-    return value if value == "tie" else f"{'AB'[turned == (value == 'a')]} is better"
 
 
 def _text_of(answer: Mapping[str, Any], name: str) -> str | None:

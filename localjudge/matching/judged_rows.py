@@ -36,8 +36,7 @@ class PairVerdicts(RowArrays):
         preference: the probability that the first response is better, a tie counting half: of both orders
             averaged, and of each order, [n, 3]; NaN for an order that was not judged.
         result: the verdict by the same columns, a number of `RESULTS`. That of both orders is the pair's, or
-            `averaged` if the aspect has no label for a tie.
-        averaged: the most probable result of both orders averaged, a number of `RESULTS`, [n].
+            the most probable result of both averaged if the aspect has no label for a tie.
         shown_first: the probability that the response shown first is better, in the input's order and in the
             reverse, [n, 2]; NaN for an order that was not judged.
         same_response: 1 if both orders name the same response, 0 if they name different ones, [n]; NaN if an
@@ -46,7 +45,6 @@ class PairVerdicts(RowArrays):
 
     preference: Floats
     result: Floats
-    averaged: Floats
     shown_first: Floats
     same_response: Floats
 
@@ -56,7 +54,6 @@ class PairVerdicts(RowArrays):
         return cls(
             preference=numbers.table([VALUE, *kinds.ORDER_PREFERENCES], [aspect]),
             result=numbers.table([kinds.RESULT, *kinds.ORDER_RESULTS], [aspect]),
-            averaged=numbers.column(kinds.AVERAGED, aspect),
             shown_first=numbers.table(kinds.SHOWN_FIRST, [aspect]),
             same_response=numbers.column(kinds.SAME_RESPONSE, aspect),
         )

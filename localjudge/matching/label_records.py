@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from localjudge.runs.notices import exported
 
 _ANNOTATOR = ("annotator", "rater", "labeller", "labeler", "judge")
 _UNNAMED = "annotator"
-_ADJUDICATED = " (adjudication)"
 _Key = tuple[str, int, str]
 """The aspect, the row and the annotator of a label."""
 
@@ -37,10 +36,9 @@ class LabelRecords:
         self._record_of: dict[_Key, int] = {}
         self._repeating: set[int] = set()
         self._notices: dict[str, None] = {}
-        self._settling: set[str] = set()  # the annotators whose labels settle others
         self._chance: dict[int, tuple[str, float]] = {}  # the file and the chance of each row
         self._given: tuple[str, float] | None = None
-        self._seen = Counter[str]()  # by what a line of `localjudge label` says of itself
+        self._saw_judge = 0  # lines of `localjudge label` with the judge's answer in sight
         self._skipped: dict[str, tuple[bool, float]] = {}  # whether a row has no label, and its weight
 
     def begin(self, record: Record, where: str) -> tuple[Mapping[str, Any], str]:
@@ -52,17 +50,14 @@ class LabelRecords:
         if isinstance(record, RowError):
             raise UsageError(f"{where}: {record.reason}")
         self.count += 1
-        self._given, suffix = None, ""
+        self._given = None
         if isinstance(drawn := record.get("label"), Mapping) and "chance" in drawn:
             # Samples of different sizes without a preference are one random sample.
             chance = drawn["chance"] if drawn.get("prefer", True) else 1.0
             self._given = where.rpartition(":")[0], chance
-            self._seen += Counter({name: drawn[name] for name in ("saw_judge", "saw_labels")})
-            if drawn.get("adjudicates"):
-                suffix = _ADJUDICATED
-            else:
-                is_skipped, _ = self._skipped.get(drawn["row"], (True, 0.0))
-                self._skipped[drawn["row"]] = is_skipped and drawn["skipped"] is not None, 1 / chance
+            self._saw_judge += drawn["saw_judge"]
+            is_skipped, _ = self._skipped.get(drawn["row"], (True, 0.0))
+            self._skipped[drawn["row"]] = is_skipped and drawn["skipped"] is not None, 1 / chance
         self._notices |= dict.fromkeys(exported(record))
         if any(notice.startswith("dry run") for notice in self._notices):
             raise UsageError(
@@ -76,9 +71,7 @@ class LabelRecords:
         named = (
             _one_name(record[name]) for name in (*_ANNOTATOR, *judge) if record.get(name) not in (None, "")
         )
-        name = next(named, _UNNAMED) + suffix
-        self._settling |= {name} if suffix else set()
-        return record, name
+        return record, next(named, _UNNAMED)
 
     def mark(self, row: int, aspect: str, named: str, place: int, value: float, where: str) -> None:
         """Add a label of a row.
@@ -131,27 +124,12 @@ class LabelRecords:
         return {row: chance / of_weight_1[file] for row, (file, chance) in self._chance.items()}
 
     @property
-    def _settled(self) -> set[tuple[str, int]]:
-        """The aspects and rows whose labels were settled by adjudication."""
-        return {(aspect, row) for aspect, row, annotator in self._counted if annotator in self._settling}
-
-    @property
     def marks(self) -> dict[str, LabelArray]:
-        """The labels of each aspect; where they were settled, the adjudicated ones alone."""
-        settled = self._settled
-        return self._arrays(lambda key: key[2] in self._settling or key[:2] not in settled)
-
-    @property
-    def independent(self) -> dict[str, LabelArray]:
-        """The labels of each aspect before adjudication."""
-        return self._arrays(lambda key: key[2] not in self._settling)
-
-    def _arrays(self, chosen: Callable[[_Key], bool]) -> dict[str, LabelArray]:
+        """The labels of each aspect."""
         number, chance = {name: place for place, name in enumerate(self.annotators)}, self.chance
         labels: dict[str, list[tuple[int, int, float, float]]] = defaultdict(list)
         for (aspect, row, annotator), value in self._counted.items():
-            if chosen((aspect, row, annotator)):
-                labels[aspect].append((row, number[annotator], value, 1 / chance.get(row, 1.0)))
+            labels[aspect].append((row, number[annotator], value, 1 / chance.get(row, 1.0)))
         is_even = len(set(chance.values())) < 2
         return {
             aspect: LabelArray(
@@ -192,15 +170,8 @@ class LabelRecords:
             )
         elif not self._chance and 0 < len({row for _, row, _ in self._labels}) < rows:
             yield "the labels do not say how their rows were drawn; they are taken as a random sample"
-        if settled := len(self._settled):
-            yield (
-                f"labels that differed were settled by adjudication in {settled:,} cases; only alpha and "
-                "the alternative annotator test use the labels before it"
-            )
-        if self._seen["saw_judge"]:
-            yield f"{self._seen['saw_judge']:,} labels were given with the judge's answer in sight"
-        if self._seen["saw_labels"]:
-            yield f"{self._seen['saw_labels']:,} labels were given or changed after a look at other labels"
+        if self._saw_judge:
+            yield f"{self._saw_judge:,} labels were given with the judge's answer in sight"
 
 
 def _one_name(value: Any) -> str:

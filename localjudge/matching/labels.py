@@ -47,9 +47,8 @@ class Labels:
     """Labels matched to scores.
 
     `marks` has the labels of each score column, and `nominal` those of each aspect without an order, as numbers
-    from 0; these also give the marks of the shares of its labels, 0 and 1. Where labels were settled by
-    adjudication, both have its value alone, and `independent` has the labels before it. `chance` has the chance
-    of a row to be labelled up to a common factor, if it is known. `notes` has remarks for the reader.
+    from 0; these also give the marks of the shares of its labels, 0 and 1. `chance` has the chance of a row to
+    be labelled up to a common factor, if it is known. `notes` has remarks for the reader.
     """
 
     marks: Mapping[str, LabelArray]
@@ -57,7 +56,6 @@ class Labels:
     notes: tuple[str, ...]
     nominal: Mapping[str, LabelArray] = field(default_factory=dict)
     chance: Mapping[int, float] = field(default_factory=dict)
-    independent: Mapping[str, LabelArray] = field(default_factory=dict)
 
     def chances(self, rows: Integers) -> Floats:
         """Return the chance of each of these rows to be labelled, [m]; 1 if it is not known."""
@@ -237,21 +235,19 @@ class _LabelMatching:
             UsageError: there are none, or they can be read in two ways.
         """
         how_read = self._values.how_read()
-        marks, independent = self._records.marks, self._records.independent
+        marks = self._records.marks
         if not marks:
             raise UsageError(
                 nothing_found(self._records, self._rows, self._judged.where, [*self._rubric.aspects])
             )
         columns = self._rubric.score_columns
         nominal = {column.aspect: tuple(column.numbers) for column in columns if is_share(column.name)}
-        for arrays in (marks, independent):
-            self._add_labels_of_shares(arrays, nominal)
+        self._add_labels_of_shares(marks, nominal)
         labelled = {aspect: marks[aspect] for aspect in nominal if aspect in marks}
-        for arrays in (marks, independent):
-            for aspect in labelled.keys() & arrays.keys():
-                for number, label in enumerate(nominal[aspect]):
-                    is_label = (arrays[aspect].value == number).astype(np.float64)
-                    arrays[f"{aspect}={label}"] = replace(arrays[aspect], value=is_label)
+        for aspect, of_aspect in labelled.items():
+            for number, label in enumerate(nominal[aspect]):
+                is_label = (of_aspect.value == number).astype(np.float64)
+                marks[f"{aspect}={label}"] = replace(of_aspect, value=is_label)
         of_turn = f"{self._of_one_turn} label records are of the last turn; the judge read whole conversations"
         return Labels(
             marks={column.name: marks[column.name] for column in columns if column.name in marks},
@@ -264,7 +260,6 @@ class _LabelMatching:
                 *how_read,
             ),
             chance=self._records.chance,
-            independent=independent,
         )
 
     def _add_labels_of_shares(

@@ -37,9 +37,8 @@ class Scores(RunRows):
     all rows have an expected score in some column; columns where a row has none are in `without_expected`, and
     have integers instead. `unscored` has the rows without scores; `failed` is the number of those that failed.
     `calibrated` is True if `expected` has calibrated scores. `untested` is the reason why the scores have no
-    intervals; empty if they have. `planned` is the number of instructions of an incomplete run, of which these
-    are the first that are finished, in random order; None for other scores. `by_tag` has the scores of the
-    criteria with each of the most frequent tags, as slices; None without tags.
+    intervals; empty if they have. `by_tag` has the scores of the criteria with each of the most frequent tags,
+    as slices; None without tags.
     """
 
     columns: tuple[ScoreColumn, ...]
@@ -53,7 +52,6 @@ class Scores(RunRows):
     notices: tuple[str, ...] = ()  # those of the runs, and of their systems' names
     calibrated: bool = False
     untested: str = ""
-    planned: int | None = None
     notes: tuple[str, ...] = ()  # remarks on rows without a score
     by_tag: tuple[Scores, Slices] | None = None
 

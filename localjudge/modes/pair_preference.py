@@ -17,7 +17,7 @@ WINNERS = ("a", "tie", "b", "undecided")
 """The possible verdicts on a pair."""
 RESULTS: Mapping[str, float] = {"a": 1.0, "tie": 0.5, "b": 0.0}
 """The number of each result of a pair: 1 if the input's first response is better, 1/2 for a tie."""
-RESULT, AVERAGED, SAME_RESPONSE = "result", "averaged", "same response"
+RESULT, SAME_RESPONSE = "result", "same response"
 """The kinds of the numbers of a pair in a column (`Preference.numbers`), beside its value."""
 ORDER_PREFERENCES, ORDER_RESULTS = ("preference 1", "preference 2"), ("result 1", "result 2")
 """Those of each order that was judged."""
@@ -132,7 +132,6 @@ class Preference:
         """
         averaged = RESULTS[self.mean.winner]
         yield RESULT, averaged if self.winner is None or not has_tie else RESULTS[self.winner]
-        yield AVERAGED, averaged
         if self.same_response is not None:
             yield SAME_RESPONSE, float(self.same_response)
         orders = zip(reverse, self.odds, self.named_places, self.shown_first, strict=True)

@@ -20,8 +20,7 @@ class Prompt:
 
     `text` is set instead of the token ids for an engine without a tokenizer: the row's own turn. `beginnings`
     are numbers of tokens, in ascending order: the prompts of all rows, of an instruction and of a row begin
-    with as many of them (`Rubric.beginnings`). `rank` is its row's place in a random order of judging, which
-    batches keep roughly; None if the order does not matter.
+    with as many of them (`Rubric.beginnings`).
     """
 
     tag: int
@@ -29,7 +28,6 @@ class Prompt:
     seed: int
     text: str = ""
     beginnings: tuple[int, ...] = ()
-    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class Task:
     `overflows` is True if the whole row does not fit the model's context. `candidate_cut` is the number of
     characters of the candidate, and of tool results, that were left out, and `shown` the row without them; None
     if it is whole. `places` are the places in a plan of all rows that share the task; a task outside of a plan
-    has none. `beginnings` and `rank` are those of `Prompt`.
+    has none. `beginnings` are those of `Prompt`.
     """
 
     row: Row | Failure
@@ -54,7 +52,6 @@ class Task:
     shown: Row | None = None
     places: Sequence[int] = ()
     beginnings: tuple[int, ...] = ()
-    rank: int | None = None
 
 
 class StopSubmitting(Exception):  # noqa: N818 (not an error)
@@ -112,7 +109,7 @@ class TaskFeed:
                 for sample in range(self._samples):
                     tag = self._tag * self._samples + sample
                     seed = _seed(key, sample)
-                    yield Prompt(tag, task.tokens, seed, task.text, task.beginnings, task.rank)
+                    yield Prompt(tag, task.tokens, seed, task.text, task.beginnings)
 
     def take(self, answers: Iterable[Any]) -> Iterator[tuple[Task, str, list[Any]]]:
         """Yield the tasks whose last answers are among these, and forget them.

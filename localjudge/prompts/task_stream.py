@@ -41,7 +41,6 @@ class TaskStream(AbstractContextManager["TaskStream"]):
         begins: where the rows of each task to encode begin in `order`.
         copies: for each of these tasks, the number of its rows; the counts below count them all.
         scratch: a folder for the scratch file; None for the system's temporary folder.
-        random: whether the order is random, so that it matters to those who judge (`Prompt.rank`).
 
     Attributes:
         encoded: number of rows that were encoded so far, or cannot be.
@@ -65,8 +64,6 @@ class TaskStream(AbstractContextManager["TaskStream"]):
         begins: array[int],
         copies: array[int],
         scratch: Path | None = None,
-        *,
-        random: bool = False,
     ) -> None:
         self.encoded = self.prompt_tokens = self.longest = self.too_long = 0
         self.first_too_long: str | None = None
@@ -74,7 +71,6 @@ class TaskStream(AbstractContextManager["TaskStream"]):
         self._previous: list[int] = []
         self._builder, self._row = builder, row
         self._order, self._begins, self._copies = order, begins, copies
-        self._random = random
         self._error: BaseException | None = None
         self._stopped = self._ended = False
         self._progress = threading.Condition()
@@ -99,8 +95,7 @@ class TaskStream(AbstractContextManager["TaskStream"]):
             if self._error is not None and len(self._tasks) <= number:
                 raise self._error
             places = self._order[begin : begin + copies]
-            rank = begin if self._random else None
-            yield _task(self._row(places[0]), self._tasks[number], places, rank)
+            yield _task(self._row(places[0]), self._tasks[number], places)
 
     def finish(self, report: Report = no_progress) -> None:
         """Wait until all rows are encoded.
@@ -166,11 +161,11 @@ def _shared(first: list[int], second: list[int]) -> int:
 
 
 def _dump(task: Task) -> bytes:
-    """Return a task without its rows, places and rank."""
+    """Return a task without its rows and places."""
     own = {name: getattr(task, name) for name in _STORED}
     return pickle.dumps({**own, "tokens": array("i", task.tokens)})
 
 
-def _task(row: Row | Failure, dumped: bytes, places: Sequence[int], rank: int | None) -> Task:
+def _task(row: Row | Failure, dumped: bytes, places: Sequence[int]) -> Task:
     own = pickle.loads(dumped)  # of a file without a name, which only this process has
-    return Task(**{**own, "row": row, "tokens": own["tokens"].tolist(), "places": places, "rank": rank})
+    return Task(**{**own, "row": row, "tokens": own["tokens"].tolist(), "places": places})

@@ -211,7 +211,7 @@ def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | st
         ]
         yield Table(title, ("", "in order", "over chance", f"{_scores_of(found)} minus it"), rows)
         yield str(_Verdict.of(found.within))
-    yield from annotator_lines(found.alpha_ordinal, found.annotator_test)
+    yield from annotator_lines("ordinal", found.alpha, found.annotator_test)
 
 
 def _nominal_details(aspect: str, found: NominalAgreement) -> Iterator[Table | str]:
@@ -225,7 +225,7 @@ def _nominal_details(aspect: str, found: NominalAgreement) -> Iterator[Table | s
     columns = ("human \\ judge", *found.labels, "recall")
     totals: list[Cells] = [("precision", *found.precision, "")]
     yield Table(f"{aspect}: human and judge", columns, counts, totals)
-    yield from annotator_lines(found.alpha, found.annotator_test)
+    yield from annotator_lines("nominal", found.alpha, found.annotator_test)
 
 
 def pair_agreement_findings(agreement: PairAgreement) -> Findings:
@@ -260,9 +260,7 @@ def _lines(found: LabelledPairs) -> Iterator[str]:
     if found.consistency.value is not None:
         same = found.consistency.in_words()
         yield f"Both orders name the same response in {same} of the pairs where each names one"
-    if found.gain.value is not None:
-        yield f"Gain in accuracy from averaging both orders: {found.gain.in_words()}"
-    yield from annotator_lines(found.alpha, found.annotator_test)
+    yield from annotator_lines("nominal", found.alpha, found.annotator_test)
 
 
 def _subsets(title: str, all_pairs: LabelledPairs, subsets: Mapping[str, LabelledPairs]) -> Table:

@@ -11,7 +11,6 @@ from localjudge.studies.compare.gate import Condition, gate_lines
 from localjudge.studies.compare.two_judges import TwoJudges
 from localjudge.system.quantities import counted
 
-_MOST_VERDICTS = 3
 _RESULT = {True: "passed", False: "FAILED"}
 
 
@@ -19,11 +18,11 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
     """Return tables of the systems, if there are several, sentences on the changes and on the gate, and a table
     of the columns.
 
-    The details are the rows without a score, and the judge's texts on the rows that changed most.
+    The details are the rows without a score.
     """
     first = [_gate(conditions)] * bool(conditions)
     main = [slice_table(changes.by_system)] if changes.by_system else []
-    main += [_columns(changes), *[_verdicts(changes)] * bool(changes.verdicts)]
+    main.append(_columns(changes))
     main += [_judges(changes.judges)] if changes.judges else []
     main += [_labelled(changes)] * bool(changes.labelled)
     details: dict[str, list[Table | str]] = {}
@@ -31,13 +30,7 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
     if rows := [(row.id, row.system, name, row.reason) for name, of_run in lost for row in of_run]:
         table = Table("Rows without a score", ("row", "system", "row of", "why"), rows, words=["why"])
         details["rows without a score"] = [table]
-    if changes.moved:
-        main.append(_moved(changes))
-        name = "the judge's texts on the rows that changed most"
-        headings = [f"the judge in {run}" for run in changes.names]
-        texts = [(row.id, row.system, *row.texts) for row in changes.moved]
-        table = Table(name[0].upper() + name[1:], ("row", "system", *headings), texts, words=headings)
-        details[name] = [table]
+    main += [_moved(changes)] if changes.moved else []
     answer = [*change_lines(changes), *gate_lines(conditions)]
     return Findings(answer, main, details, changes.notices, changes.notes, first)
 
@@ -72,19 +65,6 @@ def _columns(changes: Changes) -> Table:
     return Table(title, columns, rows)
 
 
-def _verdicts(changes: Changes) -> Table:
-    rows = [
-        (
-            name,
-            each.changed,
-            each.rows,
-            ", ".join(f"{was} → {now}: {count:,}" for was, now, count in each.most[:_MOST_VERDICTS]),
-        )
-        for name, each in changes.verdicts.items()
-    ]
-    return Table("Changed verdicts", ("verdict", "changed", "rows", "most often"), rows, words=["most often"])
-
-
 def _judges(judges: TwoJudges) -> Table:
     kappa, orders = judges.kappa, judges.order
     pairs = {name: (each.alike, len(each.contrary), each.undecided) for name, each in orders.items()}
@@ -108,10 +88,9 @@ def _labelled(changes: Changes) -> Table:
 
 def _moved(changes: Changes) -> Table:
     """Return the rows that changed most, with what they are sorted by: the numbers that are compared."""
-    names = dict.fromkeys([*changes.verdicts, *changes.moved[0].numbers])
-    shown = [
-        name for name in names if name.partition("=")[0] not in changes.verdicts or name in changes.verdicts
-    ]
+    verdicts = changes.moved[0].verdicts
+    names = dict.fromkeys([*verdicts, *changes.moved[0].numbers])
+    shown = [name for name in names if name.partition("=")[0] not in verdicts or name in verdicts]
     rows: list[Cells] = [
         (row.id, row.system, row.moved, *(_from_to(row, name) for name in shown)) for row in changes.moved
     ]

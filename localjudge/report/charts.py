@@ -7,9 +7,7 @@ then shows the judgements behind it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,8 +20,7 @@ from localjudge.report.shown_values import (
     value_colours,
     value_texts,
 )
-from localjudge.rubrics.score_column import ScoreColumn, deciding
-from localjudge.statistics import UNDEFINED, Estimate
+from localjudge.rubrics.score_column import deciding
 
 SERIES_COLOURS = (
     "#3b7ea1", "#d1743f", "#5a9367", "#a6588f", "#c2a03a", "#6a6fb3", "#8a6d56", "#4aa0a0",
@@ -32,16 +29,9 @@ SERIES_COLOURS = (
 MOST_POINTS = 1500
 _LONGEST_LABEL = 19
 """Number of characters of a system's name that an axis shows."""
-_CONFIDENCE_LEVELS = (0.5, 0.7, 0.9, 0.99)
-_CONFIDENCE_COLOURS = ["#d8d2e3", "#b5abcb", "#9185b1", "#6f6196", "#4d3f78"]
-_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-_MOST_STEPS = 15
-"""Number of scores above which a chart draws each in less than the usual height."""
 
 _ACTIVE = [{"name": "active", "value": -1}]
 """Name of the chart parameter with the index of the series selected in the page's legend; -1 if none is."""
-_COLOUR = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
-_LABELS = {"field": "short", "type": "nominal", "title": None, "sort": None}
 _CLICKABLE = {"cursor": "pointer"}
 
 Spec = dict[str, Any]
@@ -49,54 +39,6 @@ Spec = dict[str, Any]
 
 def series_colour(index: int) -> str:
     return SERIES_COLOURS[index % len(SERIES_COLOURS)]
-
-
-def means(listed: ListedRows, column: ScoreColumn, found: Mapping[str, Estimate]) -> Spec:
-    """Return the chart of each system's mean of a column, with its interval.
-
-    The axis ends at eighths of the scale around the intervals, so that close means stay distinct.
-
-    Args:
-        column: an aspect, or the share of a label.
-        found: the mean for each series' label.
-    """
-    values: list[Spec] = []
-    for series in _series(listed):
-        mean = found.get(series["label"], UNDEFINED)
-        if mean.value is not None:
-            low, high = (round(mean.value if end is None else end, 3) for end in (mean.low, mean.high))
-            shown = {"mean": round(mean.value, 3), "low": low, "high": high}
-            values.append(series | shown | {"interval": mean.ends(" to ") or "none"})
-    step = (column.highest - column.lowest) / 8
-    below, above = min(each["low"] for each in values), max(each["high"] for each in values)
-    ends = [
-        column.lowest + step * math.floor((below - column.lowest) / step),
-        column.highest - step * math.floor((column.highest - above) / step),
-    ]
-    share = mean_is_share(column)
-    name, form = ("share", ".0%") if share else ("mean", ".2f")
-    axis = {"tickCount": 4, "format": "%"} if share else {"tickCount": 4}
-    x = _quantity(None, ends, axis)
-    tips = {"system": "label", name: ("mean", form), "interval": "interval"}
-    colours = _series_colours(listed)
-    mark = {"type": "point", "size": 55, "strokeWidth": 2, "opacity": 1}
-    fill = colours | {"condition": {"test": "datum.interval === 'none'", "value": "transparent"}}
-    return {
-        "description": f"{name.capitalize()} of {column.name} for each system with its interval",
-        "height": 20 * len(values),
-        "data": {"values": values},
-        "params": _ACTIVE,
-        "encoding": {
-            "y": _LABELS,
-            "color": colours,
-            "opacity": _opacity(1),
-            "tooltip": _tooltip(tips),
-        },
-        "layer": [
-            _span({"type": "rule", "strokeWidth": 2}, "low", "high", x),
-            {"mark": mark, "encoding": {"x": {"field": "mean", **x}, "fill": fill}},
-        ],
-    }
 
 
 def distribution(listed: ListedRows, name: str) -> Spec:
@@ -112,72 +54,24 @@ def distribution(listed: ListedRows, name: str) -> Spec:
             value = {"aspect": place, "score": int(score), "text": texts[score], "colour": colours[score]}
             values.append(series | value | {"n": int(count), "share": round(int(count) / len(scores), 4)})
     tips = {"system": "label", "score": "text", "judgements": "n", "share": ("share", ".0%")}
-    chart = _stacked(values, 20 * len({each["series"] for each in values}), 3, _LABELS, "score", _COLOUR, tips)
-    mark = {"type": "bar", "stroke": "transparent", "strokeWidth": 0.5, **_CLICKABLE}
+    axis = {"format": "%", "tickCount": 3}
+    x = {"field": "share", "type": "quantitative", "stack": "zero", "title": None, "axis": axis}
+    encoding = {
+        "y": {"field": "short", "type": "nominal", "title": None, "sort": None},
+        "x": x | {"scale": {"domain": [0, 1]}},
+        "order": {"field": "score"},
+        "color": {"field": "colour", "type": "nominal", "scale": None, "legend": None},
+        "tooltip": _tooltip(tips),
+        "opacity": _opacity(1),
+    }
     return {
-        **chart,
         "description": f"Share of each score of {name} for each system",
-        "params": _ACTIVE,
-        "mark": mark,
-        "encoding": {**chart["encoding"], "opacity": _opacity(1)},
-    }
-
-
-def expected_against_score(listed: ListedRows, name: str) -> Spec | None:
-    """Return the chart of expected scores for each score of an aspect: the middle 50 % and 90 %.
-
-    None if no expected score is known, or if the aspect is a boolean, whose expected score is a probability.
-    """
-    columns, aspect = listed.columns, listed.rubric.aspects[name]
-    place = [*listed.rubric.aspects].index(name)
-    scores, expected = columns.scores[place], columns.expected[place]
-    if aspect.boolean or aspect.numbers is None or np.isnan(expected).all():
-        return None
-    texts, colours, numbers = value_texts(aspect), value_colours(aspect), [*aspect.numbers.values()]
-    values: list[Spec] = []
-    for score in np.unique(scores[~np.isnan(expected)]):
-        among = expected[(scores == score) & ~np.isnan(expected)]
-        value = {"score": int(score), "text": texts[score], "colour": colours[score], "aspect": place}
-        found = zip(("p5", "p25", "p50", "p75", "p95"), np.quantile(among, _QUANTILES).tolist(), strict=True)
-        values.append({**value, "n": len(among), **{quantile: round(end, 3) for quantile, end in found}})
-    x = _quantity("expected", [numbers[0], numbers[-1]], {"tickMinStep": 1, "tickCount": 5})
-    order = [each["text"] for each in reversed(values)]
-    y = {"field": "text", "type": "ordinal", "title": "given", "sort": order, "axis": {"labelOverlap": True}}
-    tips = {"given": "text", "judgements": "n", "median": ("p50", ".2f")}
-    tips |= {"from 5": ("p5", ".2f"), "to 95": ("p95", ".2f")}
-    step = 20 if len(values) <= _MOST_STEPS else 20 * _MOST_STEPS / len(values)
-    tick = {"type": "tick", "color": "currentColor", "thickness": 2, "size": 0.65 * step, **_CLICKABLE}
-    return {
-        "description": f"Expected scores of {name} for each score",
-        "height": step * len(values),
+        "height": 20 * len({each["series"] for each in values}),
         "data": {"values": values},
-        "encoding": {"y": y, "tooltip": _tooltip(tips)},
-        "layer": [
-            _span({"type": "rule", "strokeWidth": 1.5, **_CLICKABLE}, "p5", "p95", x, _COLOUR),
-            _span({"type": "bar", "height": 0.45 * step, **_CLICKABLE}, "p25", "p75", x, _COLOUR),
-            {"mark": tick, "encoding": {"x": {"field": "p50", **x}}},
-        ],
+        "params": _ACTIVE,
+        "mark": {"type": "bar", "stroke": "transparent", "strokeWidth": 0.5, **_CLICKABLE},
+        "encoding": encoding,
     }
-
-
-def confidence(listed: ListedRows) -> Spec:
-    """Return the chart of the judge's confidence: the probability that it gave to the chosen score."""
-    levels = [f"{low:.0%} to {high:.0%}" for low, high in pairwise(_CONFIDENCE_LEVELS)]
-    levels = [f"below {_CONFIDENCE_LEVELS[0]:.0%}", *levels, f"{_CONFIDENCE_LEVELS[-1]:.0%} or more"]
-    values, aspects = list[Spec](), [*listed.rubric.aspects]
-    for aspect, shares in zip(aspects, listed.columns.confidence, strict=True):
-        known = shares[~np.isnan(shares)]
-        classes = np.searchsorted(_CONFIDENCE_LEVELS, known, side="right")
-        for rank, count in zip(*np.unique(classes, return_counts=True), strict=True):
-            value = {"aspect": aspect, "rank": int(rank), "class": levels[rank], "n": int(count)}
-            values.append(value | {"share": round(int(count) / len(known), 4)})
-    tips = {"aspect": "aspect", "probability": "class", "judgements": "n", "share": ("share", ".1%")}
-    y = {"field": "aspect", "type": "nominal", "title": None, "sort": aspects}
-    scale = {"domain": levels, "range": _CONFIDENCE_COLOURS}
-    legend = {"title": None, "orient": "bottom", "columns": 3}
-    colour = {"field": "class", "type": "ordinal", "sort": levels, "scale": scale, "legend": legend}
-    chart = _stacked(values, 24 * len({each["aspect"] for each in values}), 5, y, "rank", colour, tips)
-    return chart | {"description": "Confidence of the judge in its scores, for each aspect"}
 
 
 def length_against_score(listed: ListedRows) -> Spec:
@@ -273,29 +167,6 @@ def short_labels(labels: Sequence[str]) -> list[str]:
     begin, end = _LONGEST_LABEL // 3, _LONGEST_LABEL * 2 // 3
     short = [each if len(each) <= _LONGEST_LABEL else f"{each[:begin]}…{each[-end:]}" for each in labels]
     return [one if short.count(one) == 1 else whole for one, whole in zip(short, labels, strict=True)]
-
-
-def _stacked(
-    values: list[Spec], height: int, ticks: int, y: Spec, order: str, colour: Spec, tips: Mapping[str, Any]
-) -> Spec:
-    """Return a chart of shares that are stacked to 100 %, a bar for each place on the axis `y`."""
-    axis = {"format": "%", "tickCount": ticks}
-    x = {"field": "share", "type": "quantitative", "stack": "zero", "title": None, "axis": axis}
-    x |= {"scale": {"domain": [0, 1]}}
-    encoding = {"y": y, "x": x, "order": {"field": order}, "color": colour, "tooltip": _tooltip(tips)}
-    return {"height": height, "data": {"values": values}, "mark": {"type": "bar"}, "encoding": encoding}
-
-
-def _span(mark: Spec, begin: str, end: str, x: Spec, colour: Spec | None = None) -> Spec:
-    """Return a layer that marks the axis `x` from one field to another."""
-    encoding = {"x": {"field": begin, **x}, "x2": {"field": end}} | ({"color": colour} if colour else {})
-    return {"mark": mark, "encoding": encoding}
-
-
-def _quantity(title: str | None, ends: Sequence[float], axis: Spec) -> Spec:
-    """Return an axis of numbers with these ends."""
-    scale = {"domain": ends, "nice": False, "zero": False}
-    return {"type": "quantitative", "title": title, "scale": scale, "axis": axis}
 
 
 def _series_colours(listed: ListedRows) -> Spec:

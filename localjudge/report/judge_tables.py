@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from localjudge.report.tables import Cell, Cells, Findings, Table
-from localjudge.rubrics.answer import shown
+from localjudge.report.tables import Findings, Table
 from localjudge.statistics import Estimate, two_decimals, untested_in_words, verdicts_in_words
-from localjudge.statistics.jury_agreement import SPLIT, NominalJuryAspect
+from localjudge.statistics.jury_agreement import SPLIT
 from localjudge.studies.audit.audit_findings import Audit
 from localjudge.studies.jury import Jury
 from localjudge.system.quantities import counted
@@ -17,39 +16,23 @@ from localjudge.system.quantities import counted
 def jury_findings(jury: Jury) -> Findings:
     """Return sentences on the jurors' agreement and on an outlier, and a table of the aspects.
 
-    The details are each juror's bias or labels, and the rows with the largest differences.
+    The details are each juror's bias, and the errors against labels.
     """
     details: dict[str, list[Table | str]] = {}
     if jury.errors:
         details["errors against the labels"] = [_errors_by_labels(jury)]
-    if jury.aspects:
-        details["bias of the jurors"] = [_bias(jury)]
-    for name, nominal in jury.nominal.items():
-        details[f"labels of {name}"] = [_juror_labels(jury, name, nominal)]
-    if jury.disagreements:
-        title = "rows with the largest differences between jurors"
-        names = [*jury.aspects, *jury.nominal]
-        rows = [
-            (
-                row.id,
-                row.system,
-                *((", " if name in jury.nominal else " ").join(map(shown, row.scores[name])) for name in names),
-            )
-            for row in jury.disagreements
-        ]
-        details[title] = [Table(title.capitalize(), ("row", "system", *names), rows)]
+    details["bias of the jurors"] = [_bias(jury)]
     left_out = f"Left out: {counted(jury.not_shared, 'judgement')} of rows that some jurors have not judged"
     notes = [*jury.notes, *[left_out] * bool(jury.not_shared)]
-    return Findings([*_jury_lines(jury)], [*_aspects(jury)], details, jury.notices, notes)
+    return Findings([*_jury_lines(jury)], [_aspects(jury)], details, jury.notices, notes)
 
 
 def _jury_lines(jury: Jury) -> Iterator[str]:
     """Yield a line each on how many independent jurors the jury is worth, their agreement, and the outlier."""
     if jury.errors:
         yield from _worth(jury)
-    ordinal = {name: aspect.alpha_ordinal for name, aspect in jury.aspects.items()}
-    nominal = {name: aspect.alpha_nominal for name, aspect in jury.nominal.items()}
-    for level, alphas in (("ordinal", ordinal), ("nominal", nominal)):
+    for level in dict.fromkeys(aspect.level for aspect in jury.aspects.values()):
+        alphas = {name: aspect.alpha for name, aspect in jury.aspects.items() if aspect.level == level}
         known = sorted((each.value, name) for name, each in alphas.items() if each.value is not None)
         if known:
             ends = [f"{alphas[name].in_words()} in {name}" for _, name in dict.fromkeys((known[0], known[-1]))]
@@ -61,42 +44,32 @@ def _jury_lines(jury: Jury) -> Iterator[str]:
         yield f"Outlier among the jurors: {why if jury.outlier_untested else 'none is significant'}"
 
 
-def _aspects(jury: Jury) -> Iterator[Table]:
-    """Yield the agreement on each aspect; two jurors agree on a label or are tied, so have no majorities."""
+def _aspects(jury: Jury) -> Table:
     title = (
         f"{len(jury.jurors)} jurors · {counted(jury.rows, 'row')}, {counted(jury.instructions, 'instruction')}"
     )
-    if jury.aspects:
-        rows: list[Cells] = [
-            (
-                name,
-                *(each.mean, each.spread, each.alpha_ordinal),
-                *(f"{share:.0%}" for share in (each.unanimous, each.split)),
-            )
-            for name, each in jury.aspects.items()
-        ]
-        columns = "aspect", "mean", "SD of the\njurors", "alpha", "all equal", f"{SPLIT} or more\napart"
-        yield Table(title, columns, rows)
-        title = ""
-    if jury.nominal:
-        several = len(jury.jurors) > 2
-        labels: list[Cells] = []
-        for name, nominal in jury.nominal.items():
-            shares = (nominal.unanimous, *(nominal.with_majority, nominal.tied) * several)
-            labels.append((name, nominal.alpha_nominal, *(f"{share:.0%}" for share in shares)))
-        yield Table(title, ("aspect", "alpha nom.", "all equal", *["majority", "tied"] * several), labels)
+    rows = [
+        (
+            name,
+            each.alpha,
+            f"{each.unanimous:.0%}",
+            "" if each.split is None else f"{each.split:.0%}",
+        )
+        for name, each in jury.aspects.items()
+    ]
+    return Table(title, ("aspect", "alpha", "all equal", f"{SPLIT} or more\napart"), rows)
 
 
 def _bias(jury: Jury) -> Table:
     rows = [
         (
             juror.name,
-            *(f"{juror.bias[name]:+.2f}\n{two_decimals(juror.with_rest[name])}" for name in jury.aspects),
+            *(f"{bias:+.2f}\n{two_decimals(juror.with_rest[name])}" for name, bias in juror.bias.items()),
         )
         for juror in jury.jurors
     ]
     title = "Bias (a juror's mean minus the mean of the others) and Spearman correlation with the others"
-    return Table(title, ("juror", *jury.aspects), rows)
+    return Table(title, ("juror", *jury.jurors[0].bias), rows)
 
 
 def _errors_by_labels(jury: Jury) -> Table:
@@ -128,23 +101,6 @@ def _worth(jury: Jury) -> Iterator[str]:
     yield from untested_in_words("difference", differences)
 
 
-def _juror_labels(jury: Jury, aspect: str, nominal: NominalJuryAspect) -> Table:
-    """Return the share of each label by each juror and by the majorities, and the alpha without each juror."""
-    rows = [
-        (
-            juror.name,
-            *(juror.mean[f"{aspect}={label}"] for label in nominal.labels),
-            juror.alpha_without[aspect],
-        )
-        for juror in jury.jurors
-    ]
-    majority: list[Cells] = []
-    if nominal.majority and len(jury.jurors) > 2:
-        majority.append(("majority", *nominal.majority, ""))
-    columns = ("juror", *nominal.labels, "alpha without")
-    return Table(f"{aspect}: shares of the labels", columns, rows, majority)
-
-
 _VERDICTS = ("below", "unsound", "at chance", "doubtful", "untested", "sound", "passed")
 """The verdicts, the worst first."""
 _NAMED = ("below", "unsound")
@@ -154,7 +110,7 @@ _NAMED = ("below", "unsound")
 def audit_findings(audit: Audit) -> Findings:
     """Return the number of checks with each verdict, and the checks.
 
-    The details are the shift of each check, the rows that were not tested, and the halo.
+    The details are the shift of each check, and the rows that were not tested.
     """
     checks = [
         (each.name, each.expected, each.held_text, each.chance_text, each.verdict, each.rows)
@@ -166,12 +122,6 @@ def audit_findings(audit: Audit) -> Findings:
     details: dict[str, list[Table | str]] = {
         "shifts and rows that were not tested": [Table(title, ("check", "shift", *words), shifts, words=words)]
     }
-    if audit.mean_halo is not None:
-        halo: list[list[Cell]] = [
-            [aspect, *[""] * row, *audit.halo[row][row + 1 :]] for row, aspect in enumerate(audit.aspects[:-1])
-        ]
-        title = "Correlation of the aspects"
-        details["correlation of the aspects"] = [Table(title, ("aspect", *audit.aspects[1:]), halo)]
     main = Table("", columns, checks, words=["a sound judge", "verdict"])
     return Findings([_verdicts(audit)], [main], details, audit.notices)
 

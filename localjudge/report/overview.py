@@ -16,18 +16,13 @@ from localjudge.report.shown_values import decides, kind, legend, value_colours,
 from localjudge.report.tables import Findings
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.runs.summary import LEAST
-from localjudge.statistics import Estimate
 from localjudge.system.quantities import counted
-
-Means = Mapping[str, Mapping[str, Estimate]]
-"""The mean of each system in each column."""
 
 
 def head(
     listed: ListedRows,
     title: str | None,
     sections: Mapping[str, Findings | None],
-    means: Means,
     notices: Iterable[str],
 ) -> dict[str, Any]:
     """Return everything that the page shows besides its rows.
@@ -36,7 +31,6 @@ def head(
         listed: the rows of the report.
         title: the title of the report; None for the names of the runs.
         sections: the findings of each section; None for a section that is not shown.
-        means: the means for the charts; empty for pairs.
         notices: further notices, after those of the runs.
     """
     one, rubric = listed.kind.list_words[0], listed.rubric
@@ -67,7 +61,7 @@ def head(
             for name, aspect in rubric.aspects.items()
         ],
         "decides": decides(rubric),
-        "figures": _figures(listed, means),
+        "figures": _figures(listed),
         # The first details of the systems are their means in the other columns.
         "sections": {name: found and found.for_page(name == "systems") for name, found in sections.items()},
     }
@@ -112,30 +106,21 @@ def _empty_responses(listed: ListedRows) -> str | None:
     )
 
 
-def _figures(listed: ListedRows, means: Means) -> dict[str, list[dict[str, Any]]]:
+def _figures(listed: ListedRows) -> dict[str, list[dict[str, Any]]]:
     """Return the charts of each place of the page; those of pairs are of the length alone.
 
-    A few rows show neither the effect of length nor how confident a judge is.
+    A few rows do not show the effect of length.
     """
-    columns, rubric = listed.columns, listed.rubric
+    columns = listed.columns
     figures: dict[str, list[dict[str, Any]]] = {"length": []}
-    enough = len(listed) >= LEAST
-    if enough and ((columns.length >= 0).all(axis=0) & ~np.isnan(columns.overall)).any():
+    if len(listed) >= LEAST and ((columns.length >= 0).all(axis=0) & ~np.isnan(columns.overall)).any():
         figures["length"].append(_figure(None, charts.length_against_score(listed)))
     if len(listed.kind.responses) > 1:
         return figures
-    figures |= {"means": [], "distribution": [], "expected": [], "confidence": []}
-    for column in rubric.row_columns:
-        found = {label: own[column.name] for label, own in means.items() if column.name in own}
-        if any(mean.value is not None for mean in found.values()):
-            figures["means"].append(_figure(column.name, charts.means(listed, column, found)))
-    for name, aspect in rubric.aspects.items():
-        figures["distribution"].append(_figure(name, charts.distribution(listed, name), legend(aspect)))
-        if enough and (spec := charts.expected_against_score(listed, name)):
-            figures["expected"].append(_figure(name, spec))
-    if enough and not np.isnan(columns.confidence).all():
-        title = "Probability of the chosen score"
-        figures["confidence"].append(_figure(title, charts.confidence(listed)))
+    figures["distribution"] = [
+        _figure(name, charts.distribution(listed, name), legend(aspect))
+        for name, aspect in listed.rubric.aspects.items()
+    ]
     return figures
 
 

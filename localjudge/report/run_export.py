@@ -1,4 +1,4 @@
-"""Export a run to the formats of other tools.
+"""Export a run as a table for other tools.
 
 A table (JSON lines, CSV or Parquet) has one row for each judgement, or pair. The columns of a line keep their
 names and types: scores are integers, probabilities are lists. The other columns of the input (`columns`) are
@@ -8,22 +8,17 @@ written as JSON text if the format has no objects.
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import SettingError
 from localjudge.modes.row_outcome import RowOutcome
-from localjudge.records import Row
 from localjudge.records.outcome_columns import INTERVAL, MODEL, NOTICE, to_json, without_objects
-from localjudge.report.harness_formats import write_annotations, write_logs
-from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_row_outcomes
-from localjudge.runs.reread_texts import rows_with_texts, with_text_columns
+from localjudge.runs.reader import count_lines, read_notices, read_row_outcomes
+from localjudge.runs.reread_texts import with_text_columns
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.studies.calibrate import read_intervals
 from localjudge.system.durable import replacing
@@ -76,7 +71,6 @@ def write_parquet(lines: Iterable[Line], names: Sequence[str], schema: Schema, f
 
 
 TABLES = {"jsonl": write_jsonl, "csv": write_csv, "parquet": write_parquet}
-FORMS = (*TABLES, "alpaca-eval", "inspect")
 
 
 def export(
@@ -84,46 +78,33 @@ def export(
     to: str,
     out: Path,
     with_texts: bool = False,
-    baseline: str | None = None,
     report: Report = no_progress,
     intervals: Path | None = None,
 ) -> int:
-    """Write a run in the format of another tool; a run of pairs is written pair by pair.
+    """Write a run as a table; a run of pairs is written pair by pair.
 
     Args:
         folder: the run directory.
-        to: one of `FORMS`.
-        out: the file to write, or for `inspect` a folder; written completely or not at all.
-        with_texts: for a table, include the instruction, the reference and the candidate of each row, or both
+        to: one of `TABLES`.
+        out: the file to write, completely or not at all.
+        with_texts: include the instruction, the reference and the candidate of each row, or both
             candidates of each pair, and the fields of the template. A field with the name of a column of the
             run is `input_NAME`.
-        baseline: for `alpaca-eval`, the system to compare the others with. In a run of pairs, only the pairs
-            with this system are written; None writes all.
         report: receives the number of rows or pairs that were written.
-        intervals: for a table, the output file of `localjudge calibrate --interval`; `ASPECT_interval` is then
+        intervals: the output file of `localjudge calibrate --interval`; `ASPECT_interval` is then
             the interval of its label.
 
     Returns:
         The number of rows or pairs written.
 
     Raises:
-        UsageError: there is no such format or run, the texts of its rows cannot be found, the folder for
-            `inspect` exists, or the format cannot hold pairs.
+        UsageError: there is no such format or run, or the texts of its rows cannot be found.
     """
-    if to not in FORMS:
-        raise SettingError("to", to, f"give one of {', '.join(FORMS)}")
-    if to in ("parquet", "inspect"):
-        require(f"the format {to}", to)
-    manifest = read_manifest(folder)
-    mode = manifest.rubric.mode
-    if intervals and to not in TABLES:
-        raise SettingError("intervals", intervals, f"is for a table: {', '.join(TABLES)}")
     if to not in TABLES:
-        mode.require_whole_rows(f"`to` {to}")
-    if to == "inspect":
-        mode.require("aspects", f"`to` {to}: a sample of Inspect has one response, and this run", "; use jsonl")
-        if os.path.lexists(out):
-            raise SettingError("out", out, "exists already; give a new folder")
+        raise SettingError("to", to, f"give one of {', '.join(TABLES)}")
+    if to == "parquet":
+        require("the format parquet", to)
+    manifest = read_manifest(folder)
     inputs = {name for start in manifest.starts for name in start.inputs}
     target = out.resolve()
     if any(Path(name).resolve() == target or Path(name) in target.parents for name in inputs):
@@ -139,31 +120,17 @@ def export(
 
     try:
         with replacing(out) as scratch:
-            if to in TABLES:
-                lines, names = _table(folder, manifest, with_texts, intervals, origin)
-                metadata = {f"localjudge.{name}": value for name, value in origin.items() if value is not None}
-                TABLES[to](
-                    with_progress(lines, told, total),
-                    names,
-                    lambda: mode.schema(manifest.rubric.columns, names).with_metadata(metadata),
-                    scratch,
-                )
-            elif to == "alpaca-eval":
-                rows = partial(outcomes_with_texts, folder)
-                written = write_annotations(rows, manifest, scratch, baseline, origin)
-            else:
-                completed = datetime.fromtimestamp((folder / JUDGEMENTS).stat().st_mtime, UTC)
-                outcomes = ((row.first, text) for row, text in outcomes_with_texts(folder))
-                samples = with_progress(outcomes, told, total)
-                write_logs(samples, manifest, scratch, notices, completed)
+            lines, names = _table(folder, manifest, with_texts, intervals, origin)
+            metadata = {f"localjudge.{name}": value for name, value in origin.items() if value is not None}
+            TABLES[to](
+                with_progress(lines, told, total),
+                names,
+                lambda: manifest.rubric.mode.schema(manifest.rubric.columns, names).with_metadata(metadata),
+                scratch,
+            )
     except OSError as error:
         raise SettingError("out", out, error.strerror or str(error)) from None
     return written
-
-
-def outcomes_with_texts(folder: Path) -> Iterator[tuple[RowOutcome, Row | None]]:
-    """Return the outcome of each row or pair of a run, with the row that its first prompt shows."""
-    return rows_with_texts(folder, read_manifest(folder), lambda: read_row_outcomes(folder))
 
 
 def _table(

@@ -5,7 +5,7 @@ runs → rows, texts → findings, charts → page
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from localjudge.matching.run_rows import run_names
 from localjudge.matching.scores import Scores
 from localjudge.report.agreement_tables import agreement_findings, pair_agreement_findings
 from localjudge.report.change_tables import change_findings
-from localjudge.report.judge_tables import audit_findings
 from localjudge.report.listed_rows import ListedRows
 from localjudge.report.overview import head
 from localjudge.report.page import write_page
@@ -26,10 +25,8 @@ from localjudge.report.study_options import ReportOptions
 from localjudge.report.tables import Findings, joined, slice_table
 from localjudge.runs.reader import is_complete
 from localjudge.runs.run_manifest import read_manifest
-from localjudge.statistics import Estimate
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.studies.agree import agree, agree_on_pairs
-from localjudge.studies.audit.audit_findings import Audit
 from localjudge.studies.by_slice import Sliced, agree_by_slice, rank_by_slice
 from localjudge.studies.calibrate import read_intervals
 from localjudge.studies.compare import change_by_slice, compare_runs
@@ -73,7 +70,7 @@ def write_report(
     with listed:
         with step("comparing the systems"):
             found = _ReportFindings(listed, options, resamples)
-            about = head(listed, options.title, found.sections, found.means, found.notices)
+            about = head(listed, options.title, found.sections, found.notices)
         with step("writing the page", mode.list_words[1]) as report:
             write_page(out, about, listed, report)
     return list(about["notices"])
@@ -89,20 +86,19 @@ class _ReportFindings:
 
     Attributes:
         sections: the findings of each section of the page; None for one that is not shown.
-        means: the means of each system by column, for the charts.
         notices: the notices of calibrated scores.
     """
 
     def __init__(self, listed: ListedRows, options: ReportOptions, resamples: int) -> None:
         self._listed, self._options, self._resamples = listed, options, resamples
-        self.means: dict[str, Mapping[str, Estimate]] = {}
+        self._ranked: set[str] = set()
         self.notices: list[str] = []
         self._slices: list[tuple[str, Findings]] = []
         pairs = len(listed.kind.responses) > 1
         if options.intervals:
             listed.intervals_of = read_intervals(options.intervals, listed.folders)
         systems = joined(self._preferences() if pairs else [*map(self._ranking, self._by_judge())])
-        if not pairs and systems and (without := [name for name in listed.series if name not in self.means]):
+        if not pairs and systems and (without := [name for name in listed.series if name not in self._ranked]):
             systems = replace(systems, notes=[*systems.notes, f"no row of {', '.join(without)} has a score"])
         labelled = run_names(listed.folders) if options.labels else ()
         agreement = [
@@ -114,7 +110,6 @@ class _ReportFindings:
             "changes": self._changes(),
             "slices": joined(self._slices),
             "agreement": joined(agreement),
-            "audit": self._audit(),
         }
 
     def _by_judge(self) -> list[list[Path]]:
@@ -137,7 +132,7 @@ class _ReportFindings:
         # The overall human mean requires labels of every aspect.
         whole = known if known and set(known.aspects) >= set(calibrated.aspects) else None
         ranking = rank(calibrated, whole, resamples=self._resamples)
-        self.means |= {system.name: system.means for system in ranking.systems}
+        self._ranked |= {system.name for system in ranking.systems}
         parts = scores.by_tag if all(map(is_complete, runs)) else None
         if options.by_column:
             parts = calibrated, options.slices(scores, options.by_column)
@@ -217,21 +212,3 @@ class _ReportFindings:
             by_slice = slice_table(change_by_slice(matched, slices, self._resamples, 0))
             found = replace(found, main=[*found.main, by_slice])
         return found
-
-    def _audit(self) -> Findings | None:
-        """Return what `localjudge audit --json` has printed; None without it.
-
-        Raises:
-            UsageError: the file cannot be read, or is not the output of an audit.
-        """
-        file = self._options.audit
-        if file is None:
-            return None
-        try:
-            audit = Audit.model_validate_json(file.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UsageError(f"`audit` {file}: {error.strerror}") from None
-        except ValueError:
-            raise UsageError(f"--audit {file}: not the output of `localjudge audit --json`") from None
-        found = audit_findings(audit)
-        return replace(found, answer=[*found.answer, *audit.leads()])

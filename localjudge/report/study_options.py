@@ -110,4 +110,3 @@ class ReportOptions(LabelOptions, CalibrationOptions):
     title: Annotated[str | None, Flag("Its title.  [default: the runs' names]", "TEXT")] = None
     intervals: IntervalFile = None
     by_column: ByColumn = None
-    audit: Annotated[Path | None, Flag("The output of `audit --json`.", "FILE")] = None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localjudge.statistics import Estimate, two_decimals
-from localjudge.studies.by_slice import Sliced
+
+if TYPE_CHECKING:
+    from localjudge.runs.repeat import Repetition
+    from localjudge.runs.summary import Summary
+    from localjudge.studies.by_slice import Sliced
 
 Cell = str | int | float | Estimate | None
 """A text, a count, a number with two decimals, an estimate with its interval, or nothing that is known."""
@@ -130,6 +134,37 @@ def slice_table(sliced: Sliced) -> Table:
     ]
     columns = (sliced.column, "instructions", *sliced.names, last)
     return Table(sliced.title, columns, rows, words=[last])
+
+
+def summary_tables(summary: Summary) -> Iterator[Table | str]:
+    """Yield the numbers of the systems, one system in each row, and what only rows of their mode have."""
+    systems = {name or "(none)": counts for name, counts in summary.by_system().items()}
+    found = summary.rubric.mode.mean_table(systems, summary.rubric.row_columns)
+    counts = {found.rows: [each.judged for each in systems.values()]}
+    if any(each.failed for each in systems.values()):
+        counts["failed"] = [each.failed for each in systems.values()]
+    if found.unscored and any(each.unscored(found.unscored) for each in systems.values()):
+        counts["without score"] = [each.unscored(found.unscored) for each in systems.values()]
+    columns: dict[str, Sequence[float | None]] = {**found.columns, **counts}
+    if systems:
+        rows: list[Cells] = [*zip(systems, *columns.values(), strict=True)]
+        yield Table(found.title, (found.systems, *columns), rows)
+    if found.tags and found.tags[1]:
+        heading, tags = found.tags
+        of_tags = [(tag, *means) for tag, means in tags.items()]
+        yield Table("The same, of the criteria with each tag", (heading, *systems), of_tags)
+    if lines := [*summary.signs.details.lines()]:
+        yield "\n".join(lines)
+
+
+def repetition_table(repetition: Repetition) -> Table:
+    """Return how many scores of each aspect changed."""
+    totals = {"any score": repetition.changed_rows, "rationale": repetition.changed_rationales}
+    rows = [
+        (name, count, f"{count / repetition.rows:.1%}")
+        for name, count in {**repetition.changed, **totals}.items()
+    ]
+    return Table("", ("aspect", "changed", f"of {repetition.rows}"), rows)
 
 
 def _on_page(cell: Cell) -> Any:

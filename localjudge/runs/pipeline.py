@@ -70,7 +70,6 @@ def score_run(
     folder: str | Path,
     *,
     shard: Shard = WHOLE,
-    shuffle: int | None = None,
     retry_failed: bool = False,
     cluster: Cluster | None = None,
     allow_changed_model: bool = False,
@@ -85,8 +84,6 @@ def score_run(
         source: the rows.
         folder: the run directory; it is created if it does not exist.
         shard: the part of the input to judge.
-        shuffle: the seed of a random order of the instructions, in which an incomplete run can be ranked; None
-            for the order of the input.
         retry_failed: judge rows again that failed in an earlier start.
         cluster: a Ray cluster for the engines; only if `judge` is settings.
         allow_changed_model: accept a model that has changed since it was verified; only if `judge` is settings.
@@ -120,9 +117,7 @@ def score_run(
         _introduce(judge, source, folder, observer)
         run.refuse_another(judge, shard)
         with observer.step("reading rows") as read:
-            plan = stack.enter_context(
-                RunPlan(judge, source.rows, folder, shard, read, source.count(), shuffle)
-            )
+            plan = stack.enter_context(RunPlan(judge, source.rows, folder, shard, read, source.count()))
             if source.pairing is not None:
                 orders = source.pairing.orders
                 observer.say(f"{counted(plan.rows, 'row')} ({pairs_in_words(plan.rows // orders, orders)})")

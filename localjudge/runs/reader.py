@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -272,37 +271,3 @@ def read_notices(folder: Path) -> tuple[str, ...]:
             rows += 1
             candidates_cut += isinstance(outcome, Judgement) and outcome.candidate_cut > 0
     return notices(manifest, complete, rows, candidates_cut)
-
-
-ORDER = "order.txt"
-"""The file of an incomplete run: the digest of each instruction, and the number of its different rows, in the
-order of judging."""
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedInstructions:
-    """The instructions before the first one with a row that is not done.
-
-    Attributes:
-        places: the place of each row's instruction in the order of judging, by the digest of the row's texts.
-        planned: number of instructions of the run.
-    """
-
-    places: Mapping[str, int]
-    planned: int
-
-
-def finished_instructions(folder: Path) -> FinishedInstructions | None:
-    """Return the first finished instructions of an incomplete run; None if it was not shuffled."""
-    try:
-        lines = (folder / ORDER).read_text(encoding="ascii").splitlines()
-    except FileNotFoundError:
-        return None
-    planned = [(group, int(rows)) for group, rows in map(str.split, lines)]
-    done: dict[str | None, set[str]] = defaultdict(set)
-    for outcome in read_outcomes(folder):
-        if outcome.digest:
-            done[outcome.group].add(outcome.digest)
-    finished = takewhile(lambda each: len(done[each[0]]) == each[1], planned)
-    places = {digest: place for place, (group, _) in enumerate(finished) for digest in done[group]}
-    return FinishedInstructions(places, len(planned))

@@ -127,31 +127,6 @@ def _readable(name: str, moved: bool, problems: list[str]) -> list[str]:
     return []
 
 
-def rows_with_texts(
-    folder: Path, manifest: RunManifest, rows: Callable[[], Iterable[RowOutcome]]
-) -> Iterator[tuple[RowOutcome, Row | None]]:
-    """Yield each outcome with the row that its first prompt shows; None for a row that was not readable.
-
-    Args:
-        folder: the run directory, for messages.
-        manifest: the manifest of the run.
-        rows: returns the outcomes of its rows; it is called twice.
-
-    Raises:
-        UsageError: the inputs are missing, or a row has changed.
-    """
-    with RowTextStore(manifest, (row.first.digest for row in rows())) as texts:
-        if texts.problems:
-            why = "; ".join(texts.problems)
-            raise UsageError(f"{folder}: its rows cannot be read again: {why}; restore the inputs")
-        for row in rows():
-            text = texts.get(row.first.digest)
-            if text is None and row.first.digest:
-                source = row.first.source
-                raise UsageError(f"{folder}: {source} has changed since it was judged; restore the input")
-            yield row, text
-
-
 def with_text_columns(
     folder: Path, manifest: RunManifest, rows: Callable[[], Iterable[RowOutcome]], taken: Iterable[str]
 ) -> tuple[list[str], Iterator[tuple[RowOutcome, dict[str, str | None]]]]:
@@ -178,11 +153,21 @@ def with_text_columns(
             used.add(column_of[field])
 
     def columns(outcome: RowOutcome, row: Row | None) -> dict[str, str | None]:
-        if row is None:
+        if row is None and outcome.first.digest:
+            source = outcome.first.source
+            raise UsageError(f"{folder}: {source} has changed since it was judged; restore the input")
+        if row is None:  # it was not readable
             return {}
         texts = (row.instruction, row.reference, *row.texts_in_input_order(outcome.first.swapped))
         fields = {column_of[field]: text for field, text in row.fields.items() if field in column_of}
         return dict(zip(names, texts, strict=True)) | fields
 
-    outcomes = rows_with_texts(folder, manifest, rows)
-    return [*names, *column_of.values()], ((outcome, columns(outcome, row)) for outcome, row in outcomes)
+    def outcomes() -> Iterator[tuple[RowOutcome, dict[str, str | None]]]:
+        with RowTextStore(manifest, (row.first.digest for row in rows())) as texts:
+            if texts.problems:
+                why = "; ".join(texts.problems)
+                raise UsageError(f"{folder}: its rows cannot be read again: {why}; restore the inputs")
+            for row in rows():
+                yield row, columns(row, texts.get(row.first.digest))
+
+    return [*names, *column_of.values()], outcomes()

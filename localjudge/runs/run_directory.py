@@ -2,7 +2,6 @@
 
     run.json           settings, rubric, model and its files' digests, engine, versions; written at the start
     judgements.jsonl   one line per row; appended as rows finish, put into the input's order at the end
-    order.txt          the instructions in random order, if the run is shuffled; removed when it is complete
     set-aside.jsonl    lines of rows that are no longer in the input, kept in case the rows return
     summary.json       counts and means; written last
 
@@ -30,10 +29,10 @@ from localjudge.runs import NEVER, StopRequest
 from localjudge.runs.earlier_starts import LinesOfEarlierStarts, changed_weights, manifest_of, recorded_run
 from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
-from localjudge.runs.reader import JUDGEMENTS, ORDER, SET_ASIDE, SUMMARY
+from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY
 from localjudge.runs.row_source import WHOLE, RowSource, Shard
 from localjudge.runs.run_manifest import MANIFEST, as_json
-from localjudge.runs.run_plan import RunPlan, order_lines
+from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.summary import Summary, read_summary
 from localjudge.system.steps import Report, Step, no_steps, with_progress
 
@@ -148,17 +147,13 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             input_rows=plan.input_rows,
             input_digest=plan.input_digest,
             rows=plan.rows,
-            **({} if plan.shuffle is None else {"shuffle": plan.shuffle}),
             **({"tokenization_warning": self.tokenization_warning} if self.tokenization_warning else {}),
         )
         if before is not None:
             self.new_weights = changed_weights(judge.rubric, before.rubric)
         self.write_json(MANIFEST, self._manifest.as_dict())
         # A run without a summary counts as incomplete.
-        for name in (SUMMARY, ORDER):
-            self._ownership.remove(name)
-        if plan.shuffle is not None:
-            self._write_lines(ORDER, order_lines(plan.instructions()))
+        self._ownership.remove(SUMMARY)
         self._begin_journal(lines)
         return self.done
 
@@ -192,8 +187,6 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             summary = read_summary(self.folder, report_lines, self._manifest)
         counted = summary.as_dict(complete=self.complete, planned=self._plan.rows)
         self.write_json(SUMMARY, {**counted, "engine": dict(self._judge.engine.statistics())})
-        if self.complete:
-            self._ownership.remove(ORDER)
         return summary
 
     def writing(self, name: str) -> AbstractContextManager[Path]:

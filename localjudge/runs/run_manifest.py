@@ -83,7 +83,6 @@ class StartRecord(_ManifestPart):
         input_rows: number of rows in the whole input.
         input_digest: digest of the whole input's rows, in their order.
         rows: number of rows in this shard.
-        shuffle: the seed of the random order of the instructions; None for that of the input.
         tokenization_warning: how other programs may encode its prompts differently; None if they do not.
         engine: the `EngineInfo` of the open engine; None without a judge.
         config: the settings of a `JudgeConfig` that are neither in `settings` nor in `rubric`; None without a
@@ -103,7 +102,6 @@ class StartRecord(_ManifestPart):
     input_rows: int | None = None
     input_digest: str | None = None
     rows: int | None = None
-    shuffle: int | None = None
     tokenization_warning: str | None = None
     engine: EngineInfo | None = None
     config: dict[str, Any] | None = None

@@ -4,9 +4,6 @@ Rows with the same instruction and reference share a prompt prefix, which an eng
 gets these rows together. Therefore the rows are written to a scratch file and read group by group, in the
 order of each group's first row; duplicate rows follow each other. Memory grows by a few numbers for each row.
 A thread encodes them ahead of the engine (`TaskStream`), while it loads and while it judges.
-
-The random order of a shuffled run makes the first finished instructions of an incomplete run a random sample of
-all. Rows that finish first are none otherwise: the input can be sorted, and short prompts are faster.
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +43,6 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         shard: the part of the input to judge.
         report: receives the number of rows that were read so far, and `expected`.
         expected: number of rows in the whole input, if it is known before they are read.
-        shuffle: the seed of a random order of the instructions; None for that of the input.
 
     Attributes:
         shard: the part of the input to judge.
@@ -68,10 +63,8 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         shard: Shard = WHOLE,
         report: Report = no_progress,
         expected: int | None = None,
-        shuffle: int | None = None,
     ) -> None:
         self.input_rows = 0
-        self.shuffle = shuffle
         self._input_digest = hashlib.sha256()
         self.shard = shard
         self._builder, self._scratch = judge.task_builder, scratch
@@ -86,7 +79,9 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         groups, digests = np.asarray(self._groups), np.frombuffer(self._digests, "S16")
         _, self._member, self._copies = np.unique(digests, return_inverse=True, return_counts=True)
         self.groups, self.different = len(np.unique(groups)), len(self._copies)
-        self.order = _order(groups, digests, shuffle)
+        # By group, the first duplicate, and the input.
+        order = np.lexsort((_first(digests), _first(groups)))
+        self.order = array("q", order.astype(np.int64).tobytes())
         first = _first(np.asarray(self._ids))
         self._repeated = np.flatnonzero(first != np.arange(self.rows))
         self.repeated_ids = len(self._repeated)
@@ -139,7 +134,6 @@ class RunPlan(AbstractContextManager["RunPlan"]):
                 begins,
                 copies,
                 self._scratch,
-                random=self.shuffle is not None,
             )
         )
 
@@ -165,12 +159,6 @@ class RunPlan(AbstractContextManager["RunPlan"]):
                 longest = max(longest, len(self._builder.task(row).tokens))
         room = self._builder.room
         return min(longest, room) if room else longest
-
-    def instructions(self) -> Iterator[tuple[str, int]]:
-        """Yield each instruction's digest in the order of judging, and the number of its different rows."""
-        readable = (place for place in self.order if not self._unreadable[place])
-        for group, places in groupby(readable, key=self._groups.__getitem__):
-            yield f"{group:016x}", len({self._member[place] for place in places})
 
     def repeated_id(self) -> Row | Failure:
         """Return the first row with the id and the system of an earlier row.
@@ -215,14 +203,6 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         return row
 
 
-def _order(groups: NDArray[np.uint64], digests: NDArray[np.bytes_], shuffle: int | None) -> array[int]:
-    """Return the order of the rows: by group, the first duplicate, and the input."""
-    of_group: NDArray[np.generic] = _first(groups)
-    if shuffle is not None:
-        of_group = np.array([random_place(group, shuffle) for group in groups.tolist()], np.uint64)
-    return array("q", np.lexsort((_first(digests), of_group)).astype(np.int64).tobytes())
-
-
 def _first(values: NDArray[np.generic]) -> NDArray[np.int64]:
     """Return, for each value, the index of its first occurrence."""
     _, first, member = np.unique(values, return_index=True, return_inverse=True)
@@ -241,19 +221,3 @@ def _identity(row: Row | Failure) -> list[str | bool | None]:
     of_pair = [] if row.opponent is None and not row.swapped else [row.opponent, row.swapped]
     of_list = [] if row.criterion is None else [row.criterion.model_dump_json()]
     return [row.id, row.system, *of_pair, *of_list]
-
-
-def random_place(group: int, seed: int) -> int:
-    """Return where an instruction stands in a random order, 64 bits; other instructions do not change it.
-
-    Args:
-        group: the digest of the instruction, 64 bits.
-        seed: the seed of the order.
-    """
-    text = f"{seed} {group}".encode()
-    return int.from_bytes(hashlib.sha256(text).digest()[:8])
-
-
-def order_lines(instructions: Iterable[tuple[str, int]]) -> Iterable[bytes]:
-    """Yield the lines of the file."""
-    return (f"{group} {rows}\n".encode() for group, rows in instructions)

@@ -6,7 +6,6 @@ that a working judge gives only for few rows. Each is one line of the form "kind
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from localjudge.errors import UsageError
 from localjudge.modes.mode import SystemCounts
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Failure, Judgement, Outcome
@@ -166,34 +164,6 @@ def read_summary(folder: Path, report: Report = no_progress, manifest: RunManife
     for outcome in with_progress(read_outcomes(folder, manifest), report, count_lines(folder)):
         summary.add(outcome)
     return summary
-
-
-def summaries_by_column(folder: Path, column: str) -> dict[str, Summary]:
-    """Return a summary for each value of a column of the input; "(none)" has the rows without a value.
-
-    Args:
-        folder: the run directory.
-        column: the column.
-
-    Raises:
-        UsageError: no row has the column.
-    """
-    manifest, seen = read_manifest(folder), dict[str, None]()
-    of_systems, responses = system_value(manifest, column), len(manifest.rubric.mode.responses)
-    found: dict[str, Summary] = {}
-    for outcome in read_outcomes(folder, manifest):
-        value = outcome.columns.get(column)
-        seen |= dict.fromkeys(outcome.columns)
-        if value is None:
-            systems = (outcome.system, outcome.opponent)[:responses]
-            value = of_systems(systems[::-1] if outcome.swapped else systems)
-            seen |= {} if value is None else {column: None}
-        name = "(none)" if value is None else value if isinstance(value, str) else json.dumps(value)
-        found.setdefault(name, Summary(manifest)).add(outcome)
-    if column not in seen:
-        there = ", ".join(seen) or "none"
-        raise UsageError(f"`by_column` {column}: no row of {folder} has this column; its columns are {there}")
-    return dict(sorted(found.items()))
 
 
 def system_value(manifest: RunManifest, column: str) -> Callable[[Sequence[str | None]], str | None]:

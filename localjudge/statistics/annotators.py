@@ -181,14 +181,17 @@ def _winning_rate(p: Floats) -> float:
     return float((false_discovery_control(p, method="by") <= _FALSE_DISCOVERIES).mean())
 
 
-def annotator_lines(alpha: Estimate, test: AnnotatorTest | None) -> list[str]:
+def annotator_lines(level: str, alpha: Estimate, test: AnnotatorTest | None) -> list[str]:
     """Return the lines below a table: the agreement among the annotators, if known, and the test."""
-    among = "Agreement among the annotators, which does not limit a judge: Krippendorff's alpha "
-    return [among + alpha.in_words()] * (alpha.value is not None) + [test.in_words if test else NO_TEST]
+    among = (
+        "Agreement among the annotators, which does not limit a judge: Krippendorff's "
+        f"{level} alpha {alpha.in_words()}"
+    )
+    return [among] * (alpha.value is not None) + [test.in_words if test else NO_TEST]
 
 
-def alpha_estimate(marks: LabelArray, group: Integers, level: str = "ordinal") -> Estimate:
-    """Return Krippendorff's alpha over the rows with at least two labels; undefined if no row has two.
+def alpha_estimate(marks: LabelArray, group: Integers, level: str) -> Estimate:
+    """Return Krippendorff's alpha over rows with at least two labels; undefined if no row has two.
 
     Args:
         marks: the labels.
@@ -203,18 +206,19 @@ def alpha_estimate(marks: LabelArray, group: Integers, level: str = "ordinal") -
     counts = np.zeros((len(rows), len(domain)))
     np.add.at(counts, (row, value), 1)
     weights = np.bincount(row, marks.weights) / counts.sum(axis=1)
-    without = [alpha(counts[kept], level, weights[kept]) for kept in left_out(group[rows])]
-    return agreement_estimate(alpha(counts, level, weights), np.array(without))
+    without = [alpha(counts[kept], domain, level, weights[kept]) for kept in left_out(group[rows])]
+    return agreement_estimate(alpha(counts, domain, level, weights), np.array(without))
 
 
-def alpha(counts: Floats, level: str, weights: Floats | None = None) -> float:
+def alpha(counts: Floats, domain: Floats, level: str, weights: Floats | None = None) -> float:
     """Return Krippendorff's alpha (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
 
     NaN if all labels are equal. It is computed here because the library for it is under the GPL.
 
     Args:
-        counts: number of annotators who gave each value to each unit, [units, values], in ascending order.
-        level: "nominal" or "ordinal".
+        counts: number of annotators who gave each value to each unit, [units, values].
+        domain: the values, in ascending order.
+        level: "nominal", "ordinal" or "interval".
         weights: the weight of each unit, such as the inverse of its chance to be drawn, [units]; None for equal
             ones.
     """
@@ -227,10 +231,10 @@ def alpha(counts: Floats, level: str, weights: Floats | None = None) -> float:
     observed = pairable.T @ scaled - np.diag(scaled.sum(axis=0))
     of_value = observed.sum(axis=0)
     if level == "nominal":
-        distance = 1 - np.eye(len(of_value))
+        distance = 1 - np.eye(len(domain))
     else:
         # The ordinal distance of two values is the distance of their mean ranks.
-        position = of_value.cumsum() - of_value / 2
+        position = domain if level == "interval" else of_value.cumsum() - of_value / 2
         distance = (position[:, None] - position) ** 2
     expected = of_value @ distance @ of_value
     if expected == 0:

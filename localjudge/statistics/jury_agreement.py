@@ -15,7 +15,7 @@ from localjudge.statistics import Estimate
 from localjudge.statistics.agreement_statistics import pearson
 from localjudge.statistics.annotators import alpha, alpha_estimate
 from localjudge.statistics.jackknife import jackknife_interval, left_out
-from localjudge.statistics.resampling import averages, mean_estimate, studentise
+from localjudge.statistics.resampling import averages, studentise
 
 SPLIT = 2
 """Smallest difference between the highest and the lowest score of an aspect that makes a row a split row; on a
@@ -26,33 +26,17 @@ narrower scale, its range."""
 class JuryAspect:
     """The agreement of the jurors on one aspect.
 
-    `mean` is the average over the rows of the row's mean score. `spread` is the average
-    standard deviation of a row's scores. `unanimous` and `split` are shares of the rows: with equal scores, and
-    with scores that differ by `SPLIT` or more.
+    Attributes:
+        level: "ordinal", or "nominal" for an aspect without an order.
+        alpha: Krippendorff's alpha of this level.
+        unanimous: the share of the rows with equal scores.
+        split: the share of the rows with scores that differ by `SPLIT` or more; None for labels.
     """
 
-    mean: Estimate
-    spread: float
-    alpha_ordinal: Estimate
+    level: str
+    alpha: Estimate
     unanimous: float
-    split: float
-
-
-@dataclass(frozen=True, slots=True)
-class NominalJuryAspect:
-    """The agreement of the jurors on an aspect without an order.
-
-    `with_majority`, `unanimous` and `tied` are shares of the rows: with a label that more than half of the
-    jurors gave, with equal labels, and with two or more labels that share the most votes. `majority` has the
-    share of each label among the majorities; None without any.
-    """
-
-    labels: tuple[str, ...]
-    alpha_nominal: Estimate
-    with_majority: float
-    unanimous: float
-    tied: float
-    majority: tuple[float, ...] | None
+    split: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,61 +72,24 @@ class RatedAspect:
 
         Its argument is the weight of each row, [rows]; None for equal ones.
         """
-        jurors = range(self.table.shape[1])
+        domain, jurors = np.array([*self.values], dtype=np.float64), range(self.table.shape[1])
         without = (replace(self, table=np.delete(self.table, juror, axis=1)) for juror in jurors)
         votes = [self.votes, *(others.votes for others in without)]
-        return lambda weights: np.array([alpha(counts, self.level, weights) for counts in votes])
-
-    def spread(self, reach: float) -> Floats:
-        """Return the spread of each row; a standard deviation is divided by `reach`."""
-        jurors = self.table.shape[1]
-        if self.level == "ordinal":
-            deviation: Floats = self.table.std(axis=1, ddof=1) / reach
-            return deviation
-        differ = (self.table[:, :, None] != self.table[:, None, :]).sum(axis=(1, 2))
-        share: Floats = differ / (jurors * (jurors - 1))
-        return share
+        return lambda weights: np.array([alpha(counts, domain, self.level, weights) for counts in votes])
 
 
-def jury_aspect(rated: RatedAspect, group: Integers, resamples: int, seed: int) -> JuryAspect:
-    """Return the agreement on an aspect with an order.
+def jury_aspect(rated: RatedAspect, group: Integers) -> JuryAspect:
+    """Return the agreement on an aspect.
 
     Args:
         rated: the scores.
         group: the instruction of each row, [rows], numbered from 0.
-        resamples: number of resamples for the intervals.
-        seed: seed of the resamples.
     """
-    table, (lowest, highest) = rated.table, rated.ends
-    differences = table.max(axis=1) - table.min(axis=1)
-    return JuryAspect(
-        mean=mean_estimate(table.mean(axis=1), group, lowest, highest, False, resamples, seed),
-        spread=float(table.std(axis=1, ddof=1).mean()),
-        alpha_ordinal=alpha_estimate(rated.marks, group),
-        unanimous=float((differences == 0).mean()),
-        split=float((differences >= min(SPLIT, highest - lowest)).mean()),
-    )
-
-
-def nominal_jury_aspect(rated: RatedAspect, group: Integers) -> NominalJuryAspect:
-    """Return the agreement on an aspect without an order.
-
-    Args:
-        rated: the labels.
-        group: the instruction of each row, [rows], numbered from 0.
-    """
-    rows, jurors = rated.table.shape
-    votes = rated.votes
-    most = votes.max(axis=1)
-    won = votes[2 * most > jurors].argmax(axis=1)
-    return NominalJuryAspect(
-        labels=tuple(map(str, rated.values.values())),
-        alpha_nominal=alpha_estimate(rated.marks, group, rated.level),
-        with_majority=len(won) / rows,
-        unanimous=float((most == jurors).mean()),
-        tied=float(((votes == most[:, None]).sum(axis=1) > 1).mean()),
-        majority=tuple((np.bincount(won, minlength=votes.shape[1]) / len(won)).tolist()) if len(won) else None,
-    )
+    lowest, highest = rated.ends
+    differences = np.ptp(rated.table, axis=1)
+    split = float((differences >= min(SPLIT, highest - lowest)).mean()) if rated.level == "ordinal" else None
+    of_level = alpha_estimate(rated.marks, group, rated.level)
+    return JuryAspect(rated.level, of_level, float((differences == 0).mean()), split)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
-"""The paired test of a change: its power, how many instructions or labels it needs, and the bound of a gate.
+"""The paired test of a change: its power, how many instructions it needs, and the bound of a gate.
 
-The test is that of `rank` and `compare`: the paired differences of two systems, one for each instruction. Their
-variance has a part between instructions, and a part within them, which more responses to each instruction make
-smaller (Miller, "Adding Error Bars to Evals", arXiv:2411.00640, section 5). The power is that of Student's t.
+The test is that of `rank` and `compare`: the paired differences of two systems, one for each instruction. The
+power is that of Student's t.
 
 The mean of a few instructions says little about rare and large drops: a third of the samples of 20 instructions
 contain no drop if one instruction in twenty has a drop. The bound of a gate is therefore computed as if there
@@ -128,48 +127,23 @@ def tested_changes(old: Floats, new: Floats, width: Floats, resamples: int, seed
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Variances:
-    """The variance of the difference of two systems on an instruction: between instructions, and within them.
+def paired_variance(values: Floats, group: Integers, system: Integers) -> float | None:
+    """Return the variance of the difference of two systems on an instruction, the mean of all pairs of systems.
 
-    `within` is that of one response of each system; None if no system has two responses to an instruction, and
-    then `between` includes it.
-    """
-
-    between: float
-    within: float | None
-
-    def of_difference(self, responses: int) -> float:
-        """Return the variance of a difference of means of this number of responses each."""
-        return self.between + (self.within or 0) / responses
-
-
-def paired_variances(values: Floats, group: Integers, system: Integers) -> Variances | None:
-    """Return the variances of a pilot, the mean of all pairs of systems; None if no two share two instructions.
+    It is that of means of as many rows as the systems have on an instruction. None if no two systems share two
+    instructions.
 
     Args:
         values: the score of each row, [n].
         group: the instruction of each row, [n].
         system: the system of each row, [n].
     """
-    shape = int(group.max()) + 1, int(system.max()) + 1
-    cell = group.astype(np.int64) * shape[1] + system
-    rows = np.bincount(cell, minlength=shape[0] * shape[1])
-    means = cell_means(values[:, None], cell, len(rows))[:, 0]
-    squares = np.bincount(cell, (values - means[cell]) ** 2, minlength=len(rows))
-    is_several = rows > 1
-    within = float(squares[is_several].sum() / (rows[is_several] - 1).sum()) if is_several.any() else None
-    table, count = means.reshape(shape), rows.reshape(shape)
-    variances = []
-    for one, other in combinations(range(shape[1]), 2):
-        difference = table[:, one] - table[:, other]
-        both = np.isfinite(difference)
-        if both.sum() > 1:
-            sampled = (1 / count[both, one] + 1 / count[both, other]).mean() * (within or 0)
-            variances.append(max(float(difference[both].var(ddof=1) - sampled), 0.0))
-    if not variances:
-        return None
-    return Variances(float(np.mean(variances)), None if within is None else 2 * within)
+    groups, systems = int(group.max()) + 1, int(system.max()) + 1
+    means = cell_means(values[:, None], group.astype(np.int64) * systems + system, groups * systems)
+    pairs = combinations(means.reshape(groups, systems).T, 2)
+    differences = [difference[np.isfinite(difference)] for difference in (one - other for one, other in pairs)]
+    variances = [difference.var(ddof=1) for difference in differences if len(difference) > 1]
+    return float(np.mean(variances)) if variances else None
 
 
 def power(difference: float, variance: float, instructions: int, tests: int = 1) -> float:
@@ -232,16 +206,6 @@ def instructions_to_pass(margin: float, variance: float, width: float, wanted: f
         wanted: how often it must pass.
     """
     return _smallest(lambda count: chance_to_pass(margin, variance, width, count) >= wanted)
-
-
-def labels_needed(margin: float, variance: float) -> int | None:
-    """Return how many labels a 95 % interval of this half width needs, for a mean with this variance.
-
-    It is None for more than `MOST`.
-    """
-    from scipy.stats import t
-
-    return _smallest(lambda count: t.ppf(1 - ALPHA / 2, count - 1) * math.sqrt(variance / count) <= margin)
 
 
 def needed_in_words(number: int | None) -> str:

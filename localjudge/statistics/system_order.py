@@ -11,7 +11,6 @@ import numpy as np
 
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.statistics import EQUAL_EVERYWHERE, NOT_DEFINED, UNDEFINED, Estimate
-from localjudge.statistics.confidence_sequence import ConfidenceSequence
 from localjudge.statistics.resampling import studentise
 from localjudge.statistics.system_means import (
     LabelledRows,
@@ -194,7 +193,6 @@ class RankedColumn:
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
         untested: why the scores have no intervals; empty if they have.
-        is_sample: the instructions are the first of all, in random order: intervals hold at every look.
     """
 
     def __init__(
@@ -208,11 +206,10 @@ class RankedColumn:
         resamples: int,
         seed: int,
         untested: str = "",
-        is_sample: bool = False,
     ) -> None:
         self.name = name
         count, reach = len(rows.systems), ends[1] - ends[0]
-        of_judge = 0 if untested or is_sample else resamples
+        of_judge = 0 if untested else resamples
         cells = instruction_means(rows, values)
         answered = np.isfinite(cells)
         same = means_on_same_instructions(cells)
@@ -237,10 +234,6 @@ class RankedColumn:
         drawn = of_judge if human is None else resamples
         tested = studentise(paired, -reach, reach, symmetric=True, resamples=drawn, seed=seed)
         differences, p = tested.simultaneous(-reach, reach).estimates(), tested.adjusted()
-        if is_sample:
-            self.means = ConfidenceSequence(cells, *ends).estimates()
-            sequence = ConfidenceSequence(between, -reach, reach, together=True)
-            differences, p = sequence.estimates(), sequence.p
         wins, losses = (between > NO_DIFFERENCE).sum(axis=0), (between < -NO_DIFFERENCE).sum(axis=0)
         common = np.isfinite(between).sum(axis=0)
         columns = (common, differences, p, wins, losses)

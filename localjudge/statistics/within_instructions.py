@@ -18,7 +18,6 @@ import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.statistics import UNDEFINED, Estimate
-from localjudge.statistics.agreement_statistics import SampledRows, pearson
 from localjudge.statistics.jackknife import PARTS, LeftOut, agreement_estimate
 
 _THRESHOLDS = 201
@@ -35,7 +34,6 @@ class WithinComparison:
     """The agreement of one column of numbers with the labels within instructions.
 
     Attributes:
-        pearson: Pearson's correlation of the differences from the mean of the instruction.
         in_order: share of the pairs of responses that the column orders, or calls equal, as the mean labels do;
             the mean over instructions.
         over_chance: how much larger this share is than with the same numbers in a random order within each
@@ -44,7 +42,6 @@ class WithinComparison:
         epsilon: the largest difference that counts as equal, learned on all instructions.
     """
 
-    pearson: Estimate
     in_order: Estimate
     over_chance: Estimate
     epsilon: float | None
@@ -114,21 +111,13 @@ class LabelledResponses:
             The comparison, and its share in order, also without each part of the instructions.
         """
         values = column[self.row]
-        x, y = self._centred(values), self._centred(self.label)
         in_order, over_chance, epsilon = self._order_of(values).shares(seed)
         compared = WithinComparison(
-            pearson=SampledRows(self.group, self.weight).agreement(pearson, x, y),
             in_order=agreement_estimate(in_order.value, in_order.without, 0.0),
             over_chance=agreement_estimate(over_chance.value, over_chance.without),
             epsilon=epsilon,
         )
         return compared, in_order
-
-    def _centred(self, values: Floats) -> Floats:
-        means = np.bincount(self.group, values) / np.bincount(self.group)
-        # Rounding errors would be the variance of values that are equal within each instruction.
-        centred: Floats = (values - means[self.group]).round(_DIGITS)
-        return centred
 
     def _order_of(self, values: Floats) -> _OrderedPairs:
         """Return the shares of pairs in order by instruction, for each threshold of ties."""
@@ -178,9 +167,7 @@ def agree_within(
     rest = of_equal.in_order.complement()
     value, low, high = (None if end is None else end / 2 for end in (rest.value, rest.low, rest.high))
     trivial = {"equal": of_equal.in_order, "random": replace(rest, value=value, low=low, high=high)}
-    comparisons |= {
-        name: WithinComparison(UNDEFINED, share, UNDEFINED, None) for name, share in trivial.items()
-    }
+    comparisons |= {name: WithinComparison(share, UNDEFINED, None) for name, share in trivial.items()}
     shares |= {"equal": equal, "random": LeftOut((1 - equal.value) / 2, (1 - equal.without) / 2)}
     judge = shares["expected" if "expected" in shares else "integer"]
     over = {name: judge.minus(share).difference() for name, share in shares.items() if name not in JUDGED}

@@ -47,7 +47,7 @@ class AspectAgreement:
         instructions: number of their instructions.
         annotators: number of annotators.
         within: the agreement within instructions; None if fewer than two of them have two labelled responses.
-        alpha_ordinal: Krippendorff's ordinal alpha of the annotators; undefined if no row has two labels.
+        alpha: Krippendorff's ordinal alpha of the annotators; undefined if no row has two labels.
         annotator_test: the judge's integers beside single annotators; None if there are too few labels, or if
             they lie outside the judge's scale.
     """
@@ -57,7 +57,7 @@ class AspectAgreement:
     annotators: int
     comparisons: Mapping[str, Comparison]
     within: WithinInstructions | None
-    alpha_ordinal: Estimate
+    alpha: Estimate
     annotator_test: AnnotatorTest | None
 
 
@@ -125,8 +125,6 @@ class LabelledPairs:
         comparisons: by "both orders", "input order" and "reverse order", and by what trivial judges say:
             "longer wins", the response with more characters, and "first wins", the first of the input.
         over_baselines: the accuracy of the verdict minus that of each trivial judge.
-        gain: the accuracy of the most probable result of both orders averaged, minus the mean accuracy of the
-            two; undefined with one order.
         consistency: share of the pairs without a tie in an order whose orders name the same response.
         alpha: Krippendorff's nominal alpha of the annotators; undefined if no pair has two labels.
         annotator_test: the verdicts beside single annotators, where a tie is half a difference;
@@ -139,7 +137,6 @@ class LabelledPairs:
     labels: Mapping[str, int]
     comparisons: Mapping[str, PairComparison]
     over_baselines: Mapping[str, Estimate]
-    gain: Estimate
     consistency: Estimate
     alpha: Estimate
     annotator_test: AnnotatorTest | None
@@ -176,26 +173,25 @@ class PairAgreement:
 
 @dataclass(frozen=True, slots=True)
 class _Labelled:
-    """The labels of some rows in an aspect, and `people`, the same before adjudication."""
+    """The labels of some rows in an aspect."""
 
     marks: LabelArray
-    people: LabelArray
     group: Integers  # [rows of the run]: the instruction of each
     annotators: tuple[str, ...]
     draws: tuple[int, int]  # the number of resamples, and their seed
 
     def of_rows(self, chosen: Flags) -> Self:
         """Return the labels of the chosen rows, a mask of the rows of the run."""
-        return replace(self, marks=self.marks.of_rows(chosen), people=self.people.of_rows(chosen))
+        return replace(self, marks=self.marks.of_rows(chosen))
 
     def counts(self) -> dict[str, int]:
         """Return the number of instructions and of annotators."""
-        present = len(np.unique(self.group[self.marks.row])), len(np.unique(self.people.annotator))
+        present = len(np.unique(self.group[self.marks.row])), len(np.unique(self.marks.annotator))
         return dict(zip(("instructions", "annotators"), present, strict=True))
 
     def replaced(self, judged: Floats, distance: Callable[[Floats, Floats], Floats]) -> AnnotatorTest | None:
         """Compare the judge's numbers [rows of the run] with single annotators; see `replace_annotators`."""
-        return replace_annotators(self.people, judged, self.group, self.annotators, distance, *self.draws)
+        return replace_annotators(self.marks, judged, self.group, self.annotators, distance, *self.draws)
 
 
 def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 0) -> Agreement:
@@ -208,10 +204,6 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
         seed: seed of the resamples.
     """
     aspects, notes, draws = {}, [*labels.notes, *scores.notes], (resamples, seed)
-
-    def labelled(aspect: str, marks: LabelArray) -> _Labelled:
-        people = labels.independent.get(aspect, marks)
-        return _Labelled(marks, people, scores.group, labels.annotators, draws)
 
     for aspect, marks in labels.marks.items():
         if aspect.partition("=")[0] in labels.nominal:
@@ -226,7 +218,7 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
         columns = {"integer": scores.column(aspect, "integer")}
         if scores.expected is not None and aspect not in scores.without_expected:
             columns["expected"] = scores.column(aspect, "expected")
-        of_labels = labelled(aspect, marks)
+        of_labels = _Labelled(marks, scores.group, labels.annotators, draws)
         comparisons = {
             name: compare(column, marks, scores.group, ends if in_scale and name in columns else None, *draws)
             for name, column in (columns | scores.baselines).items()
@@ -236,13 +228,13 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
             **of_labels.counts(),
             comparisons=comparisons,
             within=agree_within(columns | scores.baselines, marks, scores.group, scores.response, seed),
-            alpha_ordinal=alpha_estimate(of_labels.people, scores.group),
+            alpha=alpha_estimate(marks, scores.group, "ordinal"),
             annotator_test=of_labels.replaced(columns["integer"], lambda given, other: (given - other) ** 2)
             if in_scale
             else None,
         )
     nominal = {
-        aspect: _agree_on_labels(scores, aspect, labelled(aspect, marks))
+        aspect: _agree_on_labels(scores, aspect, _Labelled(marks, scores.group, labels.annotators, draws))
         for aspect, marks in labels.nominal.items()
     }
     return Agreement(aspects, nominal, tuple(notes), scores.notices)
@@ -281,7 +273,7 @@ def _agree_on_labels(scores: Scores, aspect: str, of_labels: _Labelled) -> Nomin
         confusion=tuple(map(tuple, confusion.tolist())),
         precision=precision,
         recall=recall,
-        alpha=alpha_estimate(of_labels.people, scores.group, "nominal"),
+        alpha=alpha_estimate(marks, scores.group, "nominal"),
         annotator_test=of_labels.replaced(verdicts, np.not_equal),
     )
 
@@ -316,8 +308,8 @@ def agree_on_pairs(
         )
     aspects, divided = {}, {}
     for aspect, marks in labels.marks.items():
-        people, verdicts = labels.independent.get(aspect, marks), pairs.aspects[aspect]
-        every = _Labelled(marks, people, pairs.group, labels.annotators, (resamples, seed))
+        verdicts = pairs.aspects[aspect]
+        every = _Labelled(marks, pairs.group, labels.annotators, (resamples, seed))
         aspects[aspect] = _agree_on_verdicts(pairs, verdicts, every)
         parts = {name: every.of_rows(subsets == name) for name in names}
         divided[aspect] = {
@@ -355,11 +347,8 @@ def _agree_on_verdicts(pairs: JudgedPairs, verdicts: PairVerdicts, of_labels: _L
         for name, each in trivial.items()
     }
     columns |= {"longer wins": (trivial["longer wins"], longer), "first wins": (trivial["first wins"],) * 2}
-    gain = consistency = UNDEFINED
+    consistency = UNDEFINED
     if pairs.orders == 2:
-        credit = 1 - np.abs(verdicts.result[rows] - human[:, None])
-        averaged = 1 - np.abs(verdicts.averaged[rows] - human)
-        gain = _mean(averaged - credit[:, 1:].mean(axis=1), sampled, signed=True)
         same = verdicts.same_response[rows]
         consistency = sampled.take(np.isfinite(same)).share(same[np.isfinite(same)] == 1)
     return LabelledPairs(
@@ -368,9 +357,8 @@ def _agree_on_verdicts(pairs: JudgedPairs, verdicts: PairVerdicts, of_labels: _L
         labels={name: int((human == number).sum()) for name, number in RESULTS.items()},
         comparisons={name: _compare_verdicts(human, *each, sampled) for name, each in columns.items()},
         over_baselines=over,
-        gain=gain,
         consistency=consistency,
-        alpha=alpha_estimate(of_labels.people, pairs.group, "nominal"),
+        alpha=alpha_estimate(of_labels.marks, pairs.group, "nominal"),
         annotator_test=of_labels.replaced(verdicts.result[:, 0], lambda given, other: np.abs(given - other)),
     )
 

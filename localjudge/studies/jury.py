@@ -16,65 +16,41 @@ from localjudge.matching.labels import Labels
 from localjudge.matching.row_index import align_runs
 from localjudge.matching.run_rows import run_names
 from localjudge.matching.scores import Scores
-from localjudge.rubrics.answer import Value
 from localjudge.statistics import why_undefined
 from localjudge.statistics.agreement_statistics import of_all, spearman
 from localjudge.statistics.jury_agreement import (
     JuryAspect,
     JuryErrors,
-    NominalJuryAspect,
     RatedAspect,
     jury_aspect,
     jury_errors,
-    nominal_jury_aspect,
 )
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES, bootstrap_weights
-
-_MOST_LISTED = 10
-"""The most rows that are listed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Juror:
     """One judge, compared with the others.
 
-    `mean` is the mean of its scores, `bias` this mean minus the mean of the others' scores, and `with_rest` its
-    Spearman correlation with the others, for each aspect or share of a label. `alpha_without` is the alpha of
-    the others for each aspect: ordinal, or nominal for an aspect without an order.
+    `bias` is the mean of its scores minus that of the others' scores, and `with_rest` its Spearman correlation
+    with the others, for each aspect or share of a label.
     """
 
     name: str
     model: str
-    mean: Mapping[str, float]
     bias: Mapping[str, float]
     with_rest: Mapping[str, float | None]
-    alpha_without: Mapping[str, float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class SplitRow:
-    """A row on which the jurors differ: their scores for each aspect, in the order of the jurors.
-
-    `spread` is the mean over the aspects of the standard deviation of the scores, as a share of the scale if
-    the aspects have different scales; an aspect without an order has the share of pairs of jurors that differ.
-    """
-
-    id: str
-    system: str
-    spread: float
-    scores: Mapping[str, tuple[Value, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Jury:
     """The agreement of several judges on the same rows.
 
-    `outlier` is the juror without whom the others agree most (`Juror.alpha_without`,
-    averaged over the aspects), if this gain is significant after a Bonferroni correction for the number of
-    jurors. It is None if no gain is significant, and for two jurors. `outlier_untested` says why three jurors
-    or more have no test of it, and is empty if they have. `not_shared` is the number of judgements
-    of rows that some jurors have not judged. `errors` has the errors on each aspect with labels, and `notes`
-    remarks for the reader.
+    `outlier` is the juror without whom the others agree most (the mean of the aspects' alphas), if this gain is
+    significant after a Bonferroni correction for the number of jurors. It is None if no gain is significant,
+    and for two jurors. `outlier_untested` says why three jurors or more have no test of it, and is empty if
+    they have. `not_shared` is the number of judgements of rows that some jurors have not judged. `errors` has
+    the errors on each aspect with labels, and `notes` remarks for the reader.
     """
 
     jurors: tuple[Juror, ...]
@@ -82,10 +58,8 @@ class Jury:
     instructions: int
     not_shared: int
     aspects: Mapping[str, JuryAspect]
-    nominal: Mapping[str, NominalJuryAspect]
     outlier: str | None
     outlier_untested: str
-    disagreements: tuple[SplitRow, ...]
     errors: Mapping[str, JuryErrors]
     notes: tuple[str, ...]
     notices: tuple[str, ...]
@@ -132,15 +106,13 @@ def compare_judges(
             errors[each.name] = jury_errors(each, numbers, marks, group, names, *draws)
     outlier, untested = _outlier(rated, group, names, min(resamples, 200), seed)
     return Jury(
-        jurors=tuple(_jurors(scores, places, rated, names)),
+        jurors=tuple(_jurors(scores, places, names)),
         rows=len(places),
         instructions=int(group.max()) + 1,
         not_shared=len(scores.ids) - places.size,
-        aspects={each.name: jury_aspect(each, group, *draws) for each in rated if each.level == "ordinal"},
-        nominal={each.name: nominal_jury_aspect(each, group) for each in rated if each.level == "nominal"},
+        aspects={each.name: jury_aspect(each, group) for each in rated},
         outlier=outlier,
         outlier_untested=untested,
-        disagreements=_disagreements(rated, places, scores),
         errors=errors,
         notes=known.notes if known else (),
         notices=(*scores.notices, *matched),
@@ -161,25 +133,17 @@ def _rated(scores: Scores, places: NDArray[np.intp]) -> list[RatedAspect]:
     return rated
 
 
-def _jurors(
-    scores: Scores, places: NDArray[np.intp], rated: Sequence[RatedAspect], names: Sequence[str]
-) -> Iterator[Juror]:
+def _jurors(scores: Scores, places: NDArray[np.intp], names: Sequence[str]) -> Iterator[Juror]:
     """Yield each juror, compared with the others on the shared rows."""
     table = scores.integer[places]
-    without = {each.name: each.alphas_without()(None) if len(names) > 2 else None for each in rated}
     for number, name in enumerate(names):
         rest = np.delete(table, number, axis=1).mean(axis=1)
         columns = [*zip(scores.aspects, table[:, number].T, rest.T, strict=True)]
         yield Juror(
             name=name,
             model=scores.manifests[number].model.name,
-            mean={aspect: float(own.mean()) for aspect, own, _ in columns},
             bias={aspect: float((own - others).mean()) for aspect, own, others in columns},
             with_rest={aspect: of_all(spearman, own, others) for aspect, own, others in columns},
-            alpha_without={
-                aspect: None if alphas is None or np.isnan(alphas[number + 1]) else float(alphas[number + 1])
-                for aspect, alphas in without.items()
-            },
         )
 
 
@@ -208,26 +172,3 @@ def _outlier(
     # Bonferroni correction, because the juror was chosen among all.
     low = np.nanquantile(resampled, 0.025 / jurors) if resampled else np.nan
     return (names[best], "") if low > 0 else (None, "")
-
-
-def _disagreements(
-    rated: Sequence[RatedAspect], places: NDArray[np.intp], scores: Scores
-) -> tuple[SplitRow, ...]:
-    reaches = [each.ends[1] - each.ends[0] for each in rated]
-    is_uniform = len(set(reaches)) == 1 and all(each.level == "ordinal" for each in rated)
-    spread = np.mean(
-        [each.spread(1 if is_uniform else reach) for each, reach in zip(rated, reaches, strict=True)], axis=0
-    )
-    order = np.argsort(-spread, kind="stable")[:_MOST_LISTED]
-    return tuple(
-        SplitRow(
-            id=scores.ids[places[row, 0]],
-            system=scores.systems[scores.system[places[row, 0]]],
-            spread=float(spread[row]),
-            scores={
-                each.name: tuple(each.values[number] for number in each.table[row].tolist()) for each in rated
-            },
-        )
-        for row in order
-        if spread[row] > 0
-    )

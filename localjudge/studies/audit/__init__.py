@@ -58,8 +58,7 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
     """
     manifest = read_manifest(out / RUNS[0])
     scores = AuditedScores.read(out, manifest.rubric, len(sample.rows))
-    original = scores.numbers[ORIGINAL]
-    if not (judged := np.isfinite(original).all(axis=1)).any():
+    if not np.isfinite(scores.numbers[ORIGINAL]).all(axis=1).any():
         raise UsageError(f"no row of the sample could be judged: {scores.errors[ORIGINAL][0]}")
     _, of_row = np.unique([row.group for row in sample.rows], return_inverse=True)
     reader = AuditReader(scores, first_seen(of_row), seed)
@@ -76,7 +75,6 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
             for each in perturbations_of(manifest.rubric)
         ],
         aspects=[column.name for column in scores.columns],
-        halo=_correlations(original[judged], scores.columns),
         notices=list(read_notices(out / RUNS[0])),
     )
 
@@ -316,25 +314,3 @@ def _tested(
     if direction == "near the top":
         return everywhere, after >= high - _NEAR_THE_TOP * width
     return ~everywhere, everywhere
-
-
-def _correlations(scores: Floats, columns: Sequence[ScoreColumn]) -> list[list[float | None]]:
-    """Return Pearson's correlation of each pair of columns, (A, A).
-
-    It is None if one of them is constant, and for shares of labels of one aspect, which depend on each other.
-    """
-    aspects = scores.shape[1]
-    if len(scores) < 2:
-        return [[None] * aspects for _ in range(aspects)]
-    constant = [np.ptp(scores[:, place]) < 1e-9 for place in range(aspects)]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        table = np.corrcoef(scores, rowvar=False).reshape(aspects, aspects)
-    return [
-        [
-            None
-            if constant[one] or constant[two] or (one != two and columns[one].aspect == columns[two].aspect)
-            else round(float(table[one, two]), 4)
-            for two in range(aspects)
-        ]
-        for one in range(aspects)
-    ]

@@ -1,33 +1,20 @@
-"""The findings of an audit: each check with its share and shift, as JSON, text and terminal tables."""
+"""The findings of an audit: each check with its share and its shift."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict
+from dataclasses import dataclass
 
 from localjudge.statistics import UNDEFINED_SIGN, Estimate
-from localjudge.studies.audit.perturbations import POSITION, Direction
+from localjudge.studies.audit.perturbations import Direction
 
 NOISE = 1 / 16
 """Largest change that counts as no change, as a share of the scale's range: 0.25 on a scale from 1 to 5."""
-_EVEN = 1 / 2
 SOUND, DOUBTFUL = 0.8, 0.5
 """Minimum shares for these verdicts of a check without a threshold."""
 
 
-_CHANCE = (
-    '"Chance" is the share that would hold if a judge ignored the text and gave the same scores. A check whose '
-    "interval is not above it is at chance: these rows do not show that the judge reads the text."
-)
-
-
-class _AuditRecord(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class AspectReading(_AuditRecord):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AspectReading:
     """One aspect under one perturbation.
 
     Attributes:
@@ -47,7 +34,8 @@ class AspectReading(_AuditRecord):
     shift: Estimate
 
 
-class AuditCheck(_AuditRecord):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditCheck:
     """The result of one perturbation.
 
     `share` and `shift` are averages over the `decisive` aspects, which decide the check. `chance` is the share
@@ -126,17 +114,16 @@ class AuditCheck(_AuditRecord):
         return "; ".join(reasons)
 
 
-class Audit(_AuditRecord):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
     """The output of `localjudge audit --json`.
 
-    `ranges` has the difference between the highest and the lowest score of each aspect, and `halo` Pearson's
-    correlation over the original rows for each pair of aspects, in the rubric's order; None if one of the
-    scores is constant, and for shares of labels of one aspect. `of` is the kind of scores that were compared:
+    `ranges` has the difference between the highest and the lowest score of each aspect. `of` is the kind of
+    scores that were compared:
     "expected" if an aspect has expected scores in every row; the others have integers. Of pairs, it is
     "preference": the judge's probability, over both orders, that the changed response is better.
     """
 
-    format: Literal[4] = 4
     model: str
     rubric: str
     rows: int
@@ -146,61 +133,8 @@ class Audit(_AuditRecord):
     ranges: dict[str, int]
     checks: list[AuditCheck]
     aspects: list[str]
-    halo: list[list[float | None]]
     notices: list[str]
-
-    @property
-    def mean_halo(self) -> float | None:
-        """The mean correlation over all pairs of aspects; None if no correlation is defined."""
-        defined = [one for row, values in enumerate(self.halo) for one in values[row + 1 :] if one is not None]
-        return sum(defined) / len(defined) if defined else None
 
     @property
     def passed(self) -> bool:
         return all(check.passed is not False for check in self.checks)
-
-    def leads(self) -> list[str]:
-        """Return the paragraphs above the tables."""
-        if self.of == "preference":
-            return [*self.notices, *self._leads_of_pairs(), *self._lead_of_halo()]
-        ranges = set(self.ranges.values())
-        smallest = f"{NOISE * max(ranges):.2g}" if len(ranges) == 1 else f"{NOISE:.1%} of a scale's range"
-        paragraphs = [
-            *self.notices,
-            f"{self.rows} rows with {self.instructions} instructions were perturbed, and {self.model} judged "
-            'them. "Held" is the share of scores that changed as expected of a sound judge; "shift" is the '
-            f"mean change of the scores, with its 95 % interval. A change of {smallest} or less counts as "
-            "no change.",
-            _CHANCE,
-        ]
-        if len(ranges) > 1:
-            paragraphs.append(
-                "The shift of a check over aspects with different scales is a share of the scale's range."
-            )
-        return [*paragraphs, *self._lead_of_halo()]
-
-    def _leads_of_pairs(self) -> Iterator[str]:
-        yield (
-            f"One response of each of {self.rows} pairs with {self.instructions} instructions was perturbed, "
-            f'and {self.model} judged the pairs in both orders. "Held" is the share of pairs that were judged '
-            'as expected of a sound judge; "shift" is the mean change of the preference for the perturbed '
-            f"response, with its 95 % interval. A change of {NOISE:.2g} or less counts as no change."
-        )
-        first = next((check.shift.value for check in self.checks if check.name == POSITION), None)
-        if first is not None:
-            yield (
-                "In these pairs as they are, the response shown first wins with a mean probability of "
-                f"{100 * (_EVEN + first):.0f} %; without a preference for a place, it is 50 %."
-            )
-        yield _CHANCE
-        yield (
-            "The shift of position and identical is this probability minus one half, and that of planted the "
-            "change of this probability."
-        )
-
-    def _lead_of_halo(self) -> Iterator[str]:
-        if self.mean_halo is not None:
-            yield (
-                f"The mean correlation between two aspects is {self.mean_halo:.2f}. Near 1, the scores "
-                "of the aspects do not measure different things (halo effect)."
-            )

@@ -4,7 +4,6 @@
                       `system_a`, which has the response that is changed)
     DIR/rows/         their run
     DIR/again/        the run of the same rows in another order
-    DIR/reordered/    the run with the aspects of the rubric in another order
 
 Each is a normal run directory: the same command continues it, and `show` and `report` read it.
 """
@@ -13,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -35,17 +34,15 @@ from localjudge.runs.run_manifest import MANIFEST, read_manifest
 from localjudge.studies.audit.perturbations import (
     AGAIN,
     ORIGINAL,
-    REORDERED,
     UNPERTURBED,
     DoesNotApply,
     PerturbationContext,
     perturbations_of,
-    reordered,
 )
 from localjudge.system.durable import replacing
 
 ROWS = "rows.jsonl"
-RUNS = ("rows", AGAIN, REORDERED)
+RUNS = ("rows", AGAIN)
 _SAMPLED = "sampled_row"
 _UNCHANGED = "unchanged"
 """The system of the other response of a pair."""
@@ -106,28 +103,23 @@ def sample_rows(rows: Iterable[Row | Failure], size: int, seed: int, rubric: Rub
                 perturbed.append(_labelled(each.make(row, setting), number, each.name, row.id))
             except DoesNotApply as reason:
                 skipped[each.name][str(reason)] += 1
-    if reordered(rubric) is None:
-        why = "only one aspect" if len(rubric.aspects) < 2 else "an answer whose form fixes their order"
-        skipped[REORDERED][f"the rubric has {why}"] = len(chosen)
     return Sample(chosen, perturbed, skipped)
 
 
 def run_audit(
     sample: Sample,
-    judge_by: Callable[[Rubric], Judge],
-    rubric: Rubric,
+    judge: Judge,
     out: Path,
     seed: int,
     *,
     observer: RunObserver | None = None,
     stopping: StopRequest = NEVER,
 ) -> bool:
-    """Judge the sample, in three runs; a GPU holds one engine at a time.
+    """Judge the sample, and its original rows again.
 
     Args:
         sample: the rows.
-        judge_by: a function that makes the audited judge for a rubric.
-        rubric: the rubric; the third run uses it with its aspects in another order.
+        judge: the audited judge.
         out: the folder of the runs; it is created if it is missing, and existing runs are continued.
         seed: seed of the order in which the rows are judged again.
         observer: receives steps, warnings and outcomes.
@@ -135,30 +127,23 @@ def run_audit(
             finished.
 
     Returns:
-        True if all three runs are complete; False if they were stopped.
+        True if both runs are complete; False if they were stopped.
 
     Raises:
         UsageError: the folder holds something else, or an audit with other settings; nothing was written.
     """
 
-    pairing = Pairing.usual(rubric.fields)
+    rubric, pairing = judge.rubric, Pairing.usual(judge.rubric.fields)
 
-    def judged(judge: Judge, name: str, rows: Sequence[Row | Failure]) -> bool:
+    def judged(name: str, rows: Sequence[Row | Failure]) -> bool:
         source = RowSource(pairing.rows(rows) if pairing else rows, [str(out / ROWS)], pairing=pairing)
         return score_run(judge, source, out / name, observer=observer, stopping=stopping).complete
 
-    with judge_by(rubric) as judge:
-        _refuse_another(judge, out)
-        perturbed = list(read_rows([str(_write_rows(sample.perturbed, out, rubric))], used=rubric.fields))
-        originals = [row for row in perturbed if isinstance(row, Row) and row.system == ORIGINAL]
-        elsewhere = Random(seed).sample(originals, len(originals))
-        if not (judged(judge, RUNS[0], perturbed) and judged(judge, AGAIN, elsewhere)):
-            return False
-    other_rubric = reordered(rubric)
-    if other_rubric is None:
-        return True
-    with judge_by(other_rubric) as judge:
-        return judged(judge, REORDERED, originals)
+    _refuse_another(judge, out)
+    perturbed = list(read_rows([str(_write_rows(sample.perturbed, out, rubric))], used=rubric.fields))
+    originals = [row for row in perturbed if isinstance(row, Row) and row.system == ORIGINAL]
+    elsewhere = Random(seed).sample(originals, len(originals))
+    return judged(RUNS[0], perturbed) and judged(AGAIN, elsewhere)
 
 
 def _refuse_another(judge: Judge, out: Path) -> None:

@@ -204,10 +204,10 @@ A response of a pair "loses" if the judge prefers the other one. "Orders agree" 
 "No place wins" if the judge calls two equal responses a tie, or hardly prefers one of them.
 """
 
-ORIGINAL, AGAIN, REORDERED, POSITION = "original", "again", "reordered", "position"
-"""Names of the unperturbed rows: the original, its repetition in another batch, in another aspect order, and
-both orders of a pair compared with each other."""
-UNPERTURBED = (AGAIN, REORDERED, POSITION)
+ORIGINAL, AGAIN, POSITION = "original", "again", "position"
+"""Names of the unperturbed rows: the original, its repetition in another batch, and both orders of a pair
+compared with each other."""
+UNPERTURBED = (AGAIN, POSITION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,27 +244,6 @@ class Perturbation:
         directions = {column.name: self.direction(column) for column in columns}
         strict = [aspect for aspect, is_ in directions.items() if is_ not in ("any", "not higher")]
         return strict or [aspect for aspect, is_ in directions.items() if is_ != "any"]
-
-
-def reordered(rubric: Rubric) -> Rubric | None:
-    """Return the rubric with its aspects in reverse order.
-
-    It is None if there is only one aspect, or if the answer has a form, whose words name the aspects. The order
-    changes in the answer, and in the template if it shows the answer with one line for each aspect.
-    """
-    if len(rubric.aspects) < 2 or rubric.answer.form is not None:
-        return None
-    keys = rubric.aspect_keys
-    lines = rubric.prompt.template.split("\n")
-    names = list(rubric.aspects)
-    places = [[n for n, line in enumerate(lines) if f'"{keys[aspect]}"' in line] for aspect in names]
-    if all(len(each) == 1 for each in places) and len({n for (n,) in places}) == len(places):
-        for (place,), is_now, was in zip(places, reversed(names), names, strict=True):
-            lines[place] = lines[place].replace(f'"{keys[was]}"', f'"{keys[is_now]}"')
-    changed = rubric.model_dump()
-    changed["aspects"].reverse()
-    changed["prompt"]["template"] = "\n".join(lines)
-    return Rubric.model_validate(changed)
 
 
 def perturbations_of(rubric: Rubric) -> tuple[Perturbation, ...]:
@@ -326,7 +305,6 @@ PERTURBATIONS = (
     ),
     Perturbation("planted", "an injected answer appended", planted, "not higher", _SAME_RESPONSE),
     Perturbation(AGAIN, "the same row in another batch", unchanged, "same", {}),
-    Perturbation(REORDERED, "the aspects in another order", unchanged, "same", {}),
 )  # fmt: skip
 """The perturbations of rows of one response."""
 
@@ -369,6 +347,5 @@ PAIR_PERTURBATIONS = (
         of_place=True,
     ),
     Perturbation(AGAIN, "the same pair in another batch", unchanged, "same", {}),
-    Perturbation(REORDERED, "the aspects in another order", unchanged, "same", {}),
 )  # fmt: skip
 """The perturbations of pairs."""

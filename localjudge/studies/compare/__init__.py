@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +11,6 @@ from localjudge.arrays import Integers
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Slices
 from localjudge.records.outcome_columns import OVERALL
-from localjudge.runs.reader import read_outcomes
 from localjudge.statistics import Estimate, two_decimals, untested_in_words, verdicts_in_words
 from localjudge.statistics.paired_test import Change, tested_changes
 from localjudge.statistics.resampling import RESAMPLES, cell_means
@@ -34,17 +32,8 @@ _NOTHING = "no row has a score in both runs"
 
 
 @dataclass(frozen=True, slots=True)
-class VerdictChanges:
-    """How often the judge's written verdicts of an aspect changed: by the verdict in OLD and in NEW."""
-
-    rows: int
-    changed: int
-    most: tuple[tuple[str, str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class MovedRow:
-    """A row that changed by much: its numbers, its verdicts and the judge's texts in OLD and in NEW.
+    """A row that changed by much: its numbers and its verdicts in OLD and in NEW.
 
     `moved` is the mean change of its columns, as a share of their scales.
     """
@@ -54,7 +43,6 @@ class MovedRow:
     moved: float
     numbers: Mapping[str, tuple[float, float]]
     verdicts: Mapping[str, tuple[str, str]]
-    texts: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +59,6 @@ class Changes:
         rows: number of rows of OLD with a score in both runs.
         columns: the change of each column.
         by_system: the change of each column for each system; None for one system.
-        verdicts: the changes of written verdicts in each aspect.
         moved: the rows that changed most.
         missing: the rows of OLD that have a score, but none in NEW.
         failed: the rows of OLD that failed, which are compared with nothing.
@@ -91,7 +78,6 @@ class Changes:
     rows: int
     columns: Mapping[str, Change]
     by_system: Sliced | None
-    verdicts: Mapping[str, VerdictChanges]
     moved: tuple[MovedRow, ...]
     missing: tuple[RowWithoutScore, ...]
     failed: tuple[RowWithoutScore, ...]
@@ -132,7 +118,6 @@ def compare_runs(
         rows=len(matched.row_pairs),
         columns=dict(zip(rows.names, tested, strict=True)),
         by_system=by_system,
-        verdicts=_verdicts(matched),
         moved=_moved(matched),
         missing=matched.missing,
         failed=matched.failed,
@@ -185,32 +170,14 @@ def _by_slice(
     return Sliced(column, "changes", tuple(lines))
 
 
-def _verdicts(matched: MatchedRuns) -> dict[str, VerdictChanges]:
-    """Return the changes of the verdicts of each aspect."""
-    verdicts, rows = {}, matched.rows
-    for aspect in rows.written:
-        pairs = ([rows.verdict(aspect, row) for row in pair] for pair in matched.row_pairs.tolist())
-        changed = Counter((old, new) for old, new in pairs if old != new)
-        most = sorted(changed.items(), key=lambda change: (-change[1], change[0]))
-        counts = tuple((*pair, count) for pair, count in most)
-        verdicts[aspect] = VerdictChanges(len(matched.row_pairs), changed.total(), counts)
-    return verdicts
-
-
 def _moved(matched: MatchedRuns) -> tuple[MovedRow, ...]:
-    """Return the rows that changed most, with the judge's texts."""
+    """Return the rows that changed most."""
     rows, table = matched.rows, matched.rows.values
     used = [at for at, name in enumerate(rows.names) if name != OVERALL]
     old, new = (table[matched.row_pairs[:, run]] for run in (0, 1))
     size = (np.abs(new - old)[:, used] / rows.width[used]).mean(axis=1)
     chosen = [at for at in np.argsort(-size, kind="stable")[:_MOST_LISTED].tolist() if size[at] > 0]
     pairs = [matched.row_pairs[at].tolist() for at in chosen]
-    texts: list[dict[str, str]] = [{}, {}]
-    for run, folder in enumerate(rows.source.folders):
-        wanted = {rows.identities[pair[run]].where for pair in pairs}
-        for outcome in read_outcomes(folder):
-            if outcome.source in wanted:
-                texts[run][outcome.source] = "\n".join(getattr(outcome, "texts", {}).values())
     return tuple(
         MovedRow(
             id=rows.identities[pair[0]].id or "",
@@ -220,7 +187,6 @@ def _moved(matched: MatchedRuns) -> tuple[MovedRow, ...]:
             verdicts={
                 name: (rows.verdict(name, pair[0]), rows.verdict(name, pair[1])) for name in rows.written
             },
-            texts=(texts[0][rows.identities[pair[0]].where], texts[1][rows.identities[pair[1]].where]),
         )
         for at, pair in zip(chosen, pairs, strict=True)
     )

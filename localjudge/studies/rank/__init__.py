@@ -10,12 +10,11 @@ import numpy as np
 
 from localjudge.errors import UsageError
 from localjudge.matching.labels import Labels
-from localjudge.matching.run_rows import first_seen
 from localjudge.matching.scores import ScoreKind, Scores, check_one_judge
 from localjudge.records import html_table
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.score_column import averaged, deciding
-from localjudge.runs.reader import finished_instructions, is_complete
+from localjudge.runs.reader import is_complete
 from localjudge.statistics import Estimate, p_in_words, sign_test
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.statistics.system_means import LabelledRows
@@ -113,20 +112,21 @@ def rank(
             have several judges.
     """
     check_one_judge(scores.folders, scores.manifests)
-    sample = random_sample(scores)
-    complete = sample is scores
-    if not complete:  # the rows have other numbers
-        scores, labels = replace(sample, lengths=np.full_like(sample.lengths, np.nan)), None
+    incomplete = [] if scores.calibrated else [run for run in scores.folders if not is_complete(run)]
+    if incomplete:
+        why = (
+            f"{', '.join(map(str, incomplete))}: not complete, and the rows that finish first are not a random "
+            "sample; the same score command continues it"
+        )
+        scores, labels = replace(scores, untested=why, lengths=np.full_like(scores.lengths, np.nan)), None
     of = of or scores.best
     table = scores.table(of)
     decides = chosen_column(by, [*table], deciding_column(scores, [*table]))
     columns = (*(name for name in table if name != decides), decides)
     human = _labelled(labels, scores, columns) if labels else {}
-    is_sample, draws = bool(scores.planned), (resamples, seed)
+    draws = resamples, seed
     ranked = [
-        RankedColumn(
-            scores, name, *table[name], scores.length, human.get(name), *draws, scores.untested, is_sample
-        )
+        RankedColumn(scores, name, *table[name], scores.length, human.get(name), *draws, scores.untested)
         for name in columns
     ]
     last, rows = ranked[-1], [scores.system == system for system in range(len(scores.systems))]
@@ -157,16 +157,11 @@ def rank(
     )
     notes = [*(labels.notes if labels else ()), *scores.notes, *_notes_on_columns(scores, columns, of, by)]
     notes += [scores.untested] * bool(scores.untested)
-    if scores.planned:
-        notes.append(
-            f"these are the first {scores.groups} of {scores.planned} instructions, in random order; intervals "
-            "and p hold at every look, for the population of which all instructions are a random sample"
-        )
     if scores.failed:
         notes.append(f"{scores.failed} failed rows are excluded")
     notes += [scores.uneven] if scores.uneven else []
     notes += sets_in_words("means", [system.name for system in systems], last.component[order])
-    if not complete:
+    if incomplete:
         notes.append("labels, and the effect of length, are used only in complete runs")
     if labels:
         uneven = any(np.ptp(labelled.chance) > 0 for labelled in human.values())
@@ -217,32 +212,6 @@ def _notes_on_columns(scores: Scores, columns: Sequence[str], of: ScoreKind, by:
     integers = [name for name in scores.aspects if name in scores.without_expected]
     if of == "expected" and not scores.calibrated and integers:
         yield f"{', '.join(integers)}: some judgements have no expected scores, so the integers are compared"
-
-
-def random_sample(scores: Scores) -> Scores:
-    """Return the scores of the first finished instructions of an incomplete run, in their random order.
-
-    The scores of complete runs stay as they are. Those of other incomplete runs get no intervals.
-    """
-    incomplete = [folder for folder in scores.folders if not is_complete(folder)]
-    if not incomplete or scores.calibrated:
-        return scores
-    where = ", ".join(map(str, incomplete))
-    finished = finished_instructions(incomplete[0]) if len(scores.folders) == 1 else None
-    if len(scores.folders) > 1:
-        why = f"{where}: not complete, and several runs are compared"
-    elif finished is None:
-        why = (
-            f"{where}: not complete, and the rows that finish first are not a random sample; `score --shuffle` "
-            "judges in random order"
-        )
-    else:
-        place = np.array([finished.places.get(digest or "", -1) for digest, _ in scores.shown], dtype=np.int64)
-        rows = np.argsort(place, kind="stable")[int((place < 0).sum()) :]
-        if len(rows):
-            return replace(scores.take(rows), group=first_seen(place[rows]), planned=finished.planned)
-        why = f"{where}: not complete, and its first instruction in random order is not done"
-    return replace(scores, untested=why)
 
 
 def chosen_column(by: str | None, columns: Sequence[str], default: str) -> str:

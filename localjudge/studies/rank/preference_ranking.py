@@ -19,18 +19,6 @@ from localjudge.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES
 from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, SystemOrder, sets_in_words
 from localjudge.studies.rank import chosen_column
 
-_MOST_NAMED = 12
-"""Largest number of systems that a note names."""
-_STATISTICS = {
-    "strength": "the strength",
-    "win_rate": "the win rate",
-    "shown_first": "the win rate in the first place",
-    "shown_second": "the win rate in the second place",
-    "strength_at_equal_length": "the strength at equal length",
-    "win_rate_at_equal_length": "the win rate at equal length",
-}
-"""The estimates of a system, by their names in a `PreferredSystem`."""
-
 
 @dataclass(frozen=True, slots=True)
 class PreferenceRanking:
@@ -244,17 +232,6 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
         for place, (stronger, other, rate, difference) in enumerate(zip(*columns, strict=True))
     )
     length = None if held is None else held.coefficient().estimates()[0]
-    estimates: dict[str, dict[str, Estimate | None]] = {
-        statistic: {system.name: getattr(system, name) for system in systems}
-        for name, statistic in _STATISTICS.items()
-    }
-    if count > 2:
-        rates_of_pairs = {f"{pair.first} against {pair.second}": pair.win_rate for pair in pairs}
-        estimates["the win rate between two systems"] = {**rates_of_pairs}
-    estimates["the effect of length"] = {"": length}
-    estimates["the win rate of the first place"] = {"": position.share}
-    same_response = "the share of pairs whose orders name the same response"
-    estimates[same_response] = {"": position.consistency}
     return PreferenceOrder(
         systems=systems,
         pairs=pairs,
@@ -269,10 +246,7 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
         position=position.share,
         consistency=position.consistency,
         unlimited=strengths.unlimited,
-        notes=(
-            *_notes(preferences, strengths, held, position),
-            *(_without_intervals(estimates) if len(np.unique(between.group)) >= MIN_INSTRUCTIONS else ()),
-        ),
+        notes=tuple(_notes(preferences, strengths, held, position)),
     )
 
 
@@ -310,19 +284,3 @@ def _notes(
         )
     if held is None:
         yield "the effect of length cannot be told from that of the systems"
-
-
-def _without_intervals(estimates: Mapping[str, Mapping[str, Estimate | None]]) -> Iterator[str]:
-    """Yield notes on the estimates without an interval, by what they are and by the names of their systems."""
-    lacking: dict[str, list[str]] = {}
-    for statistic, of_systems in estimates.items():
-        by_reason: dict[str, list[str]] = {}
-        for name, estimate in of_systems.items():
-            if estimate and estimate.value is not None and estimate.low is None and estimate.high is None:
-                by_reason.setdefault(estimate.why or "the pairs set no bound", []).append(name)
-        for why, names in by_reason.items():
-            more = [f"{len(names) - _MOST_NAMED} more"] * (len(names) > _MOST_NAMED)
-            of = f" of {', '.join(names[:_MOST_NAMED] + more)}" * (len(names) < len(of_systems))
-            lacking.setdefault(why, []).append(statistic + of)
-    for why, statistics in lacking.items():
-        yield f"no interval can be computed for {', '.join(statistics)}: {why}"
