@@ -10,7 +10,7 @@ undefined. A common factor of the weights changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -198,6 +198,7 @@ class Comparison:
     bias: Estimate = UNDEFINED
 
 
+STATISTICS = tuple(field.name for field in fields(Comparison))
 _CORRELATIONS: Mapping[str, Statistic] = {"pearson": pearson, "spearman": spearman}
 
 
