@@ -148,12 +148,11 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
         pyarrow.array([1_000_000_001], pyarrow.timestamp("ns")),
         "1970-01-01 00:00:01.000000001",
     ),
-    "whole microseconds": (pyarrow.array([1_000_000_000], pyarrow.timestamp("ns")), "1970-01-01 00:00:01"),
     "a zone": (pyarrow.array([1], pyarrow.timestamp("ns", "UTC")), "1970-01-01 00:00:00.000000001Z"),
     "an unknown zone": (pyarrow.array([7], pyarrow.timestamp("us", "A/B")), "timestamp[us, tz=A/B]: 7"),
     "a time of the day": (pyarrow.array([1], pyarrow.time64("ns")), "00:00:00.000000001"),
     "a duration": (pyarrow.array([90], pyarrow.duration("s")), "0:01:30"),
-    "a duration of nanoseconds": (pyarrow.array([1], pyarrow.duration("ns")), "duration[ns]: 1"),
+    "a duration of nanoseconds": (pyarrow.array([1], pyarrow.duration("ns")), "1"),
     "a duration out of range": (pyarrow.array([HUGE], pyarrow.duration("s")), f"duration[s]: {HUGE}"),
     "a date": (pyarrow.array([datetime.date(2026, 1, 2)]), "2026-01-02"),
     "a date out of range": (pyarrow.array([10**9], pyarrow.date32()), "date32[day]: 1000000000"),
@@ -161,7 +160,7 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
     "null": (pyarrow.array([None], pyarrow.duration("ns")), None),
     "a list": (
         pyarrow.array([[1, None]], pyarrow.list_(pyarrow.duration("ns"))),
-        ["duration[ns]: 1", None],
+        ["1", None],
     ),
     "a map": (
         pyarrow.array([[("k", 1)]], pyarrow.map_(pyarrow.string(), pyarrow.time64("ns"))),
@@ -295,7 +294,7 @@ def test_a_pandas_table_with_a_name_twice_or_a_polars_query_is_refused() -> None
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     with pytest.raises(UsageError, match="two columns of the DataFrame have the name 'x'"):
         given_rows(pandas.DataFrame([["a", "b"]], columns=["x", "x"]))
-    with pytest.raises(UsageError, match=r"write score\(frame.collect\(\)\)"):
+    with pytest.raises(UsageError, match="a LazyFrame; give dicts, Rows or a table"):
         given_rows(polars.LazyFrame(ROW))
 
 

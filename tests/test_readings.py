@@ -76,6 +76,14 @@ def test_a_name_of_responses_and_of_references_is_taken_where_one_reading_is_pos
     )
 
 
+@pytest.mark.parametrize("response", [{"pred": "A"}, {}])
+def test_a_list_of_right_answers_is_not_judged(response: Mapping[str, str]) -> None:
+    record = {"input": "Q", "outputs": ["gold", "another"], **response}
+    assert reason_of(record).startswith("no candidate; its columns are input, outputs")
+    assert row_of(record, ANSWERS, "candidate=outputs[*]").candidate == "gold"
+    assert row_of({"input": "Q", "outputs": [{"text": "A"}]}).candidate == "A"
+
+
 def test_an_answer_alone_is_refused_with_both_readings() -> None:
     problem = reason_of(GOLD)
     assert problem.startswith(

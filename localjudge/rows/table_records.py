@@ -138,12 +138,13 @@ def _row_bytes(row: Any) -> int:
 
 def _values(column: Any) -> list[Any]:
     # Python's types have no nanoseconds; for these pyarrow would import pandas if it is installed.
-    if "[ns" not in str(column.type):
+    if _NANOSECONDS not in str(column.type):
         with suppress(*_NOT_IN_PYTHON):
             return list(column.to_pylist())
     return [_python_value(scalar) for scalar in column]
 
 
+_NANOSECONDS = "[ns"
 # Errors of pyarrow for text that is not UTF-8, dates out of range, unknown time zones.
 _NOT_IN_PYTHON = (ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError)
 
@@ -152,7 +153,6 @@ def _python_value(scalar: Any) -> Any:
     """Return an Arrow scalar as a Python value; a value without a Python type becomes text."""
     import pyarrow
 
-    kind = scalar.type
     if not scalar.is_valid:
         return None
     if isinstance(scalar, pyarrow.MapScalar):
@@ -160,27 +160,15 @@ def _python_value(scalar: Any) -> Any:
     if isinstance(scalar, pyarrow.ListScalar):
         return [_python_value(each) for each in scalar.values]
     if isinstance(scalar, pyarrow.StructScalar):
-        pairs = [(kind.field(place).name, _python_value(scalar[place])) for place in range(kind.num_fields)]
+        pairs = [(each.name, _python_value(scalar[place])) for place, each in enumerate(scalar.type)]
         return dict(pairs) if len(dict(pairs)) == len(pairs) else [*map(list, pairs)]
     if isinstance(inner := getattr(scalar, "value", None), pyarrow.Scalar):  # dictionary, extension, union
         return _python_value(inner)
-    is_exact = getattr(kind, "unit", None) != "ns"
-    with suppress(*_NOT_IN_PYTHON):  # a whole number of microseconds
-        return (scalar if is_exact else scalar.cast(_microseconds(kind))).as_py()
+    with suppress(*_NOT_IN_PYTHON):
+        return (scalar.cast(pyarrow.string()) if _NANOSECONDS in str(scalar.type) else scalar).as_py()
     if isinstance(scalar, pyarrow.BinaryScalar):
         return scalar.as_buffer().to_pybytes().decode("utf-8", "surrogateescape")
-    if pyarrow.types.is_duration(kind) or is_exact:
-        return f"{kind}: {inner}"
-    return scalar.cast(pyarrow.string()).as_py()
-
-
-def _microseconds(kind: Any) -> Any:
-    """Return the type in microseconds of a type in nanoseconds."""
-    import pyarrow
-
-    if pyarrow.types.is_timestamp(kind):
-        return pyarrow.timestamp("us", kind.tz)
-    return pyarrow.duration("us") if pyarrow.types.is_duration(kind) else pyarrow.time64("us")
+    return f"{scalar.type}: {inner}"
 
 
 def table_records(table: object) -> Iterator[Record] | None:
@@ -189,8 +177,7 @@ def table_records(table: object) -> Iterator[Record] | None:
     Return None for anything else. A dataset of Hugging Face's datasets is not a table: it yields dicts.
 
     Raises:
-        UsageError: two columns have the same name, the rows of a Polars query have not been computed, or the
-            table has several parts, such as a DatasetDict.
+        UsageError: two columns have the same name, or the table has several parts, such as a DatasetDict.
     """
     # A caller with a table has already imported its library.
     pandas, polars, datasets = (sys.modules.get(name) for name in ("pandas", "polars", "datasets"))
@@ -198,8 +185,6 @@ def table_records(table: object) -> Iterator[Record] | None:
         if (repeated := repeated_name(map(str, table.columns))) is not None:
             raise UsageError(f"rows: two columns of the DataFrame have the name {repeated!r}; rename one")
         return _pandas_records(table)
-    if polars and isinstance(table, polars.LazyFrame):
-        raise UsageError("rows: a LazyFrame has no rows yet; write score(frame.collect())")
     if polars and isinstance(table, polars.DataFrame):
         return (record for record in table.iter_rows(named=True))
     if datasets and isinstance(table, datasets.DatasetDict | datasets.IterableDatasetDict):
