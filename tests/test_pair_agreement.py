@@ -478,7 +478,7 @@ def test_the_tables_fit_80_columns_and_name_every_row(cli: Cli, judged: Run) -> 
     names = ["both orders", "input order", "reverse order", "the longer response", "the first response"]
     names += [
         "Both orders name the same response in 1.00",
-        "Krippendorff's alpha",
+        "Krippendorff's nominal alpha",
     ]
     assert [name for name in names if name not in end.out] == []
     assert max(len(line) for line in end.out.splitlines() if "─" in line) <= 80
