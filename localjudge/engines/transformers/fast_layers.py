@@ -84,6 +84,8 @@ def _attention(
         (rows, new tokens, heads, width of a head).
     """
     (rows, heads, count, width), shared, mask = query.shape, key.shape[1], attention_mask
+    if (cap := other.get("softcap")) is not None:
+        return _capped(query, key, value, mask, scaling, cap), None
     few = count == 1 if mask is None else count <= _FEW_TOKENS and mask.shape[1] == 1
     if few and other.get("position_bias") is None:
         beside = heads // shared * count
@@ -102,6 +104,34 @@ def _attention(
     query = pad(query, (0, 0, before, 0)) if before else query
     found = sdpa_attention_forward(module, query, key, value, mask, scaling=scaling, **other)[0]
     return found[:, before:], None
+
+
+def _capped(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    scaling: float | None,
+    cap: float,
+) -> torch.Tensor:
+    """Return attention whose scores are bounded, cap · tanh(score / cap), which PyTorch's attention cannot do.
+
+    Arguments and result are those of `_attention`. The scores of a batch would need much memory, so the rows
+    are computed one after the other.
+    """
+    (rows, heads, count, width), tokens = query.shape, key.shape[2]
+    if mask is None:
+        mask = torch.ones(count, tokens, dtype=torch.bool, device=query.device).tril(tokens - count)
+        mask = mask.expand(rows, 1, count, tokens)
+    if mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
+    output = query.new_empty(rows, count, heads, value.shape[-1])
+    for row in range(rows):
+        keys, values = (each[row].repeat_interleave(heads // key.shape[1], dim=0) for each in (key, value))
+        scores = query[row] @ keys.transpose(1, 2) * (width**-0.5 if scaling is None else scaling)
+        weights = torch.softmax(torch.tanh(scores / cap) * cap + mask[row], dim=-1, dtype=torch.float32)
+        output[row] = (weights.to(query.dtype) @ values).transpose(0, 1)
+    return output
 
 
 class PackedLinear(torch.nn.Linear):  # type: ignore[misc]

@@ -54,10 +54,8 @@ class TransformersEngine:
         check_tensors(model)
         try:
             configuration = deepcopy(model.configuration)
-            # Not that of config.json; None stands for that of transformers, which cannot bound the scores as
-            # Gemma 2 does.
-            capped = getattr(model.config, "attn_logit_softcapping", None) is not None
-            configuration._attn_implementation = "eager" if self._remark or capped else None
+            # Not that of config.json; None stands for that of transformers.
+            configuration._attn_implementation = "eager" if self._remark else None
             with _loadable(model.path) as folder:
                 self._model = AutoModelForCausalLM.from_pretrained(
                     folder,
