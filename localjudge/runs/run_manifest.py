@@ -30,7 +30,7 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.settings import SharedSettings
 
 MANIFEST = "run.json"
-FORMAT: Literal[7] = 7
+FORMAT: Literal[8] = 8
 
 
 class _ManifestPart(BaseModel):
@@ -154,7 +154,7 @@ class RunManifest(_ManifestPart):
         inherited_notices: the notices of the sources of this run.
     """
 
-    format: Literal[7]
+    format: Literal[8]
     settings: RunSettings
     rubric: Rubric
     prompt_sha256: str
