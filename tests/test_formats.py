@@ -148,11 +148,21 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
         pyarrow.array([1_000_000_001], pyarrow.timestamp("ns")),
         "1970-01-01 00:00:01.000000001",
     ),
+    "whole microseconds": (pyarrow.array([1_000_000_000], pyarrow.timestamp("ns")), "1970-01-01 00:00:01"),
+    "whole microseconds in a zone": (
+        pyarrow.array([1000], pyarrow.timestamp("ns", "UTC")),
+        "1970-01-01 00:00:00.000001+00:00",
+    ),
+    "nanoseconds in an unknown zone": (
+        pyarrow.array([7], pyarrow.timestamp("ns", "A/B")),
+        "timestamp[ns, tz=A/B]: 7",
+    ),
     "a zone": (pyarrow.array([1], pyarrow.timestamp("ns", "UTC")), "1970-01-01 00:00:00.000000001Z"),
     "an unknown zone": (pyarrow.array([7], pyarrow.timestamp("us", "A/B")), "timestamp[us, tz=A/B]: 7"),
     "a time of the day": (pyarrow.array([1], pyarrow.time64("ns")), "00:00:00.000000001"),
     "a duration": (pyarrow.array([90], pyarrow.duration("s")), "0:01:30"),
-    "a duration of nanoseconds": (pyarrow.array([1], pyarrow.duration("ns")), "1"),
+    "a duration of nanoseconds": (pyarrow.array([1], pyarrow.duration("ns")), "duration[ns]: 1"),
+    "a second in nanoseconds": (pyarrow.array([10**9], pyarrow.duration("ns")), "0:00:01"),
     "a duration out of range": (pyarrow.array([HUGE], pyarrow.duration("s")), f"duration[s]: {HUGE}"),
     "a date": (pyarrow.array([datetime.date(2026, 1, 2)]), "2026-01-02"),
     "a date out of range": (pyarrow.array([10**9], pyarrow.date32()), "date32[day]: 1000000000"),
@@ -160,7 +170,7 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
     "null": (pyarrow.array([None], pyarrow.duration("ns")), None),
     "a list": (
         pyarrow.array([[1, None]], pyarrow.list_(pyarrow.duration("ns"))),
-        ["1", None],
+        ["duration[ns]: 1", None],
     ),
     "a map": (
         pyarrow.array([[("k", 1)]], pyarrow.map_(pyarrow.string(), pyarrow.time64("ns"))),

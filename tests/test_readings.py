@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bz2
+import csv
+import io
 import json
 import lzma
 import re
@@ -81,7 +83,19 @@ def test_a_list_of_right_answers_is_not_judged(response: Mapping[str, str]) -> N
     record = {"input": "Q", "outputs": ["gold", "another"], **response}
     assert reason_of(record).startswith("no candidate; its columns are input, outputs")
     assert row_of(record, ANSWERS, "candidate=outputs[*]").candidate == "gold"
-    assert row_of({"input": "Q", "outputs": [{"text": "A"}]}).candidate == "A"
+    listed = {"input": "Q", "outputs": [{"text": "B"}]}
+    assert row_of(listed).candidate == "B"
+    assert row_of(listed | {"prediction": "A"}).candidate == "A"
+
+
+@pytest.mark.parametrize("name", ["responses", "completions", "generations", "predictions", "candidates"])
+@pytest.mark.parametrize("beside", [{"prediction": "4"}, {"pred": ["4", "5"]}, {"model_output": "4"}])
+def test_responses_in_a_list_are_judged_beside_the_answer_that_was_read_from_them(
+    tmp_path: Path, name: str, beside: Mapping[str, Any]
+) -> None:
+    record = {"question": "2+2?", "reference": "4", name: ["It is 4.", "It is 5."], **beside}
+    rows = rows_in(tmp_path / "a.jsonl", lines(record), SINGLE)
+    assert [row.candidate for row in rows] == ["It is 4.", "It is 5."]
 
 
 def test_an_answer_alone_is_refused_with_both_readings() -> None:
@@ -225,6 +239,8 @@ STRUCTURED = '{"text": "A", "response": "B"}'
         ({"prompt": "Q", "responses": [STRUCTURED]}, ANSWERS),
         ({"inputs": {"question": "Q"}, "outputs": STRUCTURED, "expectations": {}}, ANSWERS),
         ({"prompt": "Q", "chosen": '["A", "B"]', "rejected": '["C"]'}, PAIRS),
+        ({"inputs": "Q", "outputs": STRUCTURED, "ground_truth": '{"text": "A"}'}, ANSWERS),
+        ({"id": "1", "input": "Q", "output": STRUCTURED, "expectedOutput": "A", "metadata": "run 7"}, ANSWERS),
     ],
 )
 def test_an_answer_that_is_json_is_judged_as_it_was_written(
@@ -233,9 +249,38 @@ def test_an_answer_that_is_json_is_judged_as_it_was_written(
     assert row_of(record, used).texts[0] in (STRUCTURED, '["A", "B"]')
 
 
-def test_a_value_in_the_json_of_a_table_is_found() -> None:
-    cells = {"inputs": '{"question": "Q"}', "outputs": '{"response": "A"}', "expectations": "{}"}
-    assert row_of(cells).texts == ("A",)
+LM_EVAL = {
+    "doc_id": 0,
+    "doc": {"q": "Q"},
+    "target": "A",
+    "arguments": {"gen_args_0": {"arg_0": "Q", "arg_1": {}}},
+    "resps": [["A"]],
+}
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
+@pytest.mark.parametrize(
+    ("values", "responses"),
+    [
+        ({"inputs": {"question": "Q"}, "outputs": {"response": "A"}, "expectations": {}}, ("A",)),
+        ({"question": "Q", "responses": ["A", "B"]}, ("A", "B")),
+        (LM_EVAL, ("A",)),
+    ],
+)
+def test_json_in_a_cell_of_a_table_is_read_and_that_in_another_text_is_not(
+    tmp_path: Path, name: str, values: Mapping[str, Any], responses: Sequence[str]
+) -> None:
+    record = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter="\t" if name == "a.tsv" else ",")
+    writer.writerows([record, record.values()])
+    (tmp_path / name).write_text(lines(record) if name == "a.jsonl" else text.getvalue())
+    (tmp_path / "more.jsonl").write_text(lines({"key": record[next(iter(record))], "note": 1}))
+    join = {"@join": str(tmp_path / "more.jsonl"), "@on": f"{next(iter(record))}=key"}
+    for columns in ({}, {"system": "@filename"}, join):
+        rows = list(read_rows([str(tmp_path / name)], columns, used=ANSWERS))
+        read = [(row.instruction, row.candidate) for row in rows if isinstance(row, Row)]
+        assert (read == [("Q", response) for response in responses]) == (name != "a.jsonl")
 
 
 def test_a_conversation_needs_a_question_and_a_response() -> None:

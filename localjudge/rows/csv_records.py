@@ -11,7 +11,7 @@ from itertools import chain
 from typing import BinaryIO, TextIO
 
 from localjudge.errors import RowError, UsageError
-from localjudge.rows.record import Record, lone_surrogate, repeated_name, too_large
+from localjudge.rows.record import Cells, Record, lone_surrogate, repeated_name, too_large
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
@@ -140,7 +140,7 @@ def _record(header: list[str], fields: list[str]) -> Record:
         return RowError(f"{len(fields)} fields, where the header has {len(header)}")
     if (repeated := repeated_name(header)) is not None:
         return RowError(f"two columns have the name {repeated!r}")
-    record = dict(zip(header, fields, strict=True))
+    record = Cells(zip(header, fields, strict=True))
     for name, text in record.items():
         if bad := lone_surrogate(name) or lone_surrogate(text):
             return RowError(f"{name!r} has {bad}", record)

@@ -32,7 +32,7 @@ from localjudge.rows.formats import (
 )
 from localjudge.rows.joins import Joins
 from localjudge.rows.json_records import Document, unwrapped
-from localjudge.rows.record import ABSENT, MAX_ROW_BYTES, Record, RecordError, value_at
+from localjudge.rows.record import ABSENT, MAX_ROW_BYTES, Record, RecordError, like, value_at
 from localjudge.rows.record_reader import Fields, RecordReader
 from localjudge.rows.row import identity, known_columns, lacks, rows_of, unreadable
 from localjudge.rows.table_records import table_records
@@ -173,7 +173,7 @@ def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedI
     count, rows = 0, 0
     for where, record in islice(joined_records([name], reader, joins=joins), _RECORDS_CHECKED):
         count += 1
-        last = dict(record) if isinstance(record, Mapping) else last
+        last = like(record, {**record}) if isinstance(record, Mapping) else last
         for row in rows_of(record, where, reader, note):
             if isinstance(row, Failure):
                 reasons[row.reason] += 1
@@ -244,8 +244,9 @@ def joined_records(
             if isinstance(record, RowError):
                 yield where, record
                 continue
+            named = like(record, {**record, FILENAME: systems[name]}) if systems else record
             try:
-                yield where, joins.joined({**record, FILENAME: systems[name]} if systems else record)
+                yield where, joins.joined(named)
             except RecordError as error:
                 yield where, unreadable(where, str(error), record, *identity(record, reader))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from localjudge.errors import RowError, UsageError
 from localjudge.rows.columns import JOIN, ON, Columns
-from localjudge.rows.record import ABSENT, Record, RecordError, value_at
+from localjudge.rows.record import ABSENT, Record, RecordError, like, value_at
 from localjudge.rows.shapes import COLUMNS, Shape, recognized
 
 
@@ -96,5 +96,5 @@ class Joins:
             other, name = known[str(key)], Path(file).stem if is_given else "joined"
             # A different value of a column gets the name of the file.
             apart = {f"{name}.{key}": value for key, value in other.items() if record.get(key, value) != value}
-            record = {**other, **record, **apart}
+            record = like(record, {**other, **record, **apart})
         return record

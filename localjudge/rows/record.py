@@ -9,7 +9,7 @@
     request.@text                   the text in a JSON string
 
 A column that has the whole path as its name is that column. A text that holds JSON is read where a path goes
-into it; if a shape names the text itself as another place of the field, this holds for tables alone.
+into it; if a shape names the text itself as another place of the field, this holds for `Cells` alone.
 """
 
 from __future__ import annotations
@@ -28,6 +28,16 @@ from localjudge.errors import RowError
 
 Record = Mapping[str, Any] | RowError
 """The columns of a record by name, or the reason why it cannot be read."""
+
+
+class Cells(dict[str, Any]):
+    """A record of a CSV file, in which only a text can hold an object or a list: the text of its JSON."""
+
+
+def like(record: Mapping[str, Any], columns: dict[str, Any]) -> dict[str, Any]:
+    """Return columns as a record of the kind of another, whose columns are among them."""
+    return Cells(columns) if isinstance(record, Cells) else columns
+
 
 MAX_ROW_BYTES = 8_000_000
 """Default limit of a row: about two million tokens, for which the tokenizer takes 1 GB of memory."""

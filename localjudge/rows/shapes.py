@@ -52,6 +52,7 @@ from localjudge.rows.messages import as_chat, event_messages
 from localjudge.rows.record import (
     ABSENT,
     FIRST,
+    Cells,
     Element,
     RecordError,
     column,
@@ -136,9 +137,9 @@ class Shape:
 
 
 def _has(record: Mapping[str, Any], path: str) -> bool:
-    """Return whether a record has a path; a text in JSON text shows nothing, for an answer may be JSON."""
+    """Return whether a record has a path; a text in a text shows nothing, for an answer may be JSON."""
     found = value_at(record, path)
-    is_inside = path not in record and isinstance(record.get(column(path)), str)
+    is_inside = path not in record and _is_text(record.get(column(path)), record)
     return found is not ABSENT and not (is_inside and isinstance(found, str))
 
 
@@ -233,8 +234,8 @@ def _alternatives(source: str) -> tuple[tuple[str, str | None], ...]:
 
 
 def _is_text(value: Any, record: Mapping[str, Any]) -> bool:
-    """Return whether a value is a text, and not JSON in a table such as CSV, whose values all are texts."""
-    return isinstance(value, str) and not all(isinstance(each, str) for each in record.values())
+    """Return whether a value is a text, and not a cell, which may hold an object or a list as JSON."""
+    return isinstance(value, str) and not isinstance(record, Cells)
 
 
 def _turns(part: Mapping[str, Any], record: Mapping[str, Any], element: Element) -> Iterator[Any]:

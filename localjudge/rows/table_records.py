@@ -164,10 +164,15 @@ def _python_value(scalar: Any) -> Any:
         return dict(pairs) if len(dict(pairs)) == len(pairs) else [*map(list, pairs)]
     if isinstance(inner := getattr(scalar, "value", None), pyarrow.Scalar):  # dictionary, extension, union
         return _python_value(inner)
-    with suppress(*_NOT_IN_PYTHON):
-        return (scalar.cast(pyarrow.string()) if _NANOSECONDS in str(scalar.type) else scalar).as_py()
+    kind, is_nanoseconds, _ = str(scalar.type).partition(_NANOSECONDS)
+    zone = [scalar.type.tz] if kind == "timestamp" else []
+    with suppress(*_NOT_IN_PYTHON):  # Python has those that are whole microseconds
+        return (scalar.cast(getattr(pyarrow, kind)("us", *zone)) if is_nanoseconds else scalar).as_py()
     if isinstance(scalar, pyarrow.BinaryScalar):
         return scalar.as_buffer().to_pybytes().decode("utf-8", "surrogateescape")
+    with suppress(*_NOT_IN_PYTHON):
+        if is_nanoseconds and kind != "duration":
+            return scalar.cast(pyarrow.string()).as_py()
     return f"{scalar.type}: {inner}"
 
 
