@@ -178,17 +178,17 @@ def test_a_row_that_is_no_row_is_named_by_its_line_or_number(
         (
             "a.csv",
             sheet([ROW]).decode().encode("utf-16-le"),
-            "is not UTF-8, nor UTF-16 with a byte order mark; convert it",
+            "is UTF-16LE without a byte order mark; convert it",
         ),
         (
             "a.jsonl",
             json_lines([ROW]).decode().encode("utf-16-be"),
-            "is not UTF-8, nor UTF-16 with a byte order mark; convert it",
+            "is UTF-16BE without a byte order mark; conv",
         ),
         (
             "a.json",
             json_array([ROW]).decode().encode("utf-32"),
-            "is not UTF-8, nor UTF-16 with a byte order mark; convert it",
+            "is UTF-32; convert it, such as with: iconv -f",
         ),
         (
             "a.xlsx",

@@ -220,7 +220,7 @@ class Utf8Stream(io.RawIOBase):
         lines: the number of ends of lines in the bytes that were read.
 
     Raises:
-        UsageError: the text is in neither.
+        UsageError: the text is UTF-32, or UTF-16 without a byte order mark.
     """
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
@@ -249,8 +249,13 @@ class Utf8Stream(io.RawIOBase):
 def _utf8_pieces(stream: Any, name: str) -> Iterator[bytes]:
     """Yield the pieces of a text as UTF-8, none of them empty."""
     begin = stream.read(16)
-    if b"\0" in begin and (begin.startswith(_UTF32) or not begin.startswith(_UTF16)):
-        raise UsageError(f"{name}: is not UTF-8, nor UTF-16 with a byte order mark; convert it, as iconv does")
+    even, odd = begin[::2], begin[1::2]
+    known = "UTF-32" if begin.startswith(_UTF32) else ""
+    if len(begin) == 16 and any(even) != any(odd) and (all(even) or all(odd)):
+        known = "UTF-16LE" if any(even) else "UTF-16BE"
+    if known:
+        what = known if known == "UTF-32" else f"{known} without a byte order mark"
+        raise UsageError(f"{name}: is {what}; convert it, such as with: iconv -f {known} -t UTF-8 FILE")
     decoder = codecs.getincrementaldecoder("UTF-16")("surrogatepass")
     begins = [begin.removeprefix(codecs.BOM_UTF8)]
     for data in chain(begins, iter(lambda: stream.read1(_PIECE), b""), [b""]):
