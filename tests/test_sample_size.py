@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import Cli
-from scipy.stats import ttest_1samp
+from scipy.stats import norm, ttest_1samp
 from test_compare import judged, rows_of
 
 from localjudge.statistics.paired_test import (
@@ -34,6 +34,20 @@ def test_the_smallest_number_with_the_power_is_found() -> None:
     assert needed == 199, "as statsmodels' TTestPower and G*Power have it"
     assert (instructions_needed(0.2, 1.0, 0.8, tests=6) or 0) > needed
     assert instructions_needed(0.2, 0.0) == 5
+
+
+@pytest.mark.parametrize("tests", [1, 3, 66, 4950])
+@pytest.mark.parametrize("difference", [0.01, 0.1, 0.2, 0.3, 0.5])
+def test_a_larger_deviation_needs_more_instructions_as_the_normal_distribution_has_it(
+    difference: float, tests: int
+) -> None:
+    deviations = np.arange(0.1, 3.05, 0.1)
+    needed = [instructions_needed(difference, each**2, 0.8, tests) or 0 for each in deviations]
+    assert needed == sorted(needed)
+    quantiles = norm.ppf(1 - 0.05 / tests / 2) + norm.ppf(0.8)
+    least = (quantiles * deviations / difference) ** 2
+    assert (np.array(needed) >= np.minimum(least, 10_000_000) - 1).all()
+    assert (np.array(needed) <= 1.2 * least + 12).all()
 
 
 @pytest.mark.parametrize(("deviation", "count"), [(0.3, 83), (0.7, 150), (0.0, 59)])

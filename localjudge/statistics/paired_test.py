@@ -160,7 +160,9 @@ def power(difference: float, variance: float, instructions: int, tests: int = 1)
     freedom = instructions - 1
     critical = t.ppf(1 - ALPHA / tests / 2, freedom)
     shift = abs(difference) * math.sqrt(instructions / variance)
-    return float(1 - nct.cdf(critical, freedom, shift) + nct.cdf(-critical, freedom, shift))
+    not_above, below = nct.cdf([critical, -critical], freedom, shift)
+    # SciPy's result is NaN for some that are nearly 0, far from the shift.
+    return float(1 - np.nan_to_num(not_above) + np.nan_to_num(below))
 
 
 def instructions_needed(difference: float, variance: float, wanted: float = 0.8, tests: int = 1) -> int | None:
