@@ -30,6 +30,7 @@ class Pilot:
         inflation: the upper end of the one-sided 95 % interval of the variance, as a multiple of it, with the
             fewest instructions that two systems share.
         notes: remarks for the reader.
+        notices: the notices of the runs.
     """
 
     column: str
@@ -37,6 +38,7 @@ class Pilot:
     variance: float
     inflation: float
     notes: tuple[str, ...]
+    notices: tuple[str, ...]
 
     @classmethod
     def read(cls, folders: Sequence[Path], by: str | None) -> Pilot:
@@ -77,4 +79,4 @@ class Pilot:
             f"{counted(instructions, 'instruction')} in common say little about a variance; give {FEW} or more"
         )
         inflation = (instructions - 1) / float(chi2.ppf(0.05, instructions - 1))
-        return cls(column, ends, variance, inflation, (few,) * (instructions < FEW))
+        return cls(column, ends, variance, inflation, (few,) * (instructions < FEW), judged.notices)
