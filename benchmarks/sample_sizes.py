@@ -35,8 +35,9 @@ def main() -> None:
             for responses in RESPONSES:
                 pilot = drawn(np.random.default_rng(0), PILOT, shift, edges, responses)
                 group, system = (each.ravel().astype(np.int32) for each in np.indices(pilot.shape)[:2])
-                variance = paired_variance(pilot.ravel(), group, system)
-                assert variance is not None
+                paired = paired_variance(pilot.ravel(), group, system)
+                assert paired is not None
+                variance, _ = paired
                 difference = float((pilot[:, 1] - pilot[:, 0]).mean())
                 needed = instructions_needed(difference, variance)
                 assert needed is not None

@@ -134,15 +134,15 @@ def test_a_best_juror_among_equals_is_not_better_than_it_is() -> None:
     assert np.mean(means) == pytest.approx(0.3, abs=0.02), "the smallest of three errors would be 0.24"
 
 
-def make_jury(folder: Path, judges: Sequence[str]) -> tuple[list[Path], Path]:
+def make_jury(folder: Path, judges: Sequence[str], rows: int = ROWS) -> tuple[list[Path], Path]:
     """Import three runs with mostly the same errors, by judges of these names; write the true labels."""
     random = np.random.default_rng(4)
-    truth = random.integers(0, 2, ROWS)
-    wrong = random.random(ROWS) < 0.3
-    tables = [truth, *(truth ^ wrong ^ (random.random(ROWS) < 0.05) for _ in judges)]
+    truth = random.integers(0, 2, rows)
+    wrong = random.random(rows) < 0.3
+    tables = [truth, *(truth ^ wrong ^ (random.random(rows) < 0.05) for _ in judges)]
     files = [folder / "labels.jsonl", *(folder / f"scores{number}.jsonl" for number in range(len(judges)))]
     for file, table in zip(files, tables, strict=True):
-        rows = [
+        lines = [
             {
                 "id": f"r{n}",
                 "instruction": f"Q{n}",
@@ -151,7 +151,7 @@ def make_jury(folder: Path, judges: Sequence[str]) -> tuple[list[Path], Path]:
             }
             for n, label in enumerate(table)
         ]
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        file.write_text("".join(json.dumps(row) + "\n" for row in lines))
     runs = [folder / f"run{number}" for number in range(len(judges))]
     grade = {"grade": Rubric.load("correctness").aspects["grade"]}
     for file, run, judge in zip(files[1:], runs, judges, strict=True):
@@ -187,6 +187,19 @@ def test_a_jury_that_is_worse_than_its_best_juror_names_it(tmp_path: Path, cli: 
         import_scores([str(file)], run, ["wit"])
     shown = " ".join(cli("jury", *runs, "--labels", tmp_path / "run0.jsonl", "--resamples", FEW).out.split())
     assert re.search(r"worse on 1 of 1 \(wit: 1\.\d\d \([^-]+\), beside run0 on 20 rows\)", shown)
+
+
+def test_an_estimate_without_an_interval_is_not_called_a_bound(tmp_path: Path, cli: Cli) -> None:
+    runs, file = make_jury(tmp_path, ("one", "two", "three"), rows=7)
+    flags = ("jury", *runs, "--labels", file, "--resamples", FEW)
+    votes = json.loads(cli(*flags, "--json").out)["errors"]["grade"]["votes"]
+    assert (votes["low"], votes["high"]) == (None, None)
+    shown = " ".join(cli(*flags).out.split())
+    assert "with 95 % confidence" not in shown
+    estimate = f"of the independent jurors that they are worth: grade {votes['value']:.2f} The correlation"
+    assert f"The 3 jurors have an estimate without an interval {estimate}" in shown
+    few = "it depends on 7 of the instructions, and an interval requires 8"
+    assert f"The correlation of the errors has no interval in grade, because {few}." in shown
 
 
 def test_two_jurors_have_no_majorities_and_no_outlier(tmp_path: Path, cli: Cli) -> None:

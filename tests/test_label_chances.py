@@ -163,6 +163,19 @@ def test_only_what_no_weight_can_undo_is_refused_by_name(tmp_path: Path, cli: Cl
     assert end.code == 2
 
 
+@pytest.mark.parametrize("changed", [{"saw_judge": None}, {"chance": 0}, {"chance": "half"}, {"row": 3}])
+def test_a_changed_label_is_refused_with_its_place(
+    tmp_path: Path, cli: Cli, changed: dict[str, object]
+) -> None:
+    run, labels = drawn_by_score(tmp_path, cli)
+    first, *others = lines(labels)
+    first["label"].update(changed)
+    labels.write_text("".join(json.dumps(line) + "\n" for line in [first, *others]))
+    end = cli("agree", run, "--labels", labels)
+    assert (end.code, end.err.count("\n")) == (2, 1)
+    assert f"{labels}:1: `label` is not as `localjudge label` writes it" in end.err
+
+
 def test_the_weights_of_each_file_have_the_mean_one(tmp_path: Path, cli: Cli) -> None:
     run, labels = drawn_by_score(tmp_path, cli)
     drawn = lines(labels)

@@ -114,6 +114,15 @@ def test_a_dry_run_is_no_result_unless_it_is_asked_for_by_name(cli: Cli, dry: Pa
     assert found["notices"] == [DRY]
 
 
+def test_a_dry_run_is_no_pilot_unless_it_is_asked_for_by_name(cli: Cli, dry: Path) -> None:
+    command = ("sample-size", "--difference", 0.5, "--pilot", dry)
+    end = cli(*command)
+    assert (end.code, end.out) == (2, "")
+    assert f"{dry}: a dry run: no model was asked" in end.err
+    assert cli(*command, "--allow-dry-run").out.splitlines()[0] == DRY
+    assert json.loads(cli(*command, "--allow-dry-run", "--json").out)["notices"] == [DRY]
+
+
 def test_what_is_shown_and_reported_of_a_dry_run_says_so_first(cli: Cli, dry: Path) -> None:
     for more in ([], ["--id", "q0a"]):
         assert cli("show", dry, *more).out.splitlines()[0] == DRY

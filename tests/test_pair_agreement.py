@@ -511,8 +511,8 @@ def test_commands_for_single_responses_refuse_runs_of_pairs_in_one_line(
     assert cli("score", file, *FLAGS, "--out", run).code == 0
     dry = "--allow-dry-run"
     for command, words in (
-        (("jury", run, run, dry), "compares two responses; jury and calibrate take runs that judge one"),
-        (("calibrate", run, dry, "--labels", file, "--out", tmp_path / "map.json"), "and calibrate take runs"),
+        (("jury", run, run, dry), "compares two responses; give runs that judge one"),
+        (("calibrate", run, dry, "--labels", file, "--out", tmp_path / "map.json"), "give runs that judge one"),
         (("import", file, "--rubric", "pairwise", "--out", tmp_path / "in"), "--rubric pairwise: compares two"),
     ):
         end = cli(*command)
@@ -523,9 +523,7 @@ def test_commands_for_single_responses_refuse_runs_of_pairs_in_one_line(
         lambda: read_scores([run]),
     )
     for call in refused:
-        with pytest.raises(
-            UsageError, match="compares two responses; jury and calibrate take runs that judge one"
-        ):
+        with pytest.raises(UsageError, match="compares two responses; give runs that judge one"):
             call()
     single = write(
         tmp_path / "rows.jsonl", [{"id": "r", "instruction": "A?", "reference": "B.", "candidate": "C."}]

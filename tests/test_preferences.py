@@ -368,10 +368,16 @@ def longer_or_first(first: str, second: str) -> float:
 def judged(tmp_path: Path, model: Path) -> Callable[..., Path]:
     """Return a run in which all pairs of systems were compared."""
 
-    def make(taste: Taste = longer_or_first, name: str = "run", rubric: str = "pairwise", **how: Any) -> Path:
+    def make(
+        taste: Taste = longer_or_first,
+        name: str = "run",
+        rubric: str = "pairwise",
+        instructions: int = 12,
+        **how: Any,
+    ) -> Path:
         judge = scripted_comparison(model, taste, rubric)
         file = tmp_path / f"{name}.jsonl"
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows_of(12)))
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows_of(instructions)))
         pairing = Pairing(forms=True, **how)
         score_run(
             judge, RowSource.from_files([str(file)], used=judge.rubric.fields, pairing=pairing), tmp_path / name
@@ -398,6 +404,16 @@ def test_the_pairs_of_a_run_are_read_with_both_orders_and_their_lengths(judged: 
         assert found.preference[place] == pytest.approx((shown[0] + 1 - shown[1]) / 2, abs=1e-5)
     single = preferences_of(read_judged_pairs([judged(name="one", orders=1)]))["better"]
     assert single.agree == pytest.approx(np.full(36, np.nan), nan_ok=True)
+
+
+def test_the_effects_of_length_and_position_say_why_they_have_no_interval(
+    judged: Callable[..., Path], cli: Cli
+) -> None:
+    run = judged(instructions=3)
+    shown = " ".join(cli("rank", run, "--all").out.split())
+    few = ", no interval: it depends on 3 of the instructions, and an interval requires 5"
+    assert re.search(rf"odds of winning multiplied by \d\.\d\d{few.replace(' 3 ', ' 2.2 ')}", shown)
+    assert re.search(rf"Position: the first place has a win rate of \d\.\d\d{few};", shown)
 
 
 def test_rank_shows_strengths_and_what_explains_them(judged: Callable[..., Path], cli: Cli) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import Cli
-from scipy.stats import ttest_1samp
+from scipy.stats import chi2, norm, ttest_1samp
 from test_compare import judged, rows_of
 
 from localjudge.statistics.paired_test import (
@@ -19,6 +19,7 @@ from localjudge.statistics.paired_test import (
     paired_variance,
     power,
 )
+from localjudge.studies.sample_size import Pilot
 
 
 def test_the_power_is_that_of_a_simulated_t_test() -> None:
@@ -34,6 +35,20 @@ def test_the_smallest_number_with_the_power_is_found() -> None:
     assert needed == 199, "as statsmodels' TTestPower and G*Power have it"
     assert (instructions_needed(0.2, 1.0, 0.8, tests=6) or 0) > needed
     assert instructions_needed(0.2, 0.0) == 5
+
+
+@pytest.mark.parametrize("tests", [1, 3, 66, 4950])
+@pytest.mark.parametrize("difference", [0.01, 0.1, 0.2, 0.3, 0.5])
+def test_a_larger_deviation_needs_more_instructions_as_the_normal_distribution_has_it(
+    difference: float, tests: int
+) -> None:
+    deviations = np.arange(0.1, 3.05, 0.1)
+    needed = [instructions_needed(difference, each**2, 0.8, tests) or 0 for each in deviations]
+    assert needed == sorted(needed)
+    quantiles = norm.ppf(1 - 0.05 / tests / 2) + norm.ppf(0.8)
+    least = (quantiles * deviations / difference) ** 2
+    assert (np.array(needed) >= np.minimum(least, 10_000_000) - 1).all()
+    assert (np.array(needed) <= 1.2 * least + 12).all()
 
 
 @pytest.mark.parametrize(("deviation", "count"), [(0.3, 83), (0.7, 150), (0.0, 59)])
@@ -54,7 +69,10 @@ def test_the_variance_of_a_pilot_is_that_of_the_differences_of_its_systems() -> 
     level = random.normal(0, 0.5, (4000, 2))[group, system]  # the difference has a variance of 0.5
     values = 3 + random.normal(0, 2, 4000)[group] + level + random.normal(0, 0.7, len(group))
     found = paired_variance(values, group.astype(np.int32), system.astype(np.int32))
-    assert found == pytest.approx(0.5 + 2 * 0.49 / 3, rel=0.1)
+    assert found is not None
+    variance, instructions = found
+    assert variance == pytest.approx(0.5 + 2 * 0.49 / 3, rel=0.1)
+    assert instructions == 4000
     one = paired_variance(values[system == 0], group[system == 0].astype(np.int32), system[system == 0])
     assert one is None, "one system has no difference"
 
@@ -77,6 +95,22 @@ def test_a_pilot_says_how_many_instructions_a_comparison_needs(tmp_path: Path, c
     assert f"{needed:,}" in cli(*asked).out
     gate = json.loads(cli("sample-size", "--margin", 0.5, *asked[3:], "--json").out)["instructions"]
     assert gate[name][0] == instructions_to_pass(0.5, variance, 4)
+
+
+def test_a_variance_is_known_as_well_as_the_instructions_that_two_systems_share_tell(
+    tmp_path: Path, cli: Cli
+) -> None:
+    tables = np.random.default_rng(3).integers(1, 6, (2, 60)).tolist()
+    north, south = (rows_of(table, name, name) for table, name in zip(tables, ("north", "south"), strict=True))
+    for at, row in enumerate(south[:57]):
+        row["instruction"] = f"another question {at}"
+    pilot = judged(tmp_path / "pilot", [*north, *south])
+    found = Pilot.read([pilot], "helpfulness")
+    assert found.variance == pytest.approx(np.subtract(tables[0][57:], tables[1][57:]).var(ddof=1))
+    assert found.inflation == pytest.approx(2 / chi2.ppf(0.05, 2))
+    assert found.notes == ("3 instructions in common say little about a variance; give 20 or more",)
+    shown = cli("sample-size", "--difference", 0.5, "--pilot", pilot, "--by", "helpfulness").out
+    assert found.notes[0] in shown
 
 
 def test_without_a_pilot_the_deviations_are_assumed(cli: Cli) -> None:

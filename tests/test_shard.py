@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -15,6 +16,7 @@ import pytest
 from conftest import Cli, read_lines, write_rows
 from hypothesis import given
 from hypothesis import strategies as st
+from test_label import served
 
 from localjudge import UsageError, load_run
 from localjudge.errors import RunMismatchError
@@ -93,6 +95,27 @@ def test_merged_shards_equal_the_run_of_one_machine(cli: Cli, tmp_path: Path, fl
     assert printed[0] == printed[1], "several shards are read as one run"
     assert "give each shard once" in cli("label", shards[0], *shards, "--out", tmp_path / "labels").err
     assert "merge shards first" in cli("escalate", *shards, "--labels", rows).err
+    named = ", ".join(map(str, shards))
+    assert cli("show", *shards, "--id", "elsewhere").err.startswith(f"localjudge: {named}: no row with the id")
+    other = cli("label", shards[0], tmp_path / "elsewhere", "--out", tmp_path / "labels").err
+    assert f"{tmp_path / 'elsewhere'}: is not a run directory" in other
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
+def test_labelling_shards_leaves_no_copy_of_them(
+    end: signal.Signals, cli: Cli, tmp_path: Path, flags: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, scratch = write_rows(tmp_path / "a.jsonl", 8), tmp_path / "scratch"
+    scratch.mkdir()
+    shards = [tmp_path / f"s{index}" for index in (1, 2)]
+    for index, shard in enumerate(shards, 1):
+        assert cli("score", rows, "--out", shard, "--shard", f"{index}/2", *flags).code in (0, 3)
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    with served(*shards, "--out", tmp_path / "labels.jsonl") as (process, _):
+        assert [*scratch.glob("localjudge-*/merged-shards")]
+        process.send_signal(end)
+        assert process.wait(20) == 128 + end
+    assert not [*scratch.glob("localjudge-*")]
 
 
 def test_a_shard_without_rows_says_so_instead_of_an_empty_table_and_is_merged(

@@ -14,6 +14,7 @@ from localjudge.cli.console import (
     as_document,
     as_markdown,
     as_text,
+    headed,
     print_json,
     print_table,
     printed_findings,
@@ -21,7 +22,14 @@ from localjudge.cli.console import (
 )
 from localjudge.cli.options import BELOW_THRESHOLD, AsJson, check_out_file
 from localjudge.cli.progress import Progress
-from localjudge.cli.statistics_options import AllTables, ScoresOf, StatisticsOptions, common_mode
+from localjudge.cli.statistics_options import (
+    AllowDryRun,
+    AllTables,
+    ScoresOf,
+    StatisticsOptions,
+    common_mode,
+    refuse_dry_runs,
+)
 from localjudge.errors import UsageError
 from localjudge.report.study_options import ByColumn, LabelOptions
 from localjudge.settings import Flag
@@ -164,6 +172,7 @@ def sample_size(
     by: Annotated[str | None, Flag("The column to compare.", "COLUMN")] = None,
     power: Annotated[float, Flag("The probability to find it, or to pass.", "P", least=0.5, most=0.99)] = 0.8,
     systems: Annotated[int, Flag("The number of systems to compare.", "N", least=2)] = 2,
+    allow_dry_run: AllowDryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Compute how many instructions a comparison needs, from a pilot run."""
@@ -185,12 +194,14 @@ def sample_size(
     basis = {f"standard deviation {each:g} (assumed)": each**2 for each in _DEVIATIONS}
     inflation, notes, column = 1.0, ["--pilot measures the deviation"], "COLUMN" if margin else "a column"
     ends: tuple[int, int] = (1, 5)
+    notices: tuple[str, ...] = ()
     if pilot:
+        refuse_dry_runs(() if allow_dry_run else pilot)
         found = Pilot.read(pilot, by)
         if margin and found.ends is None:
             raise UsageError("--margin: takes a pilot of scores; that of pairs has no change of a preference")
         inflation, column, notes, ends = found.inflation, found.column, [*found.notes], found.ends or ends
-        basis = {"as in the pilot": found.variance}
+        basis, notices = {"as in the pilot": found.variance}, found.notices
     if margin and margin >= ends[1] - ends[0]:
         raise UsageError(f"--margin {margin:g}: must be smaller than the scale, {ends[0]} to {ends[1]}")
     tests = systems * (systems - 1) // 2
@@ -204,8 +215,10 @@ def sample_size(
         name: [instructions(variance), instructions(inflation * variance)] for name, variance in basis.items()
     }
     if as_json:
-        print_json({"column": column, "instructions": needed, "notes": notes})
+        print_json({"column": column, "instructions": needed, "notes": notes, "notices": notices})
         return
+    if notices:
+        print_table(headed(notices))
     print(
         f"Instructions with which a system whose {column} ({ends[0]} to {ends[1]}) does not change passes "
         f"compare --margin {column}={size:g} with a probability of {power:.0%}:"

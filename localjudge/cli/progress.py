@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from localjudge.cli.messages import Form, Messages
+from localjudge.errors import LocalJudgeError
 from localjudge.runs import RunObserver
 from localjudge.system.quantities import duration, file_size
 from localjudge.system.steps import Report
@@ -169,22 +169,29 @@ class Progress(Messages, RunObserver):
                     self.say(step.text())
 
 
-def one_run(runs: Sequence[Path]) -> Path:
-    """Return the folder of a run; shards are merged into a folder that exists until the program ends.
+@contextmanager
+def one_run(runs: Sequence[Path]) -> Iterator[Path]:
+    """Yield the folder of a run; shards are merged into a folder that exists until the block ends.
+
+    The message of an error within the block names the shards in place of that folder.
 
     Raises:
         RunMismatchError, UsageError: several folders are not all shards of one run.
     """
     if len(runs) == 1:
-        return runs[0]
+        yield runs[0]
+        return
     from localjudge.runs.merge import merge
 
-    scratch = TemporaryDirectory(prefix="localjudge-")
-    atexit.register(scratch.cleanup)
-    whole = Path(scratch.name, "merged-shards")
-    with Progress().step("merging shards") as report:
-        merge(runs, whole, report)
-    return whole
+    with TemporaryDirectory(prefix="localjudge-") as scratch:
+        whole = Path(scratch, "merged-shards")
+        with Progress().step("merging shards") as report:
+            merge(runs, whole, report)
+        try:
+            yield whole
+        except LocalJudgeError as error:
+            error.args = (str(error).replace(str(whole), ", ".join(map(str, runs))),)
+            raise
 
 
 @dataclass(slots=True)

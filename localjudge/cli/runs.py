@@ -61,13 +61,13 @@ def export(
                 f"--out {out}: its suffix names no table; end it with .{', .'.join(TABLES)}, or give --to"
             )
     check_out_file(out)
-    run = one_run(runs)
-    what = read_manifest(run).rubric.mode.item
     progress = Progress()
-    with progress.step("exporting", f"{what}s") as report:
-        written = write_export(run, to, out, with_texts, report, intervals)
-    progress.say(f"{counted(written, what)} · {out}")
-    progress.notices(read_notices(run))
+    with one_run(runs) as run:
+        what = read_manifest(run).rubric.mode.item
+        with progress.step("exporting", f"{what}s") as report:
+            written = write_export(run, to, out, with_texts, report, intervals)
+        progress.say(f"{counted(written, what)} · {out}")
+        progress.notices(read_notices(run))
 
 
 def merge(

@@ -91,7 +91,7 @@ def serve(
     failed = _failed_reward(failed_reward)
     token = listen.checked_token()
     progress = Progress()
-    signal.signal(signal.SIGTERM, _end)
+    _end_on(signal.SIGTERM)
     with ExitStack() as stack:
         ended = stack.enter_context(EndInBatch())
         listening = stack.enter_context(listen.bind())
@@ -159,6 +159,13 @@ def _failed_reward(given: str | None) -> FailedReward:
     raise UsageError(f"--failed-reward {given}: give a number, or null")
 
 
+def _end_on(*signals: signal.Signals) -> None:
+    """Leave every context when one of these signals ends the program; those that are ignored stay so."""
+    for each in signals:
+        if signal.getsignal(each) is not signal.SIG_IGN:
+            signal.signal(each, _end)
+
+
 def _end(number: int, frame: FrameType | None) -> None:
     """End the program with the exit code of the signal, so that every context is left."""
     raise SystemExit(128 + number)
@@ -216,14 +223,18 @@ def label(
     from localjudge.labelling.label_app import LabelApp
 
     progress, runs = Progress(), [Path(each) for each in rows]
-    is_run = all((each / MANIFEST).is_file() for each in runs)
+    others = [each for each in runs if not (each / MANIFEST).is_file()]
+    is_run = not others
+    if 0 < len(others) < len(runs):
+        raise UsageError(f"{others[0]}: is not a run directory; give the shards of a run alone, or files alone")
     if show_judge and not is_run:
         raise UsageError("--show-judge: needs the judgements of a run; give a run directory")
     given = listen.checked_token()
+    _end_on(signal.SIGTERM, signal.SIGHUP)
     with ExitStack() as stack:
         store = stack.enter_context(RowStore())
         if is_run:
-            run = one_run(runs)
+            run = stack.enter_context(one_run(runs))
             found = read_manifest(run).rubric
             found.mode.require_whole_rows("label")
             candidates = candidates_of_run(run, store, sample, prefer, show_judge, inputs or ())

@@ -63,45 +63,45 @@ def show(
         raise UsageError("--descending: give the aspect with --sort ASPECT")
     if intervals and not row_id:
         raise UsageError("--intervals: give --id, or export the run with its intervals")
-    run = one_run(runs)
-    if row_id:
-        _show_judgements(run, row_id, intervals)
-        return
-    manifest, notices = read_manifest(run), read_notices(run)
-    if lists_rows:
-        with Progress().step("reading the run"):
-            found = RowList.read(
-                run,
-                manifest.rubric,
-                system=system,
-                failed=failed,
-                sort=sort,
-                descending=descending,
-                limit=limit,
-            )
-        if notices:
-            print_table(headed(notices))
-        width = get_terminal_size().columns if sys.stdout.isatty() else None
-        with RowTextStore(manifest, [row.digest for row in found.rows]) as texts:
-            for line in found.lines(texts, width):
-                print(line)
-            for problem in texts.problems:
-                Messages().say(f"the texts of the rows are missing: {problem}")
-        what = manifest.rubric.mode.item
-        Messages().say(f"{len(found.rows)} of {counted(found.matching, what)}")
-        return
-    with Progress().step("reading the run") as report:
-        summary = read_summary(run, report)
-    if not summary.rows:
-        print_table(headed(notices, "no rows"))
-        return
-    print_table(printed(summary_tables(summary), notices))
-    for spread in summary.spread.lines:
-        print(spread)
-    for reason, count in summary.reasons.most_common(10):
-        print(f"{count} failed: {reason}")
-    for sign in summary.signs.lines:
-        print(sign)
+    with one_run(runs) as run:
+        if row_id:
+            _show_judgements(run, row_id, intervals)
+            return
+        manifest, notices = read_manifest(run), read_notices(run)
+        if lists_rows:
+            with Progress().step("reading the run"):
+                found = RowList.read(
+                    run,
+                    manifest.rubric,
+                    system=system,
+                    failed=failed,
+                    sort=sort,
+                    descending=descending,
+                    limit=limit,
+                )
+            if notices:
+                print_table(headed(notices))
+            width = get_terminal_size().columns if sys.stdout.isatty() else None
+            with RowTextStore(manifest, [row.digest for row in found.rows]) as texts:
+                for line in found.lines(texts, width):
+                    print(line)
+                for problem in texts.problems:
+                    Messages().say(f"the texts of the rows are missing: {problem}")
+            what = manifest.rubric.mode.item
+            Messages().say(f"{len(found.rows)} of {counted(found.matching, what)}")
+            return
+        with Progress().step("reading the run") as report:
+            summary = read_summary(run, report)
+        if not summary.rows:
+            print_table(headed(notices, "no rows"))
+            return
+        print_table(printed(summary_tables(summary), notices))
+        for spread in summary.spread.lines:
+            print(spread)
+        for reason, count in summary.reasons.most_common(10):
+            print(f"{count} failed: {reason}")
+        for sign in summary.signs.lines:
+            print(sign)
 
 
 def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:

@@ -20,6 +20,7 @@ ScoresOf = Annotated[
     Literal["expected", "integer"] | None,
     Flag("Which scores to compare.  [default: expected, if the runs have them]", "expected|integer"),
 ]
+AllowDryRun = Annotated[bool, Flag("Accept a dry run, whose scores mean nothing.")]
 AllTables = Annotated[bool, Flag("Print every table.", name="--all")]
 
 
@@ -41,11 +42,20 @@ def common_mode(runs: Sequence[Path], **refused: Mapping[str, object]) -> Mode[A
     return mode
 
 
+def refuse_dry_runs(runs: Iterable[Path]) -> None:
+    """Refuse runs whose scores mean nothing."""
+    from localjudge.runs.notices import refuse_dry_run
+    from localjudge.runs.run_manifest import read_manifest
+
+    for run in runs:
+        refuse_dry_run(read_manifest(run), run)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatisticsOptions:
     """The options of every command that computes statistics of runs."""
 
-    allow_dry_run: Annotated[bool, Flag("Accept a dry run, whose scores mean nothing.")] = False
+    allow_dry_run: AllowDryRun = False
     resamples: Annotated[int, Flag("The number of resamples for the intervals.", "N", least=100)] = 1000
     seed: Annotated[int, Flag("The seed of the resampling.", "S")] = 0
     as_json: AsJson = False
@@ -62,11 +72,8 @@ class StatisticsOptions:
 
     def check(self, runs: Iterable[Path]) -> None:
         """Refuse dry runs, unless they are allowed."""
-        from localjudge.runs.notices import refuse_dry_run
-        from localjudge.runs.run_manifest import read_manifest
-
-        for run in () if self.allow_dry_run else runs:
-            refuse_dry_run(read_manifest(run), run)
+        if not self.allow_dry_run:
+            refuse_dry_runs(runs)
 
     def print(
         self, document: Any, found: Findings, all_tables: bool = False, sliced: Sliced | None = None

@@ -226,9 +226,8 @@ class SystemNames:
                     )
                 continue
             found |= {(run, system): system for run in runs}
-            several = (
-                f"gave {drawn} responses that were judged in several of {names}; their scores are averaged"
-            )
+            judged = f"gave responses that were judged in several of {names}, {drawn} per system"
+            several = f"{judged}; their scores are averaged"
             none = f"answered no instruction in two of {names}; the rows count together"
             notes[several if drawn else none].append(system)
         return found, tuple(f"several runs: {', '.join(those)} {said}" for said, those in notes.items())

@@ -215,7 +215,7 @@ def refuse_pairs(
         UsageError: the rows of a run do not have it.
     """
     for folder, manifest in zip(folders, manifests, strict=True):
-        advice = "; jury and calibrate take runs that judge one (agree and rank take both)"
+        advice = "; give runs that judge one response by aspects (agree and rank take others, too)"
         manifest.rubric.mode.require(needed, f"{folder}:", advice)
 
 

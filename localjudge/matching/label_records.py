@@ -16,6 +16,14 @@ from localjudge.runs.notices import exported
 
 _ANNOTATOR = ("annotator", "rater", "labeller", "labeler", "judge")
 _UNNAMED = "annotator"
+_DRAWN: Mapping[str, Any] = {
+    "row": str,
+    "chance": int | float,
+    "skipped": str | None,
+    "saw_judge": bool,
+}
+"""The types of what is read of a line of `localjudge label`."""
+_LEAST_CHANCE = 1e-9
 _Key = tuple[str, int, str]
 """The aspect, the row and the annotator of a label."""
 
@@ -45,19 +53,27 @@ class LabelRecords:
         """Count a record; return it and the name of its annotator.
 
         Raises:
-            UsageError: it could not be read, or has scores of a dry run.
+            UsageError: it could not be read, has scores of a dry run, or is not as `localjudge label` wrote it.
         """
         if isinstance(record, RowError):
             raise UsageError(f"{where}: {record.reason}")
         self.count += 1
         self._given = None
         if isinstance(drawn := record.get("label"), Mapping) and "chance" in drawn:
+            if not (
+                all(isinstance(drawn.get(name), types) for name, types in _DRAWN.items())
+                and _LEAST_CHANCE <= drawn["chance"] <= 1
+            ):
+                raise UsageError(
+                    f"{where}: `label` is not as `localjudge label` writes it, with a row, a chance above 0 "
+                    "and up to 1, skipped and saw_judge; give the file as it was written"
+                )
             # Samples of different sizes without a preference are one random sample.
             chance = drawn["chance"] if drawn.get("prefer", True) else 1.0
             self._given = where.rpartition(":")[0], chance
             self._saw_judge += drawn["saw_judge"]
             is_skipped, _ = self._skipped.get(drawn["row"], (True, 0.0))
-            self._skipped[drawn["row"]] = is_skipped and drawn["skipped"] is not None, 1 / chance
+            self._skipped[drawn["row"]] = is_skipped and drawn.get("skipped") is not None, 1 / chance
         self._notices |= dict.fromkeys(exported(record))
         if any(notice.startswith("dry run") for notice in self._notices):
             raise UsageError(

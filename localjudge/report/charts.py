@@ -77,8 +77,8 @@ def distribution(listed: ListedRows, name: str) -> Spec:
 def length_against_score(listed: ListedRows) -> Spec:
     """Return the chart of the number that decides against the length of the response.
 
-    That is a score, such as the overall one. Of a pair, it is the preference for the first response against the
-    ratio of the lengths of both.
+    That is a score, such as the overall one. Of a pair, it is the probability that a, the first response, is
+    better against the ratio of the lengths of both.
     """
     columns = listed.columns
     lengths = np.maximum(columns.length, 0).astype(np.float64)
@@ -90,12 +90,15 @@ def length_against_score(listed: ListedRows) -> Spec:
             systems = " vs ".join(listed.series[index] for index in columns.series[:, row])
             return {"pair": systems, "a": int(first[row]), "b": int(second[row])}
 
-        tips = {"pair": "pair", "preference": ("y", ".2f"), "characters of a": "a", "characters of b": "b"}
+        better = "probability that a is better"
+        tips = {"pair": "pair", better: ("y", ".2f"), "characters of a": "a", "characters of b": "b"}
         encoding = {"color": {"value": series_colour(0)}, "opacity": {"value": 0.55}, "tooltip": _tooltip(tips)}
         x = {"title": "characters of a / characters of b", "axis": {"grid": False}}
-        y: Spec = {"title": "probability that a is better", "scale": {"domain": [0, 1]}, "axis": {}}
+        y: Spec = {"title": better, "scale": {"domain": [0, 1]}, "axis": {}}
         spec = _length_chart((first + 1) / (second + 1), values, of_pair, x, y, encoding)
-        return spec | {"description": "Preference for the first response against the ratio of the lengths"}
+        return spec | {
+            "description": "Probability that a, the first response, is better against the ratio of the lengths"
+        }
 
     def of_row(row: int) -> Spec:
         series = int(columns.series[0, row])

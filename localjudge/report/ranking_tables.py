@@ -133,7 +133,7 @@ def preference_findings(ranking: PreferenceRanking) -> Findings:
             (each.name, each.strength_at_equal_length, each.win_rate_at_equal_length) for each in found.systems
         ]
         table = Table(f"At equal length, {by}", ("system", "strength", "win rate"), held)
-        effect = f"A response twice as long has its odds of winning multiplied by {twice.in_words()}"
+        effect = f"A response twice as long has its odds of winning multiplied by {_or_why(twice)}"
         details["effect of length"] = [table, effect]
     if len(ranking.aspects) > 1:
         details["win rates in all aspects"] = [_aspects(ranking)]
@@ -195,7 +195,13 @@ def _position(found: PreferenceOrder) -> str:
     agree = found.consistency
     both = f"; both orders name the same response in {agree.in_words()} of the pairs where each names one"
     both *= agree.value is not None
-    return f"Position: the first place has a win rate of {found.position.in_words()}{both}"
+    return f"Position: the first place has a win rate of {_or_why(found.position)}{both}"
+
+
+def _or_why(estimate: Estimate) -> str:
+    """Return an estimate in words, with the reason if it has no interval."""
+    lacks = estimate.ends("") is None and estimate.why
+    return estimate.in_words() + (f", no interval: {estimate.why}" if lacks else "")
 
 
 def _twice(coefficient: float) -> float:

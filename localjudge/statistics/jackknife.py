@@ -190,7 +190,7 @@ class LeftOut:
     def difference(self, reach: float = 1.0, tests: int = 1) -> Estimate:
         """Return a difference of at most `reach` with its interval; `tests` as for `jackknife_interval`."""
         low, high = np.clip(jackknife_interval(self.value, self.without, tests), -reach, reach)
-        return Estimate.from_floats(self.value, low, high, _why_open(self.value, self.without, self.without))
+        return Estimate.from_floats(self.value, low, high, why_open(self.value, self.without, self.without))
 
 
 def agreement_estimate(value: float, left_out: Floats, lowest: float = -1.0, tests: int = 1) -> Estimate:
@@ -206,11 +206,11 @@ def agreement_estimate(value: float, left_out: Floats, lowest: float = -1.0, tes
     with np.errstate(invalid="ignore", divide="ignore"):
         z = np.arctanh(2 * (np.append(value, left_out) - lowest) / (1 - lowest) - 1)
     ends = lowest + (np.tanh(jackknife_interval(z[0], z[1:], tests)) + 1) / 2 * (1 - lowest)
-    why = "" if np.isfinite(ends).all() else _why_open(value, left_out, z)
+    why = "" if np.isfinite(ends).all() else why_open(value, left_out, z)
     return Estimate.from_floats(value, ends[0], ends[1], why)
 
 
-def _why_open(value: float, left_out: Floats, z: Floats) -> str:
+def why_open(value: float, left_out: Floats, z: Floats) -> str:
     """Return why a statistic has no interval; `z` has the values left out on the scale of the interval."""
     if len(left_out) >= LEAST_FOR_AGREEMENT and np.isfinite(value):
         if np.isnan(left_out).any():

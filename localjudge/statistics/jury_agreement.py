@@ -14,7 +14,7 @@ from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.statistics import Estimate
 from localjudge.statistics.agreement_statistics import pearson
 from localjudge.statistics.annotators import alpha, alpha_estimate
-from localjudge.statistics.jackknife import jackknife_interval, left_out
+from localjudge.statistics.jackknife import jackknife_interval, left_out, why_open
 from localjudge.statistics.resampling import averages, studentise
 
 SPLIT = 2
@@ -178,6 +178,9 @@ def jury_errors(
         means = averages(columns, of_row[others], groups)
         jury, best_juror, _ = studentise(means, 0, highest, False, resamples, seed).estimates()
         *_, difference = studentise(means, -highest, highest, True, resamples, seed).estimates()
+    why = "the errors of a juror are the same on all rows"
+    if np.isfinite(correlations[0]):
+        why = why_open(correlations[0], correlations[1:], correlations[1:])
     return JuryErrors(
         rows=len(rows),
         instructions=groups,
@@ -185,9 +188,9 @@ def jury_errors(
             correlations[0],
             (jurors / high - 1) / (jurors - 1),
             (jurors / low - 1) / (jurors - 1),
-            "" if np.isfinite(correlations[0]) else "the errors of a juror are the same on all rows",
+            why,
         ),
-        votes=Estimate.from_floats(np.exp(worth[0]), low, high),
+        votes=Estimate.from_floats(np.exp(worth[0]), low, high, why),
         best=None if best is None else names[best],
         compared=int(others.sum()),
         jury=jury,

@@ -127,11 +127,11 @@ def tested_changes(old: Floats, new: Floats, width: Floats, resamples: int, seed
     ]
 
 
-def paired_variance(values: Floats, group: Integers, system: Integers) -> float | None:
+def paired_variance(values: Floats, group: Integers, system: Integers) -> tuple[float, int] | None:
     """Return the variance of the difference of two systems on an instruction, the mean of all pairs of systems.
 
-    It is that of means of as many rows as the systems have on an instruction. None if no two systems share two
-    instructions.
+    It is that of means of as many rows as the systems have on an instruction. With it comes the smallest number
+    of instructions that two of these systems share. None if no two systems share two instructions.
 
     Args:
         values: the score of each row, [n].
@@ -142,8 +142,10 @@ def paired_variance(values: Floats, group: Integers, system: Integers) -> float 
     means = cell_means(values[:, None], group.astype(np.int64) * systems + system, groups * systems)
     pairs = combinations(means.reshape(groups, systems).T, 2)
     differences = [difference[np.isfinite(difference)] for difference in (one - other for one, other in pairs)]
-    variances = [difference.var(ddof=1) for difference in differences if len(difference) > 1]
-    return float(np.mean(variances)) if variances else None
+    shared = [difference for difference in differences if len(difference) > 1]
+    if not shared:
+        return None
+    return float(np.mean([difference.var(ddof=1) for difference in shared])), min(map(len, shared))
 
 
 def power(difference: float, variance: float, instructions: int, tests: int = 1) -> float:
@@ -160,7 +162,9 @@ def power(difference: float, variance: float, instructions: int, tests: int = 1)
     freedom = instructions - 1
     critical = t.ppf(1 - ALPHA / tests / 2, freedom)
     shift = abs(difference) * math.sqrt(instructions / variance)
-    return float(1 - nct.cdf(critical, freedom, shift) + nct.cdf(-critical, freedom, shift))
+    not_above, below = nct.cdf([critical, -critical], freedom, shift)
+    # SciPy's result is NaN for some that are nearly 0, far from the shift.
+    return float(1 - np.nan_to_num(not_above) + np.nan_to_num(below))
 
 
 def instructions_needed(difference: float, variance: float, wanted: float = 0.8, tests: int = 1) -> int | None:

@@ -16,7 +16,7 @@ from localjudge.studies.rank import chosen_column, deciding_column
 from localjudge.system.quantities import counted
 
 FEW = 20
-"""Number of instructions below which a pilot says little about a variance."""
+"""Number of instructions of two systems below which a pilot says little about a variance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,10 @@ class Pilot:
         column: the column to compare.
         ends: the lowest and the highest number of the column; None for preferences.
         variance: the variance of the difference of two systems on an instruction.
-        inflation: the upper end of the one-sided 95 % interval of the variance, as a multiple of it.
+        inflation: the upper end of the one-sided 95 % interval of the variance, as a multiple of it, with the
+            fewest instructions that two systems share.
         notes: remarks for the reader.
+        notices: the notices of the runs.
     """
 
     column: str
@@ -36,6 +38,7 @@ class Pilot:
     variance: float
     inflation: float
     notes: tuple[str, ...]
+    notices: tuple[str, ...]
 
     @classmethod
     def read(cls, folders: Sequence[Path], by: str | None) -> Pilot:
@@ -65,12 +68,15 @@ class Pilot:
             table = judged.table(judged.best)
             column = chosen_column(by, [*table], deciding_column(judged, [*table]))
             (values, ends), group, system = table[column], judged.group, judged.system
-        variance, instructions = paired_variance(values, group, system), int(group.max()) + 1
-        if variance is None:
+        paired = paired_variance(values, group, system)
+        if paired is None:
             raise UsageError(
                 f"{judged.where}: a difference needs two systems with two instructions in common; give a pilot "
                 "of two systems, or the runs of two"
             )
-        few = f"{counted(instructions, 'instruction')} say little about a variance; give {FEW} or more"
+        variance, instructions = paired
+        few = (
+            f"{counted(instructions, 'instruction')} in common say little about a variance; give {FEW} or more"
+        )
         inflation = (instructions - 1) / float(chi2.ppf(0.05, instructions - 1))
-        return cls(column, ends, variance, inflation, (few,) * (instructions < FEW))
+        return cls(column, ends, variance, inflation, (few,) * (instructions < FEW), judged.notices)
