@@ -5,7 +5,8 @@
 
 Each rubric has two aspects of one scale, and no rationale; both engines compute in float32. The definition is
 computed by plain passes of the model in transformers, on a GPU if there is one (`tests/value_oracle.py`).
-`largest difference` is of expected scores, or for labels, which have no order, of probabilities.
+`largest difference` is of expected scores, or for labels, which have no order, of probabilities. Of it, up to
+`--unexplored` of the scale comes from values that the model is not asked for; `--unexplored 0` asks for all.
 
 `likeliest` is the share of written values that are the likeliest values. Decoding is greedy: it writes the
 likeliest branch at each token, which is not the likeliest value where the branches of that value are many.
@@ -30,6 +31,7 @@ from random_model import load_tokenizer, tekken_tokenizer, write_llama
 from throughput import judged_rows
 
 from localjudge import Judge, Row, Rubric
+from localjudge.constraint import value_paths
 from localjudge.prompts.task import Prompt
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
@@ -51,6 +53,7 @@ NAMES = ("safety", "helpfulness")
 
 def main() -> None:
     options = _options()
+    value_paths.UNEXPLORED = options.unexplored
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
@@ -73,7 +76,12 @@ def main() -> None:
     )
     results_table.write(
         f"values_by_definition-{options.name or options.engine}",
-        {"model": Path(options.model).name, "rows": options.rows, "found": found},
+        {
+            "model": Path(options.model).name,
+            "rows": options.rows,
+            "unexplored": options.unexplored,
+            "found": found,
+        },
         options.results,
     )
 
@@ -226,6 +234,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--tokenizer", type=Path, help="of the random model: a folder with a tokenizer.json")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=[*FORMS])
     parser.add_argument("--scales", nargs="+", choices=ASPECTS, default=[*ASPECTS])
+    parser.add_argument(
+        "--unexplored",
+        type=float,
+        default=value_paths.UNEXPLORED,
+        help="the largest probability of an aspect's values together that the model is not asked for",
+    )
     parser.add_argument("--name", help="name of the results, instead of the engine")
     parser.add_argument("--results", type=Path, default=results_table.RESULTS)
     options = parser.parse_args()
