@@ -111,7 +111,9 @@ def test_labelling_shards_leaves_no_copy_of_them(
     for index, shard in enumerate(shards, 1):
         assert cli("score", rows, "--out", shard, "--shard", f"{index}/2", *flags).code in (0, 3)
     monkeypatch.setenv("TMPDIR", str(scratch))
+    before = signal.signal(end, signal.SIG_DFL)  # the command inherits it; under nohup, SIGHUP is ignored
     with served(*shards, "--out", tmp_path / "labels.jsonl") as (process, _):
+        signal.signal(end, before)
         assert [*scratch.glob("localjudge-*/merged-shards")]
         process.send_signal(end)
         assert process.wait(20) == 128 + end
