@@ -189,17 +189,15 @@ def test_a_jury_that_is_worse_than_its_best_juror_names_it(tmp_path: Path, cli: 
     assert re.search(r"worse on 1 of 1 \(wit: 1\.\d\d \([^-]+\), beside run0 on 20 rows\)", shown)
 
 
-def test_an_estimate_without_an_interval_is_not_called_a_bound(tmp_path: Path, cli: Cli) -> None:
+def test_the_worth_of_a_jury_without_an_interval_is_no_number_but_the_reason(tmp_path: Path, cli: Cli) -> None:
     runs, file = make_jury(tmp_path, ("one", "two", "three"), rows=7)
     flags = ("jury", *runs, "--labels", file, "--resamples", FEW)
     votes = json.loads(cli(*flags, "--json").out)["errors"]["grade"]["votes"]
     assert (votes["low"], votes["high"]) == (None, None)
     shown = " ".join(cli(*flags).out.split())
-    assert "with 95 % confidence" not in shown
-    estimate = f"of the independent jurors that they are worth: grade {votes['value']:.2f} The correlation"
-    assert f"The 3 jurors have an estimate without an interval {estimate}" in shown
+    assert "independent jurors, with 95 % confidence" not in shown
     few = "it depends on 7 of the instructions, and an interval requires 8"
-    assert f"The correlation of the errors has no interval in grade, because {few}." in shown
+    assert f"The number of independent jurors has no interval in grade, because {few}." in shown
 
 
 def test_two_jurors_have_no_majorities_and_no_outlier(tmp_path: Path, cli: Cli) -> None:
@@ -226,6 +224,9 @@ def test_what_cannot_be_tested_is_not_called_insignificant(tmp_path: Path, cli: 
     assert (
         f"Outlier among the jurors: not tested, because the gain in agreement has no interval: {few}" in shown
     )
-    assert "errors has no interval in wit, because the errors of a juror are the same on all rows" in shown
+    assert (
+        "independent jurors has no interval in wit, because the errors of a juror are the same on all rows"
+        in shown
+    )
     few = "it depends on 2 of the instructions, and an interval requires 5"
     assert f"The difference has no interval in wit, because {few}." in shown

@@ -85,17 +85,10 @@ def _errors_by_labels(jury: Jury) -> Table:
 def _worth(jury: Jury) -> Iterator[str]:
     """Yield how many independent jurors the jury is worth, and whether it is better than its best juror."""
     votes = {name: found.votes for name, found in jury.errors.items()}
-    least = {name: each.low for name, each in votes.items() if each.low is not None}
-    estimated = {name: each.value for name, each in votes.items() if each.low is None}
-    for numbers, worth in (
-        (least, "are worth at least this many independent jurors, with 95 % confidence"),
-        (estimated, "have an estimate without an interval of the independent jurors that they are worth"),
-    ):
-        if numbers:
-            of_aspects = ", ".join(f"{name} {two_decimals(each)}" for name, each in numbers.items())
-            yield f"The {len(jury.jurors)} jurors {worth}: {of_aspects}"
-    correlations = {name: found.correlation for name, found in jury.errors.items()}
-    yield from untested_in_words("correlation of the errors", correlations)
+    if least := [f"{name} {each.low:.2f}" for name, each in votes.items() if each.low is not None]:
+        worth = "are worth at least this many independent jurors, with 95 % confidence"
+        yield f"The {len(jury.jurors)} jurors {worth}: {', '.join(least)}"
+    yield from untested_in_words("number of independent jurors", votes)
     differences = {name: found.difference.negative() for name, found in jury.errors.items()}
     beside = {
         name: f", beside {each.best} on {counted(each.compared, 'row')}" * (each.best is not None)
