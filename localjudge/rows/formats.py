@@ -129,6 +129,25 @@ def has_no_suffix(name: str) -> bool:
     return name == STDIN or (name == EXAMPLES and not Path(name).exists())
 
 
+def count_lines_of(files: Iterable[str]) -> int | None:
+    """Return the number of lines of JSONL files; None if one is of another format, or can be read only once."""
+    count = 0
+    for name in files:
+        if not name.endswith(JSON_LINES) or not Path(name).is_file():
+            return None
+        last = b"\n"
+        with Path(name).open("rb") as stream:
+            while block := stream.read(1 << 20):
+                count, last = count + block.count(b"\n"), block
+        count += not last.endswith(b"\n")
+    return count
+
+
+def can_be_read_twice(name: str) -> bool:
+    """Return whether an input exists and is neither standard input nor a pipe."""
+    return name == EXAMPLES or (name != STDIN and (Path(name).is_file() or Path(name).is_dir()))
+
+
 def needs_pyarrow(name: str) -> bool:
     """Return whether this file or folder is read by pyarrow."""
     return name.lower().endswith((*_ARROW, ".zst")) or Path(name, STATE).is_file()

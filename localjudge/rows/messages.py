@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from localjudge.records import Role
-from localjudge.rows.record import RecordError, said_of, unpacked
+from localjudge.rows.paths import unpacked
+from localjudge.rows.record import RecordError, said_of
 
 _ROLES = (*get_args(Role), "tool", "function")
 _ROLE_NAMES = {

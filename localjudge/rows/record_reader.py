@@ -32,18 +32,8 @@ from localjudge.rows.columns import (
 )
 from localjudge.rows.conversation import read_conversation
 from localjudge.rows.messages import as_chat, role_of, roles_of
-from localjudge.rows.record import (
-    ABSENT,
-    EACH,
-    FIRST,
-    Element,
-    RecordError,
-    column,
-    elements,
-    is_missing,
-    unpacked,
-    value_at,
-)
+from localjudge.rows.paths import ABSENT, EACH, FIRST, Element, column, elements, is_missing, unpacked, value_at
+from localjudge.rows.record import RecordError
 from localjudge.rows.shapes import Shape, found_in, paths_in, recognized, shape_named, value_of
 
 _LIKE_A_RESPONSE = re.compile(
@@ -140,6 +130,7 @@ class RecordReader:
         used: the fields that the rubric's template uses.
         judged: the field of each response that is judged, and the field of its system.
         own_fields: the fields that are columns of the rubric's own.
+        names: the usual names of the column of each field.
         found_at: the path of the rows in the last file that holds one object; empty if there is none.
     """
 
@@ -148,7 +139,7 @@ class RecordReader:
         self.given = {field: path for field, path in columns.items() if not field.startswith("@")}
         self._shape = shape_named(columns[SHAPE]) if SHAPE in columns else None
         others = (MESSAGES, SYSTEM_PROMPT, *CONVERSATIONS.intersection(used))
-        self._names = {**column_names(used), **{name: (name,) for name in others}}
+        self.names = {**column_names(used), **{name: (name,) for name in others}}
         self.judged, self.own_fields = responses_of(used), own_fields(used)
         self._shows_all_turns = judges_conversation(used) or IN_FULL in used
         self._layouts: dict[tuple[Any, ...], _Layout] = {}
@@ -159,7 +150,7 @@ class RecordReader:
     def first(self, record: Mapping[str, Any], field: str) -> Any:
         """Return the first value that a record has for a field; None if it has none."""
         declared = self.shape_of(record).fields
-        names = [*([declared[field]] if field in declared else ()), *self._names.get(field, ())]
+        names = [*([declared[field]] if field in declared else ()), *self.names.get(field, ())]
         names = [self.given[field]] if field in self.given else names
         return next((value for name in names if not is_missing(value := value_of(name, record))), None)
 
@@ -197,14 +188,14 @@ class RecordReader:
         Raises:
             RecordError: a column can mean two things.
         """
-        possible = () if shape.has else self._names.get("candidate", ())
+        possible = () if shape.has else self.names.get("candidate", ())
         listed = [name for name in possible if _is_list_of_texts(record.get(name))]
         own = {"candidate": listed[0] + EACH} if len(listed) == 1 else {}  # each of its texts is a response
         key = (shape.name, *own.values(), *record)
         if (found := self._layouts.get(key)) is None:
             if len(self._layouts) > 1000:
                 self._layouts.clear()
-            known = {*self._names, TURN, *self.used}
+            known = {*self.names, TURN, *self.used}
             own |= {field: source for field, source in shape.fields.items() if field in known}
             found = self._new_layout(record, shape, own | self.given)
             if not self._lenient:
@@ -224,7 +215,7 @@ class RecordReader:
         there = {field for path, field in paths if column(path) in record or path in record} | self.given.keys()
         usual = {
             field: [*dict.fromkeys(alike[name] for name in possible if name in alike)]
-            for field, possible in self._names.items()
+            for field, possible in self.names.items()
             if shape.usual and field not in there and not alike.keys().isdisjoint(possible)
         }
         taken = {field: found[0] for field, found in usual.items()}

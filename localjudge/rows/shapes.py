@@ -49,17 +49,8 @@ from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.rows.messages import as_chat, event_messages
-from localjudge.rows.record import (
-    ABSENT,
-    FIRST,
-    Cells,
-    Element,
-    RecordError,
-    column,
-    is_missing,
-    unpacked,
-    value_at,
-)
+from localjudge.rows.paths import ABSENT, FIRST, Element, column, is_missing, unpacked, value_at
+from localjudge.rows.record import Cells, RecordError
 
 _SPEAKER = re.compile(r"(?:^|\s)(USER|ASSISTANT|SYSTEM|FUNCTION RESPONSE):")
 _CALL = re.compile(r'<functioncall>\s*\{"name":\s*"([^"]+)"(?:,\s*"arguments":\s*(.*?))?\}', re.DOTALL)
