@@ -18,6 +18,7 @@ from conftest import Cli, read_lines, row_lines
 from preloaded import KILL, Preloaded
 from report_page import OpenPage, head, held_rows, section
 from scripted import scripted_checks
+from single_record import as_row
 
 from localjudge import Judge, RowSource, Rubric, RubricError, UsageError, score_run
 from localjudge.cli.options import FAILED_ROWS
@@ -27,7 +28,6 @@ from localjudge.records import Criterion, Failure, Judgement, Outcome, Row
 from localjudge.rows.criteria import read_criteria
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.record import RecordError
-from localjudge.rows.row import as_row
 
 HELD_PROGRAM = Path(__file__).parent / "held_program.py"
 CHECKLIST_FILE = Path(__file__).parents[1] / "localjudge" / "rubrics" / "checklist.toml"

@@ -12,10 +12,10 @@ import pytest
 from conftest import Cli, random_model
 from hypothesis import given
 from hypothesis import strategies as st
+from single_record import as_row
 
 from localjudge import Failure, Row, Rubric, RubricError, UsageError
 from localjudge.rows.inputs import check_inputs, find_inputs, given_rows, read_rows
-from localjudge.rows.row import as_row
 from localjudge.runs.reread_texts import rows_again
 from localjudge.runs.run_manifest import read_manifest
 

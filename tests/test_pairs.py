@@ -17,6 +17,7 @@ from conftest import Cli, read_lines, row_lines
 from pair_runs import read_pairs
 from preloaded import KILL, Preloaded
 from scripted import Taste, scripted_comparison
+from single_record import as_row
 
 from localjudge import Judge, Rubric, RubricError, UsageError, load_run
 from localjudge.modes.pair import PairOutcome
@@ -24,7 +25,6 @@ from localjudge.modes.pair_preference import Odds, Preference
 from localjudge.records import Failure, Judgement, Row
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
-from localjudge.rows.row import as_row
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import read_manifest
 

@@ -13,11 +13,11 @@ import pytest
 from conversation_rows import ANSWER, REASONED, WHOLE, row_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from single_record import as_row
 
 from localjudge import Failure, Row, Rubric, RubricError
 from localjudge.rows.inputs import given_rows, read_rows
 from localjudge.rows.messages import read_messages
-from localjudge.rows.row import as_row
 
 OPENAI = [
     {"role": "system", "content": "You book trains."},

@@ -20,15 +20,7 @@ from localjudge.errors import RowError, UsageError
 from localjudge.records import Failure, Row
 from localjudge.rows.columns import CONVERSATION, MESSAGES, ROWS_AT, USED_FIELDS, Columns
 from localjudge.rows.criteria import by_criterion
-from localjudge.rows.formats import (
-    STDIN,
-    Records,
-    bare_name,
-    can_be_read_twice,
-    check_file,
-    has_no_suffix,
-    read_file,
-)
+from localjudge.rows.formats import STDIN, bare_path, can_be_read_twice, check_file, has_no_suffix, read_file
 from localjudge.rows.joins import Joins
 from localjudge.rows.json_records import Document, unwrapped
 from localjudge.rows.paths import ABSENT, value_at
@@ -291,11 +283,7 @@ def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row 
 
 def names_of_files(inputs: Iterable[str]) -> dict[str, str]:
     """Return a name for each input: its file's, or as many of the last parts of its path as tell all apart."""
-    paths = {name: Path(name.encode("utf-8", "replace").decode()) for name in inputs}
-    parts = {
-        name: [*path.parts[:-1], path.name if path.is_dir() else bare_name(path.name)]
-        for name, path in paths.items()
-    }
+    parts = {name: bare_path(Path(name.encode("utf-8", "replace").decode())).parts for name in inputs}
     for length in range(1, max(map(len, parts.values()), default=1) + 1):
         found = {name: "/".join(each[-length:]) for name, each in parts.items()}
         if len({*found.values()}) == len(parts):
@@ -303,7 +291,9 @@ def names_of_files(inputs: Iterable[str]) -> dict[str, str]:
     return {name: name for name in parts}
 
 
-def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES, reader: RecordReader | None = None) -> Records:
+def read_records(
+    name: str, max_row_bytes: int = MAX_ROW_BYTES, reader: RecordReader | None = None
+) -> Iterator[tuple[int, Record]]:
     """Yield the records of a file that `find_inputs` returned, each with its line or number.
 
     Args:

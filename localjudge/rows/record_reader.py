@@ -13,7 +13,6 @@ from dataclasses import field as dataclass_field
 from typing import Any
 
 from localjudge.rows.columns import (
-    CANDIDATE_OR_REFERENCE,
     CONVERSATION,
     CONVERSATIONS,
     CRITERION,
@@ -30,7 +29,7 @@ from localjudge.rows.columns import (
     own_fields,
     responses_of,
 )
-from localjudge.rows.conversation import read_conversation
+from localjudge.rows.conversation import read_conversation, read_pair
 from localjudge.rows.messages import as_chat, role_of, roles_of
 from localjudge.rows.paths import ABSENT, EACH, FIRST, Element, column, elements, is_missing, unpacked, value_at
 from localjudge.rows.record import RecordError
@@ -44,6 +43,8 @@ _END_OF_SENTENCE = (".", "!", "?", ":", "\n")
 _LONGEST_NAME = 100
 GATHERED = "@responses"
 """The column of the responses that a shape gathers."""
+_CANDIDATE_OR_REFERENCE = ("answer", "output")
+"""Names that some files give to the response and others to the reference."""
 _OF_ONE_COLUMN = ("instruction", "reference", CRITERION, "candidate", *PAIR)
 """Fields for which two columns with usual names are one too many."""
 
@@ -101,7 +102,7 @@ class _Layout:
         """
         for field, found in self.usual.items():
             if field in _OF_ONE_COLUMN and len(found) > 1 and folded(found[0]) != field:
-                both = [each for each in found if folded(each) in CANDIDATE_OR_REFERENCE]
+                both = [each for each in found if folded(each) in _CANDIDATE_OR_REFERENCE]
                 is_reference = field == "candidate" and both and "reference" not in self.sources
                 other = f", or give the reference with `columns` reference={both[-1]}" if is_reference else ""
                 raise RecordError(
@@ -130,6 +131,7 @@ class RecordReader:
         used: the fields that the rubric's template uses.
         judged: the field of each response that is judged, and the field of its system.
         own_fields: the fields that are columns of the rubric's own.
+        needed: the fields that each row has.
         names: the usual names of the column of each field.
         found_at: the path of the rows in the last file that holds one object; empty if there is none.
     """
@@ -141,6 +143,7 @@ class RecordReader:
         others = (MESSAGES, SYSTEM_PROMPT, *CONVERSATIONS.intersection(used))
         self.names = {**column_names(used), **{name: (name,) for name in others}}
         self.judged, self.own_fields = responses_of(used), own_fields(used)
+        self.needed = {"instruction", *self.judged, *self.own_fields}
         self._shows_all_turns = judges_conversation(used) or IN_FULL in used
         self._layouts: dict[tuple[Any, ...], _Layout] = {}
 
@@ -175,7 +178,8 @@ class RecordReader:
             found = Fields(record, shape, number=None if places is None else number, element=element)
             self._fill(found, layout)
             self._settle(found)
-            read_conversation(found.values, found.taken, self.used)
+            read = read_conversation if "candidate" in self.judged else read_pair
+            read(found.values, found.taken, self.used)
             for name in (SYSTEM_PROMPT, MESSAGES):  # what no field shows is a column
                 if name in found.values and name not in self.used:
                     value, key = found.values.pop(name), found.taken.pop(name, name)
@@ -189,7 +193,7 @@ class RecordReader:
             RecordError: a column can mean two things.
         """
         possible = () if shape.has else self.names.get("candidate", ())
-        listed = [name for name in possible if _is_list_of_texts(record.get(name))]
+        listed = [name for name in possible if name in record and _is_list_of_texts(record[name])]
         own = {"candidate": listed[0] + EACH} if len(listed) == 1 else {}  # each of its texts is a response
         key = (shape.name, *own.values(), *record)
         if (found := self._layouts.get(key)) is None:
@@ -223,7 +227,7 @@ class RecordReader:
         doubtful = [
             key
             for key in kept
-            if folded(taken.get("candidate", "")) in CANDIDATE_OR_REFERENCE
+            if folded(taken.get("candidate", "")) in _CANDIDATE_OR_REFERENCE
             and isinstance(key, str)
             and _LIKE_A_RESPONSE.search(folded(key))
             and not _NOT_A_RESPONSE.search(folded(key))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
 from localjudge.errors import RowError
 from localjudge.records import Failure, Response, Row
-from localjudge.rows.columns import COLUMN_NAMES, CONVERSATIONS, CRITERION, PAIR, USED_FIELDS, Columns
+from localjudge.rows.columns import COLUMN_NAMES, CONVERSATIONS, CRITERION, PAIR
 from localjudge.rows.criteria import read_criteria
 from localjudge.rows.json_records import Document
 from localjudge.rows.paths import ABSENT, unpacked, value_at
@@ -26,23 +26,6 @@ _ALTERNATIVES = "\nor\n"
 _COLUMNS_NAMED = 12
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
-
-
-def as_row(
-    record: Record | Row | Failure,
-    source: str,
-    columns: Columns | None = None,
-    used: Sequence[str] = USED_FIELDS,
-) -> Row | Failure:
-    """Return a record of one row as a row, or as a failure with the reason.
-
-    Args:
-        record: columns by name; or the reason why there is no record; or a row, which is checked.
-        source: its place in the input, such as `answers.jsonl:17`.
-        columns: the column of each field whose column has a custom name.
-        used: the fields that the rubric's template uses. A row needs no instruction if it is not one of them.
-    """
-    return next(rows_of(record, source, RecordReader(columns or {}, used)))
 
 
 def rows_of(
@@ -102,7 +85,7 @@ def _row(
     others = () if given is None else given.responses[len(judged) :]
     asks = CRITERION in reader.used
     try:
-        lacking = {"instruction", *judged, *reader.own_fields} - texts.keys() - fields.keys()
+        lacking = reader.needed - texts.keys() - fields.keys()
         lacking |= {CRITERION} - values.keys() if asks else set()
         if lacking:
             raise RecordError(lacks(lacking | {"reference"} if reference is None else lacking, record, reader))
@@ -212,7 +195,7 @@ def _is_deeper(value: Any, most: int) -> bool:
     if not isinstance(value, list | tuple | Mapping):
         return False
     inner = value.values() if isinstance(value, Mapping) else value
-    return most < 0 or any(_is_deeper(each, most - 1) for each in inner)
+    return most < 0 or any(_is_deeper(each, most - 1) for each in inner if not isinstance(each, str))
 
 
 def _writable(columns: Mapping[str, Any]) -> dict[str, Any]:

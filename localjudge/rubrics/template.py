@@ -29,7 +29,8 @@ from localjudge.rows.columns import (
     SYSTEMS,
     WITH_REASONING,
 )
-from localjudge.rows.row import as_row
+from localjudge.rows.record_reader import RecordReader
+from localjudge.rows.row import rows_of
 from localjudge.rubrics.answer import AnswerLayout, FreeText
 from localjudge.rubrics.aspect import ANSWER_FORMAT, ASPECTS, Aspect, RubricPart
 
@@ -112,7 +113,7 @@ class Example(RubricPart):
         Raises:
             ValueError: it lacks a field, or has one that is not used.
         """
-        row = as_row(self.row, "", used=used)
+        row = next(rows_of(self.row, "", RecordReader({}, used)))
         if isinstance(row, Failure):
             raise ValueError(row.reason)
         if row.columns:
