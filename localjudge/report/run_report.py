@@ -1,6 +1,6 @@
-"""A report of runs as one file for a browser: findings, charts, and all rows.
+"""A report of runs as one file for a browser: findings, and all rows.
 
-runs → rows, texts → findings, charts → page
+runs → rows, texts → findings → page
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def write_report(
     Raises:
         UsageError: a file or run directory cannot be used, or an option does not fit the runs.
     """
-    require("a report", "report")
+    require("a report", "trust")
     mode = read_manifest(runs[0]).rubric.mode
     for name in ("calibration", "allow_no_gain", "intervals", "by_column"):
         if getattr(options, name):
@@ -141,7 +141,7 @@ class _ReportFindings:
         found = ranking_findings(ranking)
         if ranking.of == "calibrated":
             self.notices += ranking.notices
-            note = "the charts of single judgements show uncalibrated scores"
+            note = "single judgements show uncalibrated scores"
             found = replace(found, notes=[*found.notes, note])
         return name, found
 

@@ -60,13 +60,13 @@ class LabelOptions:
         """The inputs, if they were moved."""
         return self.inputs or ()
 
-    def require(self, what: str, extra: str = "trust") -> None:
+    def require(self, what: str) -> None:
         """Require the packages of what computes statistics, and the inputs, if they were moved."""
         from localjudge.rows.formats import input_extras
         from localjudge.rows.inputs import find_inputs
 
         files = [*(self.labels or ()), *self.moved]
-        require(what, extra, *input_extras(files))
+        require(what, "trust", *input_extras(files))
         find_inputs(self.moved)
 
     def labels_of(self, judged: Scores | JudgedPairs, equal_chances: bool = True) -> Labels:
