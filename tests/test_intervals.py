@@ -12,8 +12,8 @@ from scipy import stats
 from localjudge.arrays import LabelArray
 from localjudge.statistics import Estimate, agreement_statistics
 from localjudge.statistics.agreement_statistics import Comparison, compare
-from localjudge.statistics.annotators import alpha_estimate
 from localjudge.statistics.jackknife import LEAST_FOR_AGREEMENT, LeftOut, agreement_estimate, exact_share
+from localjudge.statistics.krippendorff import alpha_estimate
 from localjudge.statistics.resampling import averages, studentise
 
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}

@@ -23,8 +23,8 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.statistics.agreement_statistics import compare
-from localjudge.statistics.annotators import alpha_estimate, replace_annotators
 from localjudge.statistics.jackknife import exact_share
+from localjudge.statistics.krippendorff import alpha_estimate
 from localjudge.statistics.resampling import mean_estimate
 from localjudge.studies.agree import agree
 from localjudge.studies.calibrate import fit_map
@@ -70,7 +70,7 @@ def test_equal_weights_give_the_unweighted_numbers_and_intervals() -> None:
     assert two[0].gain.low == pytest.approx(two[1].gain.low)
 
 
-def test_alpha_and_the_annotator_test_weigh_rows_too() -> None:
+def test_alpha_weighs_rows_too() -> None:
     random = np.random.default_rng(3)
     truth = random.integers(1, 6, 110)
     rows = np.repeat(np.arange(110, dtype=np.int32), 3)
@@ -87,22 +87,6 @@ def test_alpha_and_the_annotator_test_weigh_rows_too() -> None:
         one, other = alpha_estimate(of_rows, group, level), alpha_estimate(many, repeated, level)
         assert one.value == pytest.approx(other.value, abs=0.005)
         assert one.low is not None
-    judged, names = truth.astype(float), ("a", "b", "c")
-
-    def distance(x: Floats, y: Floats) -> Floats:
-        return (x - y) ** 2
-
-    one_test = replace_annotators(of_rows, judged, group, names, distance, 50, 0)
-    other_test = replace_annotators(many, judged[repeated], repeated, names, distance, 50, 0)
-    same = replace_annotators(replace(of_rows, weight=np.ones(330)), judged, group, names, distance, 50, 0)
-    plain = replace_annotators(replace(of_rows, weight=None), judged, group, names, distance, 50, 0)
-    assert one_test
-    assert other_test
-    assert same == plain
-    for name in names:
-        found, expected = one_test.annotators[name], other_test.annotators[name]
-        assert found.judge_closer == pytest.approx(expected.judge_closer)
-        assert found.advantage.value == pytest.approx(expected.advantage.value)
 
 
 def test_a_share_of_all_or_none_is_surer_with_even_weights() -> None:

@@ -23,7 +23,7 @@ def agree(
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
-    """Compare a run with labels: agreement, also within instructions, single annotators, and baselines.
+    """Compare a run with labels: agreement, also within instructions, and baselines.
 
     Several runs, such as shards, are taken together; they must have one judge.
     """

@@ -10,7 +10,6 @@ import numpy as np
 
 from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.statistics import EQUAL_EVERYWHERE, Estimate, two_decimals, untested_in_words, verdicts_in_words
-from localjudge.statistics.annotators import annotator_lines
 from localjudge.statistics.within_instructions import JUDGED, NOT_WITHIN, WithinInstructions
 from localjudge.studies.agree import Agreement, AspectAgreement, LabelledPairs, NominalAgreement, PairAgreement
 from localjudge.studies.calibrate import Calibration
@@ -196,7 +195,7 @@ def _compared(comparisons: Mapping[str, Any], statistics: Mapping[str, str]) -> 
 
 
 def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | str]:
-    """Yield kappa and bias of an aspect, all baselines within instructions, and the test of the annotators."""
+    """Yield kappa and bias of an aspect, all baselines within instructions, and the alpha of the annotators."""
     of_judge = {name: each for name, each in found.comparisons.items() if name in JUDGED}
     yield Table(_labelled(aspect, found), *_compared(of_judge, {"kappa": "kappa", "bias": "bias"}))
     if found.within is None:
@@ -211,7 +210,7 @@ def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | st
         ]
         yield Table(title, ("", "in order", "over chance", f"{_scores_of(found)} minus it"), rows)
         yield str(_Verdict.of(found.within))
-    yield from annotator_lines("ordinal", found.alpha, found.annotator_test)
+    yield from _among_annotators("ordinal", found.alpha)
 
 
 def _nominal_details(aspect: str, found: NominalAgreement) -> Iterator[Table | str]:
@@ -225,7 +224,16 @@ def _nominal_details(aspect: str, found: NominalAgreement) -> Iterator[Table | s
     columns = ("human \\ judge", *found.labels, "recall")
     totals: list[Cells] = [("precision", *found.precision, "")]
     yield Table(f"{aspect}: human and judge", columns, counts, totals)
-    yield from annotator_lines("nominal", found.alpha, found.annotator_test)
+    yield from _among_annotators("nominal", found.alpha)
+
+
+def _among_annotators(level: str, alpha: Estimate) -> Iterator[str]:
+    """Yield the agreement among the annotators, if it is known."""
+    if alpha.value is not None:
+        yield (
+            "Agreement among the annotators, which does not limit a judge: Krippendorff's "
+            f"{level} alpha {alpha.in_words()}"
+        )
 
 
 def pair_agreement_findings(agreement: PairAgreement) -> Findings:
@@ -260,7 +268,7 @@ def _lines(found: LabelledPairs) -> Iterator[str]:
     if found.consistency.value is not None:
         same = found.consistency.in_words()
         yield f"Both orders name the same response in {same} of the pairs where each names one"
-    yield from annotator_lines("nominal", found.alpha, found.annotator_test)
+    yield from _among_annotators("nominal", found.alpha)
 
 
 def _subsets(title: str, all_pairs: LabelledPairs, subsets: Mapping[str, LabelledPairs]) -> Table:

@@ -13,8 +13,8 @@ import numpy as np
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.statistics import Estimate
 from localjudge.statistics.agreement_statistics import pearson
-from localjudge.statistics.annotators import alpha, alpha_estimate
 from localjudge.statistics.jackknife import jackknife_interval, left_out, why_open
+from localjudge.statistics.krippendorff import alpha, alpha_estimate
 from localjudge.statistics.resampling import averages, studentise
 
 SPLIT = 2

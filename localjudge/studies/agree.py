@@ -1,8 +1,8 @@
-"""Agreement of a judge with people, compared with single annotators and trivial baselines."""
+"""Agreement of a judge with people, compared with trivial baselines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -26,7 +26,7 @@ from localjudge.statistics.agreement_statistics import (
     compare,
     compare_labels,
 )
-from localjudge.statistics.annotators import AnnotatorTest, alpha_estimate, replace_annotators
+from localjudge.statistics.krippendorff import alpha_estimate
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.statistics.within_instructions import WithinInstructions, agree_within
 
@@ -48,8 +48,6 @@ class AspectAgreement:
         annotators: number of annotators.
         within: the agreement within instructions; None if fewer than two of them have two labelled responses.
         alpha: Krippendorff's ordinal alpha of the annotators; undefined if no row has two labels.
-        annotator_test: the judge's integers beside single annotators; None if there are too few labels, or if
-            they lie outside the judge's scale.
     """
 
     rows: int
@@ -58,7 +56,6 @@ class AspectAgreement:
     comparisons: Mapping[str, Comparison]
     within: WithinInstructions | None
     alpha: Estimate
-    annotator_test: AnnotatorTest | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +72,6 @@ class NominalAgreement:
         precision: share of the judge's uses of a label that the human labels confirm, by label.
         recall: share of the human uses of a label that the judge finds, by label.
         alpha: Krippendorff's nominal alpha of the annotators; undefined if no row has two labels.
-        annotator_test: the judge's labels beside single annotators; None if there are too few labels.
     """
 
     rows: int
@@ -88,7 +84,6 @@ class NominalAgreement:
     precision: tuple[Estimate, ...]
     recall: tuple[Estimate, ...]
     alpha: Estimate
-    annotator_test: AnnotatorTest | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +122,6 @@ class LabelledPairs:
         over_baselines: the accuracy of the verdict minus that of each trivial judge.
         consistency: share of the pairs without a tie in an order whose orders name the same response.
         alpha: Krippendorff's nominal alpha of the annotators; undefined if no pair has two labels.
-        annotator_test: the verdicts beside single annotators, where a tie is half a difference;
-            None if there are too few labels.
     """
 
     pairs: int
@@ -139,7 +132,6 @@ class LabelledPairs:
     over_baselines: Mapping[str, Estimate]
     consistency: Estimate
     alpha: Estimate
-    annotator_test: AnnotatorTest | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +169,6 @@ class _Labelled:
 
     marks: LabelArray
     group: Integers  # [rows of the run]: the instruction of each
-    annotators: tuple[str, ...]
     draws: tuple[int, int]  # the number of resamples, and their seed
 
     def of_rows(self, chosen: Flags) -> Self:
@@ -188,10 +179,6 @@ class _Labelled:
         """Return the number of instructions and of annotators."""
         present = len(np.unique(self.group[self.marks.row])), len(np.unique(self.marks.annotator))
         return dict(zip(("instructions", "annotators"), present, strict=True))
-
-    def replaced(self, judged: Floats, distance: Callable[[Floats, Floats], Floats]) -> AnnotatorTest | None:
-        """Compare the judge's numbers [rows of the run] with single annotators; see `replace_annotators`."""
-        return replace_annotators(self.marks, judged, self.group, self.annotators, distance, *self.draws)
 
 
 def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 0) -> Agreement:
@@ -218,7 +205,7 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
         columns = {"integer": scores.column(aspect, "integer")}
         if scores.expected is not None and aspect not in scores.without_expected:
             columns["expected"] = scores.column(aspect, "expected")
-        of_labels = _Labelled(marks, scores.group, labels.annotators, draws)
+        of_labels = _Labelled(marks, scores.group, draws)
         comparisons = {
             name: compare(column, marks, scores.group, ends if in_scale and name in columns else None, *draws)
             for name, column in (columns | scores.baselines).items()
@@ -229,12 +216,9 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
             comparisons=comparisons,
             within=agree_within(columns | scores.baselines, marks, scores.group, scores.response, seed),
             alpha=alpha_estimate(marks, scores.group, "ordinal"),
-            annotator_test=of_labels.replaced(columns["integer"], lambda given, other: (given - other) ** 2)
-            if in_scale
-            else None,
         )
     nominal = {
-        aspect: _agree_on_labels(scores, aspect, _Labelled(marks, scores.group, labels.annotators, draws))
+        aspect: _agree_on_labels(scores, aspect, _Labelled(marks, scores.group, draws))
         for aspect, marks in labels.nominal.items()
     }
     return Agreement(aspects, nominal, tuple(notes), scores.notices)
@@ -274,7 +258,6 @@ def _agree_on_labels(scores: Scores, aspect: str, of_labels: _Labelled) -> Nomin
         precision=precision,
         recall=recall,
         alpha=alpha_estimate(marks, scores.group, "nominal"),
-        annotator_test=of_labels.replaced(verdicts, np.not_equal),
     )
 
 
@@ -309,7 +292,7 @@ def agree_on_pairs(
     aspects, divided = {}, {}
     for aspect, marks in labels.marks.items():
         verdicts = pairs.aspects[aspect]
-        every = _Labelled(marks, pairs.group, labels.annotators, (resamples, seed))
+        every = _Labelled(marks, pairs.group, (resamples, seed))
         aspects[aspect] = _agree_on_verdicts(pairs, verdicts, every)
         parts = {name: every.of_rows(subsets == name) for name in names}
         divided[aspect] = {
@@ -359,7 +342,6 @@ def _agree_on_verdicts(pairs: JudgedPairs, verdicts: PairVerdicts, of_labels: _L
         over_baselines=over,
         consistency=consistency,
         alpha=alpha_estimate(of_labels.marks, pairs.group, "nominal"),
-        annotator_test=of_labels.replaced(verdicts.result[:, 0], lambda given, other: np.abs(given - other)),
     )
 
 
