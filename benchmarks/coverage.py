@@ -179,6 +179,7 @@ def _agree(human: np.ndarray, judged: np.ndarray, group: np.ndarray, resamples: 
         flags=np.zeros(len(group), dtype=np.uint8),
         errors=[""] * len(group),
         signs=(),
+        selected=(),
         systems=("one",),
         system=np.zeros(len(group), dtype=np.int32),
         group=group.astype(np.int32),

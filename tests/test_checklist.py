@@ -445,7 +445,6 @@ def test_systems_are_ranked_by_score_and_by_tag(two_systems: Path, cli: Cli) -> 
     for arguments, says in (
         (("--by", "axis:x"), "no criterion has this tag; give one of score, axis:colour"),
         (("--by", "axis:fault"), "no row was judged"),
-        (("--by-column", "topic"), "one score for each row"),
     ):
         ended = cli("rank", two_systems, *arguments)
         assert ended.code == 2

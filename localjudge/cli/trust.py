@@ -7,9 +7,9 @@ from typing import Annotated
 
 from localjudge.cli.options import RunFolders, check_out_file
 from localjudge.cli.progress import Progress
-from localjudge.cli.statistics_options import AllTables, ScoresOf, StatisticsOptions, common_mode
+from localjudge.cli.statistics_options import AllTables, ScoresOf, StatisticsOptions, Where, common_mode
 from localjudge.errors import UsageError
-from localjudge.report.study_options import ByColumn, CalibrationOptions, LabelOptions
+from localjudge.report.study_options import CalibrationOptions, LabelOptions
 from localjudge.settings import Flag
 
 _READING = "reading runs, labels and texts"
@@ -19,7 +19,7 @@ def agree(
     runs: RunFolders,
     *,
     people: LabelOptions,
-    by_column: ByColumn = None,
+    where: Where = None,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
@@ -32,27 +32,25 @@ def agree(
     from localjudge.report.agreement_tables import agreement_findings, pair_agreement_findings
     from localjudge.studies.agree import agree as agree_with_labels
     from localjudge.studies.agree import agree_on_pairs
-    from localjudge.studies.by_slice import agree_by_slice
 
     people.require("agree")
     statistics.check(runs)
-    mode = common_mode(runs, points={"by_column": by_column})
+    mode = common_mode(runs)
     if len(mode.responses) == 1:  # labels of pairs can be in the inputs
         people.require_labels()
 
     progress, draws = Progress(), statistics.draws
     with progress.step(_READING) as report:
-        judged = read_judged(runs, report=report, criteria="split")
+        judged = read_judged(runs, report=report, criteria="split", where=where)
         check_parts(judged)
         known = people.labels_of(judged, equal_chances=False)
     with progress.step(statistics.computing):
         if isinstance(judged, JudgedPairs):
-            pairs = agree_on_pairs(judged, known, by_column, *draws)
+            pairs = agree_on_pairs(judged, known, *draws)
             statistics.print(pairs, pair_agreement_findings(pairs), all_tables)
             return
         found = agree_with_labels(judged, known, *draws)
-        sliced = agree_by_slice(judged, known, people.slices(judged, by_column)) if by_column else None
-    statistics.print(found, agreement_findings(found), all_tables, sliced)
+    statistics.print(found, agreement_findings(found), all_tables)
 
 
 def rank(
@@ -68,7 +66,7 @@ def rank(
             "COLUMN",
         ),
     ] = None,
-    by_column: ByColumn = None,
+    where: Where = None,
     calibration: CalibrationOptions,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
@@ -77,13 +75,13 @@ def rank(
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
     from localjudge.report.ranking_tables import preference_findings, ranking_findings
     from localjudge.runs.reader import is_complete
-    from localjudge.studies.by_slice import rank_by_slice
+    from localjudge.studies.by_slice import rank_by_tag
     from localjudge.studies.rank import rank as rank_systems
     from localjudge.studies.rank.preference_ranking import rank_pairs
 
     people.require("rank")
     statistics.check(runs)
-    options: dict[str, object] = {"labels": people.labels, "mapping": people.mapping, "by_column": by_column}
+    options: dict[str, object] = {"labels": people.labels, "mapping": people.mapping}
     options |= {"calibration": calibration.calibration}
     mode = common_mode(runs, preferences={**options, "scores": scores}, points=options)
 
@@ -98,7 +96,7 @@ def rank(
         )
     progress, draws = Progress(), statistics.draws
     with progress.step(_READING) as report:
-        judged = read_judged(runs, report=report, criteria="joined", tag=by)
+        judged = read_judged(runs, report=report, criteria="joined", tag=by, where=where)
         if not isinstance(judged, JudgedPairs):
             known = people.labels_of(judged, equal_chances=False) if people.labels else None
             judged = calibration.applied_to(judged, known) or judged
@@ -108,8 +106,7 @@ def rank(
             statistics.print(order, preference_findings(order), all_tables)
             return
         found = rank_systems(judged, known, scores, by, *draws)
-        parts = (judged, people.slices(judged, by_column)) if by_column else None if by else judged.by_tag
-        sliced = rank_by_slice(*parts, scores, by, *draws) if parts else None
+        sliced = rank_by_tag(*judged.by_tag, scores, *draws) if judged.by_tag and not by else None
     statistics.print(found, ranking_findings(found), all_tables, sliced)
 
 

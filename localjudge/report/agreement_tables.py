@@ -239,7 +239,7 @@ def _among_annotators(level: str, alpha: Estimate) -> Iterator[str]:
 def pair_agreement_findings(agreement: PairAgreement) -> Findings:
     """Return whether the judge is better than its baselines, and a table with a row for each aspect.
 
-    The details are the tables of each aspect, of all pairs and of the subsets. All fit 80 characters.
+    The details are the tables of each aspect. All fit 80 characters.
     """
     rows: list[list[Cell]] = []
     details: list[Table | str] = []
@@ -250,13 +250,11 @@ def pair_agreement_findings(agreement: PairAgreement) -> Findings:
         rows.append([aspect, found.pairs, *shares, *answers[aspect].cells])
         title = _labelled(aspect, found, counted(found.pairs, "pair"))
         details += [Table(title, *_compared(found.comparisons, _OF_PAIRS)), *_lines(found)]
-        if subsets := agreement.subsets[aspect]:
-            details.append(_subsets(f"Accuracy in {aspect} by {agreement.by}", found, subsets))
     columns = "aspect", "pairs", "accuracy", "without ties", "kappa", *_BESIDE
     return Findings(
         [*_answers(answers)],
         [Table("Agreement with the labels", columns, rows)],
-        {"each order" + f", accuracy by {agreement.by}" * bool(agreement.by): details},
+        {"each order": details},
         agreement.notices,
         agreement.notes,
     )
@@ -269,15 +267,6 @@ def _lines(found: LabelledPairs) -> Iterator[str]:
         same = found.consistency.in_words()
         yield f"Both orders name the same response in {same} of the pairs where each names one"
     yield from _among_annotators("nominal", found.alpha)
-
-
-def _subsets(title: str, all_pairs: LabelledPairs, subsets: Mapping[str, LabelledPairs]) -> Table:
-    names = [*all_pairs.comparisons]
-    rows: list[Cells] = []
-    for subset, found in subsets.items():
-        compared = map(found.comparisons.get, names)
-        rows.append((subset, found.pairs, *(None if each is None else each.accuracy for each in compared)))
-    return Table(title, ("subset", "pairs", *(name.replace(" ", "\n") for name in names)), rows)
 
 
 def calibration_findings(calibration: Calibration, of_labels: Sequence[str] = ()) -> Findings:

@@ -14,7 +14,7 @@ from localjudge.system.requirements import require
 if TYPE_CHECKING:
     from localjudge.matching.judged_rows import JudgedPairs
     from localjudge.matching.labels import Labels
-    from localjudge.matching.scores import Scores, Slices
+    from localjudge.matching.scores import Scores
 
 LabelColumns = Annotated[
     list[str] | None,
@@ -28,14 +28,6 @@ LabelColumns = Annotated[
 MovedInputs = Annotated[list[str] | None, Flag("The input files of the run, if they were moved.", "FILE")]
 IntervalFile = Annotated[
     Path | None, Flag("Add the interval of each score: the output of `calibrate --interval`.", "FILE")
-]
-ByColumn = Annotated[
-    str | None,
-    Flag(
-        "Also print the statistics for each value of this column of the rows, such as topic; differences "
-        "are adjusted for the number of values.",
-        "COLUMN",
-    ),
 ]
 
 
@@ -76,12 +68,6 @@ class LabelOptions:
         ours = parse_mapping(self.mapping or (), label_targets(judged.manifests[0].rubric))
         return read_labels(self.labels or self.moved, judged, ours, self.moved, equal_chances)
 
-    def slices(self, judged: Scores | JudgedPairs, column: str) -> Slices:
-        """Return the slices of the judged rows by the values of a column."""
-        from localjudge.matching.scores import read_slices
-
-        return read_slices(judged.folders, judged.manifests, column, self.moved)
-
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationOptions:
@@ -109,4 +95,3 @@ class ReportOptions(LabelOptions, CalibrationOptions):
 
     title: Annotated[str | None, Flag("Its title.  [default: the runs' names]", "TEXT")] = None
     intervals: IntervalFile = None
-    by_column: ByColumn = None

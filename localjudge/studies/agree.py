@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
-from localjudge.arrays import Flags, Floats, Integers, LabelArray
-from localjudge.errors import UsageError
+from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.matching.judged_rows import JudgedPairs, PairVerdicts
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Scores
 from localjudge.modes.pair_preference import RESULTS
-from localjudge.runs.summary import system_value
 from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.agreement_statistics import (
     ONE_SIDE_IS_EQUAL,
@@ -30,8 +27,6 @@ from localjudge.statistics.krippendorff import alpha_estimate
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.statistics.within_instructions import WithinInstructions, agree_within
 
-SUBSET = "subset"
-"""The column whose values divide the pairs if no other is named."""
 _TIE = RESULTS["tie"]
 _DIGITS = 9
 
@@ -150,15 +145,9 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class PairAgreement:
-    """The agreement of a judge with labels of pairs in each aspect.
-
-    `subsets` has the agreement on each subset of the pairs in each aspect, and `by` the column whose values are
-    the subsets; empty and None without subsets.
-    """
+    """The agreement of a judge with labels of pairs in each aspect."""
 
     aspects: Mapping[str, LabelledPairs]
-    subsets: Mapping[str, Mapping[str, LabelledPairs]]
-    by: str | None
     notes: tuple[str, ...]
     notices: tuple[str, ...]
 
@@ -170,10 +159,6 @@ class _Labelled:
     marks: LabelArray
     group: Integers  # [rows of the run]: the instruction of each
     draws: tuple[int, int]  # the number of resamples, and their seed
-
-    def of_rows(self, chosen: Flags) -> Self:
-        """Return the labels of the chosen rows, a mask of the rows of the run."""
-        return replace(self, marks=self.marks.of_rows(chosen))
 
     def counts(self) -> dict[str, int]:
         """Return the number of instructions and of annotators."""
@@ -262,44 +247,22 @@ def _agree_on_labels(scores: Scores, aspect: str, of_labels: _Labelled) -> Nomin
 
 
 def agree_on_pairs(
-    pairs: JudgedPairs, labels: Labels, by_column: str | None = None, resamples: int = RESAMPLES, seed: int = 0
+    pairs: JudgedPairs, labels: Labels, resamples: int = RESAMPLES, seed: int = 0
 ) -> PairAgreement:
     """Compare a judge's verdicts on pairs with labels.
 
     Args:
         pairs: the judged pairs of a run.
         labels: labels of some of them, numbers of `RESULTS`.
-        by_column: the column whose values divide the pairs; None for `SUBSET`, if the rows have it.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
-
-    Raises:
-        UsageError: no row has the column.
     """
-    column = by_column or SUBSET
-    of_systems = system_value(pairs.manifest, column)
-    values = (
-        of_systems(systems) if columns.get(column) is None else columns[column]
-        for columns, systems in zip(pairs.columns, pairs.systems, strict=True)
-    )
-    subsets = np.array(["" if value is None else str(value) for value in values])
-    names = sorted(set(subsets.tolist()) - {""})
-    if by_column is not None and not names:
-        columns = ", ".join(list(pairs.columns[0])[:12]) or "none"
-        raise UsageError(
-            f"`by_column` {column}: no row of {pairs.where} has this column; its columns are {columns}"
+    aspects = {
+        aspect: _agree_on_verdicts(
+            pairs, pairs.aspects[aspect], _Labelled(marks, pairs.group, (resamples, seed))
         )
-    aspects, divided = {}, {}
-    for aspect, marks in labels.marks.items():
-        verdicts = pairs.aspects[aspect]
-        every = _Labelled(marks, pairs.group, (resamples, seed))
-        aspects[aspect] = _agree_on_verdicts(pairs, verdicts, every)
-        parts = {name: every.of_rows(subsets == name) for name in names}
-        divided[aspect] = {
-            name: _agree_on_verdicts(pairs, verdicts, part)
-            for name, part in parts.items()
-            if len(part.marks.row)
-        }
+        for aspect, marks in labels.marks.items()
+    }
     notes = list(labels.notes)
     tieless = [name for name in labels.marks if not pairs.manifest.rubric.aspects[name].has_tie]
     if pairs.orders > 1 and tieless:
@@ -309,7 +272,7 @@ def agree_on_pairs(
         )
     if pairs.failed:
         notes.append(f"pairs that could not be judged, and are left out: {pairs.failed}")
-    return PairAgreement(aspects, divided, column if names else None, tuple(notes), pairs.notices)
+    return PairAgreement(aspects, tuple(notes), pairs.notices)
 
 
 def _agree_on_verdicts(pairs: JudgedPairs, verdicts: PairVerdicts, of_labels: _Labelled) -> LabelledPairs:
