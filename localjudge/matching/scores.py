@@ -84,24 +84,9 @@ class Scores(RunRows):
 
     def verdicts(self, aspect: str) -> Floats:
         """Return the number of each row's label in an aspect without an order, [n]."""
-        numbers: Floats = self.label_probabilities(aspect, "integer").argmax(axis=1).astype(np.float64)
+        chosen = [self.column(f"{aspect}={label}", "integer") for label in self.nominal[aspect]]
+        numbers: Floats = np.argmax(chosen, axis=0).astype(np.float64)
         return numbers
-
-    def probabilities(self, aspect: str) -> Floats | None:
-        """Return the probabilities of the labels of an aspect without an order, [n, labels]; None if a row has
-        none."""
-        if self.expected is None or f"{aspect}={self.nominal[aspect][0]}" in self.without_expected:
-            return None
-        return self.label_probabilities(aspect, "expected")
-
-    def label_probabilities(self, aspect: str, kind: ScoreKind) -> Floats:
-        """Return 1 for the label of each row and 0 for the others, or the labels' probabilities, [n, labels].
-
-        Args:
-            aspect: an aspect without an order.
-            kind: as for `column`.
-        """
-        return np.column_stack([self.column(f"{aspect}={label}", kind) for label in self.nominal[aspect]])
 
     @property
     def groups(self) -> int:

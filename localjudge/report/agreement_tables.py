@@ -214,16 +214,9 @@ def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | st
 
 
 def _nominal_details(aspect: str, found: NominalAgreement) -> Iterator[Table | str]:
-    """Yield the comparisons of an aspect without an order, and its confusion matrix."""
-    headings = {"accuracy": "accuracy", "kappa": "kappa", "brier": "Brier"}
+    """Yield the comparisons of an aspect without an order, and the alpha of the annotators."""
+    headings = {"accuracy": "accuracy", "kappa": "kappa"}
     yield Table(_labelled(aspect, found), *_compared(found.comparisons, headings))
-    counts: list[Cells] = [
-        (label, *given, recall)
-        for label, given, recall in zip(found.labels, found.confusion, found.recall, strict=True)
-    ]
-    columns = ("human \\ judge", *found.labels, "recall")
-    totals: list[Cells] = [("precision", *found.precision, "")]
-    yield Table(f"{aspect}: human and judge", columns, counts, totals)
     yield from _among_annotators("nominal", found.alpha)
 
 

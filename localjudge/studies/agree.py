@@ -63,9 +63,6 @@ class NominalAgreement:
         comparisons: by "judge" and by the baselines of `baseline_labels`: "most frequent", "length" and
             "overlap"; one without values is missing.
         over_baselines: the accuracy of the judge minus that of each baseline.
-        confusion: counts by the human label (rows) and the judge's label (columns).
-        precision: share of the judge's uses of a label that the human labels confirm, by label.
-        recall: share of the human uses of a label that the judge finds, by label.
         alpha: Krippendorff's nominal alpha of the annotators; undefined if no row has two labels.
     """
 
@@ -75,9 +72,6 @@ class NominalAgreement:
     labels: tuple[str, ...]
     comparisons: Mapping[str, NominalComparison]
     over_baselines: Mapping[str, Estimate]
-    confusion: tuple[tuple[int, ...], ...]
-    precision: tuple[Estimate, ...]
-    recall: tuple[Estimate, ...]
     alpha: Estimate
 
 
@@ -185,7 +179,7 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
         if not in_scale:
             notes.append(
                 f"{aspect}: labels from {marks.value.min():g} to {marks.value.max():g} are outside the scale "
-                f"{lowest} to {highest}; only the correlations are defined"
+                f"{lowest} to {highest}; only Spearman's correlation is defined"
             )
         columns = {"integer": scores.column(aspect, "integer")}
         if scores.expected is not None and aspect not in scores.without_expected:
@@ -212,36 +206,22 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
 def _agree_on_labels(scores: Scores, aspect: str, of_labels: _Labelled) -> NominalAgreement:
     """Compare a judge's labels with human labels, on an aspect without an order."""
     marks, names = of_labels.marks, tuple(map(str, scores.nominal[aspect]))
-    verdicts, probabilities = scores.verdicts(aspect), scores.probabilities(aspect)
-    judged, human, sampled = (
-        verdicts[marks.row],
-        marks.value,
-        SampledRows(scores.group[marks.row], marks.weight, *of_labels.draws),
-    )
+    judged, human = scores.verdicts(aspect)[marks.row], marks.value
+    sampled = SampledRows(scores.group[marks.row], marks.weight, *of_labels.draws)
     known = {name: column[marks.row] for name, column in scores.baselines.items()}
-    judge = compare_labels(judged, None if probabilities is None else probabilities[marks.row], human, sampled)
-    baselines, right = baseline_labels(known, human, len(names), sampled), (judged == human).astype(np.float64)
-    cells = human.astype(int) * len(names) + judged.astype(int)
-    confusion = np.bincount(cells, minlength=len(names) ** 2).reshape(len(names), -1)
-    precision, recall = (
-        tuple(
-            sampled.take(side == label).share((judged == human)[side == label]) for label in range(len(names))
-        )
-        for side in (judged, human)
-    )
+    baselines, right = baseline_labels(known, human, sampled), (judged == human).astype(np.float64)
     return NominalAgreement(
         rows=len(np.unique(marks.row)),
         **of_labels.counts(),
         labels=names,
-        comparisons={"judge": judge}
-        | {name: compare_labels(*each, human, sampled) for name, each in baselines.items()},
+        comparisons={
+            name: compare_labels(labels, human, sampled)
+            for name, labels in {"judge": judged, **baselines}.items()
+        },
         over_baselines={
             name: sampled.mean(right - (labels == human), -1.0, 1.0, signed=True)
-            for name, (labels, _) in baselines.items()
+            for name, labels in baselines.items()
         },
-        confusion=tuple(map(tuple, confusion.tolist())),
-        precision=precision,
-        recall=recall,
         alpha=alpha_estimate(marks, scores.group, "nominal"),
     )
 
