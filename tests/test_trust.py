@@ -857,10 +857,7 @@ def test_calibrated_scores_say_so_and_stand_beside_no_others(mapped: tuple[Path,
     run, _, calibration = mapped
     found = json.loads(cli("rank", run, "--calibration", calibration, "--json").out)
     assert (found["of"], found["columns"]) == ("calibrated", ["wit", "tact", "overall"])
-    assert found["notices"] == [
-        "calibrated: wit, tact; left out: clarity (no map), depth (no gain is shown; --allow-no-gain ASPECT "
-        "includes it)"
-    ]
+    assert found["notices"] == ["calibrated: wit, tact; left out: clarity (no map), depth (no gain is shown)"]
     for system in found["systems"]:
         means = {name: mean["value"] for name, mean in system["means"].items()}
         assert means["overall"] == pytest.approx((means["wit"] + means["tact"]) / 2, **EXACT)
@@ -871,14 +868,11 @@ def test_calibrated_scores_say_so_and_stand_beside_no_others(mapped: tuple[Path,
     assert json.loads(cli("rank", run, "--json").out)["of"] == "integer"
 
 
-def test_a_map_without_a_shown_gain_is_applied_where_its_aspect_is_named(
+def test_labels_that_a_map_was_fitted_on_are_counted_and_without_a_map_nothing_is_ranked(
     mapped: tuple[Path, Path, Path], cli: Cli, tmp_path: Path
 ) -> None:
     run, labels, calibration = mapped
     flags = ("--calibration", calibration, "--json")
-    found = json.loads(cli("rank", run, *flags, "--allow-no-gain", "depth").out)
-    assert found["columns"] == ["wit", "tact", "depth", "overall"]
-    assert found["notices"][0].startswith("calibrated: wit, tact, depth; no gain is shown for depth; left out:")
     ranked = json.loads(cli("rank", run, "--labels", labels, *flags).out)
     fitted = "; fitted on labels of 120 of these 120 labelled rows"
     assert ranked["notices"][0].partition(fitted)[::2] == (
@@ -886,10 +880,6 @@ def test_a_map_without_a_shown_gain_is_applied_where_its_aspect_is_named(
         ", so the scores fit these labels better than new ones; the calibration file has its gain on unseen "
         "instructions",
     )
-    ended = cli("rank", run, *flags, "--allow-no-gain", "charm")
-    assert (ended.code, "--allow-no-gain charm: the calibration has maps of wit, tact, depth" in ended.err) == (
-        2, True,
-    )  # fmt: skip
     document = json.loads(calibration.read_text())
     document["aspects"] = {"depth": document["aspects"]["depth"]}
     calibration.write_text(json.dumps(document))

@@ -9,7 +9,7 @@ from localjudge.cli.options import RunFolders, check_out_file
 from localjudge.cli.progress import Progress
 from localjudge.cli.statistics_options import AllTables, ScoresOf, StatisticsOptions, Where, common_mode
 from localjudge.errors import UsageError
-from localjudge.report.study_options import CalibrationOptions, LabelOptions
+from localjudge.report.study_options import CalibrationFile, LabelOptions
 from localjudge.settings import Flag
 
 _READING = "reading runs, labels and texts"
@@ -67,7 +67,7 @@ def rank(
         ),
     ] = None,
     where: Where = None,
-    calibration: CalibrationOptions,
+    calibration: CalibrationFile = None,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
@@ -76,16 +76,17 @@ def rank(
     from localjudge.report.ranking_tables import preference_findings, ranking_findings
     from localjudge.runs.reader import is_complete
     from localjudge.studies.by_slice import rank_by_tag
+    from localjudge.studies.calibrate import Calibration
     from localjudge.studies.rank import rank as rank_systems
     from localjudge.studies.rank.preference_ranking import rank_pairs
 
     people.require("rank")
     statistics.check(runs)
     options: dict[str, object] = {"labels": people.labels, "mapping": people.mapping}
-    options |= {"calibration": calibration.calibration}
+    options |= {"calibration": calibration}
     mode = common_mode(runs, preferences={**options, "scores": scores}, points=options)
 
-    if calibration.calibration and scores == "integer":
+    if calibration and scores == "integer":
         raise UsageError(
             "--scores integer: calibrated scores are not integers; give only one of --scores and --calibration"
         )
@@ -99,7 +100,7 @@ def rank(
         judged = read_judged(runs, report=report, criteria="joined", tag=by, where=where)
         if not isinstance(judged, JudgedPairs):
             known = people.labels_of(judged, equal_chances=False) if people.labels else None
-            judged = calibration.applied_to(judged, known) or judged
+            judged = Calibration.load(calibration).apply_to(judged, known) if calibration else judged
     with progress.step(statistics.computing):
         if isinstance(judged, JudgedPairs):
             order = rank_pairs(judged, by, *draws)

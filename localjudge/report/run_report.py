@@ -28,7 +28,7 @@ from localjudge.runs.run_manifest import read_manifest
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.studies.agree import agree, agree_on_pairs
 from localjudge.studies.by_slice import rank_by_tag
-from localjudge.studies.calibrate import read_intervals
+from localjudge.studies.calibrate import Calibration, read_intervals
 from localjudge.studies.compare import compare_runs
 from localjudge.studies.compare.compared_rows import ComparedRows
 from localjudge.studies.compare.matched_runs import match_runs
@@ -61,7 +61,7 @@ def write_report(
     """
     require("a report", "trust")
     mode = read_manifest(runs[0]).rubric.mode
-    for name in ("calibration", "allow_no_gain", "intervals"):
+    for name in ("calibration", "intervals"):
         if getattr(options, name):
             one = f"`{name}`: is for runs with one judgement for each response; this rubric"
             mode.require("aspects", one, "")
@@ -128,7 +128,8 @@ class _ReportFindings:
             if options.labels and "criteria" not in self._listed.kind.features
             else None
         )
-        calibrated = options.applied_to(scores, known) or scores
+        file = options.calibration
+        calibrated = Calibration.load(file).apply_to(scores, known) if file else scores
         # The overall human mean requires labels of every aspect.
         whole = known if known and set(known.aspects) >= set(calibrated.aspects) else None
         ranking = rank(calibrated, whole, resamples=self._resamples)

@@ -26,6 +26,9 @@ LabelColumns = Annotated[
     ),
 ]
 MovedInputs = Annotated[list[str] | None, Flag("The input files of the run, if they were moved.", "FILE")]
+CalibrationFile = Annotated[
+    Path | None, Flag("Apply the output of `calibrate`; stored scores do not change.", "FILE")
+]
 IntervalFile = Annotated[
     Path | None, Flag("Add the interval of each score: the output of `calibrate --interval`.", "FILE")
 ]
@@ -70,28 +73,9 @@ class LabelOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrationOptions:
-    """The options that apply a calibration."""
-
-    calibration: Annotated[
-        Path | None, Flag("Apply the output of `calibrate`; stored scores do not change.", "FILE")
-    ] = None
-    allow_no_gain: Annotated[
-        list[str] | None, Flag("Calibrate this aspect although no gain is shown.", "ASPECT")
-    ] = None
-
-    def applied_to(self, scores: Scores, labels: Labels | None) -> Scores | None:
-        """Return the calibrated scores; None without a calibration."""
-        from localjudge.studies.calibrate import Calibration
-
-        if self.calibration is None:
-            return None
-        return Calibration.load(self.calibration).apply_to(scores, self.allow_no_gain or (), labels)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportOptions(LabelOptions, CalibrationOptions):
+class ReportOptions(LabelOptions):
     """What a report has besides the rows of its runs."""
 
     title: Annotated[str | None, Flag("Its title.  [default: the runs' names]", "TEXT")] = None
+    calibration: CalibrationFile = None
     intervals: IntervalFile = None
