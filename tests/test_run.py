@@ -459,10 +459,10 @@ def test_another_model_in_the_same_folder_is_refused_and_the_same_model_elsewher
     ("name", "content", "words"),
     [
         ("judgements.jsonl", "notes\n", "has judgements.jsonl but no run.json"),
-        ("run.json", "{", "not a manifest of run format 8, or damaged"),
-        ("run.json", '{"format": 2}', "has run format 2, and .* reads format 8; read it with the version that"),
-        ("run.json", '{"format": 8}', "not a manifest of run format 8, or damaged; restore the file"),
-        ("run.json", "[]", "not a manifest of run format 8, or damaged; restore the file"),
+        ("run.json", "{", "not a manifest of run format 9, or damaged"),
+        ("run.json", '{"format": 2}', "has run format 2, and .* reads format 9; read it with the version that"),
+        ("run.json", '{"format": 9}', "not a manifest of run format 9, or damaged; restore the file"),
+        ("run.json", "[]", "not a manifest of run format 9, or damaged; restore the file"),
     ],
 )
 def test_a_folder_that_holds_something_else_is_left_alone(

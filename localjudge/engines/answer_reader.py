@@ -166,8 +166,8 @@ class TableReader:
         if budget is None and model.always_thinks:
             budget = DEFAULT_BUDGET
         prompts = model.prompts if budget is None else model.thinking_prompts
-        if turns := config.rubric.turns(layout):
-            prompts = model.prompts_after(turns, thinking=budget is not None)
+        if system := config.rubric.system:
+            prompts = model.prompts_after(system, thinking=budget is not None)
         # A model that thinks first decodes the opening after its thoughts.
         opens = budget is None
         try:

@@ -48,17 +48,6 @@ class Criterion(BaseModel):
     parts: int = 1
 
 
-Role = Literal["system", "developer", "user", "assistant"]
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A turn of a conversation: the role of the speaker, and the text."""
-
-    role: Role
-    text: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One response to an instruction, or two to compare. `Row.from_response` makes a row of a single response.

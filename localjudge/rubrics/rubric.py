@@ -26,8 +26,6 @@ A rubric is one TOML file. The text that the judge reads and the schema of its a
     {$aspects}                  # the aspects with their values and descriptions
     {$answer_format}'''         # the form of the answer
 
-    [[prompt.examples]]         # turns before the row's, any number: `localjudge.rubrics.template`
-
 A rubric whose template has no `{$reference}` needs no reference. A template with `{$conversation}` and without
 `{$candidate}` judges whole conversations; `{$conversation_with_reasoning}` shows its reasoning, too.
 A template with `{$candidate_a}` and `{$candidate_b}` compares two responses; its aspects are preferences.
@@ -47,7 +45,7 @@ from pydantic import SerializationInfo, ValidationError, field_serializer, model
 from localjudge.errors import RowError, RubricError
 from localjudge.modes import mode_of
 from localjudge.modes.mode import Mode
-from localjudge.records import Row, Turn
+from localjudge.records import Row
 from localjudge.records.outcome_columns import AnswerColumns
 from localjudge.rows.columns import CONVERSATIONS, CRITERION, judges_conversation
 from localjudge.rubrics.answer import Answer, AnswerLayout
@@ -148,7 +146,6 @@ class Rubric(RubricPart):
             raise ValueError(
                 f"prompt.template: for guard, {{${bare[0]}}} must be on a line of its own between lines of ```"
             )
-        self.turns(self.answer_layout)
         return self
 
     @cached_property
@@ -174,24 +171,10 @@ class Rubric(RubricPart):
         """The fields of a row that the template uses, each once."""
         return tuple(dict.fromkeys(PLACEHOLDER.findall(self._template)))
 
-    def turns(self, layout: AnswerLayout) -> tuple[Turn, ...]:
-        """Return the turns before a row's: the system prompt, and two turns for each example.
-
-        Args:
-            layout: the answer as the judge writes it.
-
-        Raises:
-            ValueError: an example is wrong; the message names it.
-        """
-        system = self._filled(self.prompt.system)
-        turns = [Turn("system", system)] if system else []
-        for number, example in enumerate(self.prompt.examples, 1):
-            try:
-                turns.append(Turn("user", self.text(example.as_row(self.fields))))
-                turns.append(Turn("assistant", example.written(layout, self.answer_aspects)))
-            except ValueError as error:
-                raise ValueError(f"prompt.examples: example {number}: {error}") from None
-        return tuple(turns)
+    @cached_property
+    def system(self) -> str:
+        """The system prompt; empty for none."""
+        return self._filled(self.prompt.system)
 
     @cached_property
     def mode(self) -> Mode[Any]:
