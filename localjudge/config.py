@@ -65,13 +65,6 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
     def _read(cls, given: Any, known: ValidationInfo) -> Any:
         return template_variables(given, known.data.get("thinking_budget")) if given else None
 
-    @field_validator("samples")
-    @classmethod
-    def _differ(cls, samples: int, given: ValidationInfo) -> int:
-        if samples > 1 and not given.data.get("temperature", 1):
-            raise ValueError("without a temperature above 0 all answers are equal; give one, such as 1")
-        return samples
-
     @property
     def run_identity(self) -> dict[str, Any]:
         """The settings that all starts of a run must share, as far as they are known without the model.

@@ -351,13 +351,14 @@ class Judge:
         Args:
             tasks: the tasks; None if no further one is ready yet.
         """
-        feed = TaskFeed(tasks, self.key, self.config.samples)
+        feed = TaskFeed(tasks, self.key)
         while not feed.exhausted:
             for completions in self.engine.complete(feed):
                 refused = [(task, self._refused(task)) for task in feed.take_refused()]
+                finished = [(*feed.take(each.tag), each) for each in completions]
                 yield refused + [
                     (task, prompt_outcome(task, key, each, self._read, self.config))
-                    for task, key, each in feed.take(completions)
+                    for task, key, each in finished
                 ]
             if left := feed.take_refused():
                 yield [(task, self._refused(task)) for task in left]

@@ -108,11 +108,6 @@ class SharedSettings(PromptSettings):
     ] = 1.0
     seed: Annotated[int, Flag("The seed of the sampling.", "S", "Answers", "give a whole number")] = 0
     """Each row draws its own random numbers from the seed and its content."""
-    samples: Annotated[
-        int,
-        Ge(1),
-        Flag("Average the scores of K sampled answers, each with its own rationale.", "K", "Answers"),
-    ] = 1
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)

@@ -96,44 +96,6 @@ class ReadAnswer:
         }
 
 
-def averaged(
-    samples: Sequence[ReadAnswer], aspects: Mapping[str, Aspect]
-) -> tuple[ReadAnswer, dict[str, float]]:
-    """Return the mean of several answers to a prompt, and how far they are apart.
-
-    Args:
-        samples: the answers.
-        aspects: the aspects.
-
-    Returns:
-        the answer whose expected scores lie nearest to the means, with the mean probabilities and masses and
-        the tokens of all; and the standard deviation of each expected score between the answers, if there are
-        several.
-    """
-    if len(samples) == 1:
-        return samples[0], {}
-    every = [each.expected(aspects) for each in samples]
-    names = [name for name in aspects if all(name in each for each in every)]
-    columns = np.array([[each[name] for name in names] for each in every])
-    nearest = samples[int(np.abs(columns - columns.mean(axis=0)).sum(axis=1).argmin())]
-    known = {
-        name: _mean([each.known[name] for each in samples])
-        for name in aspects
-        if all(name in each.known for each in samples)
-    }
-    read = replace(nearest, known=known, output_tokens=sum(each.output_tokens for each in samples))
-    spread = columns.std(axis=0, ddof=1).round(4).tolist()
-    return read, dict(zip(names, spread, strict=True))
-
-
-def _mean(distributions: Sequence[Distribution]) -> Distribution:
-    """Return the mean of distributions; `likeliest` as in most of them."""
-    shares, masses, likeliest = zip(*distributions, strict=True)
-    return Distribution(
-        np.mean(shares, axis=0).tolist(), float(np.mean(masses)), bool(np.mean(likeliest) > 0.5)
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class TableReader:
     """A reader of answers that the token table enforced.
@@ -225,7 +187,7 @@ class TableReader:
 def prompt_outcome(
     task: Task,
     key: str,
-    completions: Sequence[Completion | TextCompletion],
+    completion: Completion | TextCompletion,
     read: Callable[[Any], ReadAnswer],
     config: JudgeConfig,
 ) -> Outcome:
@@ -234,27 +196,23 @@ def prompt_outcome(
     Args:
         task: the task of the prompt, whose row can be judged.
         key: the key of the outcome.
-        completions: the answers of the engine, one for each sample.
+        completion: the answer of the engine.
         read: reads an answer.
         config: the settings of the judge.
     """
-    row, found = task.row, list[ReadAnswer]()
+    row, aspects = task.row, config.rubric.aspects
     assert isinstance(row, Row)  # only a row has a prompt
-    aspects = config.rubric.aspects
-    identity = row.identity | {"key": key, "prompt_tokens": len(task.tokens)}
-    for completion in completions:
-        if isinstance(completion, TextCompletion):
-            identity["prompt_tokens"] = completion.prompt_tokens
-        if completion.error is not None:
-            return Failure(**identity, error=f"{row.source}: {completion.error}")
-        try:
-            found.append(read(completion).joined(aspects))
-        except (ValueError, LookupError) as error:
-            # The table excludes this case; an engine that does not apply the table is reported here.
-            said = _printable(completion.text) if isinstance(completion, TextCompletion) else None
-            reason = f"{row.source}: the engine's answer is not whole: {_printable(str(error))}"
-            return Failure(**identity, error=reason, failed_answer=said)
-    whole, spread = averaged(found, aspects)
+    by_text = completion if isinstance(completion, TextCompletion) else None
+    prompt_tokens = by_text.prompt_tokens if by_text else len(task.tokens)
+    identity = row.identity | {"key": key, "prompt_tokens": prompt_tokens}
+    if completion.error is not None:
+        return Failure(**identity, error=f"{row.source}: {completion.error}")
+    try:
+        whole = read(completion).joined(aspects)
+    except (ValueError, LookupError) as error:
+        # The table excludes this case; an engine that does not apply the table is reported here.
+        reason = f"{row.source}: the engine's answer is not whole: {_printable(str(error))}"
+        return Failure(**identity, error=reason, failed_answer=by_text and _printable(by_text.text))
     scores = whole.answer.scores
     probabilities = {name: [round(each, 6) for each in known.shares] for name, known in whole.known.items()}
     return Judgement(
@@ -270,7 +228,6 @@ def prompt_outcome(
         probabilities=probabilities,
         mass={name: round(known.mass, 6) for name, known in whole.known.items() if not isnan(known.mass)},
         likeliest={name: known.likeliest for name, known in whole.known.items() if not isnan(known.mass)},
-        spread=spread,
         rationale_cut=whole.rationale_cut,
         candidate_cut=task.candidate_cut,
         thoughts=whole.thoughts if config.keep_thoughts else None,

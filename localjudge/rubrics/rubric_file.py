@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from localjudge.errors import RubricError
 from localjudge.modes.mode import Mode
-from localjudge.records.outcome_columns import INTERVAL, LIKELIEST, MASS, SPREAD
+from localjudge.records.outcome_columns import INTERVAL, LIKELIEST, MASS
 from localjudge.rubrics.answer_keys import LONGEST_NAME, AnswerKeys
 from localjudge.rubrics.aspect import Aspect, answer_aspects, scores_of, unmentioned
 from localjudge.rubrics.template import BARE, Template
@@ -89,7 +89,7 @@ def check_aspects(aspects: Mapping[str, Aspect], mode: Mode[Any]) -> None:
     """
     if not aspects:
         raise ValueError("aspects: name at least one aspect")
-    beside = {name + suffix for name in aspects for suffix in (MASS, LIKELIEST, SPREAD, INTERVAL)}
+    beside = {name + suffix for name in aspects for suffix in (MASS, LIKELIEST, INTERVAL)}
     both = {name: aspect for name, aspect in aspects.items() if aspect.each is not None}
     beside |= {*map(scores_of, both), *answer_aspects(both)}
     for name, aspect in aspects.items():
