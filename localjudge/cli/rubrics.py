@@ -111,7 +111,7 @@ def check(
         "aspects": "; ".join(f"{name} ({aspect})" for name, aspect in found.aspects.items()),
         "system prompt": _SYSTEM[judge.prompts.system_place],
         "prompt": f"{first} tokens before the first field, and {behind} after the response, besides the fields",
-        "answer": answer_format(layout, found.answer_aspects),
+        "answer": answer_format(layout, found.aspects),
         "tokens": f"{table.smallest_limit} at least"
         + (f", and up to --max-rationale-tokens for {_counted(texts, 'text')}" if texts else ""),
         "probabilities": "of every aspect"

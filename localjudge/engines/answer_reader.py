@@ -6,7 +6,7 @@ The outcome of a prompt is the judgement that its answers contain, or the reason
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isnan, nan
 from operator import mul
 from typing import Any, NamedTuple, Self
@@ -23,7 +23,7 @@ from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task import Task
 from localjudge.records import Failure, Judgement, Outcome, Row
 from localjudge.rubrics.answer import Answer, AnswerLayout
-from localjudge.rubrics.aspect import Aspect, answer_aspects, scores_of
+from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
 
 DEFAULT_BUDGET = 2048
@@ -62,29 +62,6 @@ class ReadAnswer:
     known: Mapping[str, Distribution]
     thoughts: str
     output_tokens: int
-
-    def joined(self, aspects: Mapping[str, Aspect]) -> ReadAnswer:
-        """Return the answer with a preference in place of the scores of two responses.
-
-        Its probabilities treat the two scores as independent, although the model gave those of the second score
-        after it had written the first one.
-        """
-        both = {name: [*answer_aspects({name: each})] for name, each in aspects.items() if each.each}
-        if not both:
-            return self
-        texts, scores, known = dict(self.answer.texts), dict(self.answer.scores), dict(self.known)
-        for name, sides in both.items():
-            one, other = (int(scores.pop(side)) for side in sides)
-            texts[scores_of(name)] = f"{one} and {other}"
-            scores[name] = "A" if one > other else "B" if one < other else "tie"
-            first, second = (known.pop(side, None) for side in sides)
-            if first and second:
-                joint = np.outer(first.shares, second.shares)
-                better, worse = np.tril(joint, -1).sum(), np.triu(joint, 1).sum()
-                shares = [float(better), float(joint.trace()), float(worse)]
-                likeliest = first.likeliest and second.likeliest
-                known[name] = Distribution(shares, first.mass * second.mass, likeliest)
-        return replace(self, answer=Answer(texts, {name: scores[name] for name in aspects}), known=known)
 
     def expected(self, aspects: Mapping[str, Aspect]) -> dict[str, float]:
         """Return the mean number of each ordered aspect whose distribution is known."""
@@ -208,7 +185,7 @@ def prompt_outcome(
     if completion.error is not None:
         return Failure(**identity, error=f"{row.source}: {completion.error}")
     try:
-        whole = read(completion).joined(aspects)
+        whole = read(completion)
     except (ValueError, LookupError) as error:
         # The table excludes this case; an engine that does not apply the table is reported here.
         reason = f"{row.source}: the engine's answer is not whole: {_printable(str(error))}"

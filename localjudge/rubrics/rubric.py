@@ -55,10 +55,8 @@ from localjudge.rubrics.aspect import (
     ASPECTS,
     Aspect,
     RubricPart,
-    answer_aspects,
     answer_format,
     aspects_text,
-    scores_of,
     with_aspects,
 )
 from localjudge.rubrics.rubric_file import (
@@ -138,8 +136,8 @@ class Rubric(RubricPart):
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
         check_aspects(self.aspects, self.mode)
-        self.answer.check(self.answer_aspects)
-        own = [aspects_text(self.answer_aspects), answer_format(self.answer_layout, self.answer_aspects)]
+        self.answer.check(self.aspects)
+        own = [aspects_text(self.aspects), answer_format(self.answer_layout, self.aspects)]
         if any(PLACEHOLDER.search(text) for text in own):
             raise ValueError("aspects: a description or a level has a placeholder; write it without {$…}")
         if self.prompt.guard and (bare := unfenced(self._template)):
@@ -155,8 +153,8 @@ class Rubric(RubricPart):
 
     def _filled(self, text: str) -> str:
         own = {
-            ASPECTS: aspects_text(self.answer_aspects),
-            ANSWER_FORMAT: answer_format(self.answer_layout, self.answer_aspects),
+            ASPECTS: aspects_text(self.aspects),
+            ANSWER_FORMAT: answer_format(self.answer_layout, self.aspects),
         }
         return PLACEHOLDER.sub(lambda found: own.get(found[1], found[0]), text)
 
@@ -164,7 +162,7 @@ class Rubric(RubricPart):
     def problems(self) -> list[str]:
         """What looks wrong in the prompt, in words."""
         text, single = self._filled(self.prompt.text), len(self.aspects) == 1
-        return prompt_problems(self.prompt, text, self.answer_aspects, self.answer, single=single)
+        return prompt_problems(self.prompt, text, self.aspects, self.answer, single=single)
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
@@ -188,12 +186,7 @@ class Rubric(RubricPart):
     @property
     def aspect_keys(self) -> dict[str, str]:
         """The answer's key for each aspect that the judge writes, in the rubric's order."""
-        return self.answer.keys_of(self.answer_aspects)
-
-    @cached_property
-    def answer_aspects(self) -> dict[str, Aspect]:
-        """The aspects as the judge writes them."""
-        return answer_aspects(self.aspects)
+        return self.answer.keys_of(self.aspects)
 
     @cached_property
     def digest(self) -> str:
@@ -216,7 +209,7 @@ class Rubric(RubricPart):
     @cached_property
     def answer_layout(self) -> AnswerLayout:
         """The answer's fields: a value for each aspect, and the rationale or rationales."""
-        return self.answer.layout(self.answer_aspects)
+        return self.answer.layout(self.aspects)
 
     @cached_property
     def score_columns(self) -> tuple[ScoreColumn, ...]:
@@ -232,7 +225,6 @@ class Rubric(RubricPart):
     def columns(self) -> AnswerColumns:
         """The columns of a judgement that belong to this rubric."""
         texts = tuple(text.name for text in self.answer_layout.texts)
-        texts += tuple(scores_of(name) for name, aspect in self.aspects.items() if aspect.each is not None)
         types = {name: aspect.kind for name, aspect in self.aspects.items()}
         return AnswerColumns(types, texts, prompt=self.mode.prompt_columns)
 

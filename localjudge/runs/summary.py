@@ -221,7 +221,7 @@ class WarningSigns:
     """
 
     def __init__(self, rubric: Rubric, mass_is_lower_bound: bool = False) -> None:
-        prompt = f"{rubric.prompt.template}\n{answer_format(rubric.answer_layout, rubric.answer_aspects)}"
+        prompt = f"{rubric.prompt.template}\n{answer_format(rubric.answer_layout, rubric.aspects)}"
         self._placeholders = {found.casefold() for found in _PLACEHOLDER.findall(prompt)}
         self.mass, self._mass_is_lower_bound = ValueMass(), mass_is_lower_bound
         self._judged = self._copied = self._cut = 0

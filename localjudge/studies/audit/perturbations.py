@@ -170,8 +170,8 @@ def unchanged(row: Row, setting: PerturbationContext) -> Row:
 
 def _best(field: ValueField, rubric: Rubric) -> str:
     """Return the judge's text for the best value; for a preference, that for the response shown first."""
-    texts, aspect = [*field.values], rubric.answer_aspects[field.name]
-    if aspect.preference is not None or (field.name not in rubric.aspects and field.name.endswith("_b")):
+    texts, aspect = [*field.values], rubric.aspects[field.name]
+    if aspect.preference is not None:
         return texts[0]
     return next((text for text, value in field.values.items() if value == aspect.best), texts[-1])
 
