@@ -5,7 +5,7 @@
 For each labelled row of a real run: whether the verdict agrees with most labels, and three signs: the verdict's
 probability; whether both orders of a pair say the same; the mass of the values. Of each
 sign the table has the area under the ROC curve, the probability that a right verdict has more of it than a
-wrong one (0.5 is chance), with a 95 % interval that resamples rows. Signs that a run does not have are left out.
+wrong one (0.5 is chance), with a 95 % interval that resamples rows. Signs that a run lacks are left out.
 `--write` keeps probability and agreement for `benchmarks/escalation.py`.
 """
 
