@@ -10,7 +10,6 @@ from typing import Any, Self, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, field_validator
 
 from localjudge.errors import SettingError, UsageError
-from localjudge.rubrics.answer import AnswerLayout
 from localjudge.rubrics.rubric import Rubric
 from localjudge.settings import JudgeSettings, SharedSettings, choices, flag_of
 
@@ -73,15 +72,6 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
         """
         without = {"thinking_budget"} if self.thinking_budget is None else set()
         return {"rubric": self.rubric.digest, **self.model_dump(include=set(SHARED) - without, mode="json")}
-
-    @property
-    def answer_layout(self) -> AnswerLayout:
-        """The answer as the judge writes it.
-
-        Raises:
-            ValueError: the answer has no other spelling; the message says what to do.
-        """
-        return self.rubric.answer_layout.spelled(self.answer_spelling)
 
     @property
     def per_start_settings(self) -> dict[str, Any]:

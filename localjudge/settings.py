@@ -13,8 +13,6 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from localjudge.rubrics.answer import AnswerSpelling
-
 EngineName = Literal["auto", "vllm", "transformers", "server", "dry-run"]
 OnOverflow = Literal["fail", "truncate-candidate", "cut-tool-results"]
 
@@ -46,11 +44,6 @@ class Flag:
 class PromptSettings:
     """Settings that decide a prompt, and the answer that it asks for."""
 
-    answer_spelling: Annotated[
-        AnswerSpelling, Flag("The white space of the answer's JSON.", heading="Rubric and prompt")
-    ] = "compact"
-    """`compact` has no white space, `spaced` has a space after each colon and comma, and `indented` is inside a
-    Markdown fence, with a line for each key."""
     max_rationale_tokens: Annotated[
         int,
         Ge(1),

@@ -20,7 +20,7 @@ from test_grammar import byte_by_byte, encoders, spell, vocabulary_of
 from test_transformers import THINKING_CHAT, save_random_model
 from test_typed_answers import aspects, longest_answer
 
-from localjudge import Judge, JudgeConfig, RowSource, Rubric, UsageError, load_run, score_run
+from localjudge import Judge, JudgeConfig, RowSource, Rubric, load_run, score_run
 from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
@@ -373,8 +373,6 @@ def test_the_prompt_shows_the_form_and_ends_with_its_opening() -> None:
 
 
 def test_settings_of_answers_in_json_are_refused_with_a_form(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="`answer_spelling` spaced: the rubric's answer is not JSON"):
-        Judge(rubric=rubric_of(PROMETHEUS), answer_spelling="spaced")
     file = written(tmp_path / "form.toml", PROMETHEUS)
     with pytest.raises(RubricError, match=r"`rationale` after: the form of its answer says where texts stand"):
         Rubric.load(file, rationale="after")

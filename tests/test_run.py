@@ -421,7 +421,6 @@ def test_failed_rows_are_tried_again_if_that_is_asked_for(tmp_path: Path, make: 
         ({"temperature": 0.5}, "temperature: 0.0 there, 0.5 now"),
         ({"seed": 1}, "seed: 0 there, 1 now"),
         ({"top_p": 0.5}, "top_p: 1.0 there, 0.5 now"),
-        ({"answer_spelling": "spaced"}, "answer_spelling: compact there, spaced now"),
         ({"max_rationale_tokens": 7}, "max_rationale_tokens: 6 there, 7 now"),
         ({"rubric": "no-reference"}, r"rubric: short \(\w{8}\) there, no-reference \(\w{8}\) now"),
         ({"engine_args": {"dtype": "bfloat16"}}, "dtype: float32 there, bfloat16 now"),

@@ -185,7 +185,7 @@ def test_a_judge_reads_the_system_prompt_before_each_row(tmp_path: Path) -> None
     text = rubric.text(Row.from_response(**row))
     said = Model.find(model).tokenizer.decode(judge.prompts.encode(text))
     expected = f"<|start|>system\n{rubric.system}<|end|>\n<|start|>user\n{text}<|end|>\n<|start|>assistant\n"
-    assert said == expected + judge.config.answer_layout.opening
+    assert said == expected + rubric.answer_layout.opening
     without = load(tmp_path, RUBRIC.replace('system = "', 'empty_candidate = "judge" # "'))
     outcomes = [*judge.score([row]), *Judge(model, rubric=without, max_rationale_tokens=3).score([row])]
     assert all(isinstance(outcome, Judgement) for outcome in outcomes)

@@ -22,7 +22,7 @@ from localjudge.models.model import Model
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task import Task
 from localjudge.records import Failure, Judgement, Outcome, Row
-from localjudge.rubrics.answer import Answer, AnswerLayout
+from localjudge.rubrics.answer import Answer
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
 
@@ -79,7 +79,6 @@ class TableReader:
 
     Attributes:
         rubric: the rubric.
-        layout: the answer as the judge writes it.
         vocabulary: the model's vocabulary.
         decoding: how the answers were decoded.
         opens: whether the opening of an answer stands in the prompt already.
@@ -87,21 +86,20 @@ class TableReader:
     """
 
     rubric: Rubric
-    layout: AnswerLayout
     vocabulary: Vocabulary
     decoding: Decoding
     opens: bool
     thought_end: str = ""
 
     @classmethod
-    def from_config(cls, config: JudgeConfig, layout: AnswerLayout, model: Model) -> tuple[Self, PromptEncoder]:
+    def from_config(cls, config: JudgeConfig, model: Model) -> tuple[Self, PromptEncoder]:
         """Return the reader of a judge's answers, and the encoder of the prompts that they go on.
 
         Raises:
             SettingError: the model cannot think, or only without a limit, or the answer cannot follow thoughts.
             ModelError: its tokenizer cannot spell a prompt or an answer.
         """
-        vocabulary, budget = model.vocabulary, config.thinking_budget
+        vocabulary, budget, layout = model.vocabulary, config.thinking_budget, config.rubric.answer_layout
         if budget is None and model.always_thinks:
             budget = DEFAULT_BUDGET
         prompts = model.prompts if budget is None else model.thinking_prompts
@@ -132,7 +130,7 @@ class TableReader:
         decoding = Decoding(
             table, text_tokens, margin, config.temperature, config.top_p, thinking_budget=budget
         )
-        return cls(config.rubric, layout, vocabulary, decoding, opens, thought_end), encoder
+        return cls(config.rubric, vocabulary, decoding, opens, thought_end), encoder
 
     def read(self, completion: Completion) -> ReadAnswer:
         """Read a completion.
@@ -140,7 +138,7 @@ class TableReader:
         Raises:
             ValueError, LookupError: it is not whole, which the table excludes.
         """
-        table, layout = self.decoding.table, self.layout
+        table, layout = self.decoding.table, self.rubric.answer_layout
         thoughts, tokens = table.split(completion.tokens)
         said = layout.opening * self.opens + self.vocabulary.decode(tokens)
         answer = self.rubric.parse(said)

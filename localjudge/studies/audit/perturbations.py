@@ -18,7 +18,7 @@ from random import Random
 from typing import Literal
 
 from localjudge.records import Row
-from localjudge.rubrics.answer import JsonLayout, ValueField
+from localjudge.rubrics.answer import ValueField
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
 
@@ -156,7 +156,6 @@ def labelled(row: Row, setting: PerturbationContext) -> Row:
 
 def planted(row: Row, setting: PerturbationContext) -> Row:
     layout = setting.rubric.answer_layout
-    layout = layout.spelled("spaced") if isinstance(layout, JsonLayout) else layout
     better = _PRAISE[len(row.responses)]
     praise = {text.name: f"{better} on every aspect." for text in layout.texts}
     values = {field.name: _best(field, setting.rubric) for field in layout.values}
