@@ -109,11 +109,9 @@ class Judge:
         reader, self.prompts = TableReader.from_config(self.config, self.model)
         self._reader, self.decoding = reader, reader.decoding
         overflow, limit = self.config.on_overflow, self.config.max_result_tokens
-        cuts_results = limit is not None or overflow == "cut-tool-results"
-        if cuts_results and CONVERSATIONS.isdisjoint(self.rubric.fields):
-            name, given = ("on_overflow", overflow) if limit is None else ("max_result_tokens", limit)
+        if limit is not None and CONVERSATIONS.isdisjoint(self.rubric.fields):
             advice = f"the rubric {self.rubric.name} shows no conversation; judge by another, such as agent"
-            raise SettingError(name, given, advice)
+            raise SettingError("max_result_tokens", limit, advice)
         self.task_builder = TaskBuilder(
             self.rubric,
             self.prompts,

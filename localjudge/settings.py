@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 
 EngineName = Literal["auto", "vllm", "transformers", "server", "dry-run"]
-OnOverflow = Literal["fail", "truncate-candidate", "cut-tool-results"]
+OnOverflow = Literal["fail", "truncate-candidate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,7 @@ class PromptSettings:
         Flag("What to do with a row that is longer than the model's context.", heading="Rubric and prompt"),
     ] = "fail"
     """`fail` makes the row a failure, and `truncate-candidate` removes as much of the candidate's end as
-    necessary, but keeps at least one character. `cut-tool-results` leaves out the results of tools in a
-    conversation, the oldest first and each whole, as many as necessary."""
+    necessary, but keeps at least one character."""
     max_result_tokens: Annotated[
         int | None,
         Ge(0),

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -440,8 +440,8 @@ def begun(port: int, asked: list[dict[str, str]]) -> http.client.HTTPConnection:
 
 
 def answered(connection: http.client.HTTPConnection) -> Asked:
-    answer = connection.getresponse()
-    return answer.status, json.loads(answer.read())
+    with closing(connection), connection.getresponse() as answer:
+        return answer.status, json.loads(answer.read())
 
 
 @pytest.mark.slow
