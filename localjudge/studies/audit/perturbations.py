@@ -101,10 +101,11 @@ def half(row: Row, setting: PerturbationContext) -> Row:
 def padded(row: Row, setting: PerturbationContext) -> Row:
     if not row.candidate:
         raise DoesNotApply("the candidate is empty")
-    padded = row.candidate
-    while len(padded) < 2 * len(row.candidate):
-        padded += " " + setting.random.choice(_FILLER)
-    return row.with_candidate(padded)
+    sentences, length = [row.candidate], len(row.candidate)
+    while length < 2 * len(row.candidate):
+        sentences.append(setting.random.choice(_FILLER))
+        length += 1 + len(sentences[-1])
+    return row.with_candidate(" ".join(sentences))
 
 
 def shuffled(row: Row, setting: PerturbationContext) -> Row:
