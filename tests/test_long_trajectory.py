@@ -237,7 +237,8 @@ def test_a_file_of_prompts_has_a_line_with_the_id_before_each(cli: Cli, tmp_path
 def test_rules_for_long_rows_are_refused_where_they_can_do_nothing(short_rubric: Path, rubric: Path) -> None:
     with pytest.raises(SettingError, match=r"`max_result_tokens` 5: the rubric .* shows no conversation"):
         Judge(rubric=short_rubric, engine="dry-run", max_result_tokens=5)
-    for name, value in {"on_overflow": "truncate-candidate", "max_result_tokens": 5}.items():
+    settings: dict[str, Any] = {"on_overflow": "truncate-candidate", "max_result_tokens": 5}
+    for name, value in settings.items():
         with (
             serving(lambda text, before: chat("{}")) as server,
             pytest.raises(SettingError, match=f"`{name}` {value}: only the server can count the tokens"),

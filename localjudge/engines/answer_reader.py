@@ -187,7 +187,7 @@ def prompt_outcome(
     except (ValueError, LookupError) as error:
         # The table excludes this case; an engine that does not apply the table is reported here.
         reason = f"{row.source}: the engine's answer is not whole: {_printable(str(error))}"
-        return Failure(**identity, error=reason, failed_answer=by_text and _printable(by_text.text))
+        return Failure(**identity, error=reason, failed_answer=_printable(by_text.text) if by_text else None)
     scores = whole.answer.scores
     probabilities = {name: [round(each, 6) for each in known.shares] for name, known in whole.known.items()}
     return Judgement(
