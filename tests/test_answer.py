@@ -45,4 +45,4 @@ def test_a_value_off_its_scale_is_refused_by_name(score: Any) -> None:
     document = {"why": "a", "marks": {"Wärme": score}, "more": "b"}
     assert not Draft202012Validator(LAYOUT.schema).is_valid(document)
     with pytest.raises(ValueError, match="warmth is not one of its values"):
-        LAYOUT.read(document)
+        LAYOUT.parse(json.dumps(document))

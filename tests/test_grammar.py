@@ -179,7 +179,7 @@ def test_a_vocabulary_that_cannot_give_every_score_is_refused_by_the_score(data:
     rubric = data.draw(rubrics())
     digit = data.draw(st.sampled_from(sorted({*"".join(map(str, values_of(rubric)))})))
     # No token has the digit, but the rubric's own words may: they are spelled around it.
-    whole = vocabulary_of([f'"{key}"'.encode() for key in rubric.aspect_keys.values()])
+    whole = vocabulary_of([f'"{key}"'.encode() for key in rubric.answer.keys_of(rubric.aspects).values()])
     pieces = {token: piece for token, piece in whole.pieces.items() if piece != digit.encode()}
     with pytest.raises(ModelError, match=r"cannot spell") as refusal:
         token_table(rubric.answer_layout, Vocabulary(pieces, whole.ends, whole.size))

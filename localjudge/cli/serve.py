@@ -6,11 +6,11 @@ import secrets
 import shlex
 import signal
 import socket
+import sys
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
@@ -161,12 +161,7 @@ def _end_on(*signals: signal.Signals) -> None:
     """Leave every context when one of these signals ends the program; those that are ignored stay so."""
     for each in signals:
         if signal.getsignal(each) is not signal.SIG_IGN:
-            signal.signal(each, _end)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    """End the program with the exit code of the signal, so that every context is left."""
-    raise SystemExit(128 + number)
+            signal.signal(each, lambda number, frame: sys.exit(128 + number))
 
 
 def label(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from functools import cache
 from typing import Any, Self
 
 from localjudge.errors import ModelError, RowError
-from localjudge.prompts.rendered_turns import NO_ARGS, ROW, render_turns
+from localjudge.prompts.rendered_turns import NO_ARGS, ROW, SYSTEM, render_turns
 from localjudge.prompts.tokenizer_layout import text_only_twin
 
 # Markers that chat templates write around turns, if the vocabulary has them as one token.
@@ -124,26 +124,26 @@ class PromptEncoder:
         self._twin, self._tail_twin = twin(first), twin(plain if self.tail else first)
         runs = list(_runs(around, whole.offsets, [rank for rank in marks if rank < first]))
 
-        def head(filled: Callable[[str], str]) -> list[int]:
-            """Return the ids of the head with other contents instead of stand-ins."""
+        def head(said: str) -> list[int]:
+            """Return the ids of the head with a text instead of the stand-in for the system prompt."""
             ids: list[int] = []
             for start, text, mark in runs:
-                has_content = any(stand_in in text for stand_in in rendered.contents)
-                ids += self._spelled(twin(start), filled(text)) if has_content else whole.ids[start:mark]
+                filled = text.replace(SYSTEM, said)
+                ids += self._spelled(twin(start), filled) if SYSTEM in text else whole.ids[start:mark]
                 ids.append(whole.ids[mark])
             return ids
 
         texts = [*(text for _, text, _ in runs), self.before]
-        safe = all(any(stand_in in text for text in texts) for stand_in in rendered.contents)
+        safe = not system or any(SYSTEM in text for text in texts)
         try:
-            self.head = head(str)
+            self.head = head(SYSTEM)
             safe &= self.encode(ROW) == whole.ids and self.spell(self._tail_text) == whole.ids[plain:]
         except (ValueError, ModelError):
             safe = False
         if not safe:
             raise ModelError("the model's chat template cannot be split safely around the content")
         try:
-            self.head, self.before = head(rendered.filled), rendered.filled(self.before)
+            self.head, self.before = head(system), self.before.replace(SYSTEM, system)
         except ValueError as error:
             raise ModelError(f"the system prompt cannot be encoded: {error}") from None
 

@@ -20,7 +20,7 @@ NO_ARGS: Mapping[str, Any] = MappingProxyType({})
 """No variables of a chat template."""
 ROW = "stand-in-for-the-content"
 """Stand-in for the text of a row."""
-_SYSTEM = "stand-in-for-the-system-prompt"
+SYSTEM = "stand-in-for-the-system-prompt"
 # Contents that a template might treat specially: the text around the row's content must not depend on it.
 _TRICKY = (
     " stand-in\n",
@@ -38,20 +38,14 @@ class RenderedTurns:
     """The turns of a prompt as one text.
 
     Attributes:
-        text: the text, with `ROW` for the text of the row and a stand-in for the system prompt.
-        contents: the system prompt by its stand-in; empty without one.
+        text: the text, with `ROW` for the text of the row and `SYSTEM` for the system prompt.
         system_place: where the system prompt stands: in a turn of its own (`turn`), before the text of the turn
             of the user because the chat template has no system turn (`user`), or first because there is no chat
             template (`text`); None if there is no system prompt.
     """
 
     text: str
-    contents: Mapping[str, str]
     system_place: Literal["turn", "user", "text"] | None
-
-    def filled(self, text: str) -> str:
-        """Return a part of the text with the system prompt instead of its stand-in."""
-        return _replaced(text, self.contents)
 
     @property
     def open_thought(self) -> ThoughtMarks | None:
@@ -74,14 +68,14 @@ def render_turns(
         ModelError: the template cannot be rendered, changes a content, or does not put each in exactly one
             place, the row's last.
     """
-    contents = {_SYSTEM: system} if system else {}
-    together = f"{_SYSTEM}\n\n{ROW}" if system else ROW
+    contents = {SYSTEM: system} if system else {}
+    together = f"{SYSTEM}\n\n{ROW}" if system else ROW
     if not tokenizer.chat_template:
-        return RenderedTurns(together, contents, "text" if system else None)
+        return RenderedTurns(together, "text" if system else None)
     in_one = _Renderer(tokenizer, [{"role": "user", "content": together}], contents, thinking, template_args)
     if not system:
         return in_one.rendered(None)
-    turns = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": ROW}]
+    turns = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": ROW}]
     apart = replace(in_one, messages=turns)
     return apart.rendered("turn") if apart.takes_system() else in_one.rendered("user")
 
@@ -115,7 +109,7 @@ class _Renderer:
     def takes_system(self) -> bool:
         """Return whether the template has a turn of the system; others raise an error or leave it out."""
         try:
-            return self.messages[0]["content"] in self.render({ROW: ROW})
+            return SYSTEM in self.render({ROW: ROW})
         except ModelError:
             return False
 
@@ -132,11 +126,11 @@ class _Renderer:
             )
             raise ModelError(f"the model's chat template must show the {what}")
         tried = [stand_ins | {ROW: content} for content in _TRICKY]
-        for contents in (*tried, *([{**stand_ins, **self.contents}] if self.contents else [])):
+        for contents in (*tried, {**stand_ins, **self.contents}):
             if not _renders(text, contents, self.render(contents)):
                 changed = repr(contents[ROW]) if contents in tried else "of the system prompt"
                 raise ModelError(f"the model's chat template changes the content {changed}")
-        return RenderedTurns(text, self.contents, system)
+        return RenderedTurns(text, system)
 
 
 def with_final_channel(text: str) -> str:
@@ -149,7 +143,7 @@ def _split_at(stand_ins: Mapping[str, str]) -> re.Pattern[str]:
 
 
 def _replaced(text: str, contents: Mapping[str, str]) -> str:
-    return _split_at(contents).sub(lambda found: contents[found[0]], text) if contents else text
+    return _split_at(contents).sub(lambda found: contents[found[0]], text)
 
 
 def _renders(text: str, contents: Mapping[str, str], rendered: str) -> bool:

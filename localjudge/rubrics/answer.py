@@ -204,14 +204,7 @@ class JsonLayout(AnswerLayout):
         )
 
     def parse(self, text: str) -> Answer:
-        return self.read(json.loads(text, object_pairs_hook=without_duplicates))
-
-    def read(self, document: Any) -> Answer:
-        """Return the values in a parsed answer.
-
-        Raises:
-            ValueError: it is not an answer of this layout, with the reason.
-        """
+        document = json.loads(text, object_pairs_hook=without_duplicates)
         return Answer.from_written(_values(self.keys, document))
 
 

@@ -183,11 +183,6 @@ class Rubric(RubricPart):
     def needs_reference(self) -> bool:
         return "{$reference}" in self.prompt.template
 
-    @property
-    def aspect_keys(self) -> dict[str, str]:
-        """The answer's key for each aspect that the judge writes, in the rubric's order."""
-        return self.answer.keys_of(self.aspects)
-
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything in the rubric that can change a judgement, in hex."""
