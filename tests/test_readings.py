@@ -14,13 +14,12 @@ from typing import Any
 
 import pyarrow
 import pytest
-from conftest import Cli
+from conftest import Cli, as_row
 from shapes_of_written_files import FOLDER
 
 from localjudge import Failure, Row, Rubric, UsageError, read_rows
 from localjudge.rows.columns import parse_columns
 from localjudge.rows.inputs import check_inputs, find_inputs, names_of_files, read_records
-from localjudge.rows.row import as_row
 from localjudge.rows.shapes import recognized, shapes
 
 SINGLE = ("instruction", "reference", "candidate")

@@ -122,7 +122,7 @@ def jury(
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
-    """Compare judges, or samples of one judge: agreement, outlier, and their combined scores as a run."""
+    """Compare judges, or runs of one judge: agreement, outlier, and their combined scores as a run."""
     from localjudge.report.judge_tables import jury_findings
     from localjudge.studies.joined_runs import write_jury
     from localjudge.studies.jury import compare_judges

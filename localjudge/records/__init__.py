@@ -47,17 +47,6 @@ class Criterion(BaseModel):
     parts: int = 1
 
 
-Role = Literal["system", "developer", "user", "assistant"]
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A turn of a conversation: the role of the speaker, and the text."""
-
-    role: Role
-    text: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One response to an instruction, or two to compare. `Row.from_response` makes a row of a single response.
@@ -259,9 +248,7 @@ class Judgement(_Outcome):
     score is not the value with the largest probability. `mass` is that sum before it was
     normalized: the share of the model's own probability that the values have, where any token could follow.
     `likeliest` says whether the model's likeliest token began a value. Both are missing where they are not
-    known, and the mass is a lower bound where a server lists only some tokens. `spread` has the standard
-    deviation of the expected scores between the answers that were sampled for the row, if there are several:
-    the other numbers are their means, and the scores and texts are those of the answer nearest to the means.
+    known, and the mass is a lower bound where a server lists only some tokens.
     `texts` has the rationale, or one for each aspect, by the names of their columns.
     `rationale_cut` is True if the token limit, and not the model, ended a rationale. `candidate_cut` is the
     number of characters of the responses, and of tool results in a conversation, that the judge did not see.
@@ -275,7 +262,6 @@ class Judgement(_Outcome):
     probabilities: dict[str, list[FiniteFloat]] = Field(default_factory=dict)
     mass: dict[str, FiniteFloat] = Field(default_factory=dict)
     likeliest: dict[str, bool] = Field(default_factory=dict)
-    spread: dict[str, FiniteFloat] = Field(default_factory=dict)
     rationale_cut: bool
     candidate_cut: int = 0
     thoughts: str | None = None

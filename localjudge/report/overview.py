@@ -6,8 +6,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from localjudge import __version__
 from localjudge.matching.run_rows import FAILED, run_names
 from localjudge.report.listed_rows import ListedRows
@@ -68,8 +66,6 @@ def _notices(listed: ListedRows, more: Iterable[str]) -> Iterator[str]:
     yield from listed.rows.notices
     yield from listed.notes
     yield from more
-    if empty := _empty_responses(listed):
-        yield empty
     if missing := len(listed) - listed.found:
         reasons = f" ({'; '.join(listed.problems)})" if listed.problems else ""
         yield f"{counted(missing, one)} without text: the input row was not found{reasons}."
@@ -84,18 +80,3 @@ def _origin(manifests: Sequence[RunManifest]) -> str:
     starts = sorted((start for each in manifests for start in each.starts), key=lambda start: start.instant)
     when = dict.fromkeys(starts[place].started[:10] for place in (0, -1))
     return f"judged by {', '.join(models)} · rubric {', '.join(rubrics)} · {' to '.join(when)}"
-
-
-def _empty_responses(listed: ListedRows) -> str | None:
-    """Return a warning if empty responses have a higher mean score than the others; None otherwise."""
-    columns = listed.columns
-    judged = ~np.isnan(columns.overall) & (len(columns.length) == 1)
-    empty, others = (
-        columns.overall[judged & is_one] for is_one in (columns.length[0] == 0, columns.length[0] > 0)
-    )
-    if not len(empty) or not len(others) or empty.mean() <= others.mean():
-        return None
-    return (
-        f"empty responses: {counted(len(empty), 'response')} without text, with a mean score of "
-        f"{empty.mean():.2f} in {decides(listed.rubric)}; the others have {others.mean():.2f}; read some"
-    )

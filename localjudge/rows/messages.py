@@ -15,12 +15,11 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from localjudge.records import Role
 from localjudge.rows.record import RecordError, said_of, unpacked
 
-_ROLES = (*get_args(Role), "tool", "function")
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _ROLE_NAMES = {
     "human": "user", "prompter": "user", "gpt": "assistant", "ai": "assistant", "bot": "assistant",
     "model": "assistant", "chatgpt": "assistant", "agent": "assistant", "observation": "tool",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
@@ -16,8 +16,6 @@ from localjudge.rows.columns import (
     CRITERION,
     MESSAGES,
     PAIR,
-    USED_FIELDS,
-    Columns,
     column_names,
 )
 from localjudge.rows.criteria import read_criteria
@@ -44,23 +42,6 @@ _ALTERNATIVES = "\nor\n"
 _COLUMNS_NAMED = 12
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
-
-
-def as_row(
-    record: Record | Row | Failure,
-    source: str,
-    columns: Columns | None = None,
-    used: Sequence[str] = USED_FIELDS,
-) -> Row | Failure:
-    """Return a record of one row as a row, or as a failure with the reason.
-
-    Args:
-        record: columns by name; or the reason why there is no record; or a row, which is checked.
-        source: its place in the input, such as `answers.jsonl:17`.
-        columns: the column of each field whose column has a custom name.
-        used: the fields that the rubric's template uses. A row needs no instruction if it is not one of them.
-    """
-    return next(rows_of(record, source, RecordReader(columns or {}, used)))
 
 
 def rows_of(

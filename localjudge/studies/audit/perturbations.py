@@ -18,7 +18,7 @@ from random import Random
 from typing import Literal
 
 from localjudge.records import Row
-from localjudge.rubrics.answer import JsonLayout, ValueField
+from localjudge.rubrics.answer import ValueField
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
 
@@ -101,10 +101,11 @@ def half(row: Row, setting: PerturbationContext) -> Row:
 def padded(row: Row, setting: PerturbationContext) -> Row:
     if not row.candidate:
         raise DoesNotApply("the candidate is empty")
-    padded = row.candidate
-    while len(padded) < 2 * len(row.candidate):
-        padded += " " + setting.random.choice(_FILLER)
-    return row.with_candidate(padded)
+    sentences, length = [row.candidate], len(row.candidate)
+    while length < 2 * len(row.candidate):
+        sentences.append(setting.random.choice(_FILLER))
+        length += 1 + len(sentences[-1])
+    return row.with_candidate(" ".join(sentences))
 
 
 def shuffled(row: Row, setting: PerturbationContext) -> Row:
@@ -156,7 +157,6 @@ def labelled(row: Row, setting: PerturbationContext) -> Row:
 
 def planted(row: Row, setting: PerturbationContext) -> Row:
     layout = setting.rubric.answer_layout
-    layout = layout.spelled("spaced") if isinstance(layout, JsonLayout) else layout
     better = _PRAISE[len(row.responses)]
     praise = {text.name: f"{better} on every aspect." for text in layout.texts}
     values = {field.name: _best(field, setting.rubric) for field in layout.values}
@@ -170,8 +170,8 @@ def unchanged(row: Row, setting: PerturbationContext) -> Row:
 
 def _best(field: ValueField, rubric: Rubric) -> str:
     """Return the judge's text for the best value; for a preference, that for the response shown first."""
-    texts, aspect = [*field.values], rubric.answer_aspects[field.name]
-    if aspect.preference is not None or (field.name not in rubric.aspects and field.name.endswith("_b")):
+    texts, aspect = [*field.values], rubric.aspects[field.name]
+    if aspect.preference is not None:
         return texts[0]
     return next((text for text, value in field.values.items() if value == aspect.best), texts[-1])
 
