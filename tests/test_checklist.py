@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Cli, read_lines, row_lines
+from conftest import Cli, as_row, read_lines, row_lines
 from preloaded import KILL, Preloaded
 from report_page import OpenPage, head, held_rows, section
 from scripted import scripted_checks
-from single_record import as_row
 
 from localjudge import Judge, RowSource, Rubric, RubricError, UsageError, score_run
 from localjudge.cli.options import FAILED_ROWS
@@ -445,7 +444,6 @@ def test_systems_are_ranked_by_score_and_by_tag(two_systems: Path, cli: Cli) -> 
     for arguments, says in (
         (("--by", "axis:x"), "no criterion has this tag; give one of score, axis:colour"),
         (("--by", "axis:fault"), "no row was judged"),
-        (("--by-column", "topic"), "one score for each row"),
     ):
         ended = cli("rank", two_systems, *arguments)
         assert ended.code == 2

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, read_lines, row_lines
+from conftest import Cli, as_row, read_lines, row_lines
 from pair_runs import read_pairs
 from preloaded import KILL, Preloaded
 from scripted import Taste, scripted_comparison
-from single_record import as_row
 
 from localjudge import Judge, Rubric, RubricError, UsageError, load_run
 from localjudge.modes.pair import PairOutcome

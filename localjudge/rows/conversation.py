@@ -232,34 +232,31 @@ def written(turns: Iterable[Message], *, reasoning: bool) -> str:
     )
 
 
-def cut_results(
-    row: Row, used: Sequence[str], kept: Callable[[int, str], tuple[str, str, int]]
-) -> tuple[Row, int]:
+def cut_results(row: Row, used: Sequence[str], kept: Callable[[str], tuple[str, str, int]]) -> tuple[Row, int]:
     """Cut the results of tools in the conversation of a row; where a part is left out, a mark says so.
 
     Args:
         row: the row.
         used: the fields that the rubric's template uses, a conversation among them.
-        kept: takes the number of a result, from 0, and its content; returns the beginning and the end to keep,
-            and the number of tokens between them. A result that would not become shorter stays whole.
+        kept: takes the content of a result; returns the beginning and the end to keep, and the number of tokens
+            between them. A result that would not become shorter stays whole.
 
     Returns:
         the row, and the number of characters that are left out.
     """
-    whole, left_out, number = judges_conversation(used), 0, 0
+    whole, left_out = judges_conversation(used), 0
     name = next(iter(CONVERSATIONS.intersection(used)))
     blocks = (row.candidate if whole else row.fields[name]).split(_GAP)
     for place, block in enumerate(blocks):
         if found := _RESULT.fullmatch(block):
             content = _QUOTED_END.sub(r"\1", found[2])
-            begin, end, tokens = kept(number, content)
+            begin, end, tokens = kept(content)
             mark = f"[{tokens} tokens of this result are not shown]"
             lines = [_quoted(begin)] * bool(begin) + [mark] + [_quoted(end)] * bool(end)
             shorter = found[1] + "\n".join(lines)
             if tokens and len(shorter) < len(block):
                 blocks[place] = shorter
                 left_out += len(content) - len(begin) - len(end)
-            number += 1
     text = _GAP.join(blocks)
     fields = row.fields if whole else {**row.fields, name: text}
     return replace(row.with_candidate(text) if whole else row, fields=fields), left_out

@@ -15,14 +15,13 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from localjudge.records import Role
 from localjudge.rows.columns import ROLE_NAMES
 from localjudge.rows.paths import unpacked
 from localjudge.rows.record import RecordError, said_of
 
-_ROLES = (*get_args(Role), "tool", "function")
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _ROLE_OF = {name: role for role, names in ROLE_NAMES.items() for name in names}
 _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 _CALL_IDS = ("tool_call_id", "tool_call_ids", "call_id", "id")
