@@ -1,4 +1,4 @@
-"""Stress test of the promise for any rubric: random aspects, rationales, spellings and vocabularies.
+"""Stress test of the promise for any rubric: random aspects, rationales and vocabularies.
 
     python benchmarks/any_rubric.py TOKENIZER TOKENIZER … [--answers 20000] [--rubrics 40]
 
@@ -31,7 +31,7 @@ from random_model import load_tokenizer
 from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
-from localjudge.rubrics.answer import AnswerLayout, AnswerSpelling, JsonLayout
+from localjudge.rubrics.answer import AnswerLayout, JsonLayout
 from localjudge.rubrics.answer_keys import RationalePlace
 from localjudge.rubrics.rubric import Rubric
 
@@ -134,8 +134,6 @@ def random_aspect(random: Random) -> dict[str, Any]:
 def check(rubric: Rubric, known: Vocabulary | None, answers: int, random: Random, count: Counter[str]) -> None:
     layout = rubric.answer_layout
     is_json = isinstance(layout, JsonLayout)
-    if is_json:
-        layout = layout.spelled(random.choice(get_args(AnswerSpelling)))
     vocabulary = known or small_vocabulary(layout, random)
     table = token_table(layout, vocabulary)
     validator = Draft202012Validator(layout.schema) if is_json else None

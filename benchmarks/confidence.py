@@ -2,11 +2,11 @@
 
     python benchmarks/confidence.py RUN=LABELS[:OURS=THEIRS] … --by ASPECT [--write FOLDER]
 
-For each labelled row of a real run: whether the verdict agrees with most labels, and four signs: the verdict's
-probability; whether both orders of a pair say the same; the spread of several samples' expected scores, turned
-round; the mass of the values. Of each sign the table has the area under the ROC curve, the probability that a
-right verdict has more of it than a wrong one (0.5 is chance), with a 95 % interval that resamples rows. Signs
-that a run does not have are left out. `--write` keeps probability and agreement for `benchmarks/escalation.py`.
+For each labelled row of a real run: whether the verdict agrees with most labels, and three signs: the verdict's
+probability; whether both orders of a pair say the same; the mass of the values. Of each
+sign the table has the area under the ROC curve, the probability that a right verdict has more of it than a
+wrong one (0.5 is chance), with a 95 % interval that resamples rows. Signs that a run lacks are left out.
+`--write` keeps probability and agreement for `benchmarks/escalation.py`.
 """
 
 from __future__ import annotations
@@ -33,20 +33,17 @@ RATE = 0.9
 RESAMPLES = 1000
 
 
-SIGNS = ("both orders agree", "samples", "mass")
+SIGNS = ("both orders agree", "mass")
 
 
 def signs_of(aspect: str, outcome: RowOutcome) -> Iterator[tuple[str, str, float]]:
     """Yield the signs of a row, judged or failed; NaN where it has none."""
 
-    def mean(columns: list[dict[str, float]]) -> float:
-        values = [each[aspect] for each in columns if aspect in each]
-        return sum(values) / len(values) if values else math.nan
-
-    judged, known = outcome.judged, outcome.preference(aspect)
+    known = outcome.preference(aspect)
     agree = math.nan if known is None or known.agree is None else float(known.agree)
-    values = agree, -mean([each.spread for each in judged]), mean([each.mass for each in judged])
-    yield from (("sign", name, value) for name, value in zip(SIGNS, values, strict=True))
+    masses = [each.mass[aspect] for each in outcome.judged if aspect in each.mass]
+    mass = sum(masses) / len(masses) if masses else math.nan
+    yield from (("sign", name, value) for name, value in zip(SIGNS, (agree, mass), strict=True))
 
 
 def area(sign: Floats, agreed: Flags) -> float:

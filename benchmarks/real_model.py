@@ -180,7 +180,7 @@ class VllmScript:
                 self._rubric.parse(text)
             except ValueError:
                 return None
-        return named_scores(text, self._rubric.aspect_keys, self._scale)
+        return named_scores(text, self._rubric.answer.keys_of(self._rubric.aspects), self._scale)
 
     def _read(self, output: Any) -> FirstAnswer:
         places = self._places(output.text)

@@ -10,7 +10,6 @@ from typing import Any, Self, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, field_validator
 
 from localjudge.errors import SettingError, UsageError
-from localjudge.rubrics.answer import AnswerLayout
 from localjudge.rubrics.rubric import Rubric
 from localjudge.settings import JudgeSettings, SharedSettings, choices, flag_of
 
@@ -65,13 +64,6 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
     def _read(cls, given: Any, known: ValidationInfo) -> Any:
         return template_variables(given, known.data.get("thinking_budget")) if given else None
 
-    @field_validator("samples")
-    @classmethod
-    def _differ(cls, samples: int, given: ValidationInfo) -> int:
-        if samples > 1 and not given.data.get("temperature", 1):
-            raise ValueError("without a temperature above 0 all answers are equal; give one, such as 1")
-        return samples
-
     @property
     def run_identity(self) -> dict[str, Any]:
         """The settings that all starts of a run must share, as far as they are known without the model.
@@ -80,15 +72,6 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
         """
         without = {"thinking_budget"} if self.thinking_budget is None else set()
         return {"rubric": self.rubric.digest, **self.model_dump(include=set(SHARED) - without, mode="json")}
-
-    @property
-    def answer_layout(self) -> AnswerLayout:
-        """The answer as the judge writes it.
-
-        Raises:
-            ValueError: the answer has no other spelling; the message says what to do.
-        """
-        return self.rubric.answer_layout.spelled(self.answer_spelling)
 
     @property
     def per_start_settings(self) -> dict[str, Any]:

@@ -32,7 +32,6 @@ from localjudge.records.keys import row_key, settings_digest
 from localjudge.rows.columns import CONVERSATIONS
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
-from localjudge.rubrics.answer import AnswerLayout
 from localjudge.system.quantities import counted
 from localjudge.system.steps import Report, no_progress
 
@@ -85,10 +84,6 @@ class Judge:
         self._cluster = cluster
         self._longest: int | None = None
         self._log: Path | None = None
-        try:
-            layout = config.answer_layout
-        except ValueError as error:
-            raise SettingError("answer_spelling", config.answer_spelling, str(error)) from None
         self.model_changes: list[str] | None = None
         self._reader: TableReader | TextReader
         self._answers = self._thoughts = 0
@@ -96,7 +91,7 @@ class Judge:
             from localjudge.engines.server.served_model import ServedModel
 
             self.model: Model = ServedModel.ask(self._engine_options, config.model)
-            self._prepare_texts(layout)
+            self._prepare_texts()
         else:
             # Of a model on a server, only the tokenizer and the configuration must be here.
             self.model = found or (
@@ -107,18 +102,16 @@ class Judge:
             self.model_changes = changes_since_verified(self.model, allow_changed_model, report)
             if config.template_args:
                 self.model = replace(self.model, template_args=config.template_args)
-            self._prepare_table(layout)
+            self._prepare_table()
 
-    def _prepare_table(self, layout: AnswerLayout) -> None:
+    def _prepare_table(self) -> None:
         """Prepare prompts and answers that are token ids, with the model's own tokenizer."""
-        reader, self.prompts = TableReader.from_config(self.config, layout, self.model)
+        reader, self.prompts = TableReader.from_config(self.config, self.model)
         self._reader, self.decoding = reader, reader.decoding
         overflow, limit = self.config.on_overflow, self.config.max_result_tokens
-        cuts_results = limit is not None or overflow == "cut-tool-results"
-        if cuts_results and CONVERSATIONS.isdisjoint(self.rubric.fields):
-            name, given = ("on_overflow", overflow) if limit is None else ("max_result_tokens", limit)
+        if limit is not None and CONVERSATIONS.isdisjoint(self.rubric.fields):
             advice = f"the rubric {self.rubric.name} shows no conversation; judge by another, such as agent"
-            raise SettingError(name, given, advice)
+            raise SettingError("max_result_tokens", limit, advice)
         self.task_builder = TaskBuilder(
             self.rubric,
             self.prompts,
@@ -133,9 +126,9 @@ class Judge:
             "thinking_budget": self.decoding.thinking_budget,
         }
 
-    def _prepare_texts(self, layout: AnswerLayout) -> None:
+    def _prepare_texts(self) -> None:
         """Prepare prompts and answers that are text, for a server that alone has the model's tokenizer."""
-        self._reader = TextReader(self.config, layout)
+        self._reader = TextReader(self.config)
         self.task_builder = TaskBuilder(self.rubric, None, None, self._reader.max_tokens)
         self._prompt_settings = {"thinking_budget": self.config.thinking_budget}
 
@@ -351,13 +344,14 @@ class Judge:
         Args:
             tasks: the tasks; None if no further one is ready yet.
         """
-        feed = TaskFeed(tasks, self.key, self.config.samples)
+        feed = TaskFeed(tasks, self.key)
         while not feed.exhausted:
             for completions in self.engine.complete(feed):
                 refused = [(task, self._refused(task)) for task in feed.take_refused()]
+                finished = [(*feed.take(each.tag), each) for each in completions]
                 yield refused + [
                     (task, prompt_outcome(task, key, each, self._read, self.config))
-                    for task, key, each in feed.take(completions)
+                    for task, key, each in finished
                 ]
             if left := feed.take_refused():
                 yield [(task, self._refused(task)) for task in left]

@@ -13,10 +13,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from localjudge.rubrics.answer import AnswerSpelling
-
 EngineName = Literal["auto", "vllm", "transformers", "server", "dry-run"]
-OnOverflow = Literal["fail", "truncate-candidate", "cut-tool-results"]
+OnOverflow = Literal["fail", "truncate-candidate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +44,6 @@ class Flag:
 class PromptSettings:
     """Settings that decide a prompt, and the answer that it asks for."""
 
-    answer_spelling: Annotated[
-        AnswerSpelling, Flag("The white space of the answer's JSON.", heading="Rubric and prompt")
-    ] = "compact"
-    """`compact` has no white space, `spaced` has a space after each colon and comma, and `indented` is inside a
-    Markdown fence, with a line for each key."""
     max_rationale_tokens: Annotated[
         int,
         Ge(1),
@@ -77,8 +70,7 @@ class PromptSettings:
         Flag("What to do with a row that is longer than the model's context.", heading="Rubric and prompt"),
     ] = "fail"
     """`fail` makes the row a failure, and `truncate-candidate` removes as much of the candidate's end as
-    necessary, but keeps at least one character. `cut-tool-results` leaves out the results of tools in a
-    conversation, the oldest first and each whole, as many as necessary."""
+    necessary, but keeps at least one character."""
     max_result_tokens: Annotated[
         int | None,
         Ge(0),
@@ -108,11 +100,6 @@ class SharedSettings(PromptSettings):
     ] = 1.0
     seed: Annotated[int, Flag("The seed of the sampling.", "S", "Answers", "give a whole number")] = 0
     """Each row draws its own random numbers from the seed and its content."""
-    samples: Annotated[
-        int,
-        Ge(1),
-        Flag("Average the scores of K sampled answers, each with its own rationale.", "K", "Answers"),
-    ] = 1
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from conftest import as_row
+
 from localjudge import Row
-from localjudge.rows.row import as_row
 
 WHOLE, REASONED, ANSWER = ("conversation",), ("conversation_with_reasoning",), ("conversation", "candidate")
 """Fields of templates that judge a conversation, one with its reasoning, and the answer at its end."""

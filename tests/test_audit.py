@@ -384,7 +384,7 @@ def test_an_audit_knows_the_best_label_of_a_rubric(rows: Path, tmp_path: Path, c
     assert others == {"any", "same"}
     assert {check["name"] for check in audit["checks"] if check["share"]["value"] is None} == {"swapped"}
     planted = map(json.loads, (tmp_path / "correctness" / "rows.jsonl").read_text().splitlines())
-    assert all('"grade": "A"' in row["candidate"] for row in planted if row["system"] == "planted")
+    assert all('"grade":"A"' in row["candidate"] for row in planted if row["system"] == "planted")
     safety = json.loads(cli(*given, "--rubric", "safety", "--out", tmp_path / "safety").out)
     plea = next(check for check in safety["checks"] if check["name"] == "plea")
     assert {each["direction"] for each in plea["aspects"].values()} == {"same"}

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Cli, read_lines, row_lines
+from conftest import Cli, as_row, read_lines, row_lines
 from preloaded import KILL, Preloaded
 from report_page import OpenPage, head, held_rows, section
 from scripted import scripted_checks
@@ -27,7 +27,6 @@ from localjudge.records import Criterion, Failure, Judgement, Outcome, Row
 from localjudge.rows.criteria import read_criteria
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.record import RecordError
-from localjudge.rows.row import as_row
 
 HELD_PROGRAM = Path(__file__).parent / "held_program.py"
 CHECKLIST_FILE = Path(__file__).parents[1] / "localjudge" / "rubrics" / "checklist.toml"
@@ -445,7 +444,6 @@ def test_systems_are_ranked_by_score_and_by_tag(two_systems: Path, cli: Cli) -> 
     for arguments, says in (
         (("--by", "axis:x"), "no criterion has this tag; give one of score, axis:colour"),
         (("--by", "axis:fault"), "no row was judged"),
-        (("--by-column", "topic"), "one score for each row"),
     ):
         ended = cli("rank", two_systems, *arguments)
         assert ended.code == 2

@@ -9,13 +9,12 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
-from conftest import Cli, random_model
+from conftest import Cli, as_row, random_model
 from hypothesis import given
 from hypothesis import strategies as st
 
 from localjudge import Failure, Row, Rubric, RubricError, UsageError
 from localjudge.rows.inputs import check_inputs, find_inputs, given_rows, read_rows
-from localjudge.rows.row import as_row
 from localjudge.runs.reread_texts import rows_again
 from localjudge.runs.run_manifest import read_manifest
 

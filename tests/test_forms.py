@@ -20,7 +20,7 @@ from test_grammar import byte_by_byte, encoders, spell, vocabulary_of
 from test_transformers import THINKING_CHAT, save_random_model
 from test_typed_answers import aspects, longest_answer
 
-from localjudge import Judge, JudgeConfig, RowSource, Rubric, UsageError, load_run, score_run
+from localjudge import Judge, JudgeConfig, RowSource, Rubric, load_run, score_run
 from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
@@ -39,7 +39,7 @@ PIECES = [b"Good", b" answer", b".", b".\n", b"\n\n", b" [", b"[R", b"RESULT", b
 
 
 def rubric_of(form: str, **aspects: Any) -> Rubric:
-    compares = any("preference" in aspect or "each" in aspect for aspect in aspects.values())
+    compares = any("preference" in aspect for aspect in aspects.values())
     return Rubric.model_validate(
         {
             "name": "form",
@@ -97,7 +97,7 @@ def assert_whole(rubric: Rubric, text: str) -> None:
             assert answer.texts[field.name]
             assert not closing or closing not in answer.texts[field.name]
             assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", answer.texts[field.name])
-    assert answer.scores.keys() == rubric.answer_aspects.keys()
+    assert answer.scores.keys() == rubric.aspects.keys()
     assert tuple(answer.texts) == rubric.columns.texts[: len(answer.texts)]
 
 
@@ -192,8 +192,6 @@ def forms_of_the_guide() -> list[str]:
 def test_the_forms_of_published_judges_are_whole_and_can_be_read_in_one_way(name: str, form: str) -> None:
     if "{better}" in form:
         rubric = rubric_of(form, better={"preference": {"A": "A", "C": "tie", "B": "B"}})
-    elif "{quality_a}" in form:
-        rubric = rubric_of(form, quality={"each": {"lowest": 1, "highest": 10}})
     else:
         rubric = rubric_of(form, score={"scale": {"lowest": 1, "highest": 10}})
     tokenizer = tokenizer_with(name, CHAT_TEMPLATES["ChatML"])
@@ -375,8 +373,6 @@ def test_the_prompt_shows_the_form_and_ends_with_its_opening() -> None:
 
 
 def test_settings_of_answers_in_json_are_refused_with_a_form(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="`answer_spelling` spaced: the rubric's answer is not JSON"):
-        Judge(rubric=rubric_of(PROMETHEUS), answer_spelling="spaced")
     file = written(tmp_path / "form.toml", PROMETHEUS)
     with pytest.raises(RubricError, match=r"`rationale` after: the form of its answer says where texts stand"):
         Rubric.load(file, rationale="after")

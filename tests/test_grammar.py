@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.constraint.token_table import UNREACHABLE, TokenTable
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.errors import ModelError
-from localjudge.rubrics.answer import AnswerLayout, AnswerSpelling
+from localjudge.rubrics.answer import AnswerLayout
 from localjudge.rubrics.rubric import Rubric
 
 WORDS = [
@@ -105,11 +104,6 @@ def rubrics(draw: st.DrawFn) -> Rubric:
 
 
 @st.composite
-def layouts(draw: st.DrawFn, rubric: Rubric) -> AnswerLayout:
-    return rubric.answer_layout.spelled(draw(st.sampled_from(get_args(AnswerSpelling))))
-
-
-@st.composite
 def vocabularies(draw: st.DrawFn, layout: AnswerLayout) -> Vocabulary:
     """Tokens cut out of answers of this layout, at any place, some of them twice, some of them foreign."""
     values = [*layout.values[0].values]
@@ -151,7 +145,7 @@ def answer_at_random(table: TokenTable, limit: int, closing_margin: int, random:
 @given(st.data())
 def test_every_answer_is_whole_within_any_limit_that_can_hold_one(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
-    layout = data.draw(layouts(rubric))
+    layout = rubric.answer_layout
     vocabulary = data.draw(vocabularies(layout))
     decodes_opening = data.draw(st.booleans())
     encode = data.draw(encoders(vocabulary))
@@ -185,7 +179,7 @@ def test_a_vocabulary_that_cannot_give_every_score_is_refused_by_the_score(data:
     rubric = data.draw(rubrics())
     digit = data.draw(st.sampled_from(sorted({*"".join(map(str, values_of(rubric)))})))
     # No token has the digit, but the rubric's own words may: they are spelled around it.
-    whole = vocabulary_of([f'"{key}"'.encode() for key in rubric.aspect_keys.values()])
+    whole = vocabulary_of([f'"{key}"'.encode() for key in rubric.answer.keys_of(rubric.aspects).values()])
     pieces = {token: piece for token, piece in whole.pieces.items() if piece != digit.encode()}
     with pytest.raises(ModelError, match=r"cannot spell") as refusal:
         token_table(rubric.answer_layout, Vocabulary(pieces, whole.ends, whole.size))
@@ -196,7 +190,7 @@ def test_a_vocabulary_that_cannot_give_every_score_is_refused_by_the_score(data:
 @given(st.data())
 def test_a_limit_never_forbids_a_score(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
-    layout = data.draw(layouts(rubric))
+    layout = rubric.answer_layout
     vocabulary = data.draw(vocabularies(layout))
     table = token_table(layout, vocabulary, data.draw(encoders(vocabulary)), decodes_opening=True)
     for state in table.score_state:
@@ -223,7 +217,7 @@ def spell(table: TokenTable, vocabulary: Vocabulary, text: bytes) -> None:
 @given(st.data())
 def test_one_token_decides_a_score_and_each_score_has_one(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
-    layout = data.draw(layouts(rubric))
+    layout = rubric.answer_layout
     vocabulary = data.draw(vocabularies(layout))
     table = token_table(layout, vocabulary, data.draw(encoders(vocabulary)))
     own = set(vocabulary.pieces.values()) >= {str(v).encode() for v in values_of(rubric)}
@@ -243,7 +237,7 @@ def test_one_token_decides_a_score_and_each_score_has_one(data: st.DataObject) -
 @given(st.data())
 def test_each_state_of_fixed_text_allows_one_token(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
-    layout = data.draw(layouts(rubric))
+    layout = rubric.answer_layout
     vocabulary = data.draw(vocabularies(layout))
     table = token_table(layout, vocabulary, data.draw(encoders(vocabulary)), decodes_opening=True)
     allowed = [np.flatnonzero(table.allowed(state, UNREACHABLE)) for state in range(len(table.distance))]
@@ -269,7 +263,7 @@ def test_fixed_text_is_spelled_with_the_tokenizers_own_tokens_where_they_keep_to
     data: st.DataObject,
 ) -> None:
     rubric = data.draw(rubrics())
-    layout = data.draw(layouts(rubric))
+    layout = rubric.answer_layout
     vocabulary = data.draw(vocabularies(layout))
     encode = at_random(vocabulary, data.draw(st.integers(0, 99)))
     table = token_table(layout, vocabulary, encode, decodes_opening=True)

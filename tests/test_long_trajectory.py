@@ -16,7 +16,7 @@ from preloaded import KILL, Preloaded
 from scripted_server import chat, serving
 from small_tokenizers import CHAT_TEMPLATES, TOKENIZER_NAMES, tokenizer_with
 
-from localjudge import Failure, Judge, Judgement, Rubric, SettingError
+from localjudge import Failure, Judge, Rubric, SettingError
 from localjudge.cli.options import FAILED_ROWS
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task_builder import TaskBuilder
@@ -89,60 +89,26 @@ def test_a_result_stays_whole_if_its_mark_is_longer_than_what_it_replaces(rubric
     assert builder._with_short_results(row) == (row, 0)
 
 
-@pytest.mark.parametrize("template", [RUBRIC, ANSWER], ids=["whole", "answer"])
-def test_the_oldest_results_are_cut_first_and_no_more_than_necessary(tmp_path: Path, template: str) -> None:
-    (tmp_path / "trip.toml").write_text(template)
-    model = random_model(tmp_path / "model", context=700)
-    judge = Judge(model, rubric=tmp_path / "trip.toml", max_rationale_tokens=3, on_overflow="cut-tool-results")
-    builder, contents = judge.task_builder, [f"{number} " + "word " * 60 for number in range(6)]
-    row = row_of(trajectory(*contents, last="All seen."), *judge.rubric.fields)
-    task = builder.task(row)
-    assert (task.overflows, task.error) == (True, None)
-    assert builder.excess(len(task.tokens)) <= 0
-    (cut,) = [few for few in range(7) if builder._with_short_results(row, few)[1] == task.candidate_cut]
-    assert 0 < cut < 6
-    shown, _ = builder._with_short_results(row, cut)
-    text = judge.rubric.text(shown)
-    assert task.tokens == judge.prompts.encode(text)
-    marked = [bool(MARK.match(lines)) for lines in re.split(r"Tool, result of call \d:\n", text)[1:]]
-    assert marked == [number < cut for number in range(6)]
-    assert "User:\n> Look at all." in text
-    assert "All seen." in text
-    fewer, _ = builder._with_short_results(row, cut - 1)
-    assert builder.excess(len(judge.prompts.encode(judge.rubric.text(fewer)))) > 0
-
-
-def test_a_task_or_an_answer_that_does_not_fit_is_a_failure_with_a_reason(tmp_path: Path, rubric: Path) -> None:
-    model = random_model(tmp_path / "model", context=1500)
-    judge = Judge(model, rubric=rubric, max_rationale_tokens=3, on_overflow="cut-tool-results")
-    for messages in (trajectory("word " * 99, last="word " * 999), trajectory(last="word " * 999)):
-        (failed,) = judge.score([{"messages": messages}])
-        assert isinstance(failed, Failure)
-        assert "do not fit the context of 1500, even without the results of its tools" in failed.error
-    fits = trajectory(*["word " * 99] * 9)
-    fits[0] = {"role": "user", "content": "word " * 99}
-    (judged,) = judge.score([{"messages": fits}])
-    assert isinstance(judged, Judgement)
-    assert 0 < judged.candidate_cut <= 9 * len("word " * 99)
-
-
-def test_both_rules_together_leave_no_more_than_the_context_holds(tmp_path: Path, rubric: Path) -> None:
+def test_the_limit_of_results_comes_before_the_rule_for_rows_that_do_not_fit(
+    tmp_path: Path, rubric: Path
+) -> None:
     model = random_model(tmp_path / "model", context=1500)
     row = row_of(trajectory(*["word " * 99] * 9), *WHOLE)
     limits: dict[str, Any] = {"rubric": rubric, "max_rationale_tokens": 3, "max_result_tokens": 20}
     counts = set()
-    for overflow in ("fail", "cut-tool-results", "truncate-candidate"):
+    for overflow in ("fail", "truncate-candidate"):
         task = Judge(model, on_overflow=overflow, **limits).task_builder.task(row)
         assert task.error is None
         counts.add((task.overflows, task.candidate_cut))
     assert len(counts) == 1, "every result is short enough, so no row overflows"
     long = row_of(trajectory(*["word " * 99] * 40), *WHOLE)
-    for overflow in ("cut-tool-results", "truncate-candidate"):
-        judge = Judge(model, on_overflow=overflow, **limits)
-        task = judge.task_builder.task(long)
-        assert task.overflows
-        assert task.error is None or overflow == "cut-tool-results"
-        assert judge.task_builder.excess(len(task.tokens)) <= 0
+    judge = Judge(model, on_overflow="truncate-candidate", **limits)
+    task = judge.task_builder.task(long)
+    assert (task.overflows, task.error) == (True, None)
+    assert judge.task_builder.excess(len(task.tokens)) <= 0
+    (failed,) = Judge(model, **limits).score([{"messages": trajectory(last="word " * 1999)}])
+    assert isinstance(failed, Failure)
+    assert "do not fit the context of 1500" in failed.error
 
 
 def test_a_run_says_what_its_judge_did_not_see(cli: Cli, tmp_path: Path, rubric: Path) -> None:
@@ -153,13 +119,12 @@ def test_a_run_says_what_its_judge_did_not_see(cli: Cli, tmp_path: Path, rubric:
         "".join(json.dumps({"id": id_, "messages": each}) + "\n" for id_, each in (("a", long), ("b", short)))
     )
     how = ["--model", model, "--rubric", rubric, "--max-rationale-tokens", 3]
-    end = cli("score", rows, "--out", tmp_path / "run", *how, "--on-overflow", "cut-tool-results")
+    end = cli("score", rows, "--out", tmp_path / "run", *how, "--max-result-tokens", 50)
     assert end.code == 0, end.err
-    assert "such rows lose their oldest tool results, or fail" in end.err
     cut, whole = read_lines(tmp_path / "run")
     assert cut["candidate_cut"] > 0 == whole["candidate_cut"]
     settings = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]
-    assert settings["on_overflow"] == "cut-tool-results"
+    assert settings["max_result_tokens"] == 50
     notice = "truncated: the judge did not see all of 1 candidate: results of tools were cut"
     assert notice in json.loads((tmp_path / "run" / "summary.json").read_text())["notices"]
     shown = cli("show", tmp_path / "run", "--id", "a").out
@@ -175,21 +140,19 @@ def test_a_run_says_what_its_judge_did_not_see(cli: Cli, tmp_path: Path, rubric:
     assert limited[0]["candidate_cut"] > cut["candidate_cut"]
     assert len({line["key"] for line in [*limited, cut, whole]}) == 4, "the rule decides the judgement"
     assert len({line["digest"] for line in [*limited, cut, whole]}) == 2, "and not the row"
-    settings = json.loads((tmp_path / "limit" / "run.json").read_text())["settings"]
-    assert settings["max_result_tokens"] == 5
     assert notice in json.loads((tmp_path / "limit" / "summary.json").read_text())["notices"]
 
 
 @pytest.fixture
 def run_with_cuts(cli: Cli, tmp_path: Path, rubric: Path) -> Callable[..., list[Any]]:
-    """Return a function that returns the command of a run whose rows lose results by both rules."""
+    """Return a function that returns the command of a run whose rows lose parts of results."""
     model = random_model(tmp_path / "model", context=1500)
     rows = long_trajectories()
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
     return lambda out, *arguments: [
         "score", tmp_path / "rows.jsonl", "--out", tmp_path / out, "--model", model, "--rubric", rubric,
-        "--max-rationale-tokens", 3, "--engine-arg", "batch_size=1", "--on-overflow", "cut-tool-results",
-        "--max-result-tokens", 80, *arguments,
+        "--max-rationale-tokens", 3, "--engine-arg", "batch_size=1", "--max-result-tokens", 20,
+        *arguments,
     ]  # fmt: skip
 
 
@@ -232,7 +195,7 @@ def test_merged_shards_with_cuts_equal_the_whole_run(
 @pytest.mark.parametrize(
     "how",
     [
-        {"--on-overflow": "cut-tool-results", "--max-result-tokens": 80},
+        {"--max-result-tokens": 20},
         {"--max-result-tokens": 0, "--on-overflow": "truncate-candidate"},
         {"--on-overflow": "truncate-candidate"},
     ],
@@ -271,11 +234,11 @@ def test_a_file_of_prompts_has_a_line_with_the_id_before_each(cli: Cli, tmp_path
     assert one.err == f"conversation=messages\n--- r1 ({rows}:1)\n"
 
 
-def test_rules_for_results_are_refused_where_they_can_do_nothing(short_rubric: Path, rubric: Path) -> None:
-    settings: dict[str, Any] = {"on_overflow": "cut-tool-results", "max_result_tokens": 5}
+def test_rules_for_long_rows_are_refused_where_they_can_do_nothing(short_rubric: Path, rubric: Path) -> None:
+    with pytest.raises(SettingError, match=r"`max_result_tokens` 5: the rubric .* shows no conversation"):
+        Judge(rubric=short_rubric, engine="dry-run", max_result_tokens=5)
+    settings: dict[str, Any] = {"on_overflow": "truncate-candidate", "max_result_tokens": 5}
     for name, value in settings.items():
-        with pytest.raises(SettingError, match=f"`{name}` {value}: the rubric .* shows no conversation"):
-            Judge(rubric=short_rubric, engine="dry-run", **{name: value})
         with (
             serving(lambda text, before: chat("{}")) as server,
             pytest.raises(SettingError, match=f"`{name}` {value}: only the server can count the tokens"),

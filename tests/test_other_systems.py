@@ -137,7 +137,7 @@ def test_no_file_depends_on_the_encoding_of_the_system_and_a_console_shows_what_
         ("prompt", rows, "--rubric", rubric), ("rubrics", "check", rubric), ("models", "list"), ("--help",),
         ("export", "läufe/ganz", "--to", "csv", "--with-texts", "--out", "tabelle-ß.csv"),
         ("report", "läufe/ganz", "--out", "bericht.html"), ("doctor", "--model", "bundled"),
-        ("models", "plan", "bundled", "--rows", rows, "--rubric", rubric),
+        ("models", "plan", "bundled"),
     ]  # fmt: skip
     imports = tmp_path / "imports"
     with imports.open("wb") as stderr, Preloaded(os.environ | system, stderr) as preloaded:

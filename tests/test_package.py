@@ -132,7 +132,6 @@ def test_the_module_runs_as_a_program() -> None:
         ({"max_rationale_tokens": 0}, "max_rationale_tokens"),
         ({"thinking_budget": -1}, "thinking_budget"),
         ({"on_overflow": "wrap"}, "on_overflow"),
-        ({"answer_spelling": "pretty"}, "answer_spelling"),
         ({"rubric": "none"}, "rubric"),
         ({"engine": "fast"}, "engine"),
         ({"engine": "dry-run", "engine_args": {"rate": -1}}, "rate=-1"),

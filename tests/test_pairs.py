@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, read_lines, row_lines
+from conftest import Cli, as_row, read_lines, row_lines
 from pair_runs import read_pairs
 from preloaded import KILL, Preloaded
 from scripted import Taste, scripted_comparison
@@ -24,7 +24,6 @@ from localjudge.modes.pair_preference import Odds, Preference
 from localjudge.records import Failure, Judgement, Row
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
-from localjudge.rows.row import as_row
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import read_manifest
 

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 from conftest import Cli, write_rows
-from tokenizers import Tokenizer
 
-from localjudge import Judge, Row, Rubric, read_rows
-from localjudge.runs.cost_estimate import PlannedPrompts
+from localjudge import Judge, Row, read_rows
 from localjudge.runs.run_plan import RunPlan
 
 
@@ -34,55 +32,6 @@ def test_the_plan_counts_the_tokens_that_the_prompt_before_has_too(model: Path, 
         shared += same // 16 * 16
     assert (tasks.prompts, tasks.tokens) == (12, sum(map(len, prompts))), "a duplicate row is judged once"
     assert tasks.shared_tokens == shared > 0.2 * tasks.tokens
-
-
-def test_models_plan_counts_the_prompts_of_rows_and_their_time_at_a_measured_rate(
-    cli: Cli, tmp_path: Path, model: Path
-) -> None:
-    folder = tmp_path / "no-weights"
-    folder.mkdir()
-    for file in model.iterdir():
-        if file.suffix != ".safetensors":
-            (folder / file.name).write_bytes(file.read_bytes())
-    rows = write_rows(tmp_path / "a.jsonl", 20)
-    judge = Judge(model, engine="dry-run")
-    lengths = [
-        len(judge.task_builder.task(row).tokens) for row in read_rows([str(rows)]) if isinstance(row, Row)
-    ]
-    end = cli("models", "plan", folder, "--rows", rows, "--rate", 0.002)
-    mean = round(sum(lengths) / 20)
-    assert end.code == 0, end.err
-    assert end.out.splitlines()[-1] == f"20 prompts of {mean:,} tokens in the mean · 2.78 hours at 0.002 rows/s"
-    asked = json.loads(cli("models", "plan", folder, "--rows", rows, "--json").out)
-    assert asked["rows"] == {"prompts": 20, "prompt_tokens": sum(lengths), "counted": True, "seconds": None}
-    assert asked["row_tokens"] == mean + 291, "a typical prompt is theirs"
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--rate", "2"], "--rate 2: give rows/s above 0, with the rows in --rows"),
-        (["--rows", "examples", "--rate", "0"], "--rate 0: give rows/s above 0"),
-        (["--rows", "missing.jsonl"], "missing.jsonl"),
-    ],
-)
-def test_plan_refuses_what_it_cannot_use(cli: Cli, model: Path, flags: list[str], said: str) -> None:
-    end = cli("models", "plan", model, *flags)
-    assert (end.code, said in end.err, end.err.count("\n")) == (2, True, 1), end.err
-
-
-def test_an_estimate_from_bytes_is_near_the_count_of_a_tokenizer_and_says_what_it_is(
-    cli: Cli, shared: Path
-) -> None:
-    end = cli("models", "plan", "qwen3-8b", "--rows", "examples")
-    assert (end.code, "ESTIMATED from 4 bytes a token" in end.out) == (0, True), end.err
-    texts = [Rubric.load().text(row) for row in read_rows(["examples"]) if isinstance(row, Row)]
-    for name in ("falcon", "phi-3-mini"):
-        tokenizer = Tokenizer.from_file(str(shared / "tokenizers" / name / "tokenizer.json"))
-        counted = sum(len(tokenizer.encode(text).ids) for text in texts)
-        planned = PlannedPrompts.of("qwen3-8b", ["examples"], {}, "just-eval")
-        assert planned.prompts == len(texts)
-        assert planned.tokens == pytest.approx(counted, rel=0.15)
 
 
 def test_a_run_ends_with_its_speed_and_the_time_of_all_rows(

@@ -14,13 +14,12 @@ from typing import Any
 
 import pyarrow
 import pytest
-from conftest import Cli
+from conftest import Cli, as_row
 from shapes_of_written_files import FOLDER
 
 from localjudge import Failure, Row, Rubric, UsageError, read_rows
 from localjudge.rows.columns import parse_columns
 from localjudge.rows.inputs import check_inputs, find_inputs, names_of_files, read_records
-from localjudge.rows.row import as_row
 from localjudge.rows.shapes import recognized, shapes
 
 SINGLE = ("instruction", "reference", "candidate")
@@ -151,6 +150,19 @@ def test_a_system_that_is_a_prompt_begins_the_conversation() -> None:
     assert "'system' can be a prompt or, like 'model', the name of a system" in problem
     row = row_of({"instruction": "Q", "input": "", "output": "A", "system": "Be a poet.", "history": []}, WHOLE)
     assert (row.system, row.candidate.splitlines()[0]) == (None, "System:")
+
+
+def test_a_history_is_pairs_or_messages_also_in_a_cell_and_anything_else_fails(tmp_path: Path) -> None:
+    record = {"instruction": "And Chile?", "output": "Santiago"}
+    as_pairs = [["Capital of Peru?", "Lima"]]
+    row = row_of(record | {"history": as_pairs}, WHOLE)
+    assert row.candidate.startswith("User:\n> Capital of Peru?\n\nAssistant:\n> Lima\n\nUser:\n> And Chile?")
+    assert row_of(record | {"history": CHAT}, WHOLE).candidate == row.candidate
+    cell = json.dumps(as_pairs).replace('"', '""')
+    table = f'instruction,output,history\nAnd Chile?,Santiago,"{cell}"\n'
+    assert [each.candidate for each in rows_in(tmp_path / "a.csv", table, WHOLE)] == [row.candidate]
+    problem = reason_of(record | {"history": [{"q": "Capital of Peru?"}]}, WHOLE)
+    assert problem == "its history is not a list of pairs or of messages"
 
 
 @pytest.mark.parametrize("media", ["image", "images", "videos", "audio"])

@@ -19,13 +19,13 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
+from conftest import as_row
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Response, Row, Rubric, UsageError, read_rows
 from localjudge.rows.columns import parse_columns
 from localjudge.rows.inputs import FILENAME, check_inputs, find_inputs, given_rows
-from localjudge.rows.row import as_row
 from localjudge.rows.row_store import RowStore
 
 ROW = {"instruction": "Why?", "reference": "So.", "candidate": "Because\nof “it”, 是的 🙂"}

@@ -46,7 +46,7 @@ def load(folder: Path, text: str | bytes) -> Rubric:
 
 
 def answer(rubric: Rubric, score: str = "4") -> dict[str, Any]:
-    scores = dict.fromkeys(rubric.aspect_keys.values(), score)
+    scores = dict.fromkeys(rubric.answer.keys_of(rubric.aspects).values(), score)
     return {rubric.answer.rationale: "Fine.", rubric.answer.scores: scores}
 
 

@@ -421,7 +421,6 @@ def test_failed_rows_are_tried_again_if_that_is_asked_for(tmp_path: Path, make: 
         ({"temperature": 0.5}, "temperature: 0.0 there, 0.5 now"),
         ({"seed": 1}, "seed: 0 there, 1 now"),
         ({"top_p": 0.5}, "top_p: 1.0 there, 0.5 now"),
-        ({"answer_spelling": "spaced"}, "answer_spelling: compact there, spaced now"),
         ({"max_rationale_tokens": 7}, "max_rationale_tokens: 6 there, 7 now"),
         ({"rubric": "no-reference"}, r"rubric: short \(\w{8}\) there, no-reference \(\w{8}\) now"),
         ({"engine_args": {"dtype": "bfloat16"}}, "dtype: float32 there, bfloat16 now"),
@@ -459,10 +458,10 @@ def test_another_model_in_the_same_folder_is_refused_and_the_same_model_elsewher
     ("name", "content", "words"),
     [
         ("judgements.jsonl", "notes\n", "has judgements.jsonl but no run.json"),
-        ("run.json", "{", "not a manifest of run format 8, or damaged"),
-        ("run.json", '{"format": 2}', "has run format 2, and .* reads format 8; read it with the version that"),
-        ("run.json", '{"format": 8}', "not a manifest of run format 8, or damaged; restore the file"),
-        ("run.json", "[]", "not a manifest of run format 8, or damaged; restore the file"),
+        ("run.json", "{", "not a manifest of run format 9, or damaged"),
+        ("run.json", '{"format": 2}', "has run format 2, and .* reads format 9; read it with the version that"),
+        ("run.json", '{"format": 9}', "not a manifest of run format 9, or damaged; restore the file"),
+        ("run.json", "[]", "not a manifest of run format 9, or damaged; restore the file"),
     ],
 )
 def test_a_folder_that_holds_something_else_is_left_alone(

@@ -219,8 +219,7 @@ def test_a_run_is_a_table(config: JudgeConfig, tmp_path: Path, library: str) -> 
         ({"engine": "fast"}, "`engine` fast: give auto, vllm, transformers, server or dry-run"),
         ({"max_rationale_tokens": 0}, "`max_rationale_tokens` 0: the smallest that works is 1"),
         ({"thinking_budget": -1}, "`thinking_budget` -1: give 0 or more"),
-        ({"on_overflow": "cut"}, "`on_overflow` cut: give fail, truncate-candidate or cut-tool-results"),
-        ({"answer_spelling": "pretty"}, "`answer_spelling` pretty: give compact, spaced or indented"),
+        ({"on_overflow": "cut"}, "`on_overflow` cut: give fail or truncate-candidate"),
         ({"temprature": 1}, "`temprature` 1: "),
     ],
 )

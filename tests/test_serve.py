@@ -11,40 +11,49 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
-from conftest import Cli, read_lines, write_rows
-from pair_runs import read_pairs
+from conftest import Cli, write_rows
 from preloaded import Preloaded
 from scripted import scripted_checks
 
-from localjudge import Judge, Rubric, UsageError, load_run
+from localjudge import Judge, Rubric, UsageError
 from localjudge.errors import EngineError, ServiceBusyError
 from localjudge.integrations.http_app import AccessRules, FailedReward, JudgeApp
-from localjudge.integrations.http_server import KeptJudgements
 from localjudge.integrations.judge_service import JudgeService
 from localjudge.integrations.reward import RewardEndpoint, compute_score
 from localjudge.integrations.served_rewards import RewardFormula
 from localjudge.records import Judgement, Outcome
 from localjudge.rows.inputs import given_rows
 from localjudge.rubrics.aspect import Aspect, Scale
-from localjudge.runs.reader import read_row_outcomes
 
 TOKENS = 6
 FORMULA = "tact_expected - 5 * (wit < 2)"
 Asked = tuple[int, Any]
 
 
+class WatchedService(JudgeService):
+    """A service that remembers what it judged."""
+
+    def __init__(self, judge: Judge, most_waiting: int) -> None:
+        super().__init__(judge, most_waiting)
+        self.judged: list[Outcome] = []
+
+    def _finish(self, outcomes: list[Outcome]) -> None:
+        self.judged += outcomes
+        super()._finish(outcomes)
+
+
 class Endpoint:
     """A running endpoint on this machine."""
 
-    def __init__(self, port: int, service: JudgeService) -> None:
+    def __init__(self, port: int, service: WatchedService) -> None:
         self.port, self.service, self.url = port, service, f"http://127.0.0.1:{port}"
 
     def ask(self, path: str, document: Any = None, **headers: str) -> Asked:
@@ -72,10 +81,9 @@ def serving(
     reward: str | None = None,
     failed_reward: FailedReward = None,
     most_waiting: int = 1000,
-    keep: Callable[[list[Outcome]], None] = lambda outcomes: None,
 ) -> Iterator[Endpoint]:
     formula = None if reward is None else RewardFormula.parse(reward, judge.rubric)
-    with JudgeService(judge, most_waiting, keep) as service:
+    with WatchedService(judge, most_waiting) as service:
         app = JudgeApp(judge, service, rules or AccessRules(), formula, failed_reward).asgi()
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=5))
         thread = threading.Thread(target=server.run)
@@ -125,15 +133,14 @@ def test_rows_are_answered_in_their_order_with_the_scores_of_a_run(judge: Judge)
 
 
 def test_clients_share_one_judge_and_each_gets_its_own_rows(judge: Judge) -> None:
-    kept: list[Outcome] = []
-    with serving(judge, keep=kept.extend) as endpoint, ThreadPoolExecutor(4) as clients:
+    with serving(judge) as endpoint, ThreadPoolExecutor(4) as clients:
         found = list(clients.map(lambda n: endpoint.ask("/v1/judge", rows(12, 12 * n)), range(4)))
     whole = {each.id: each for each in judge.score(rows(48)) if isinstance(each, Judgement)}
     assert [status for status, _ in found] == [200] * 4
     for n, (_, answer) in enumerate(found):
         assert [line["id"] for line in answer["outcomes"]] == [f"r{m}" for m in range(12 * n, 12 * n + 12)]
         assert all(line["tact"] == whole[line["id"]].scores["tact"] for line in answer["outcomes"])
-    assert (len(kept), endpoint.service.unfinished) == (48, 0)
+    assert (len(endpoint.service.judged), endpoint.service.unfinished) == (48, 0)
 
 
 def test_a_row_that_cannot_be_judged_is_an_outcome_with_its_reason(judge: Judge) -> None:
@@ -335,8 +342,7 @@ def held(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 def test_rows_of_a_client_that_went_away_are_not_judged(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = held(judge, monkeypatch)
-    kept: list[Outcome] = []
-    with serving(judge, keep=kept.extend) as endpoint, ThreadPoolExecutor(1) as client:
+    with serving(judge) as endpoint, ThreadPoolExecutor(1) as client:
         first = client.submit(endpoint.ask, "/v1/judge", rows(2))
         while endpoint.service.unfinished < 2:
             time.sleep(0.01)
@@ -351,7 +357,7 @@ def test_rows_of_a_client_that_went_away_are_not_judged(judge: Judge, monkeypatc
         opened.set()
         assert first.result()[0] == 200
         assert endpoint.ask("/v1/judge", rows(1))[0] == 200
-        assert len(kept) == 3, "those of the client that went away had not begun"
+        assert len(endpoint.service.judged) == 3, "those of the client that went away had not begun"
 
 
 def test_an_engine_that_fails_is_told_to_every_client(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,23 +384,7 @@ def test_what_is_submitted_is_all_or_none(judge: Judge) -> None:
         service.submit([])
 
 
-def test_kept_judgements_are_a_run_that_a_later_service_continues(judge: Judge, tmp_path: Path) -> None:
-    out = tmp_path / "kept"
-    for begin in (0, 5):
-        with ExitStack() as stack:
-            kept = stack.enter_context(KeptJudgements(out, judge))
-            endpoint = stack.enter_context(serving(judge, keep=kept.add))
-            assert endpoint.ask("/v1/judge", rows(5, begin))[0] == 200
-    run = load_run(out)
-    assert run.complete
-    assert sorted(outcome.id for outcome in run) == sorted(f"r{n}" for n in range(10))
-    assert sorted(line["row"] for line in read_lines(out)) == list(range(1, 11))
-    assert json.loads((out / "summary.json").read_text())["judged"] == 10
-    with Judge(judge.model, rubric="pairwise") as other, pytest.raises(UsageError, match="holds another run"):
-        KeptJudgements(out, other).__enter__()
-
-
-def test_a_row_with_criteria_gets_one_line_and_one_reward(model: Path, tmp_path: Path) -> None:
+def test_a_row_with_criteria_gets_one_line_and_one_reward(model: Path) -> None:
     asked = [
         {"criterion": "says a", "points": 3},
         {"criterion": "is b", "points": -1},
@@ -403,8 +393,7 @@ def test_a_row_with_criteria_gets_one_line_and_one_reward(model: Path, tmp_path:
     row = {"instruction": "Q?", "candidate": "a", "criteria": asked}
     with (
         scripted_checks(model, lambda response, criterion: 0.9 if response in criterion else 0.2) as judge,
-        KeptJudgements(tmp_path / "kept", judge) as kept,
-        serving(judge, reward="score_expected - (score < 0)", keep=kept.add) as endpoint,
+        serving(judge, reward="score_expected - (score < 0)") as endpoint,
     ):
         status, answer = endpoint.ask("/v1/judge", [row, {**row, "candidate": "b"}])
         _, rewards = endpoint.ask("/v1/rewards", [row, {**row, "candidate": "b"}, row])
@@ -417,27 +406,11 @@ def test_a_row_with_criteria_gets_one_line_and_one_reward(model: Path, tmp_path:
     assert refused[0] == none[0] == 422
     assert "an empty list" in refused[1]["error"]
     assert "no positive points" in none[1]["error"]
-    assert [len(each.prompts) for each in read_row_outcomes(tmp_path / "kept")] == [3] * 6 + [1, 1]
 
 
 def test_a_reward_of_a_pair_is_refused() -> None:
     with pytest.raises(UsageError, match="compares two responses"):
         RewardFormula.parse("better", Rubric.load("pairwise"))
-
-
-def test_kept_pairs_are_read_as_pairs(model: Path, tmp_path: Path) -> None:
-    pairs = [
-        {"id": f"p{n}", "instruction": "Q?", "candidate_a": "a" * n, "candidate_b": "b"} for n in (1, 2, 3)
-    ]
-    with Judge(model, rubric="pairwise", max_rationale_tokens=TOKENS) as judge:
-        for _service in range(2):
-            with ExitStack() as stack:
-                kept = stack.enter_context(KeptJudgements(tmp_path / "kept", judge))
-                endpoint = stack.enter_context(serving(judge, keep=kept.add))
-                lines = endpoint.ask("/v1/judge", pairs)[1]["outcomes"]
-    found = [(pair.id, pair.preferences["better"].value) for pair in read_pairs(tmp_path / "kept")]
-    assert sorted(found) == sorted(2 * [(line["id"], line["better_preference"]) for line in lines])
-    assert json.loads((tmp_path / "kept" / "summary.json").read_text())["judged"] == 12
 
 
 @pytest.mark.parametrize(
@@ -447,8 +420,6 @@ def test_kept_pairs_are_read_as_pairs(model: Path, tmp_path: Path) -> None:
         (["--reward", "charm"], "--reward 'charm': charm is not an aspect"),
         (["--failed-reward", "1"], "--failed-reward 1: belongs to --reward"),
         (["--reward", "safety", "--failed-reward", "nan"], "--failed-reward nan: give a number, or null"),
-        (["--certfile", "a.pem"], "--certfile a.pem: --certfile and --keyfile belong together"),
-        (["--certfile", "gone", "--keyfile", "gone"], "--certfile gone: cannot be read: No such file"),
         (["--token-file", "gone"], "--token-file gone: cannot be read"),
         (["--port", "70000"], "--host 127.0.0.1: port 70000: bind(): port must be 0-65535"),
     ],
@@ -460,72 +431,69 @@ def test_flags_that_do_not_fit_are_refused_before_the_model_is_loaded(
     assert (end.code, problem in end.err, end.err.count("\n")) == (2, True, 1), end.err
 
 
+def begun(port: int, asked: list[dict[str, str]]) -> http.client.HTTPConnection:
+    """Send rows, and return the connection as soon as their request has begun."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("POST", "/v1/judge", json.dumps(asked).encode(), {"Content-Type": "application/json"})
+    Endpoint(port, None).ask("/health")  # type: ignore[arg-type]  # which comes after it
+    return connection
+
+
+def answered(connection: http.client.HTTPConnection) -> Asked:
+    with closing(connection), connection.getresponse() as answer:
+        return answer.status, json.loads(answer.read())
+
+
 @pytest.mark.slow
 def test_a_service_that_is_stopped_in_the_middle_answers_what_it_has_begun(
-    preloaded: Preloaded, tmp_path: Path, model: Path, short_rubric: Path
+    preloaded: Preloaded, model: Path, short_rubric: Path
 ) -> None:
-    out = tmp_path / "kept"
     command: list[str | Path] = [
         *preloaded.localjudge, "serve", "--port", "0", "--model", model,
-        "--rubric", short_rubric, "--max-rationale-tokens", "24", "--out", out, "--reward", "tact",
+        "--rubric", short_rubric, "--max-rationale-tokens", "24", "--reward", "tact",
     ]  # fmt: skip
-    with (
-        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process,
-        ThreadPoolExecutor(1) as client,
-    ):
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         while "listening on" not in (line := process.stderr.readline()):
             assert line, "it ended"
-        port = int(line.split("127.0.0.1:")[1].split()[0])
-        endpoint = Endpoint(port, None)  # type: ignore[arg-type]
-        asked = client.submit(endpoint.ask, "/v1/judge", rows(60))
-        while not (out / "judgements.jsonl").stat().st_size:
-            time.sleep(0.01)
+        asked = begun(int(line.split("127.0.0.1:")[1].split()[0]), rows(60))
         os.kill(process.pid, signal.SIGTERM)
-        status, answer = asked.result()
+        status, answer = answered(asked)
         process.wait(30)
     assert process.returncode == 143
     assert (status, len(answer["outcomes"])) == (200, 60)
-    assert load_run(out).complete
-    assert len(list(read_lines(out))) == 60
 
 
 @pytest.mark.slow
 def test_a_service_that_is_stopped_in_a_long_batch_tells_its_clients_to_ask_again(
-    preloaded: Preloaded, tmp_path: Path, model: Path, short_rubric: Path
+    preloaded: Preloaded, model: Path, short_rubric: Path
 ) -> None:
     """The engine gets four prompts and no more, so its batch does not end."""
-    out = tmp_path / "kept"
     command: list[str | Path] = [
         *preloaded.client, Path(__file__).with_name("held_program.py"), "4", "serve", "--port", "0",
-        "--model", model, "--rubric", short_rubric, "--max-rationale-tokens", "3", "--out", out,
+        "--model", model, "--rubric", short_rubric, "--max-rationale-tokens", "3",
         "--engine-arg", "batch_size=1",
     ]  # fmt: skip
-    with (
-        subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
-        ThreadPoolExecutor(2) as clients,
-    ):
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         while "listening on" not in (line := process.stderr.readline()):
             assert line, "it ended"
         endpoint = Endpoint(int(line.split("127.0.0.1:")[1].split()[0]), None)  # type: ignore[arg-type]
-        asked = [clients.submit(endpoint.ask, "/v1/judge", rows(9, begin)) for begin in (0, 9)]
+        assert endpoint.ask("/v1/judge", rows(4))[0] == 200
+        asked = [begun(endpoint.port, rows(9, begin)) for begin in (4, 13)]
         with socket.create_connection(("127.0.0.1", endpoint.port), timeout=60) as slow:
             head = "POST /v1/judge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             slow.sendall(f"{head}Content-Length: 900\r\n\r\n[".encode())
-            while (out / "judgements.jsonl").read_bytes().count(b"\n") < 4:
-                time.sleep(0.01)
+            endpoint.ask("/health")
             stopped = time.monotonic()
             os.kill(process.pid, signal.SIGTERM)
             assert slow.recv(1000).startswith(b"HTTP/1.1 503"), "whose body is not here yet"
-        for future in asked:
+        for request in asked:
             again = {"error": "the judge is stopping; send the rows again"}
-            assert future.result(60) == (503, again), "which clients repeat, unlike a 499"
+            assert answered(request) == (503, again), "which clients repeat, unlike a 499"
         process.wait(60)
         assert time.monotonic() - stopped < 25, "Kubernetes waits for 30 seconds"
     assert process.returncode == 143
-    assert load_run(out).complete
-    assert len(list(read_lines(out))) == 4
 
 
 @pytest.mark.slow
@@ -550,8 +518,7 @@ def test_the_trainer_of_trl_takes_ten_steps_by_rewards_of_the_endpoint(
         output_dir=str(tmp_path / "trained"), max_steps=10, per_device_train_batch_size=4, num_generations=4,
         max_completion_length=6, report_to=[], use_cpu=True, bf16=False, logging_steps=1, save_strategy="no",
     )  # fmt: skip
-    kept: list[Outcome] = []
-    with serving(judge, reward="tact_expected - 5 * (wit < 2)", keep=kept.extend) as endpoint:
+    with serving(judge, reward="tact_expected - 5 * (wit < 2)") as endpoint:
         trainer = trl.GRPOTrainer(
             model=str(model), reward_funcs=RewardEndpoint(endpoint.url), args=settings, train_dataset=asked
         )
@@ -559,4 +526,4 @@ def test_the_trainer_of_trl_takes_ten_steps_by_rewards_of_the_endpoint(
     rewards = [each["rewards/localjudge/mean"] for each in trainer.state.log_history if "reward" in each]
     assert len(rewards) == 10
     assert len(set(rewards)) > 1
-    assert len(kept) == 40
+    assert len(endpoint.service.judged) == 40

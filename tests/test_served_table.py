@@ -269,4 +269,3 @@ def test_serve_flags_name_a_table_by_its_content_and_limits(
     assert named(*flags) == first
     assert named("--runner", "V2", *flags[2:]) == first.replace("V1_", "V2_")
     assert named("--runner", "V1", "--max-rationale-tokens", 10) != first
-    assert named(*flags, "--answer-spelling", "spaced") != first

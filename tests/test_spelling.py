@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
-from conftest import Cli, write_rows
 from small_tokenizers import CHAT_TEMPLATES, SMALL, TOKENIZER_NAMES, tokenizer_with
 from test_transformers import THINKING_CHAT, rows, save_random_model
 
@@ -18,21 +15,18 @@ from localjudge.constraint.vocabulary import read_vocabulary
 from localjudge.models.model import Model
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task import Prompt
-from localjudge.rubrics.answer import AnswerSpelling
 
-SPELLINGS = get_args(AnswerSpelling)
 WITHOUT_MARKERS = "{% for m in messages %}### {{ m.role }}:\n{{ m.content }}\n{% endfor %}### judge:\n"
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("name", TOKENIZER_NAMES)
 def test_fixed_text_takes_the_tokens_that_the_tokenizer_itself_spells_it_with(
-    name: str, spelling: AnswerSpelling
+    name: str,
 ) -> None:
     tokenizer = tokenizer_with(name, CHAT_TEMPLATES["ChatML"])
     end = tokenizer.convert_tokens_to_ids("<|im_end|>")
     vocabulary = read_vocabulary(tokenizer, len(tokenizer), [end])
-    layout = Rubric.load().answer_layout.spelled(spelling)
+    layout = Rubric.load().answer_layout
     table = token_table(layout, vocabulary, PromptEncoder(tokenizer).spell)
 
     values = ["x", *"444444"]
@@ -64,15 +58,12 @@ def test_fixed_text_takes_the_tokens_that_the_tokenizer_itself_spells_it_with(
     assert len(decoded) <= len(after_opening) + len(crosses)
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("style", [*CHAT_TEMPLATES, "without markers", "none"])
 @pytest.mark.parametrize("name", SMALL)
-def test_a_prompt_ends_with_the_opening_as_the_whole_tokenizer_encodes_it_there(
-    name: str, style: str, spelling: AnswerSpelling
-) -> None:
+def test_a_prompt_ends_with_the_opening_as_the_whole_tokenizer_encodes_it_there(name: str, style: str) -> None:
     template = {**CHAT_TEMPLATES, "without markers": WITHOUT_MARKERS, "none": None}[style]
     tokenizer = tokenizer_with(name, template)
-    opening = Rubric.load().answer_layout.spelled(spelling).opening
+    opening = Rubric.load().answer_layout.opening
     whole = "How is it?"
     if template:
         turns = [{"role": "user", "content": whole}]
@@ -99,12 +90,11 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_random_model(folder, Model.find().path / "tokenizer.json", chat=THINKING_CHAT)
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
 def test_the_opening_is_in_the_prompt_and_not_in_the_tokens_of_the_answer(
-    small_model: Path, spelling: AnswerSpelling
+    small_model: Path,
 ) -> None:
-    judge = Judge(small_model, answer_spelling=spelling, max_rationale_tokens=9)
-    layout = judge.rubric.answer_layout.spelled(spelling)
+    judge = Judge(small_model, max_rationale_tokens=9)
+    layout = judge.rubric.answer_layout
     tokens = judge.prompts.encode("a question")
     assert judge.model.vocabulary.decode_text(tokens).endswith(layout.opening)
     (finished,) = judge.engine.complete([Prompt(1, tokens, 1)])
@@ -116,12 +106,11 @@ def test_the_opening_is_in_the_prompt_and_not_in_the_tokens_of_the_answer(
         assert outcome.output_tokens <= judge.decoding.limit
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_model_that_thinks_decodes_the_opening_after_its_thoughts(
-    small_model: Path, spelling: AnswerSpelling
+    small_model: Path,
 ) -> None:
-    judge = Judge(small_model, answer_spelling=spelling, max_rationale_tokens=9, thinking_budget=4)
-    opening = judge.rubric.answer_layout.spelled(spelling).opening
+    judge = Judge(small_model, max_rationale_tokens=9, thinking_budget=4)
+    opening = judge.rubric.answer_layout.opening
     tokens = judge.prompts.encode("a question")
     assert tokens[-1] == judge.model.tokenizer.convert_tokens_to_ids("<think>")
     (finished,) = judge.engine.complete([Prompt(1, tokens, 1)])
@@ -129,14 +118,3 @@ def test_a_model_that_thinks_decodes_the_opening_after_its_thoughts(
     assert len(thoughts) <= 4
     assert judge.model.vocabulary.decode(answer).startswith(opening)
     assert all(outcome.status == "judged" for outcome in judge.score(rows(3)))
-
-
-def test_a_run_records_its_spelling_and_a_start_with_another_is_refused(
-    cli: Cli, tmp_path: Path, small_model: Path
-) -> None:
-    file = write_rows(tmp_path / "rows.jsonl", 2)
-    how = ("score", file, "--model", small_model, "--max-rationale-tokens", 5, "--out", tmp_path / "run")
-    assert cli(*how, "--answer-spelling", "indented").code == 0
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["settings"]["answer_spelling"] == "indented"
-    end = cli(*how)
-    assert (end.code, "answer_spelling: indented there, compact now" in end.err) == (2, True)

@@ -18,7 +18,6 @@ from localjudge import Judge
 from localjudge.integrations import reward
 from localjudge.integrations.http_app import AccessRules
 from localjudge.integrations.reward import RewardEndpoint, compute_score
-from localjudge.records import Outcome
 
 ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Is it raining in Oslo?"}]
 CALL = {"type": "function", "function": {"name": "weather", "arguments": {"city": "Oslo"}}}
@@ -27,7 +26,6 @@ WORK = [
     {"role": "tool", "name": "weather", "content": "4 °C, rain"},
     {"role": "assistant", "content": "Yes, rain."},
 ]
-KEPT: list[Outcome] = []
 
 
 class Environment:
@@ -46,22 +44,16 @@ def agent(model: Path) -> Iterator[Judge]:
         yield opened
 
 
-def kept(outcomes: list[Outcome]) -> None:
-    KEPT.extend(outcomes)
-
-
 @pytest.fixture
 def endpoint(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
-    KEPT.clear()
-    with serving(judge, reward=FORMULA, keep=kept) as served:
+    with serving(judge, reward=FORMULA) as served:
         monkeypatch.setenv("LOCALJUDGE_URL", served.url)
         yield served
 
 
 @pytest.fixture
 def agents(agent: Judge, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
-    KEPT.clear()
-    with serving(agent, reward="goal", keep=kept) as served:
+    with serving(agent, reward="goal") as served:
         monkeypatch.setenv("LOCALJUDGE_URL", served.url)
         yield served
 
@@ -86,8 +78,8 @@ def test_verl_has_the_prompt_in_several_places(endpoint: Endpoint, judge: Judge)
     ):  # fmt: skip
         compute_score("math", "Yes.", "Rain.", extra_info and extra_info | more, **others)  # type: ignore[arg-type]
     expected = key_of(judge, {"instruction": question, "candidate": "Yes.", "reference": "Rain."})
-    assert [outcome.key for outcome in KEPT] == [expected] * 7
-    assert not any(outcome.columns for outcome in KEPT), "nothing else is sent"
+    assert [outcome.key for outcome in endpoint.service.judged] == [expected] * 7
+    assert not any(outcome.columns for outcome in endpoint.service.judged), "nothing else is sent"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +89,7 @@ def test_verl_without_a_prompt_is_an_error_and_nothing_is_judged(endpoint: Endpo
     there = ", ".join(extra_info or ()) or "nothing"
     with pytest.raises(ValueError, match=f"math: no prompt: extra_info has {there}; give it `question`"):
         compute_score("math", "\\boxed{4}", "4", extra_info)
-    assert not KEPT
+    assert not endpoint.service.judged
 
 
 def test_verl_gives_the_ground_truth_and_the_columns_that_the_rubric_reads(
@@ -109,7 +101,9 @@ def test_verl_gives_the_ground_truth_and_the_columns_that_the_rubric_reads(
     expected = [
         key_of(judge, {"instruction": "Q?", "candidate": "C", "reference": text}) for text in ("4", "R")
     ]
-    assert [(outcome.key, outcome.id) for outcome in KEPT] == [(key, "7") for key in expected]
+    assert [(outcome.key, outcome.id) for outcome in endpoint.service.judged] == [
+        (key, "7") for key in expected
+    ]
     with pytest.raises(RuntimeError, match="'reference', the reference, is of type"):
         compute_score("math", "C", {"target": "4"}, known)
 
@@ -119,7 +113,9 @@ def test_verl_gives_a_rubric_of_conversations_the_messages(agents: Endpoint, age
     compute_score("math", "Yes.", None, {"question": "Q?"})
     answer = {"role": "assistant", "content": "Yes."}
     whole, short = ([*turns, answer] for turns in (ASKED, [{"role": "user", "content": "Q?"}]))
-    assert [outcome.key for outcome in KEPT] == [key_of(agent, {"messages": each}) for each in (whole, short)]
+    assert [outcome.key for outcome in agents.service.judged] == [
+        key_of(agent, {"messages": each}) for each in (whole, short)
+    ]
 
 
 def test_trl_sends_what_the_rubric_reads_and_nothing_else(endpoint: Endpoint, judge: Judge) -> None:
@@ -133,10 +129,10 @@ def test_trl_sends_what_the_rubric_reads_and_nothing_else(endpoint: Endpoint, ju
     ]
     rewards = RewardEndpoint(endpoint.url)([ASKED] * 2, completions, reference=["Rain.", "Rain."], **more)
     asked = {"instruction": "Is it raining in Oslo?", "reference": "Rain."}
-    assert [each.key for each in KEPT] == [
+    assert [each.key for each in endpoint.service.judged] == [
         key_of(judge, asked | {"candidate": text}) for text in ("Yes.", "No.")
     ]
-    assert all(not outcome.columns and outcome.system is None for outcome in KEPT)
+    assert all(not outcome.columns and outcome.system is None for outcome in endpoint.service.judged)
     texts = RewardEndpoint(endpoint.url)(
         ["Is it raining in Oslo?"] * 2, ["Yes.", "No."], gold=["Rain."] * 2, **more
     )
@@ -152,11 +148,11 @@ def test_trl_sends_calls_of_tools_and_their_results(agents: Endpoint, agent: Jud
     unfinished = [*WORK[:2], WORK[0]]
     ask([ASKED] * 3, [WORK, WORK[:1], unfinished], completion_ids=[[1]] * 3, environments=[Environment()] * 3)
     expected = [key_of(agent, {"messages": [*ASKED, *work]}) for work in (WORK, WORK[:1], unfinished)]
-    assert {outcome.row: outcome.key for outcome in KEPT} == dict(enumerate(expected, 1))
+    assert {outcome.row: outcome.key for outcome in agents.service.judged} == dict(enumerate(expected, 1))
     assert len(set(expected)) == 3
     ask(["Is it raining in Oslo?"], ["Yes."])  # texts alone are a conversation, too
     turns = [{"role": "user", "content": "Is it raining in Oslo?"}, {"role": "assistant", "content": "Yes."}]
-    assert KEPT[-1].key == key_of(agent, {"messages": turns})
+    assert agents.service.judged[-1].key == key_of(agent, {"messages": turns})
 
 
 def test_a_rubric_of_single_responses_judges_the_last_turn_and_says_if_there_is_none(
@@ -165,7 +161,7 @@ def test_a_rubric_of_single_responses_judges_the_last_turn_and_says_if_there_is_
     ask = RewardEndpoint(endpoint.url)
     ask([ASKED], [WORK], reference=["Rain."])
     row = {"instruction": "Is it raining in Oslo?", "reference": "Rain.", "candidate": "Yes, rain."}
-    assert [outcome.key for outcome in KEPT] == [key_of(judge, row)]
+    assert [outcome.key for outcome in endpoint.service.judged] == [key_of(judge, row)]
     for work, problem in (
         (WORK[:1], "calls a tool; judge the whole conversation"),
         (WORK[:2], "is the tool's"),

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
+from conftest import as_row
 from conversation_rows import ANSWER, REASONED, WHOLE, row_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,6 @@ from hypothesis import strategies as st
 from localjudge import Failure, Row, Rubric, RubricError
 from localjudge.rows.inputs import given_rows, read_rows
 from localjudge.rows.messages import read_messages
-from localjudge.rows.row import as_row
 
 OPENAI = [
     {"role": "system", "content": "You book trains."},

@@ -177,14 +177,3 @@ def test_score_ends_with_the_signs(cli: Cli, tmp_path: Path, model: Path, short_
     )  # fmt: skip
     assert end.code == 0
     assert "cut rationales: 12 of 12 judged rows ran into the limit" in end.err
-
-
-def test_a_report_names_empty_responses_that_score_higher_than_the_others(cli: Cli, tmp_path: Path) -> None:
-    run = imported(cli, tmp_path / "run", ["", "", *["word"] * 4], [5, 4, 2, 3, 2, 1])
-    said = (
-        "empty responses: 2 responses without text, with a mean score of 4.50 in wit; the others have "
-        "2.00; read some"
-    )
-    assert said in cli("report", run, "--out", tmp_path / "page.html").err
-    run = imported(cli, tmp_path / "other", ["", "", *["word"] * 4], [1, 2, 2, 3, 2, 1])
-    assert "empty responses" not in cli("report", run, "--out", tmp_path / "other.html").err

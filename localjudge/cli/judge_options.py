@@ -40,19 +40,8 @@ if TYPE_CHECKING:
 _Download = Annotated[
     bool, Flag("Download the model from the hub if it is not on this machine.", heading=MODEL)
 ]
-_PASSED = "Passed to vLLM under the same name."
-_EngineInt = Annotated[int | None, Flag(_PASSED, "N", ENGINE)]
-_EngineShare = Annotated[float | None, Flag(_PASSED, "SHARE", ENGINE)]
-_EngineText = Annotated[str | None, Flag(_PASSED, "NAME", ENGINE)]
-_ENGINE_ARGS = (
-    "server",
-    "server_kind",
-    "tensor_parallel_size",
-    "max_model_len",
-    "gpu_memory_utilization",
-    "dtype",
-    "quantization",
-)
+_EngineInt = Annotated[int | None, Flag("Passed to vLLM under the same name.", "N", ENGINE)]
+_ENGINE_ARGS = ("server", "server_kind", "tensor_parallel_size", "max_model_len")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,9 +195,6 @@ class JudgeOptions(JudgeSettings, RubricOptions, RowOptions):
     ] = None
     tensor_parallel_size: _EngineInt = None
     max_model_len: _EngineInt = None
-    gpu_memory_utilization: _EngineShare = None
-    dtype: _EngineText = None
-    quantization: _EngineText = None
     engine_args: Annotated[
         list[str] | None,
         Flag("Any other option of the engine, such as batch_size=8.", "KEY=VALUE", ENGINE, name="--engine-arg"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
@@ -12,18 +11,12 @@ import typer
 from localjudge.cli.commands import explained, group
 from localjudge.cli.console import print_checks, print_json, print_table, printed_table
 from localjudge.cli.messages import Messages
-from localjudge.cli.options import (
-    AsJson,
-    ColumnNames,
-    RubricName,
-    settle_environment,
-)
+from localjudge.cli.options import AsJson, settle_environment
 from localjudge.cli.progress import Progress
 from localjudge.errors import UsageError
 from localjudge.settings import Flag
 from localjudge.system.machine import Machine
 from localjudge.system.quantities import GIB, memory_size
-from localjudge.system.requirements import require
 
 if TYPE_CHECKING:
     from localjudge.models.capacity import CapacityPlan
@@ -66,7 +59,7 @@ def _catalogue_table(profiles: Iterable[Profile]) -> Table:
     return Table("", columns, rows, words=["licence", "thinks"])
 
 
-@explained(app, "localjudge models plan bundled --rows examples --gpu-memory 24")
+@explained(app, "localjudge models plan bundled --gpu-memory 24")
 def plan(
     model: Annotated[
         str,
@@ -75,51 +68,26 @@ def plan(
             help="A profile's name, a repository's id, a model directory, or 'bundled'.",
         ),
     ],
-    rows: Annotated[list[str] | None, Flag("Rows to judge, whose prompts are counted.", "FILE")] = None,
-    rate: Annotated[
-        float | None, Flag("Rows/s that you have measured: how long --rows take.", "ROWS/S")
-    ] = None,
     gpu_memory: Annotated[float, Flag("The memory of each GPU.", "GIB")] = 80,
     gpus: Annotated[int, Flag("The largest number of GPUs to use.", "N", least=1, most=1024)] = 8,
-    prompt_tokens: Annotated[
-        int | None,
-        Flag("The number of tokens of a typical prompt.  [default: 1500, or the mean of --rows]", "N", least=1),
-    ] = None,
-    rubric: RubricName = "just-eval",
-    columns: ColumnNames = None,
+    prompt_tokens: Annotated[int, Flag("The number of tokens of a typical prompt.", "N", least=1)] = 1500,
     as_json: AsJson = False,
 ) -> None:
     """Compute whether a model fits, and on how many GPUs: its weights, the cache of a row, the rows at a time.
 
-    With --rows, a typical prompt is as long as theirs in the mean. How long a run takes is measured, not
-    predicted: `score --limit 100` ends with the rows/s of this machine.
+    How long a run takes is measured, not predicted: `score --limit 100` ends with the rows/s of this machine.
+    `score --engine dry-run` counts the tokens of prompts.
     """
-    from localjudge.models.capacity import PROMPT_TOKENS, CapacityPlan, PlannedModel
-    from localjudge.rows.columns import parse_columns
-    from localjudge.rows.formats import input_extras
-    from localjudge.runs.cost_estimate import PlannedPrompts
+    from localjudge.models.capacity import CapacityPlan, PlannedModel
 
     if not 0 < gpu_memory < 1e6:
         raise UsageError(f"--gpu-memory {gpu_memory:g}: give the GiB of one GPU, such as 80")
-    if rate is not None and not (rows and 0 < rate < math.inf):
-        raise UsageError(f"--rate {rate:g}: give rows/s above 0, with the rows in --rows")
     settle_environment()
 
-    subject, prompts = PlannedModel.find(model), None
-    if rows:
-        require("models plan", *input_extras(rows))
-        taken = parse_columns(columns or ())
-        prompts = PlannedPrompts.of(subject.name, rows, taken, rubric, Progress().step)
-        prompt_tokens = prompt_tokens or prompts.mean
-    made = CapacityPlan.make(
-        subject,
-        Machine.here(),
-        gpu_memory=int(gpu_memory * GIB),
-        gpus=gpus,
-        prompt_tokens=prompt_tokens or PROMPT_TOKENS,
-    )
+    subject, memory = PlannedModel.find(model), int(gpu_memory * GIB)
+    made = CapacityPlan.make(subject, Machine.here(), gpu_memory=memory, gpus=gpus, prompt_tokens=prompt_tokens)
     if as_json:
-        print_json(made.as_dict() | ({"rows": prompts.as_dict(rate)} if prompts else {}))
+        print_json(made.as_dict())
         return
     print(_plan_text(made))
     print_table(printed_table(_plan_table(made)))
@@ -129,8 +97,6 @@ def plan(
     print(f"this machine: {made.how}")
     for note in made.notes:
         print(f"note: {note}")
-    if prompts:
-        print(prompts.described(rate))
 
 
 def _plan_text(plan: CapacityPlan) -> str:

@@ -71,7 +71,6 @@ def show(
         "reference": "needed" if found.needs_reference else "not needed",
         "empty candidate": "is judged" if found.prompt.empty_candidate == "judge" else "is a failure",
         "guard": "on" if found.prompt.guard else "off",
-        "examples": str(len(found.prompt.examples)),
         "system prompt": found.prompt.system or "(none)",
         "digest": found.digest,
         "template digest": found.template_digest,
@@ -110,10 +109,9 @@ def check(
         "rubric": found.name,
         "fields": ", ".join(found.fields),
         "aspects": "; ".join(f"{name} ({aspect})" for name, aspect in found.aspects.items()),
-        "system prompt": _SYSTEM[judge.prompts.system],
-        "examples": str(len(found.prompt.examples)),
+        "system prompt": _SYSTEM[judge.prompts.system_place],
         "prompt": f"{first} tokens before the first field, and {behind} after the response, besides the fields",
-        "answer": answer_format(layout, found.answer_aspects),
+        "answer": answer_format(layout, found.aspects),
         "tokens": f"{table.smallest_limit} at least"
         + (f", and up to --max-rationale-tokens for {_counted(texts, 'text')}" if texts else ""),
         "probabilities": "of every aspect"

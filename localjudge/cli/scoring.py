@@ -111,7 +111,7 @@ def prompt(
     limit: Limit = None,
     tokens: Annotated[bool, Flag("Print the token ids for the engine, too.")] = False,
     as_json: Annotated[
-        bool, Flag("Print one JSON line per row: id, earlier turns (if any), text, tokens.", name="--json")
+        bool, Flag("Print one JSON line per row: id, system prompt (if any), text, tokens.", name="--json")
     ] = False,
 ) -> None:
     """Print the exact prompts for the judge.
@@ -145,14 +145,14 @@ def prompt(
         judge = Judge(config, allow_download=asked.allow_download)
     # A terminal gets filtered text; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
-    before = [{"role": turn.role, "content": turn.text} for turn in judged_by.turns(config.answer_layout)]
+    system = judged_by.system
     found = iter(paired_rows(files, named, rows.max_row_bytes, judged_by.fields, None, limit))
     first = [*islice(found, 2)]
-    alone = len(first) + len(before) < 2
+    alone = len(first) < 2 and not system
     heading: Callable[[str], None] = messages.say if alone else partial(print, file=texts)
-    for turn in [] if as_json else before:
-        heading(f"--- {turn['role']}, before each row")
-        print(turn["content"], file=texts)
+    if system and not as_json:
+        heading("--- system, before each row")
+        print(system, file=texts)
     failed = False
     for row in chain(first, found):
         try:
@@ -171,7 +171,7 @@ def prompt(
             messages.error(f"{row.source}: {error}")
             continue
         if as_json:
-            print_json({"id": row.id, **({"turns": before} if before else {}), "text": text, "tokens": ids})
+            print_json({"id": row.id, **({"system": system} if system else {}), "text": text, "tokens": ids})
         else:
             heading(printable(f"--- {row.id} ({row.source})"))
             print(text, file=texts)

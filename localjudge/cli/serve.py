@@ -6,18 +6,18 @@ import secrets
 import shlex
 import signal
 import socket
+import sys
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
 from localjudge.cli.judge_options import JudgeOptions, PairOptions
 from localjudge.cli.messages import Messages
-from localjudge.cli.options import RUN, SERVER, ColumnNames, RubricName, check_out_file
+from localjudge.cli.options import SERVER, ColumnNames, RubricName, check_out_file
 from localjudge.cli.progress import Progress, one_run
 from localjudge.errors import UsageError
 from localjudge.integrations.listener import LOOPBACK, ListenSettings
@@ -42,7 +42,6 @@ def serve(
         str | None,
         Flag("The reward of a row that cannot be judged.  [default: answer with an error]", "NUMBER|null"),
     ] = None,
-    out: Annotated[Path | None, Flag("Keep every judgement in this run directory.", "DIR", RUN)] = None,
     max_waiting: Annotated[
         int, Flag("The largest number of unfinished rows; more get a 429.", "N", least=1)
     ] = 10_000,
@@ -82,7 +81,7 @@ def serve(
 
     require("serve", "serve")
     from localjudge.integrations.http_app import AccessRules, JudgeApp
-    from localjudge.integrations.http_server import CLOSING_SECONDS, EndInBatch, JudgeServer, KeptJudgements
+    from localjudge.integrations.http_server import CLOSING_SECONDS, EndInBatch, JudgeServer
 
     config, cluster = judge.prepare("serve", ())
     formula = None if reward is None else RewardFormula.parse(reward, config.rubric)
@@ -103,11 +102,10 @@ def serve(
         for notice in (made.notice, made.thinking_notice):
             if notice:
                 progress.warn(notice)
-        keep = stack.enter_context(KeptJudgements(out, made)).add if out is not None else lambda outcomes: None
-        service = stack.enter_context(JudgeService(made, max_waiting, keep, patience=CLOSING_SECONDS))
+        service = stack.enter_context(JudgeService(made, max_waiting, CLOSING_SECONDS))
         ended.service = service
         app = JudgeApp(made, service, AccessRules(token, max_body_bytes), formula, failed)
-        server = JudgeServer(app.asgi(), service, listen)
+        server = JudgeServer(app.asgi(), service)
         who = "requests with the token" if token is not None else "requests of this machine"
         progress.say(f"listening on {_listen(listen, listening)} for {who}; Ctrl-C stops")
         server.run(sockets=[listening])
@@ -118,7 +116,7 @@ def serve(
 def _listen(listen: ListenSettings, listening: socket.socket) -> str:
     """Accept connections, and return the address to open."""
     listening.listen()
-    return f"{listen.scheme}://{listen.host}:{listening.getsockname()[1]}"
+    return f"http://{listen.host}:{listening.getsockname()[1]}"
 
 
 def _vllm_command(options: JudgeOptions, runner: str | None, table: Path | None) -> str:
@@ -163,12 +161,7 @@ def _end_on(*signals: signal.Signals) -> None:
     """Leave every context when one of these signals ends the program; those that are ignored stay so."""
     for each in signals:
         if signal.getsignal(each) is not signal.SIG_IGN:
-            signal.signal(each, _end)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    """End the program with the exit code of the signal, so that every context is left."""
-    raise SystemExit(128 + number)
+            signal.signal(each, lambda number, frame: sys.exit(128 + number))
 
 
 def label(
@@ -260,7 +253,7 @@ def label(
         progress.say(f"open {_listen(listen, listening)}/?token={token}", always=True)
         progress.say("Ctrl-C ends; every label is in the file as soon as the next row is shown")
         with suppress(KeyboardInterrupt):  # the usual end
-            uvicorn.Server(server_config(app.asgi(), listen)).run(sockets=[listening])
+            uvicorn.Server(server_config(app.asgi())).run(sockets=[listening])
         file.refresh()
         if file.lost:
             progress.warn(f"{out}: another program has removed {counted(file.lost, 'answer')} from it")

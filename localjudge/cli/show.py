@@ -96,8 +96,6 @@ def show(
             print_table(headed(notices, "no rows"))
             return
         print_table(printed(summary_tables(summary), notices))
-        for spread in summary.spread.lines:
-            print(spread)
         for reason, count in summary.reasons.most_common(10):
             print(f"{count} failed: {reason}")
         for sign in summary.signs.lines:

@@ -20,6 +20,10 @@ ScoresOf = Annotated[
     Literal["expected", "integer"] | None,
     Flag("Which scores to compare.  [default: expected, if the runs have them]", "expected|integer"),
 ]
+Where = Annotated[
+    str | None,
+    Flag("Count only the rows with this value, such as topic=code or system=NAME.", "COLUMN=VALUE"),
+]
 AllowDryRun = Annotated[bool, Flag("Accept a dry run, whose scores mean nothing.")]
 AllTables = Annotated[bool, Flag("Print every table.", name="--all")]
 

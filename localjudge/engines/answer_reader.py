@@ -6,7 +6,7 @@ The outcome of a prompt is the judgement that its answers contain, or the reason
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isnan, nan
 from operator import mul
 from typing import Any, NamedTuple, Self
@@ -22,8 +22,8 @@ from localjudge.models.model import Model
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task import Task
 from localjudge.records import Failure, Judgement, Outcome, Row
-from localjudge.rubrics.answer import Answer, AnswerLayout
-from localjudge.rubrics.aspect import Aspect, answer_aspects, scores_of
+from localjudge.rubrics.answer import Answer
+from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
 
 DEFAULT_BUDGET = 2048
@@ -63,29 +63,6 @@ class ReadAnswer:
     thoughts: str
     output_tokens: int
 
-    def joined(self, aspects: Mapping[str, Aspect]) -> ReadAnswer:
-        """Return the answer with a preference in place of the scores of two responses.
-
-        Its probabilities treat the two scores as independent, although the model gave those of the second score
-        after it had written the first one.
-        """
-        both = {name: [*answer_aspects({name: each})] for name, each in aspects.items() if each.each}
-        if not both:
-            return self
-        texts, scores, known = dict(self.answer.texts), dict(self.answer.scores), dict(self.known)
-        for name, sides in both.items():
-            one, other = (int(scores.pop(side)) for side in sides)
-            texts[scores_of(name)] = f"{one} and {other}"
-            scores[name] = "A" if one > other else "B" if one < other else "tie"
-            first, second = (known.pop(side, None) for side in sides)
-            if first and second:
-                joint = np.outer(first.shares, second.shares)
-                better, worse = np.tril(joint, -1).sum(), np.triu(joint, 1).sum()
-                shares = [float(better), float(joint.trace()), float(worse)]
-                likeliest = first.likeliest and second.likeliest
-                known[name] = Distribution(shares, first.mass * second.mass, likeliest)
-        return replace(self, answer=Answer(texts, {name: scores[name] for name in aspects}), known=known)
-
     def expected(self, aspects: Mapping[str, Aspect]) -> dict[str, float]:
         """Return the mean number of each ordered aspect whose distribution is known."""
         scales = {name: aspects[name].numbers for name in self.known}
@@ -96,51 +73,12 @@ class ReadAnswer:
         }
 
 
-def averaged(
-    samples: Sequence[ReadAnswer], aspects: Mapping[str, Aspect]
-) -> tuple[ReadAnswer, dict[str, float]]:
-    """Return the mean of several answers to a prompt, and how far they are apart.
-
-    Args:
-        samples: the answers.
-        aspects: the aspects.
-
-    Returns:
-        the answer whose expected scores lie nearest to the means, with the mean probabilities and masses and
-        the tokens of all; and the standard deviation of each expected score between the answers, if there are
-        several.
-    """
-    if len(samples) == 1:
-        return samples[0], {}
-    every = [each.expected(aspects) for each in samples]
-    names = [name for name in aspects if all(name in each for each in every)]
-    columns = np.array([[each[name] for name in names] for each in every])
-    nearest = samples[int(np.abs(columns - columns.mean(axis=0)).sum(axis=1).argmin())]
-    known = {
-        name: _mean([each.known[name] for each in samples])
-        for name in aspects
-        if all(name in each.known for each in samples)
-    }
-    read = replace(nearest, known=known, output_tokens=sum(each.output_tokens for each in samples))
-    spread = columns.std(axis=0, ddof=1).round(4).tolist()
-    return read, dict(zip(names, spread, strict=True))
-
-
-def _mean(distributions: Sequence[Distribution]) -> Distribution:
-    """Return the mean of distributions; `likeliest` as in most of them."""
-    shares, masses, likeliest = zip(*distributions, strict=True)
-    return Distribution(
-        np.mean(shares, axis=0).tolist(), float(np.mean(masses)), bool(np.mean(likeliest) > 0.5)
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class TableReader:
     """A reader of answers that the token table enforced.
 
     Attributes:
         rubric: the rubric.
-        layout: the answer as the judge writes it.
         vocabulary: the model's vocabulary.
         decoding: how the answers were decoded.
         opens: whether the opening of an answer stands in the prompt already.
@@ -148,26 +86,25 @@ class TableReader:
     """
 
     rubric: Rubric
-    layout: AnswerLayout
     vocabulary: Vocabulary
     decoding: Decoding
     opens: bool
     thought_end: str = ""
 
     @classmethod
-    def from_config(cls, config: JudgeConfig, layout: AnswerLayout, model: Model) -> tuple[Self, PromptEncoder]:
+    def from_config(cls, config: JudgeConfig, model: Model) -> tuple[Self, PromptEncoder]:
         """Return the reader of a judge's answers, and the encoder of the prompts that they go on.
 
         Raises:
             SettingError: the model cannot think, or only without a limit, or the answer cannot follow thoughts.
             ModelError: its tokenizer cannot spell a prompt or an answer.
         """
-        vocabulary, budget = model.vocabulary, config.thinking_budget
+        vocabulary, budget, layout = model.vocabulary, config.thinking_budget, config.rubric.answer_layout
         if budget is None and model.always_thinks:
             budget = DEFAULT_BUDGET
         prompts = model.prompts if budget is None else model.thinking_prompts
-        if turns := config.rubric.turns(layout):
-            prompts = model.prompts_after(turns, thinking=budget is not None)
+        if system := config.rubric.system:
+            prompts = model.prompts_after(system, thinking=budget is not None)
         # A model that thinks first decodes the opening after its thoughts.
         opens = budget is None
         try:
@@ -193,7 +130,7 @@ class TableReader:
         decoding = Decoding(
             table, text_tokens, margin, config.temperature, config.top_p, thinking_budget=budget
         )
-        return cls(config.rubric, layout, vocabulary, decoding, opens, thought_end), encoder
+        return cls(config.rubric, vocabulary, decoding, opens, thought_end), encoder
 
     def read(self, completion: Completion) -> ReadAnswer:
         """Read a completion.
@@ -201,7 +138,7 @@ class TableReader:
         Raises:
             ValueError, LookupError: it is not whole, which the table excludes.
         """
-        table, layout = self.decoding.table, self.layout
+        table, layout = self.decoding.table, self.rubric.answer_layout
         thoughts, tokens = table.split(completion.tokens)
         said = layout.opening * self.opens + self.vocabulary.decode(tokens)
         answer = self.rubric.parse(said)
@@ -225,7 +162,7 @@ class TableReader:
 def prompt_outcome(
     task: Task,
     key: str,
-    completions: Sequence[Completion | TextCompletion],
+    completion: Completion | TextCompletion,
     read: Callable[[Any], ReadAnswer],
     config: JudgeConfig,
 ) -> Outcome:
@@ -234,27 +171,23 @@ def prompt_outcome(
     Args:
         task: the task of the prompt, whose row can be judged.
         key: the key of the outcome.
-        completions: the answers of the engine, one for each sample.
+        completion: the answer of the engine.
         read: reads an answer.
         config: the settings of the judge.
     """
-    row, found = task.row, list[ReadAnswer]()
+    row, aspects = task.row, config.rubric.aspects
     assert isinstance(row, Row)  # only a row has a prompt
-    aspects = config.rubric.aspects
-    identity = row.identity | {"key": key, "prompt_tokens": len(task.tokens)}
-    for completion in completions:
-        if isinstance(completion, TextCompletion):
-            identity["prompt_tokens"] = completion.prompt_tokens
-        if completion.error is not None:
-            return Failure(**identity, error=f"{row.source}: {completion.error}")
-        try:
-            found.append(read(completion).joined(aspects))
-        except (ValueError, LookupError) as error:
-            # The table excludes this case; an engine that does not apply the table is reported here.
-            said = _printable(completion.text) if isinstance(completion, TextCompletion) else None
-            reason = f"{row.source}: the engine's answer is not whole: {_printable(str(error))}"
-            return Failure(**identity, error=reason, failed_answer=said)
-    whole, spread = averaged(found, aspects)
+    by_text = completion if isinstance(completion, TextCompletion) else None
+    prompt_tokens = by_text.prompt_tokens if by_text else len(task.tokens)
+    identity = row.identity | {"key": key, "prompt_tokens": prompt_tokens}
+    if completion.error is not None:
+        return Failure(**identity, error=f"{row.source}: {completion.error}")
+    try:
+        whole = read(completion)
+    except (ValueError, LookupError) as error:
+        # The table excludes this case; an engine that does not apply the table is reported here.
+        reason = f"{row.source}: the engine's answer is not whole: {_printable(str(error))}"
+        return Failure(**identity, error=reason, failed_answer=_printable(by_text.text) if by_text else None)
     scores = whole.answer.scores
     probabilities = {name: [round(each, 6) for each in known.shares] for name, known in whole.known.items()}
     return Judgement(
@@ -270,7 +203,6 @@ def prompt_outcome(
         probabilities=probabilities,
         mass={name: round(known.mass, 6) for name, known in whole.known.items() if not isnan(known.mass)},
         likeliest={name: known.likeliest for name, known in whole.known.items() if not isnan(known.mass)},
-        spread=spread,
         rationale_cut=whole.rationale_cut,
         candidate_cut=task.candidate_cut,
         thoughts=whole.thoughts if config.keep_thoughts else None,

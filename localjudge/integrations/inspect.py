@@ -26,9 +26,7 @@ _NAME = "judge" if "-packages" in __file__ else "localjudge/judge"
 
 
 @scorer(metrics={"*": [mean(), stderr()]}, name=_NAME)  # type: ignore[untyped-decorator]
-def judge(
-    rubric: str = "just-eval", model: str | None = None, server: str | None = None, **settings: Any
-) -> Scorer:
+def judge(rubric: str = "just-eval", model: str | None = None, **settings: Any) -> Scorer:
     """Return a scorer whose value has the score of each aspect, and 1 or 0 for each label without an order.
 
     The instruction is the sample's input, the reference its target or targets, which are alternatives, and the
@@ -41,13 +39,12 @@ def judge(
         rubric: the name of an included rubric of single responses, or its file.
         model: the judge: a model directory, the id of a model in the local hub cache, or None for the small
             bundled model. All scorers of a process with the same arguments share its engine.
-        server: the address of a running `localjudge serve`, instead of a model.
         settings: settings of a `JudgeConfig` by name: `engine`, `max_rationale_tokens` …
 
     Raises:
         UsageError: the settings, the rubric or the model cannot be used.
     """
-    found = shared_judge(rubric=rubric, model=model, server=server, **settings)
+    found = shared_judge(rubric=rubric, model=model, **settings)
     notices = [*filter(None, [found.about.get("notice")])]
     waiting = anyio.CapacityLimiter(float("inf"))
 

@@ -19,18 +19,15 @@ from contextlib import AbstractContextManager, suppress
 from functools import cache, cached_property
 from typing import Any, Self
 
-from localjudge.errors import EngineError, ServiceBusyError, SettingError
-from localjudge.integrations.reward import RewardEndpoint
+from localjudge.errors import EngineError, ServiceBusyError
 from localjudge.judge import Judge
 from localjudge.prompts.task import StopSubmitting, Task
 from localjudge.records import Failure, Judgement, Outcome, Row, numbered
-from localjudge.records.outcome_columns import from_line
 from localjudge.rows.inputs import given_rows
 from localjudge.rubrics.rubric import Rubric
 
 _ROWS_AT_ONCE = 256
 """Largest number of waiting rows that are encoded at once."""
-_ROWS_OF_A_REQUEST = 1000
 
 
 class JudgeService(AbstractContextManager["JudgeService"]):
@@ -39,7 +36,6 @@ class JudgeService(AbstractContextManager["JudgeService"]):
     Args:
         judge: the judge; its engine is opened by the thread.
         most_waiting: the largest number of rows without an outcome.
-        keep: called in the thread with the outcomes that finished together, before their futures.
         patience: seconds that leaving the context waits for the rows without an outcome; None waits for all.
 
     Attributes:
@@ -48,24 +44,17 @@ class JudgeService(AbstractContextManager["JudgeService"]):
         on_error: called in the thread after such an error.
     """
 
-    def __init__(
-        self,
-        judge: Judge,
-        most_waiting: int = 10_000,
-        keep: Callable[[list[Outcome]], None] = lambda outcomes: None,
-        patience: float | None = None,
-    ) -> None:
+    def __init__(self, judge: Judge, most_waiting: int = 10_000, patience: float | None = None) -> None:
         self.ready = False
         self.error: BaseException | None = None
         self.on_error: Callable[[], None] = lambda: None
-        self._judge, self._most_waiting, self._keep, self._patience = judge, most_waiting, keep, patience
+        self._judge, self._most_waiting, self._patience = judge, most_waiting, patience
         self._next = 1
         self._waiting: deque[tuple[int, Row | Failure]] = deque()
         self._futures: dict[int, Future[Outcome]] = {}
         self._in_flight: set[int] = set()
         self._stopped = self._abandoned = False
         self._changed = threading.Condition()
-        self._keeping = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="localjudge-service", daemon=True)
 
     def __enter__(self) -> Self:
@@ -86,8 +75,8 @@ class JudgeService(AbstractContextManager["JudgeService"]):
         return self._thread.is_alive()
 
     def abandon(self) -> None:
-        """Answer all rows without an outcome with an error; keep none that the engine still judges."""
-        with self._changed, self._keeping:
+        """Answer all rows without an outcome with an error, also those that the engine still judges."""
+        with self._changed:
             self._stopped = self._abandoned = True
             self._waiting.clear()
             left, self._futures = self._futures, {}
@@ -174,71 +163,45 @@ class JudgeService(AbstractContextManager["JudgeService"]):
         return True
 
     def _finish(self, outcomes: list[Outcome]) -> None:
-        with self._keeping:
-            if self._abandoned:
-                return
-            self._keep(outcomes)
         for outcome in outcomes:
             number = outcome.row or 0
             self._in_flight.discard(number)
             with self._changed:
                 future = self._futures.pop(number, None)
-            if future is not None:  # otherwise the row was abandoned after its outcome was kept
+            if future is not None:  # otherwise the row was abandoned
                 future.set_result(outcome)
 
 
 class SharedJudge:
-    """A judge that many threads ask at once: an engine in this process, or a running `localjudge serve`.
-
-    Rows that wait at the same time are judged in the same batches.
+    """A judge that many threads ask at once. Rows that wait at the same time are judged in the same batches.
 
     Args:
-        rubric: the name of an included rubric of single responses, or its file; the same as that of a server.
+        rubric: the name of an included rubric of single responses, or its file.
         model: as for `Judge`.
-        server: the address of a `localjudge serve`, which has its own model; the environment's LOCALJUDGE_TOKEN
-            is its token.
         settings: other settings of a `JudgeConfig` by name.
 
     Raises:
         UsageError: the settings, the rubric or the model cannot be used.
     """
 
-    def __init__(
-        self,
-        rubric: str = "just-eval",
-        model: str | None = None,
-        server: str | None = None,
-        **settings: Any,
-    ) -> None:
+    def __init__(self, rubric: str = "just-eval", model: str | None = None, **settings: Any) -> None:
         self.rubric = Rubric.load(rubric)
         advice = "; give one that judges single responses"
         self.rubric.mode.require("aspects", f"`rubric` {rubric}:", advice)
-        if server is not None and (model is not None or settings):
-            given = ", ".join(f"`{name}`" for name in ["model"] * (model is not None) + list(settings))
-            raise SettingError("server", server, f"has its own model and settings; leave out {given}")
-        self._server = server
-        self._judge = None if server else Judge(model, rubric=self.rubric, **settings)
+        self._judge = Judge(model, rubric=self.rubric, **settings)
         self._lock = threading.Lock()
 
     @property
     def about(self) -> dict[str, Any]:
         """What a reader of the scores must know: the rubric, the judge, and a warning about it or None."""
-        own = self._judge
-        judge = {"server": self._server} if own is None else {"model": own.model.name, "notice": own.notice}
-        return {"rubric": self.rubric.name, **judge}
+        return {"rubric": self.rubric.name, "model": self._judge.model.name, "notice": self._judge.notice}
 
     def outcomes(self, rows: Sequence[Mapping[str, Any]]) -> list[Outcome]:
         """Return the outcome of each row, in their order; wait until all are judged.
 
         Raises:
             EngineError: the engine failed.
-            RuntimeError: the server refuses the rows, or does not answer after several tries.
-            UsageError: the server judges by another rubric.
         """
-        if self._server is not None:
-            endpoint, size = RewardEndpoint(self._server), _ROWS_OF_A_REQUEST
-            parts = [rows[begin : begin + size] for begin in range(0, len(rows), size)]
-            return [self._read(line) for part in parts for line in endpoint.judge(part)]
         with self._lock:
             service = self._service
         return [each.result() for each in service.submit(list(given_rows(rows, self.rubric.fields)))]
@@ -251,20 +214,11 @@ class SharedJudge:
         """Finish the rows in flight and free the engine; the judge cannot be asked afterwards."""
         if "_service" in self.__dict__:
             self._service.__exit__()
-        if self._judge is not None:
-            self._judge.close()
+        self._judge.close()
 
     @cached_property
     def _service(self) -> JudgeService:
-        assert self._judge is not None  # a server judges otherwise
         return JudgeService(self._judge, most_waiting=sys.maxsize).__enter__()
-
-    def _read(self, line: Mapping[str, Any]) -> Outcome:
-        try:
-            return from_line(line, self.rubric.columns)
-        except ValueError as error:
-            advice = f"judges by another rubric than {self.rubric.name} ({error}); give its own as `rubric`"
-            raise SettingError("server", self._server, advice) from None
 
 
 def shared_judge(**settings: Any) -> SharedJudge:

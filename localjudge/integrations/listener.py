@@ -1,10 +1,9 @@
-"""The address, the token and the TLS certificate of an endpoint, checked before a model is loaded."""
+"""The address and the token of an endpoint, checked before a model is loaded."""
 
 from __future__ import annotations
 
 import os
 import socket
-import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -30,29 +29,17 @@ class ListenSettings:
             "A file with the token that requests must send.  [default: the variable LOCALJUDGE_TOKEN]", "FILE"
         ),
     ] = None
-    certfile: Annotated[Path | None, Flag("A TLS certificate.", "FILE")] = None
-    keyfile: Annotated[Path | None, Flag("The certificate's key.", "FILE")] = None
-
-    @property
-    def scheme(self) -> str:
-        return "http" if self.certfile is None else "https"
 
     def checked_token(self) -> str | None:
-        """Read the token, from a file or the variable `LOCALJUDGE_TOKEN`, and check all settings.
+        """Read the token, from a file or the variable `LOCALJUDGE_TOKEN`, and check the address.
 
         Raises:
-            SettingError: a file cannot be read, or other machines could ask without a token.
+            SettingError: the file cannot be read, or other machines could ask without a token.
         """
-        certfile, keyfile = self.certfile, self.keyfile
-        if (certfile is None) is not (keyfile is None):
-            name = "certfile" if keyfile is None else "keyfile"
-            raise SettingError(name, certfile or keyfile, "`certfile` and `keyfile` belong together; give both")
         token = _token(self.token_file)
         if self.host not in LOOPBACK and token is None:
             advice = f"other machines could use this judge; give `token_file` FILE, or set {TOKEN}"
             raise SettingError("host", self.host, advice)
-        if certfile is not None and keyfile is not None:
-            _check_certificate(certfile, keyfile)
         return token
 
     def bind(self) -> socket.socket:
@@ -84,17 +71,3 @@ def _token(file: Path | None) -> str | None:
     if not token:
         raise SettingError("token_file", file, "is empty; write a token into it")
     return token
-
-
-def _check_certificate(certfile: Path, keyfile: Path) -> None:
-    for name, file in (("certfile", certfile), ("keyfile", keyfile)):
-        try:
-            file.read_bytes()
-        except OSError as error:
-            raise SettingError(name, file, f"cannot be read: {error.strerror or error}") from None
-    try:  # a key with a password would be asked for at the terminal
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certfile, keyfile, password="")
-    except (ssl.SSLError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        advice = f"with the key {keyfile}: {reason}; give a certificate and its key in PEM, without a password"
-        raise SettingError("certfile", certfile, advice) from None

@@ -36,7 +36,7 @@ class JudgedResponses(Filter):  # type: ignore[misc]
 
     Args:
         columns: the column of the documents for a field of the rubric, if it has a name of its own.
-        settings: settings of a `SharedJudge`: `rubric`, `model`, `server` …
+        settings: settings of a `SharedJudge`: `rubric`, `model`, `engine` …
 
     Raises:
         UsageError: the settings, the rubric or the model cannot be used.

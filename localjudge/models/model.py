@@ -19,7 +19,6 @@ from localjudge.models.weights import PICKLED, Tensor, read_tensors
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
 from localjudge.prompts.thought_marks import KNOWN_MARKS, ThoughtMarks, marks_of
-from localjudge.records import Turn
 from localjudge.system.machine import go_offline
 from localjudge.system.requirements import require
 from localjudge.system.steps import Report, no_progress
@@ -163,23 +162,23 @@ class Model:
     @cached_property
     def prompts(self) -> PromptEncoder:
         """Encoder of prompts with the chat template; optional thinking is off."""
-        return self.prompts_after(())
+        return self.prompts_after()
 
     @cached_property
     def thinking_prompts(self) -> PromptEncoder:
         """Encoder of prompts with the chat template; optional thinking is on."""
-        return self.prompts_after((), thinking=True)
+        return self.prompts_after(thinking=True)
 
-    def prompts_after(self, turns: Sequence[Turn], *, thinking: bool = False) -> PromptEncoder:
-        """Return a new encoder of prompts that begin with these turns.
+    def prompts_after(self, system: str = "", *, thinking: bool = False) -> PromptEncoder:
+        """Return a new encoder of prompts that begin with this system prompt.
 
         Raises:
-            ModelError: the chat template cannot hold them.
+            ModelError: the chat template cannot hold it.
         """
         controls, tokenizer, settings = self._controls, self.tokenizer, self.template_args
         with self._named():
             return PromptEncoder(
-                tokenizer, turns=turns, thinking=thinking, template_args=settings, controls=controls
+                tokenizer, system=system, thinking=thinking, template_args=settings, controls=controls
             )
 
     def tokenization_warning(self, texts: Sequence[str]) -> str | None:

@@ -195,11 +195,6 @@ class OrderEffect:
         return self.same_response + self.pairs[1, 1] + self.pairs[-1, -1]
 
     @property
-    def tie_twice(self) -> int:
-        """Number of pairs whose orders both name a tie."""
-        return self.pairs[0, 0]
-
-    @property
     def in_both_orders(self) -> int:
         """Number of pairs that were judged in both orders."""
         return sum(count for places, count in self.pairs.items() if len(places) > 1)

@@ -1,9 +1,10 @@
 """Encode a row's text as the token ids that the model reads.
 
-The row fills the rubric's template, and the model's chat template surrounds the result and the turns before it,
-which are equal in all prompts. Text always remains text: everything between the chat template's own tokens is
-encoded by a *text-only twin* of the tokenizer, a copy whose control tokens have names that no text can spell.
-If a response contains `<|im_end|>`, `</s>` or `<0x0A>`, the model reads these characters, and not the token.
+The row fills the rubric's template, and the model's chat template surrounds the result and the system prompt
+before it, which is the same in all prompts. Text always remains text: everything between the chat template's
+own tokens is encoded by a *text-only twin* of the tokenizer, a copy whose control tokens have names that no
+text can spell. If a response contains `<|im_end|>`, `</s>` or `<0x0A>`, the model reads these characters, and
+not the token.
 
 Control tokens are the tokenizer's added tokens, the tokens that end a turn or enclose a thought, and the chat
 template's markers, declared as added tokens or not. White space and single characters are always text, even if
@@ -15,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -23,9 +24,8 @@ from functools import cache
 from typing import Any, Self
 
 from localjudge.errors import ModelError, RowError
-from localjudge.prompts.rendered_turns import NO_ARGS, ROW, render_turns
+from localjudge.prompts.rendered_turns import NO_ARGS, ROW, SYSTEM, render_turns
 from localjudge.prompts.tokenizer_layout import text_only_twin
-from localjudge.records import Turn
 
 # Markers that chat templates write around turns, if the vocabulary has them as one token.
 _MARKER = re.compile(r"<[^<>\s]+>|\[/?[A-Z_]+\]")
@@ -53,7 +53,7 @@ class PromptEncoder:
     Args:
         tokenizer: a fast Hugging Face tokenizer. Without a chat template the prompt is the texts alone, after
             the tokens that the tokenizer adds first.
-        turns: the turns before the row's, equal in all prompts.
+        system: the system prompt; empty for none.
         thinking: whether a model with optional thinking thinks.
         template_args: further variables of the chat template.
         controls: ids of control tokens besides the added tokens, such as the tokens that end a turn.
@@ -63,7 +63,7 @@ class PromptEncoder:
         before: text between the head and the row's text.
         after: text between the row's text and the tail.
         tail: token ids from the first control token after the row's text to the end of each prompt.
-        system: where the system prompt stands, as in `RenderedTurns`.
+        system_place: where the system prompt stands, as in `RenderedTurns`.
         open_thought: the marks of the thought in which each prompt ends; None if it ends in none.
 
     Raises:
@@ -74,7 +74,7 @@ class PromptEncoder:
         self,
         tokenizer: Any,
         *,
-        turns: Sequence[Turn] = (),
+        system: str = "",
         thinking: bool = False,
         template_args: Mapping[str, Any] = NO_ARGS,
         controls: Iterable[int] = (),
@@ -85,8 +85,8 @@ class PromptEncoder:
         layout: str = backend.to_str()
         parsed = json.loads(layout)
         self.has_template = bool(tokenizer.chat_template)
-        rendered = render_turns(tokenizer, turns, thinking=thinking, template_args=template_args)
-        self.system, self.open_thought = rendered.system, rendered.open_thought
+        rendered = render_turns(tokenizer, system, thinking=thinking, template_args=template_args)
+        self.system_place, self.open_thought = rendered.system_place, rendered.open_thought
         around = rendered.text
         template = tokenizer.get_chat_template() if self.has_template else ""
         begin = around.index(ROW)
@@ -124,28 +124,28 @@ class PromptEncoder:
         self._twin, self._tail_twin = twin(first), twin(plain if self.tail else first)
         runs = list(_runs(around, whole.offsets, [rank for rank in marks if rank < first]))
 
-        def head(filled: Callable[[str], str]) -> list[int]:
-            """Return the ids of the head with other contents instead of stand-ins."""
+        def head(said: str) -> list[int]:
+            """Return the ids of the head with a text instead of the stand-in for the system prompt."""
             ids: list[int] = []
             for start, text, mark in runs:
-                has_content = any(stand_in in text for stand_in in rendered.contents)
-                ids += self._spelled(twin(start), filled(text)) if has_content else whole.ids[start:mark]
+                filled = text.replace(SYSTEM, said)
+                ids += self._spelled(twin(start), filled) if SYSTEM in text else whole.ids[start:mark]
                 ids.append(whole.ids[mark])
             return ids
 
         texts = [*(text for _, text, _ in runs), self.before]
-        safe = all(any(stand_in in text for text in texts) for stand_in in rendered.contents)
+        safe = not system or any(SYSTEM in text for text in texts)
         try:
-            self.head = head(str)
+            self.head = head(SYSTEM)
             safe &= self.encode(ROW) == whole.ids and self.spell(self._tail_text) == whole.ids[plain:]
         except (ValueError, ModelError):
             safe = False
         if not safe:
             raise ModelError("the model's chat template cannot be split safely around the content")
         try:
-            self.head, self.before = head(rendered.filled), rendered.filled(self.before)
+            self.head, self.before = head(system), self.before.replace(SYSTEM, system)
         except ValueError as error:
-            raise ModelError(f"the system prompt or an example cannot be encoded: {error}") from None
+            raise ModelError(f"the system prompt cannot be encoded: {error}") from None
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of the chat template around this text.

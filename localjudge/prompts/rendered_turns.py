@@ -7,7 +7,7 @@ the stand-ins, and what it writes between them goes around every row.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -15,12 +15,12 @@ from typing import Any, Literal
 from localjudge.errors import ModelError
 from localjudge.prompts.chat_template import render_template
 from localjudge.prompts.thought_marks import HARMONY, ThoughtMarks, open_thought
-from localjudge.records import Turn
 
 NO_ARGS: Mapping[str, Any] = MappingProxyType({})
 """No variables of a chat template."""
 ROW = "stand-in-for-the-content"
 """Stand-in for the text of a row."""
+SYSTEM = "stand-in-for-the-system-prompt"
 # Contents that a template might treat specially: the text around the row's content must not depend on it.
 _TRICKY = (
     " stand-in\n",
@@ -38,20 +38,14 @@ class RenderedTurns:
     """The turns of a prompt as one text.
 
     Attributes:
-        text: the text, with `ROW` for the text of the row and a stand-in for each content before it.
-        contents: these contents by their stand-ins.
-        system: where the system prompt stands: in a turn of its own (`turn`), before the text of the first turn
+        text: the text, with `ROW` for the text of the row and `SYSTEM` for the system prompt.
+        system_place: where the system prompt stands: in a turn of its own (`turn`), before the text of the turn
             of the user because the chat template has no system turn (`user`), or first because there is no chat
             template (`text`); None if there is no system prompt.
     """
 
     text: str
-    contents: Mapping[str, str]
-    system: Literal["turn", "user", "text"] | None
-
-    def filled(self, text: str) -> str:
-        """Return a part of the text with contents instead of stand-ins."""
-        return _replaced(text, self.contents)
+    system_place: Literal["turn", "user", "text"] | None
 
     @property
     def open_thought(self) -> ThoughtMarks | None:
@@ -60,14 +54,13 @@ class RenderedTurns:
 
 
 def render_turns(
-    tokenizer: Any, turns: Sequence[Turn], *, thinking: bool, template_args: Mapping[str, Any]
+    tokenizer: Any, system: str, *, thinking: bool, template_args: Mapping[str, Any]
 ) -> RenderedTurns:
-    """Return the text of turns that are equal in all prompts, and of the row's own turn after them.
+    """Return the text of the system prompt, which is the same in all prompts, and of the row's turn after it.
 
     Args:
-        tokenizer: a tokenizer; without a chat template the contents stand one after another.
-        turns: the turns before the row's: at most one of the system, the first, then the user's and the
-            assistant's in turn.
+        tokenizer: a tokenizer; without a chat template, an empty line follows the system prompt.
+        system: the system prompt; empty for none.
         thinking: whether a model with optional thinking thinks.
         template_args: further variables of the chat template.
 
@@ -75,20 +68,16 @@ def render_turns(
         ModelError: the template cannot be rendered, changes a content, or does not put each in exactly one
             place, the row's last.
     """
-    contents = {f"stand-in-for-turn-{number}-": turn.text for number, turn in enumerate(turns, 1)}
-    messages = [
-        {"role": turn.role, "content": stand_in} for turn, stand_in in zip(turns, contents, strict=True)
-    ]
-    messages.append({"role": "user", "content": ROW})
-    has_system = messages[0]["role"] == "system"
+    contents = {SYSTEM: system} if system else {}
+    together = f"{SYSTEM}\n\n{ROW}" if system else ROW
     if not tokenizer.chat_template:
-        return RenderedTurns(_without_template(messages), contents, "text" if has_system else None)
-    renderer = _Renderer(tokenizer, messages, contents, thinking, template_args)
-    if not has_system or renderer.takes_system():
-        return renderer.rendered("turn" if has_system else None)
-    system, first, *others = messages
-    first = first | {"content": f"{system['content']}\n\n{first['content']}"}
-    return replace(renderer, messages=[first, *others]).rendered("user")
+        return RenderedTurns(together, "text" if system else None)
+    in_one = _Renderer(tokenizer, [{"role": "user", "content": together}], contents, thinking, template_args)
+    if not system:
+        return in_one.rendered(None)
+    turns = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": ROW}]
+    apart = replace(in_one, messages=turns)
+    return apart.rendered("turn") if apart.takes_system() else in_one.rendered("user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +102,14 @@ class _Renderer:
                 template_args=self.template_args,
             )
         except ModelError as error:
-            with_turns = " (with the rubric's system prompt or examples)" if self.contents else ""
+            with_turns = " (with the rubric's system prompt)" if self.contents else ""
             raise ModelError(f"{error}{with_turns}") from None
         return text + HARMONY.opens if self.thinking and text.endswith(_TURN) else with_final_channel(text)
 
     def takes_system(self) -> bool:
         """Return whether the template has a turn of the system; others raise an error or leave it out."""
         try:
-            return self.messages[0]["content"] in self.render({ROW: ROW})
+            return SYSTEM in self.render({ROW: ROW})
         except ModelError:
             return False
 
@@ -131,17 +120,17 @@ class _Renderer:
         found = _split_at(stand_ins).findall(text)
         if sorted(found) != sorted(stand_ins) or found[-1] != ROW:
             what = (
-                "system prompt and each example in exactly one place before the row; judge without them"
+                "system prompt in exactly one place before the row; judge without it"
                 if self.contents and text.count(ROW) == 1
                 else "content in exactly one place"
             )
             raise ModelError(f"the model's chat template must show the {what}")
         tried = [stand_ins | {ROW: content} for content in _TRICKY]
-        for contents in (*tried, *([{**stand_ins, **self.contents}] if self.contents else [])):
+        for contents in (*tried, {**stand_ins, **self.contents}):
             if not _renders(text, contents, self.render(contents)):
-                changed = repr(contents[ROW]) if contents in tried else "of the system prompt or of an example"
+                changed = repr(contents[ROW]) if contents in tried else "of the system prompt"
                 raise ModelError(f"the model's chat template changes the content {changed}")
-        return RenderedTurns(text, self.contents, system)
+        return RenderedTurns(text, system)
 
 
 def with_final_channel(text: str) -> str:
@@ -154,7 +143,7 @@ def _split_at(stand_ins: Mapping[str, str]) -> re.Pattern[str]:
 
 
 def _replaced(text: str, contents: Mapping[str, str]) -> str:
-    return _split_at(contents).sub(lambda found: contents[found[0]], text) if contents else text
+    return _split_at(contents).sub(lambda found: contents[found[0]], text)
 
 
 def _renders(text: str, contents: Mapping[str, str], rendered: str) -> bool:
@@ -174,14 +163,6 @@ def _renders(text: str, contents: Mapping[str, str], rendered: str) -> bool:
 def _trimmed(content: str) -> Iterable[str]:
     """Return the different forms of a content; equal ones would multiply the ways to match a text."""
     return dict.fromkeys([content, content.strip(), content.lstrip(), content.rstrip()])
-
-
-def _without_template(messages: list[dict[str, str]]) -> str:
-    """Return the contents one after another; as in the row's own turn, an answer follows its prompt at once."""
-    return "".join(
-        message["content"] + ("" if message is messages[-1] or message["role"] == "user" else "\n\n")
-        for message in messages
-    )
 
 
 def render(

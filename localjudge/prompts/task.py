@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from localjudge.records import Failure, Row
 
@@ -76,14 +74,12 @@ class TaskFeed:
     Args:
         tasks: the tasks; None if no further one is ready yet.
         key: returns the key of a row's judgement, 32 hex digits.
-        samples: number of prompts of each task; they differ in their seeds.
     """
 
-    def __init__(self, tasks: Iterable[Task | None], key: Callable[[Row], str], samples: int = 1) -> None:
+    def __init__(self, tasks: Iterable[Task | None], key: Callable[[Row], str]) -> None:
         self._tasks = iter(tasks)
         self._key = key
-        self._samples = samples
-        self._in_flight: dict[int, tuple[Task, str, list[Any]]] = {}
+        self._in_flight: dict[int, tuple[Task, str]] = {}
         self._refused: list[Task] = []
         self._tag = 0
         self.exhausted = False
@@ -105,34 +101,14 @@ class TaskFeed:
             else:
                 self._tag += 1
                 key = self._key(task.row)
-                self._in_flight[self._tag] = task, key, []
-                for sample in range(self._samples):
-                    tag = self._tag * self._samples + sample
-                    seed = _seed(key, sample)
-                    yield Prompt(tag, task.tokens, seed, task.text, task.beginnings)
+                self._in_flight[self._tag] = task, key
+                yield Prompt(self._tag, task.tokens, int(key, 16), task.text, task.beginnings)
 
-    def take(self, answers: Iterable[Any]) -> Iterator[tuple[Task, str, list[Any]]]:
-        """Yield the tasks whose last answers are among these, and forget them.
-
-        Args:
-            answers: answers to prompts; each has the `tag` of its prompt.
-
-        Returns:
-            each task, the key of its row, and the answers to all its prompts in their order.
-        """
-        for each in answers:
-            task, key, own = self._in_flight[each.tag // self._samples]
-            own.append(each)
-            if len(own) == self._samples:
-                del self._in_flight[each.tag // self._samples]
-                yield task, key, sorted(own, key=lambda answer: answer.tag)
+    def take(self, tag: int) -> tuple[Task, str]:
+        """Return the task of a prompt and the key of its row, and forget them."""
+        return self._in_flight.pop(tag)
 
     def take_refused(self) -> list[Task]:
         """Return the tasks without a prompt since the last call."""
         refused, self._refused = self._refused, []
         return refused
-
-
-def _seed(key: str, sample: int) -> int:
-    """Return the seed of a sample of a row's answers; that of the first is the key itself."""
-    return int(hashlib.sha256(f"{key} {sample}".encode()).hexdigest()[:32] if sample else key, 16)

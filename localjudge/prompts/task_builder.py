@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 
 from localjudge.errors import RowError
 from localjudge.prompts.encoder import EncodedText, PromptEncoder
@@ -20,7 +19,6 @@ from localjudge.settings import OnOverflow
 _ROWS_AT_ONCE, _CHARACTERS_AT_ONCE = 256, 4_000_000
 # More tokens of a template after the response are worth a hint.
 _MOST_BEHIND = 50
-WithoutMiddle = Callable[[str, int], tuple[str, str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +146,6 @@ class TaskBuilder:
         if self.on_overflow == "fail":
             return _failed(row, RowError(does_not_fit), overflows=True)
         assert self.encoder is not None  # it counted the tokens
-        if self.on_overflow == "cut-tool-results":
-            return self._without_oldest_results(row, self.encoder, does_not_fit)
         shortened = self._longest_that_fits(shown, self.encoder)
         if shortened is None:
             reason = f"{does_not_fit}, even with one character of its candidate"
@@ -159,46 +155,18 @@ class TaskBuilder:
         shown = shown.cut(kept)
         return Task(row, tokens, cut, overflows=True, shown=shown, beginnings=begin)
 
-    def _with_short_results(
-        self, row: Row, oldest: int = 0, without_middle: WithoutMiddle | None = None
-    ) -> tuple[Row, int]:
-        """Return the row with its tool results cut, and the number of characters that are left out.
-
-        Args:
-            row: the row.
-            oldest: this many of the results are cut to their marks; the others to `max_result_tokens`.
-            without_middle: the encoder's function, or one that remembers what it returned.
-        """
-        limit = self.max_result_tokens
-        if self.encoder is None or (limit is None and not oldest):
+    def _with_short_results(self, row: Row) -> tuple[Row, int]:
+        """Return the row with its tool results cut, and the number of characters that are left out."""
+        limit, encoder = self.max_result_tokens, self.encoder
+        if encoder is None or limit is None:
             return row, 0
-        shortened = without_middle or self.encoder.without_middle
 
-        def kept(number: int, content: str) -> tuple[str, str, int]:
-            most = 0 if number < oldest else limit
-            if most is not None:
-                with suppress(ValueError):  # then the prompt cannot be encoded either
-                    return shortened(content, most)
+        def kept(content: str) -> tuple[str, str, int]:
+            with suppress(ValueError):  # then the prompt cannot be encoded either
+                return encoder.without_middle(content, limit)
             return content, "", 0
 
         return cut_results(row, self.rubric.fields, kept)
-
-    def _without_oldest_results(self, row: Row, encoder: PromptEncoder, does_not_fit: str) -> Task:
-        """Return the task of a row with as many of its oldest tool results cut to their marks as necessary."""
-
-        remembered = cache(encoder.without_middle)
-
-        def task(oldest: int) -> Task | None:
-            shown, cut = self._with_short_results(row, oldest, remembered)
-            (encoded,) = encoder.encode_all([self.rubric.text(shown)], [self.rubric.beginnings(shown)])
-            if isinstance(encoded, RowError) or self.excess(len(encoded.ids)) > 0:
-                return None
-            return Task(row, encoded.ids, cut, overflows=True, shown=shown, beginnings=encoded.beginnings)
-
-        most = self.rubric.text(row).count("\n\n")  # an empty line comes before each result
-        fewest = bisect_left(range(most), True, lo=1, key=lambda oldest: task(oldest) is not None)
-        reason = RowError(f"{does_not_fit}, even without the results of its tools")
-        return task(fewest) or _failed(row, reason, overflows=True)
 
     def _longest_that_fits(self, row: Row, encoder: PromptEncoder) -> tuple[list[int], int] | None:
         """Search for the longest beginning of the candidate, of one character or more, that fits the context.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from html import escape
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
@@ -46,17 +45,6 @@ class Criterion(BaseModel):
     tags: list[str] = Field(default_factory=list)
     part: int = 1
     parts: int = 1
-
-
-Role = Literal["system", "developer", "user", "assistant"]
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A turn of a conversation: the role of the speaker, and the text."""
-
-    role: Role
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,9 +248,7 @@ class Judgement(_Outcome):
     score is not the value with the largest probability. `mass` is that sum before it was
     normalized: the share of the model's own probability that the values have, where any token could follow.
     `likeliest` says whether the model's likeliest token began a value. Both are missing where they are not
-    known, and the mass is a lower bound where a server lists only some tokens. `spread` has the standard
-    deviation of the expected scores between the answers that were sampled for the row, if there are several:
-    the other numbers are their means, and the scores and texts are those of the answer nearest to the means.
+    known, and the mass is a lower bound where a server lists only some tokens.
     `texts` has the rationale, or one for each aspect, by the names of their columns.
     `rationale_cut` is True if the token limit, and not the model, ended a rationale. `candidate_cut` is the
     number of characters of the responses, and of tool results in a conversation, that the judge did not see.
@@ -276,7 +262,6 @@ class Judgement(_Outcome):
     probabilities: dict[str, list[FiniteFloat]] = Field(default_factory=dict)
     mass: dict[str, FiniteFloat] = Field(default_factory=dict)
     likeliest: dict[str, bool] = Field(default_factory=dict)
-    spread: dict[str, FiniteFloat] = Field(default_factory=dict)
     rationale_cut: bool
     candidate_cut: int = 0
     thoughts: str | None = None
@@ -295,14 +280,6 @@ class Judgement(_Outcome):
     def rationale(self) -> str:
         """The rationale, or those of all aspects, a line each; empty without any."""
         return "\n".join(self.texts.values())
-
-    def _repr_html_(self) -> str:
-        known = {"expected": self.expected, "mass": self.mass}
-        aspects = [
-            {"aspect": aspect, "score": score, **{name: values.get(aspect) for name, values in known.items()}}
-            for aspect, score in self.scores.items()
-        ]
-        return html_table(aspects, "\n".join([f"{self.id} · {self.system or 'no system'}", self.rationale]))
 
 
 class Failure(_Outcome):
@@ -324,9 +301,6 @@ class Failure(_Outcome):
         """The error without its place, so that equal reasons can be counted."""
         return self.error.removeprefix(f"{self.source}: ")
 
-    def _repr_html_(self) -> str:
-        return html_table([{"id": self.id, "system": self.system, "error": self.error}], "not judged")
-
 
 Outcome = Judgement | Failure
 
@@ -338,24 +312,3 @@ def numbered(rows: Iterable[Row | Failure], first: int = 1) -> Iterator[Row | Fa
             yield replace(row, number=number)
         else:
             yield row.model_copy(update={"row": number})
-
-
-def html_table(lines: Sequence[Mapping[str, object]], caption: str) -> str:
-    """Return lines with the same keys as an HTML table; no text becomes markup or a formula.
-
-    Args:
-        lines: the values by the names of their columns; None is an empty cell.
-        caption: text above the table.
-    """
-    head = "".join(f"<th>{escape(name)}</th>" for name in (lines[0] if lines else ()))
-    body = "".join(f"<tr>{''.join(map(_cell, line.values()))}</tr>" for line in lines)
-    # Notebooks typeset $…$ as a formula, but in elements of these classes.
-    return (
-        '<table class="tex2jax_ignore mathjax_ignore" style="white-space: pre-wrap">'
-        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
-
-
-def _cell(value: object) -> str:
-    shown = "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
-    return f'<td style="text-align: left; vertical-align: top">{escape(shown)}</td>'

@@ -32,11 +32,10 @@ _BESIDE = {OVERALL, "annotator", "failed", "n", "pairs", "rank", "rows", *_TEXTS
 """Names of other columns that stand beside the aspects in tables, exports, reports and label files."""
 EXPECTED, _PROBABILITIES, _RATIONALE = "_expected", "_probabilities", "_rationale"
 """Suffixes of an aspect's other columns."""
-MASS, LIKELIEST, SPREAD, INTERVAL = "_mass", "_likeliest", "_spread", "_interval"
+MASS, LIKELIEST, INTERVAL = "_mass", "_likeliest", "_interval"
 """Suffixes of further ones; an aspect's name may end so."""
 _OF_ASPECT = {
     EXPECTED: "expected", _PROBABILITIES: "probabilities", MASS: "mass", LIKELIEST: "likeliest",
-    SPREAD: "spread",
 }  # fmt: skip
 """The field of a judgement with the values of each such column."""
 _HEAD = ("id", "system", "opponent", "swapped", "status", "error")
@@ -236,7 +235,7 @@ def arrow_types(columns: AnswerColumns) -> dict[str, Any]:
         del types[name]
     for aspect, kind in columns.aspects.items():
         own = {aspect: kinds[kind], aspect + LIKELIEST: pyarrow.bool_()}
-        own |= dict.fromkeys((aspect + EXPECTED, aspect + MASS, aspect + SPREAD), real)
+        own |= dict.fromkeys((aspect + EXPECTED, aspect + MASS), real)
         own |= dict.fromkeys((aspect + _PROBABILITIES, aspect + INTERVAL), pyarrow.list_(real))
         types |= own
     return types

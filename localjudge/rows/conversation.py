@@ -40,7 +40,6 @@ from localjudge.rows.columns import (
     PAIR,
     SYSTEM_PROMPT,
     WITH_REASONING,
-    compares_responses,
     judges_conversation,
 )
 from localjudge.rows.messages import Block, Message, as_chat, read_messages, role_of, roles_of
@@ -76,9 +75,6 @@ def read_conversation(fields: dict[str, Any], taken: dict[str, str], used: Seque
     Raises:
         RecordError: the messages are not a conversation that can be judged.
     """
-    if compares_responses(used):
-        _read_pair(fields, taken, used)
-        return
     is_prompt = as_chat(fields.get("instruction")) is not None
     _gather(fields, taken)
     shown = CONVERSATIONS.intersection(used)
@@ -160,7 +156,7 @@ def _continued(before: list[Any] | None, instruction: Any, answer: Any) -> list[
     return [*before, *turns]
 
 
-def _read_pair(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str]) -> None:
+def read_pair(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str]) -> None:
     """Read two conversations: what both share is the instruction, and how each ends a response.
 
     If they share only what the user says, the instruction is that, and each response the whole conversation.
@@ -236,34 +232,31 @@ def written(turns: Iterable[Message], *, reasoning: bool) -> str:
     )
 
 
-def cut_results(
-    row: Row, used: Sequence[str], kept: Callable[[int, str], tuple[str, str, int]]
-) -> tuple[Row, int]:
+def cut_results(row: Row, used: Sequence[str], kept: Callable[[str], tuple[str, str, int]]) -> tuple[Row, int]:
     """Cut the results of tools in the conversation of a row; where a part is left out, a mark says so.
 
     Args:
         row: the row.
         used: the fields that the rubric's template uses, a conversation among them.
-        kept: takes the number of a result, from 0, and its content; returns the beginning and the end to keep,
-            and the number of tokens between them. A result that would not become shorter stays whole.
+        kept: takes the content of a result; returns the beginning and the end to keep, and the number of tokens
+            between them. A result that would not become shorter stays whole.
 
     Returns:
         the row, and the number of characters that are left out.
     """
-    whole, left_out, number = judges_conversation(used), 0, 0
+    whole, left_out = judges_conversation(used), 0
     name = next(iter(CONVERSATIONS.intersection(used)))
     blocks = (row.candidate if whole else row.fields[name]).split(_GAP)
     for place, block in enumerate(blocks):
         if found := _RESULT.fullmatch(block):
             content = _QUOTED_END.sub(r"\1", found[2])
-            begin, end, tokens = kept(number, content)
+            begin, end, tokens = kept(content)
             mark = f"[{tokens} tokens of this result are not shown]"
             lines = [_quoted(begin)] * bool(begin) + [mark] + [_quoted(end)] * bool(end)
             shorter = found[1] + "\n".join(lines)
             if tokens and len(shorter) < len(block):
                 blocks[place] = shorter
                 left_out += len(content) - len(begin) - len(end)
-            number += 1
     text = _GAP.join(blocks)
     fields = row.fields if whole else {**row.fields, name: text}
     return replace(row.with_candidate(text) if whole else row, fields=fields), left_out

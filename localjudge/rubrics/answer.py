@@ -9,12 +9,8 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
-
-AnswerSpelling = Literal["compact", "spaced", "indented"]
-"""The white space of a JSON object: none; single spaces after colons and commas; or, inside a Markdown fence, a
-line for each key, indented by two spaces a level."""
+from dataclasses import dataclass
+from typing import Any, Self
 
 
 def shown(value: Value) -> str:
@@ -164,20 +160,12 @@ class AnswerLayout(ABC):
         """JSON Schema of an answer; None if it is not JSON."""
 
     @abstractmethod
-    def spelled(self, spelling: AnswerSpelling) -> Self:
-        """Return the layout in another spelling.
-
-        Raises:
-            ValueError: the layout has no other spelling; the message says what to do.
-        """
-
-    @abstractmethod
     def write(self, values: Mapping[str, str]) -> str:
         """Return an answer with these values, by the names of their fields, as the judge writes them."""
 
     @abstractmethod
     def parse(self, text: str) -> Answer:
-        """Return the values in the text of an answer, of this or another spelling.
+        """Return the values in the text of an answer.
 
         Raises:
             ValueError: it is not an answer of this layout, with the reason.
@@ -185,23 +173,20 @@ class AnswerLayout(ABC):
         """
 
 
-_FENCE = "```json\n"
-
 ObjectLayout = Mapping[str, "AnswerField | ObjectLayout"]
 """A JSON object by its keys: fields, and objects of fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonLayout(AnswerLayout):
-    """The fields of an answer in the JSON object that holds them, and how the object is spelled."""
+    """The fields of an answer in the JSON object that holds them, which has no white space."""
 
     keys: ObjectLayout
-    spelling: AnswerSpelling = "compact"
 
     @property
     def parts(self) -> list[str | AnswerField]:
-        parts: list[str | AnswerField] = [_FENCE if self.spelling == "indented" else ""]
-        for part in _written(self.keys, self.spelling, 1):
+        parts: list[str | AnswerField] = [""]
+        for part in _written(self.keys):
             if isinstance(part, str) and isinstance(parts[-1], str):
                 parts[-1] += part
             else:
@@ -212,9 +197,6 @@ class JsonLayout(AnswerLayout):
     def schema(self) -> dict[str, Any]:
         return _schema(self.keys)
 
-    def spelled(self, spelling: AnswerSpelling) -> Self:
-        return replace(self, spelling=spelling)
-
     def write(self, values: Mapping[str, str]) -> str:
         return "".join(
             part if isinstance(part, str) else json.dumps(values[part.name], ensure_ascii=False)[1:-1]
@@ -222,27 +204,15 @@ class JsonLayout(AnswerLayout):
         )
 
     def parse(self, text: str) -> Answer:
-        return self.read(json.loads(text.removeprefix(_FENCE), object_pairs_hook=without_duplicates))
-
-    def read(self, document: Any) -> Answer:
-        """Return the values in a parsed answer.
-
-        Raises:
-            ValueError: it is not an answer of this layout, with the reason.
-        """
+        document = json.loads(text, object_pairs_hook=without_duplicates)
         return Answer.from_written(_values(self.keys, document))
 
 
-def _written(keys: ObjectLayout, spelling: AnswerSpelling, level: int) -> Iterator[str | AnswerField]:
-    colon, comma, begin, end = {
-        "compact": (":", ",", "", ""),
-        "spaced": (": ", ", ", "", ""),
-        "indented": (": ", ",\n" + "  " * level, "\n" + "  " * level, "\n" + "  " * (level - 1)),
-    }[spelling]
+def _written(keys: ObjectLayout) -> Iterator[str | AnswerField]:
     for number, (key, each) in enumerate(keys.items()):
-        yield f'{comma if number else "{" + begin}"{key}"{colon}'
-        yield from _written(each, spelling, level + 1) if isinstance(each, Mapping) else ('"', each, '"')
-    yield end + "}"
+        yield f'{"," if number else "{"}"{key}":'
+        yield from _written(each) if isinstance(each, Mapping) else ('"', each, '"')
+    yield "}"
 
 
 def _schema(keys: ObjectLayout) -> dict[str, Any]:

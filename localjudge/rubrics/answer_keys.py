@@ -29,7 +29,6 @@ from localjudge.rubrics.answer import (
     Answer,
     AnswerField,
     AnswerLayout,
-    AnswerSpelling,
     FreeText,
     JsonLayout,
     ObjectLayout,
@@ -117,11 +116,6 @@ class FormLayout(AnswerLayout):
     @property
     def schema(self) -> None:
         return None
-
-    def spelled(self, spelling: AnswerSpelling) -> Self:
-        if spelling != "compact":
-            raise ValueError("the rubric's answer is not JSON and has one spelling; leave it out")
-        return self
 
     def write(self, values: Mapping[str, str]) -> str:
         return "".join(

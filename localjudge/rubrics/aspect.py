@@ -16,9 +16,6 @@ boolean = true                                  # the judge writes yes or no
 [aspects.better]                                # of two responses, A is the one that the judge reads first
 preference = { A = "A", C = "tie", B = "B" }    # from A is better to B is better
 
-[aspects.quality]                               # of two responses, a score for each: the higher one is better
-each = { lowest = 1, highest = 10 }
-
 A template with `{$aspects}` and `{$answer_format}` cannot disagree with the answer that the judge must give.
 """
 
@@ -36,8 +33,7 @@ from localjudge.rubrics.answer import AnswerLayout, Value, shown
 # Text that a JSON string can hold without an escape.
 PLAIN_TEXT = re.compile(r'[^"\\\x00-\x1f\x7f-\x9f]+')
 
-_SIDES = {"A": "A", "tie": "tie", "B": "B"}
-_KINDS = {"scale", "choices", "preference", "each", "boolean"}
+_KINDS = {"scale", "choices", "preference", "boolean"}
 _LONGEST_CODE, _MOST_VALUES, _LARGEST = 40, 1001, 10_000
 
 
@@ -75,7 +71,6 @@ class Aspect(RubricPart):
         preference: labels by the text that the judge writes for each, from "A is better" to "B is better"; A is
             the response that the judge reads first. Labels at the same distance from both ends are each other's
             mirror image; with an odd number of labels, the middle one is a tie.
-        each: whole numbers, one for each of two responses; the preference A, tie or B follows from them.
         boolean: whether the values are no and yes; a judgement has False and True.
         ordered: whether choices are ordered, from the worst to the best.
         best: the best label of choices without an order; None if none is best. An audit expects that a worse
@@ -88,22 +83,11 @@ class Aspect(RubricPart):
     scale: Scale | None = None
     choices: dict[str, str] | None = None
     preference: dict[str, str] | None = None
-    each: Scale | None = None
     boolean: bool = False
     ordered: bool = False
     best: str | None = None
     levels: dict[str, str] = Field(default_factory=dict)
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False, strict=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _follow(cls, given: Any) -> Any:
-        """Scores of both responses give a preference."""
-        if not isinstance(given, dict) or given.get("each") is None:
-            return given
-        if given.get("preference", _SIDES) != _SIDES:
-            raise ValueError("give one of preference and each; A, tie or B follows from the scores of each")
-        return given | {"preference": _SIDES}
 
     @field_validator("choices", "preference", mode="before")
     @classmethod
@@ -122,10 +106,10 @@ class Aspect(RubricPart):
             raise ValueError(f"best: {self.best!r} is not a label of choices without an order")
         if self.labels is not None:
             _check_labels("choices" if self.preference is None else "preference", self.labels)
-        values = self.values if self.each is None else Aspect(scale=self.each).values
         for text in self.levels:
-            if text not in values:
-                raise ValueError(f"levels: {text!r} is not one of the values {', '.join(list(values)[:12])}")
+            if text not in self.values:
+                values = ", ".join(list(self.values)[:12])
+                raise ValueError(f"levels: {text!r} is not one of the values {values}")
         return self
 
     @property
@@ -167,25 +151,6 @@ class Aspect(RubricPart):
 
     def __str__(self) -> str:
         return str(self.scale) if self.scale is not None else " / ".join(map(shown, self.values.values()))
-
-
-def answer_aspects(aspects: Mapping[str, Aspect]) -> dict[str, Aspect]:
-    """Return the aspects as the judge writes them: in place of a preference with `each`, two scales."""
-    found = dict[str, Aspect]()
-    for name, aspect in aspects.items():
-        if aspect.each is None:
-            found[name] = aspect
-            continue
-        for side in "AB":
-            said = aspect.description and f"response {side}: {aspect.description}"
-            own = Aspect(description=said, scale=aspect.each, levels=aspect.levels)
-            found[f"{name}_{side.lower()}"] = own
-    return found
-
-
-def scores_of(name: str) -> str:
-    """Return the name of the text that holds both scores of a preference with `each`."""
-    return f"{name}_scores"
 
 
 def _check_labels(kind: str, labels: Mapping[str, str]) -> None:

@@ -26,8 +26,6 @@ A rubric is one TOML file. The text that the judge reads and the schema of its a
     {$aspects}                  # the aspects with their values and descriptions
     {$answer_format}'''         # the form of the answer
 
-    [[prompt.examples]]         # turns before the row's, any number: `localjudge.rubrics.template`
-
 A rubric whose template has no `{$reference}` needs no reference. A template with `{$conversation}` and without
 `{$candidate}` judges whole conversations; `{$conversation_with_reasoning}` shows its reasoning, too.
 A template with `{$candidate_a}` and `{$candidate_b}` compares two responses; its aspects are preferences.
@@ -47,7 +45,7 @@ from pydantic import SerializationInfo, ValidationError, field_serializer, model
 from localjudge.errors import RowError, RubricError
 from localjudge.modes import mode_of
 from localjudge.modes.mode import Mode
-from localjudge.records import Row, Turn
+from localjudge.records import Row
 from localjudge.records.outcome_columns import AnswerColumns
 from localjudge.rows.columns import CONVERSATIONS, CRITERION, judges_conversation
 from localjudge.rubrics.answer import Answer, AnswerLayout
@@ -57,10 +55,8 @@ from localjudge.rubrics.aspect import (
     ASPECTS,
     Aspect,
     RubricPart,
-    answer_aspects,
     answer_format,
     aspects_text,
-    scores_of,
     with_aspects,
 )
 from localjudge.rubrics.rubric_file import (
@@ -140,15 +136,14 @@ class Rubric(RubricPart):
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
         check_aspects(self.aspects, self.mode)
-        self.answer.check(self.answer_aspects)
-        own = [aspects_text(self.answer_aspects), answer_format(self.answer_layout, self.answer_aspects)]
+        self.answer.check(self.aspects)
+        own = [aspects_text(self.aspects), answer_format(self.answer_layout, self.aspects)]
         if any(PLACEHOLDER.search(text) for text in own):
             raise ValueError("aspects: a description or a level has a placeholder; write it without {$…}")
         if self.prompt.guard and (bare := unfenced(self._template)):
             raise ValueError(
                 f"prompt.template: for guard, {{${bare[0]}}} must be on a line of its own between lines of ```"
             )
-        self.turns(self.answer_layout)
         return self
 
     @cached_property
@@ -158,8 +153,8 @@ class Rubric(RubricPart):
 
     def _filled(self, text: str) -> str:
         own = {
-            ASPECTS: aspects_text(self.answer_aspects),
-            ANSWER_FORMAT: answer_format(self.answer_layout, self.answer_aspects),
+            ASPECTS: aspects_text(self.aspects),
+            ANSWER_FORMAT: answer_format(self.answer_layout, self.aspects),
         }
         return PLACEHOLDER.sub(lambda found: own.get(found[1], found[0]), text)
 
@@ -167,31 +162,17 @@ class Rubric(RubricPart):
     def problems(self) -> list[str]:
         """What looks wrong in the prompt, in words."""
         text, single = self._filled(self.prompt.text), len(self.aspects) == 1
-        return prompt_problems(self.prompt, text, self.answer_aspects, self.answer, single=single)
+        return prompt_problems(self.prompt, text, self.aspects, self.answer, single=single)
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
         """The fields of a row that the template uses, each once."""
         return tuple(dict.fromkeys(PLACEHOLDER.findall(self._template)))
 
-    def turns(self, layout: AnswerLayout) -> tuple[Turn, ...]:
-        """Return the turns before a row's: the system prompt, and two turns for each example.
-
-        Args:
-            layout: the answer as the judge writes it.
-
-        Raises:
-            ValueError: an example is wrong; the message names it.
-        """
-        system = self._filled(self.prompt.system)
-        turns = [Turn("system", system)] if system else []
-        for number, example in enumerate(self.prompt.examples, 1):
-            try:
-                turns.append(Turn("user", self.text(example.as_row(self.fields))))
-                turns.append(Turn("assistant", example.written(layout, self.answer_aspects)))
-            except ValueError as error:
-                raise ValueError(f"prompt.examples: example {number}: {error}") from None
-        return tuple(turns)
+    @cached_property
+    def system(self) -> str:
+        """The system prompt; empty for none."""
+        return self._filled(self.prompt.system)
 
     @cached_property
     def mode(self) -> Mode[Any]:
@@ -201,16 +182,6 @@ class Rubric(RubricPart):
     @property
     def needs_reference(self) -> bool:
         return "{$reference}" in self.prompt.template
-
-    @property
-    def aspect_keys(self) -> dict[str, str]:
-        """The answer's key for each aspect that the judge writes, in the rubric's order."""
-        return self.answer.keys_of(self.answer_aspects)
-
-    @cached_property
-    def answer_aspects(self) -> dict[str, Aspect]:
-        """The aspects as the judge writes them."""
-        return answer_aspects(self.aspects)
 
     @cached_property
     def digest(self) -> str:
@@ -233,7 +204,7 @@ class Rubric(RubricPart):
     @cached_property
     def answer_layout(self) -> AnswerLayout:
         """The answer's fields: a value for each aspect, and the rationale or rationales."""
-        return self.answer.layout(self.answer_aspects)
+        return self.answer.layout(self.aspects)
 
     @cached_property
     def score_columns(self) -> tuple[ScoreColumn, ...]:
@@ -249,7 +220,6 @@ class Rubric(RubricPart):
     def columns(self) -> AnswerColumns:
         """The columns of a judgement that belong to this rubric."""
         texts = tuple(text.name for text in self.answer_layout.texts)
-        texts += tuple(scores_of(name) for name, aspect in self.aspects.items() if aspect.each is not None)
         types = {name: aspect.kind for name, aspect in self.aspects.items()}
         return AnswerColumns(types, texts, prompt=self.mode.prompt_columns)
 

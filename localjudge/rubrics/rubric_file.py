@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from localjudge.errors import RubricError
 from localjudge.modes.mode import Mode
-from localjudge.records.outcome_columns import INTERVAL, LIKELIEST, MASS, SPREAD
+from localjudge.records.outcome_columns import INTERVAL, LIKELIEST, MASS
 from localjudge.rubrics.answer_keys import LONGEST_NAME, AnswerKeys
-from localjudge.rubrics.aspect import Aspect, answer_aspects, scores_of, unmentioned
+from localjudge.rubrics.aspect import Aspect, unmentioned
 from localjudge.rubrics.template import BARE, Template
 
 _SHIPPED = files("localjudge") / "rubrics"
@@ -89,9 +89,7 @@ def check_aspects(aspects: Mapping[str, Aspect], mode: Mode[Any]) -> None:
     """
     if not aspects:
         raise ValueError("aspects: name at least one aspect")
-    beside = {name + suffix for name in aspects for suffix in (MASS, LIKELIEST, SPREAD, INTERVAL)}
-    both = {name: aspect for name, aspect in aspects.items() if aspect.each is not None}
-    beside |= {*map(scores_of, both), *answer_aspects(both)}
+    beside = {name + suffix for name in aspects for suffix in (MASS, LIKELIEST, INTERVAL)}
     for name, aspect in aspects.items():
         if len(name) > LONGEST_NAME:
             raise ValueError(f"aspects: {name[:20]!r}… has {len(name)} characters; use at most {LONGEST_NAME}")
@@ -115,7 +113,7 @@ def prompt_problems(
     Args:
         prompt: the prompt.
         text: all its texts, with the aspects and the form of the answer in their places.
-        aspects: the aspects as the judge writes them.
+        aspects: the aspects.
         answer: the keys of the answer.
         single: whether the rubric has only one aspect.
     """

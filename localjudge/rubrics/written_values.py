@@ -48,7 +48,6 @@ def answer_pattern(layout: AnswerLayout, characters: int | None = None) -> str:
     if not isinstance(layout, JsonLayout):
         text = "(.+?)" if characters is None else f"(.{{1,{characters}}})"
         return "".join(_literal(part) if isinstance(part, str) else _field(part, text) for part in layout.parts)
-    layout = layout.spelled("compact")
     first, *others = layout.parts
     rest = (_json_text(part, inside=True) if isinstance(part, str) else _json_field(part) for part in others)
     return _json_text(str(first), inside=False) + "".join(rest)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RunMismatchError
-from localjudge.judge import Judge
 from localjudge.records import Failure, Outcome
 from localjudge.records.outcome_columns import AnswerColumns
-from localjudge.rows.formats import EXAMPLES, STDIN
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import KeyIndex, key_digest, read_journal
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE
@@ -115,31 +113,14 @@ def recorded_run(folder: Path, described: Mapping[str, Any]) -> RunManifest | No
     return manifest
 
 
-def manifest_of(
-    before: RunManifest | None,
-    described: Mapping[str, Any],
-    judge: Judge,
-    inputs: Iterable[str] = (),
-    columns: Mapping[str, str] | None = None,
-    **others: Any,
-) -> RunManifest:
-    """Return the manifest with this start.
+def with_start(before: RunManifest | None, described: Mapping[str, Any], now: StartRecord) -> RunManifest:
+    """Return the manifest with another start.
 
     Args:
         before: the manifest of the earlier starts; None for a new run.
         described: the settings, by the fields of the manifest.
-        judge: the judge.
-        inputs: the names of the inputs.
-        columns: the column of each field whose column has a custom name.
-        others: further fields of a `StartRecord`.
+        now: the start.
     """
-    now = StartRecord.now(
-        [name if name in (STDIN, EXAMPLES) else str(Path(name).resolve()) for name in inputs],
-        columns or {},
-        engine=judge.engine.info,
-        config=judge.config.per_start_settings,
-        **others,
-    )
     if before is None:
         return RunManifest.model_validate({"format": FORMAT, **described, "starts": [now]})
     # What decides no judgement, such as a weight, is that of the last start.

@@ -32,11 +32,7 @@ from localjudge.system.quantities import counted, figure, hours
 
 ENGINE_LOG = "engine.log"
 """The file of a run with the output of the engine's libraries."""
-_OVERFLOWS = {
-    "fail": "fail",
-    "truncate-candidate": "lose the end of their candidate",
-    "cut-tool-results": "lose their oldest tool results, or fail",
-}
+_OVERFLOWS = {"fail": "fail", "truncate-candidate": "lose the end of their candidate"}
 
 
 @dataclass(frozen=True, slots=True)

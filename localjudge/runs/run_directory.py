@@ -25,13 +25,14 @@ from localjudge.prompts.task import StopSubmitting, Task
 from localjudge.records import Outcome
 from localjudge.records.keys import settings_digest
 from localjudge.records.outcome_columns import from_bytes, to_bytes
+from localjudge.rows.formats import EXAMPLES, STDIN
 from localjudge.runs import NEVER, StopRequest
-from localjudge.runs.earlier_starts import LinesOfEarlierStarts, changed_weights, manifest_of, recorded_run
+from localjudge.runs.earlier_starts import LinesOfEarlierStarts, changed_weights, recorded_run, with_start
 from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY
 from localjudge.runs.row_source import WHOLE, RowSource, Shard
-from localjudge.runs.run_manifest import MANIFEST, as_json
+from localjudge.runs.run_manifest import MANIFEST, StartRecord, as_json
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.summary import Summary, read_summary
 from localjudge.system.steps import Report, Step, no_steps, with_progress
@@ -136,11 +137,8 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         before = recorded_run(self.folder, described)
         if lines is None:
             lines = self._find_lines(settings_digest(judge.settings), retry_failed)
-        self._manifest = manifest_of(
-            before,
-            described,
-            judge,
-            source.inputs,
+        start = StartRecord.now(
+            [name if name in (STDIN, EXAMPLES) else str(Path(name).resolve()) for name in source.inputs],
             source.columns,
             max_row_bytes=source.max_row_bytes,
             **({} if source.pairing is None else {"pairing": source.pairing, "missing": source.missing}),
@@ -148,7 +146,10 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             input_digest=plan.input_digest,
             rows=plan.rows,
             **({"tokenization_warning": self.tokenization_warning} if self.tokenization_warning else {}),
+            engine=judge.engine.info,
+            config=judge.config.per_start_settings,
         )
+        self._manifest = with_start(before, described, start)
         if before is not None:
             self.new_weights = changed_weights(judge.rubric, before.rubric)
         self.write_json(MANIFEST, self._manifest.as_dict())

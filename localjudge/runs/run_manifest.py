@@ -30,7 +30,7 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.settings import SharedSettings
 
 MANIFEST = "run.json"
-FORMAT: Literal[8] = 8
+FORMAT: Literal[9] = 9
 
 
 class _ManifestPart(BaseModel):
@@ -154,7 +154,7 @@ class RunManifest(_ManifestPart):
         inherited_notices: the notices of the sources of this run.
     """
 
-    format: Literal[8]
+    format: Literal[9]
     settings: RunSettings
     rubric: Rubric
     prompt_sha256: str

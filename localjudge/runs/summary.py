@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from math import log, sqrt
+from math import log
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 from localjudge.modes.mode import SystemCounts
@@ -28,39 +27,6 @@ from localjudge.system.quantities import counted
 from localjudge.system.steps import Report, no_progress, with_progress
 
 
-class SampleSpread:
-    """The spread of expected scores between the samples of a row, and between instructions.
-
-    Args:
-        samples: number of answers for each row.
-    """
-
-    def __init__(self, samples: int) -> None:
-        self._samples = samples
-        self._squares: defaultdict[str, list[float]] = defaultdict(list)
-        self._means: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-
-    def add(self, outcome: Outcome) -> None:
-        """Add the outcome of a prompt."""
-        if isinstance(outcome, Judgement):
-            for aspect, spread in outcome.spread.items():
-                self._squares[aspect].append(spread**2)
-                self._means[aspect][str(outcome.group)].append(outcome.expected[aspect])
-
-    @property
-    def lines(self) -> list[str]:
-        """A line for each aspect, with standard deviations of one expected score."""
-        found = []
-        for aspect, squares in self._squares.items():
-            within, means = sqrt(fmean(squares)), [fmean(each) for each in self._means[aspect].values()]
-            between = f", {stdev(means):.2f} between instructions" if len(means) > 1 else ""
-            found.append(
-                f"spread of {aspect}: {within:.2f} between samples{between}; the mean of {self._samples} "
-                f"samples is off by {within / sqrt(self._samples):.2f}"
-            )
-        return found
-
-
 class Summary:
     """Counts of a run's rows, and the numbers of each system, from the outcomes of a run.
 
@@ -71,7 +37,6 @@ class Summary:
         manifest: the manifest of the run.
         rubric: its rubric.
         signs: the signs that the judge does not work on these rows.
-        spread: how far apart the samples of a row are.
         judged, failed: number of prompts, each of which has a line.
         candidates_cut: number of prompts with a response that was cut to fit the model's context.
         reasons: number of failed rows, or of failed criteria, for each reason.
@@ -82,7 +47,6 @@ class Summary:
         self.judged = self.failed = self.candidates_cut = 0
         self.reasons: Counter[str] = Counter()
         self.signs = WarningSigns(self.rubric, manifest.mass_is_lower_bound)
-        self.spread = SampleSpread(manifest.settings.samples)
         self._systems: defaultdict[str | None, SystemCounts] = defaultdict(SystemCounts)
         self._failures: Counter[str] = Counter()
         self._judged_rows = self._failed_rows = 0
@@ -98,7 +62,6 @@ class Summary:
             return
         self.judged += 1
         self.candidates_cut += outcome.candidate_cut > 0
-        self.spread.add(outcome)
 
     def _add_row(self, row: RowOutcome) -> None:
         self.signs.add(row)
@@ -258,7 +221,7 @@ class WarningSigns:
     """
 
     def __init__(self, rubric: Rubric, mass_is_lower_bound: bool = False) -> None:
-        prompt = f"{rubric.prompt.template}\n{answer_format(rubric.answer_layout, rubric.answer_aspects)}"
+        prompt = f"{rubric.prompt.template}\n{answer_format(rubric.answer_layout, rubric.aspects)}"
         self._placeholders = {found.casefold() for found in _PLACEHOLDER.findall(prompt)}
         self.mass, self._mass_is_lower_bound = ValueMass(), mass_is_lower_bound
         self._judged = self._copied = self._cut = 0

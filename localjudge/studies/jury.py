@@ -1,4 +1,4 @@
-"""Compare several judges, or several samples of one judge, on the same rows."""
+"""Compare several judges, or several runs of one judge, on the same rows."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def compare_judges(
         UsageError: there are fewer than two runs, or no row that all jurors have judged.
     """
     if len(folders) < 2:
-        raise UsageError("a jury needs at least two runs, by several judges or several samples of one judge")
+        raise UsageError("a jury needs at least two runs, by several judges or by one with several seeds")
     scores = read_scores(folders, by_run=False)
     of_runs = [np.flatnonzero(scores.run == run) for run in range(len(folders))]
     identities = [[scores.identities[row] for row in rows] for rows in of_runs]
@@ -123,7 +123,7 @@ def _rated(scores: Scores, places: NDArray[np.intp]) -> list[RatedAspect]:
     rated = []
     for aspect in dict.fromkeys(column.aspect for column in scores.columns):
         if labels := scores.nominal.get(aspect):
-            codes: Integers = scores.label_probabilities(aspect, "integer").argmax(axis=1)[places]
+            codes: Integers = scores.verdicts(aspect)[places].astype(np.int32)
             rated.append(RatedAspect(aspect, "nominal", codes, dict(enumerate(labels))))
         else:
             place = scores.aspects.index(aspect)

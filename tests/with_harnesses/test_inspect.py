@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -147,27 +145,14 @@ def test_the_data_frames_of_inspect_have_a_row_for_each_sample_and_epoch(judged:
     assert all(("tact" in str(each["score_judge"])) == (each["id"] != "Chile") for each in samples)
 
 
-@pytest.fixture
-def server(judged: Path) -> Iterator[str]:
-    """Return the address of `localjudge serve` with the rubric of the task."""
-    command = [sys.executable, "-m", "localjudge", "serve", "--rubric", "tact.toml", "--model", "model"]
-    with subprocess.Popen([*command, "--port", "0"], cwd=judged, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr
-        lines = iter(process.stderr.readline, "")
-        yield next(found[0] for line in lines if (found := re.search(r"http://\S+:\d+", line)))
-        process.terminate()
-
-
-def test_a_log_that_is_there_is_judged_by_a_server_and_the_scorer_is_found_by_its_name(
-    judged: Path, server: str
-) -> None:
+def test_a_log_that_is_there_is_judged_by_the_scorer_that_is_found_by_its_name(judged: Path) -> None:
     [log] = map(str, (judged / "logs").glob("*.eval"))
-    chosen = ["-S", "rubric=tact.toml", "-S", f"server={server}"]
+    chosen = ["-S", "rubric=tact.toml", "-S", "model=model"]
     inspect(
         judged, "score", log, "--scorer", "localjudge/judge", *chosen, "--action", "overwrite", "--overwrite"
     )
     found = read(judged)
-    assert {score["metadata"]["server"] for score in found["scores"].values()} == {server}
+    assert {score["metadata"]["model"] for score in found["scores"].values()} == {"model"}
     assert found["unscored"]["tact"] == 1
 
 

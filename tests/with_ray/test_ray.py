@@ -163,7 +163,7 @@ def test_a_run_with_cut_results_has_the_same_bytes_on_two_workers_as_in_one_proc
     settings: Any = {
         "rubric": tmp_path / "trip.toml", "engine": "transformers", "max_rationale_tokens": 3,
         "engine_args": {"dtype": "float32", "batch_size": "1"},
-        "on_overflow": "cut-tool-results", "max_result_tokens": 80,
+        "max_result_tokens": 20,
     }  # fmt: skip
     for cluster in (Cluster(nodes.address, (2, 2)), None):
         out = tmp_path / f"run-{cluster is None}"

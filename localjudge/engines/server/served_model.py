@@ -100,14 +100,6 @@ class ServedModel(Model):
         """The name of the model, which is not verified."""
         return f"unverified {self.name}"
 
-    @cached_property
-    def tokenizer(self) -> Any:
-        raise ModelError(f"model {self.name}: is on a server; its tokenizer is not here")
-
-    @cached_property
-    def configuration(self) -> Any:
-        raise ModelError(f"model {self.name}: is on a server; its configuration is not here")
-
 
 def _is_text(value: Any) -> TypeGuard[str]:
     """Return whether a value is a text that UTF-8 can hold."""

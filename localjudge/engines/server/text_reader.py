@@ -44,14 +44,12 @@ class TextReader:
 
     Attributes:
         config: the settings of the judge.
-        layout: the answer as the judge writes it.
 
     Raises:
         SettingError: a setting needs the tokenizer or the token table, which a server keeps to itself.
     """
 
     config: JudgeConfig
-    layout: AnswerLayout
 
     def __post_init__(self) -> None:
         config, counted = self.config, "only the server can count the tokens of a prompt"
@@ -59,6 +57,11 @@ class TextReader:
             raise SettingError("on_overflow", config.on_overflow, f"{counted}; give fail")
         if config.max_result_tokens is not None:
             raise SettingError("max_result_tokens", config.max_result_tokens, f"{counted}; leave it out")
+
+    @property
+    def layout(self) -> AnswerLayout:
+        """The answer as the judge writes it."""
+        return self.config.rubric.answer_layout
 
     @property
     def text_characters(self) -> int:

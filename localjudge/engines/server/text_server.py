@@ -72,8 +72,8 @@ class TextServer(ServerEngine[TextCompletion]):
     def __init__(self, options: ServerOptions, model: ServedModel, reader: TextReader) -> None:
         self._reader, self._config = reader, reader.config
         self._top_logprobs = options.top_logprobs
-        turns = reader.config.rubric.turns(reader.layout)
-        self._turns = [{"role": turn.role, "content": turn.text} for turn in turns]
+        system = reader.config.rubric.system
+        self._before = [{"role": "system", "content": system}] if system else []
         self._masked = False
         super().__init__(options, model, "/chat/completions")
 
@@ -141,7 +141,7 @@ class TextServer(ServerEngine[TextCompletion]):
         return {**self._body([{"role": "user", "content": _TRIAL}]), "max_tokens": 1}
 
     async def _answer(self, prompt: Prompt) -> TextCompletion:
-        body = self._body([*self._turns, {"role": "user", "content": prompt.text}])
+        body = self._body([*self._before, {"role": "user", "content": prompt.text}])
         if self._is_seeded:
             body["seed"] = prompt.seed % 2**31
         try:

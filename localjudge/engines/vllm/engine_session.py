@@ -168,7 +168,7 @@ class EngineSession:
         completions = []
         for (flight, tokens), kept in zip(finished, scores, strict=True):
             if flight.branch is None:
-                answer = _Answer(flight, self._engine.answer(flight.prompt, tokens), kept)
+                answer = _Answer(flight, paths.table.whole(tokens), kept)
             else:
                 answer = self._answers.pop(flight.prompt.tag)
                 answer.add(flight.branch, kept, paths)

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -61,6 +61,7 @@ class VllmEngine:
 
     Attributes:
         llm: vLLM's `LLM`; another one after a restart.
+        in_flight: the limit of prompts in the engine: a few more than it works on, so that it never waits.
         slots: the number of answers whose scores the workers can keep.
         paths: the ways to the values of an answer.
     """
@@ -177,16 +178,6 @@ class VllmEngine:
     def _config(self) -> Any:
         return self.llm.llm_engine.vllm_config
 
-    @property
-    def in_flight(self) -> int:
-        """Limit of prompts in the engine: a few more than it works on, so that it never waits for prompts."""
-        most: int = self._config.scheduler_config.max_num_seqs
-        return most + max(8, most // 4)
-
-    def answer(self, prompt: Prompt, tokens: Sequence[int]) -> list[int]:
-        """Return the tokens of the answer to a prompt without the token that ends the turn after it."""
-        return self._decoding.table.whole(tokens)
-
     def _start(self) -> Any:
         arguments = dict(self._arguments)
         try:
@@ -198,7 +189,8 @@ class VllmEngine:
         except ValueError as error:
             raise ModelError(f"model {self._model.name}: vLLM says: {one_line(error)}") from None
         table = Path(self._folder.name) / "table.npz"
-        self.slots = 2 * (most + max(8, most // 4)) + 2 * COLLECT
+        self.in_flight = most + max(8, most // 4)
+        self.slots = 2 * self.in_flight + 2 * COLLECT
         self._decoding.table.save(table)
         ours = table_config(self._decoding, table, self.slots)
         arguments["logits_processors"] = [f"localjudge.engines.vllm.runners:{self._runner}Processor"]

@@ -18,7 +18,7 @@ from random import Random
 from typing import Literal
 
 from localjudge.records import Row
-from localjudge.rubrics.answer import JsonLayout, ValueField
+from localjudge.rubrics.answer import ValueField
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
 
@@ -157,7 +157,6 @@ def labelled(row: Row, setting: PerturbationContext) -> Row:
 
 def planted(row: Row, setting: PerturbationContext) -> Row:
     layout = setting.rubric.answer_layout
-    layout = layout.spelled("spaced") if isinstance(layout, JsonLayout) else layout
     better = _PRAISE[len(row.responses)]
     praise = {text.name: f"{better} on every aspect." for text in layout.texts}
     values = {field.name: _best(field, setting.rubric) for field in layout.values}
@@ -171,8 +170,8 @@ def unchanged(row: Row, setting: PerturbationContext) -> Row:
 
 def _best(field: ValueField, rubric: Rubric) -> str:
     """Return the judge's text for the best value; for a preference, that for the response shown first."""
-    texts, aspect = [*field.values], rubric.answer_aspects[field.name]
-    if aspect.preference is not None or (field.name not in rubric.aspects and field.name.endswith("_b")):
+    texts, aspect = [*field.values], rubric.aspects[field.name]
+    if aspect.preference is not None:
         return texts[0]
     return next((text for text, value in field.values.items() if value == aspect.best), texts[-1])
 

@@ -11,7 +11,6 @@ import numpy as np
 from localjudge.errors import UsageError
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import ScoreKind, Scores, check_one_judge
-from localjudge.records import html_table
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.score_column import averaged, deciding
 from localjudge.runs.reader import is_complete
@@ -82,10 +81,6 @@ class Ranking:
     without_intervals: str
     notes: tuple[str, ...]
     notices: tuple[str, ...]
-
-    def _repr_html_(self) -> str:
-        lines = [{"system": each.name, "rows": each.rows, **each.means} for each in self.systems]
-        return html_table(lines, "\n".join(["means with 95 % intervals", *self.notes, *self.notices]))
 
 
 def rank(
