@@ -112,7 +112,8 @@ def differences_in_words(
     together = [", ".join(group) for group in groups if len(group) > 1]
     if together:
         power = f" (80 % of such runs would find a true difference of {detectable or 0:.2f})" * bool(detectable)
-        yield f"No significant difference {where}: {'; '.join(together)}{power}"
+        each = f" within {len(together)} groups" * (len(together) > 1)
+        yield f"No significant difference {where}{each}: {'; '.join(together)}{power}"
     elif not untested:
         yield f"All systems differ significantly {where}"
     for reason in dict.fromkeys(why for *_, why in untested):
