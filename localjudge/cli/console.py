@@ -13,10 +13,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import rich.console
-from rich import box
 from rich.console import Group, RenderableType
 from rich.segment import Segment
-from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from localjudge.cli.commands import in_flags
@@ -135,6 +133,9 @@ def printed(parts: Iterable[Table | str], notices: Sequence[str] = ()) -> Group:
 
 def printed_table(table: Table, notices: Sequence[str] = ()) -> Group:
     """Return a table below its title, which has the kinds of the run's notices."""
+    from rich import box
+    from rich.table import Table as TerminalTable
+
     from localjudge.rubrics.score_column import heading
     from localjudge.runs.notices import kinds
 
