@@ -156,6 +156,7 @@ def _scores(expected: np.ndarray, system: np.ndarray, group: np.ndarray) -> Scor
         flags=np.zeros(rows, dtype=np.uint8),
         errors=[""] * rows,
         signs=(),
+        selected=(),
         systems=("0", "1", "2"),
         system=system.astype(np.int32),
         group=group.astype(np.int32),

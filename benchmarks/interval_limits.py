@@ -8,8 +8,8 @@ of which 2 % are 2.
 * `ends` has the means of expected scores, for 7 to 200 instructions. From it follows `LEAST_REACH` of
   `statistics.resampling`: the smallest of the values in `REACHES`
   with which the printed intervals contain the mean in 93 % of the sets or more.
-* `kappa` has judges that are wrong by one point in 2 % to 20 % of the rows; Pearson's correlation beside it.
-  From it follows `LEAST_FOR_AGREEMENT` of `statistics.jackknife`: the smallest number of rows in
+* `kappa` has judges that are wrong by one point in 2 % to 20 % of the rows. From it follows
+  `LEAST_FOR_AGREEMENT` of `statistics.jackknife`: the smallest number of rows in
   `SIZES` from which on the printed intervals of kappa contain its value in 93 % of the sets, within two Monte
   Carlo errors. Few sets of few rows have the two errors that an interval requires: only these are used, and
   `missed` is the share of all sets whose interval is printed and wrong. The population `top` is shown but not
@@ -21,7 +21,6 @@ Each share has its Monte Carlo standard error.
 from __future__ import annotations
 
 import argparse
-from collections import defaultdict
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -31,7 +30,8 @@ import coverage
 import numpy as np
 import results_table
 
-from localjudge.statistics import agreement_statistics, jackknife, resampling
+from localjudge.statistics import jackknife, resampling
+from localjudge.statistics.agreement_statistics import kappa
 from localjudge.statistics.resampling import averages
 
 REACHES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -39,11 +39,6 @@ REACHES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 SIZES = (5, 8, 10, 12, 15, 20, 30, 50, 200)
 """Numbers of rows for `kappa`."""
-
-STATISTICS = {
-    "kappa": agreement_statistics.kappa,
-    "pearson": agreement_statistics.pearson,
-}
 
 
 def main() -> None:
@@ -95,26 +90,23 @@ def ends(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def kappas(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield the coverage of kappa and Pearson's correlation, also below `LEAST_FOR_AGREEMENT` instructions."""
+    """Yield the coverage of kappa, also below `LEAST_FOR_AGREEMENT` instructions."""
     kept, jackknife.LEAST_FOR_AGREEMENT = jackknife.LEAST_FOR_AGREEMENT, 2
     for population, error in product(coverage.CUTS, (0.02, 0.05, 0.1, 0.2)):
         place = int(100 * error), list(coverage.CUTS).index(population)
         rng = np.random.default_rng([options.seed, *place])
         many = _erring(rng, population, 1_000_000, error)
-        truth = {name: _value(name, *many) for name in STATISTICS}
+        truth = _kappa(*many)
         for size in SIZES:
-            held, left_out = defaultdict(list), 1 - np.eye(size)
+            held, left_out = list[bool](), 1 - np.eye(size)
             erring, drawn = _with_two_errors(rng, population, size, error, options.kappa_sets)
             for x, y in erring:
-                for name, statistic in STATISTICS.items():
-                    estimate = jackknife.agreement_estimate(_value(name, x, y), statistic(x, y, left_out))
-                    if estimate.low is not None and estimate.high is not None:
-                        held[name].append(estimate.low <= truth[name] <= estimate.high)
-            for name in STATISTICS:
-                line = {"kind": name, "population": population, "errors": error, "rows": size}
-                line |= _share(np.array(held[name]), drawn)
-                missed = (len(held[name]) - sum(held[name])) / drawn
-                yield line | {"missed": round(missed, 4)}
+                estimate = jackknife.agreement_estimate(_kappa(x, y), kappa(x, y, left_out))
+                if estimate.low is not None and estimate.high is not None:
+                    held.append(estimate.low <= truth <= estimate.high)
+            line = {"kind": "kappa", "population": population, "errors": error, "rows": size}
+            line |= _share(np.array(held), drawn)
+            yield line | {"missed": round((len(held) - sum(held)) / drawn, 4)}
     jackknife.LEAST_FOR_AGREEMENT = kept
 
 
@@ -136,9 +128,9 @@ def _with_two_errors(
     return found, drawn
 
 
-def _value(name: str, x: np.ndarray, y: np.ndarray) -> float:
-    """Return a statistic of all rows."""
-    return float(STATISTICS[name](x, y, np.ones((1, len(x))))[0])
+def _kappa(x: np.ndarray, y: np.ndarray) -> float:
+    """Return kappa of all rows."""
+    return float(kappa(x, y, np.ones((1, len(x))))[0])
 
 
 def _derived(lines: list[dict[str, Any]]) -> int | None:

@@ -9,11 +9,6 @@ many times as wide. The lines without drops are usual changes. `rank` has the sa
 
 `large hard instructions`: the labels of new responses that an interval of `calibrate --interval 0.9` holds, by
 instructions, by rows, and of the rows of large instructions alone. These have 20 responses, the others two.
-
-`noisy labels`: how many independent jurors `jury --labels` prints for three jurors whose errors have the
-standard deviation 1, with labels that err, too. `at least` is how often the lower end is at most the true
-number. `taken off` are the quartiles of an estimate that takes off the labels' variance, which it estimates on
-the half of the rows with two labels; `impossible` is how often it is not between 0 and 5 of the 3 jurors.
 """
 
 from __future__ import annotations
@@ -28,7 +23,6 @@ import numpy as np
 import results_table
 
 from localjudge.arrays import Floats, LabelArray
-from localjudge.statistics.jury_agreement import RatedAspect, jury_errors
 from localjudge.statistics.paired_test import QUANTILE, WORST_INSTRUCTIONS, lower_bound, tested_changes
 from localjudge.statistics.score_interval import ScoreInterval
 
@@ -47,7 +41,6 @@ ALLOWED = {"1/4": (0.25, 0.975), "5/4": (WORST_INSTRUCTIONS, (1 + QUANTILE) / 2)
 """The further instructions, and the quantile of Student's t."""
 LARGE = ((0.0, 0.5), (0.1, 1.0), (0.1, 1.5), (0.2, 1.5))
 """The share of the instructions that are large, and the deviation of their labels; the others have 0.5."""
-JURORS = 3
 
 
 def main() -> None:
@@ -58,7 +51,6 @@ def main() -> None:
     studies = {
         "rare drops": [*rare_drops(options.sets)],
         "large hard instructions": [*large_instructions(options.sets // 4)],
-        "noisy labels": [*noisy_labels(options.sets)],
     }
     for title, found in studies.items():
         results_table.table(title, list(found[0]), [list(line.values()) for line in found])
@@ -137,48 +129,6 @@ def responses(
     expected = rng.uniform(1.5, 4.5, len(group))
     error = 0.6 * rng.normal(size=count)[group] + rng.normal(size=len(group))
     return expected, np.clip(np.round(expected + deviation[group] * error), 1, 5), group, is_large[group]
-
-
-def noisy_labels(sets: int) -> Iterator[dict[str, Any]]:
-    """Yield how many independent jurors are printed where the labels err."""
-    rng = np.random.default_rng(2)
-    for shared, noise, count in product((0.0, 0.3), (0.0, 0.5, 1.0), (30, 100)):
-        truth, printed, low, taken_off = votes(shared), list[float](), list[float](), list[float]()
-        for _ in range(sets):
-            right = rng.uniform(4, 16, count)
-            common = shared**0.5 * rng.normal(size=(count, 1))
-            scores = right[:, None] + common + (1 - shared) ** 0.5 * rng.normal(size=(count, JURORS))
-            label = right + noise * rng.normal(size=(2, count))
-            row = np.concatenate([np.arange(count), np.arange(count // 2)]).astype(np.int32)
-            annotator = np.repeat([0, 1], [count, count // 2]).astype(np.int32)
-            marks = LabelArray(row, annotator, np.concatenate([label[0], label[1, : count // 2]]))
-            rated = RatedAspect("simulated", "ordinal", np.round(scores).astype(np.int32), {0: 0, 20: 20})
-            group = np.arange(count, dtype=np.int32)
-            found = jury_errors(rated, scores, marks, group, [*"abc"], 1, 0).votes
-            printed.append(found.value or np.nan)
-            low.append(found.low or np.nan)
-            _, mean = marks.means()
-            variance = float(np.mean((label[0] - label[1])[: count // 2] ** 2)) / 2
-            products = np.cov(scores - mean[:, None], rowvar=False) - 0.75 * variance
-            known = np.diag(products).mean()
-            correlation = products[np.triu_indices(JURORS, 1)].mean() / known if known > 0 else np.inf
-            taken_off.append(votes(correlation))
-        worth = np.array(taken_off)
-        yield {
-            "true number": round(truth, 2),
-            "deviation": noise,
-            "rows": count,
-            "printed": round(float(np.mean(printed)), 2),
-            "at least": round(float(np.mean(np.array(low) <= truth)), 3),
-            "taken off": [round(each, 2) for each in np.quantile(worth, [0.25, 0.5, 0.75]).tolist()],
-            "impossible": round(float(((worth <= 0) | (worth > 5)).mean()), 3),
-        }
-
-
-def votes(correlation: float) -> float:
-    """Return the number of independent jurors, 0 if it is not defined."""
-    spread = 1 + (JURORS - 1) * correlation
-    return JURORS / spread if spread > 0 and np.isfinite(spread) else 0.0
 
 
 if __name__ == "__main__":

@@ -24,11 +24,12 @@ import results_table
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.labelling.sample import chances, doubtful, draw
-from localjudge.statistics.agreement_statistics import STATISTICS, Comparison, compare
+from localjudge.statistics.agreement_statistics import Comparison, compare
 from localjudge.statistics.resampling import studentise
 from localjudge.statistics.system_means import drawn_with_chances, prediction_powered
 from localjudge.studies.calibrate import fit_map
 
+STATISTICS = "spearman", "kappa", "exact", "bias"
 ROWS, LABELS, RESAMPLES = 1000, (50, 100, 200), 500
 NOISE: dict[str, Callable[[Floats], Floats]] = {
     "grows with the doubt": lambda doubt: 0.1 + 1.5 * doubt,

@@ -21,7 +21,6 @@ from preloaded import Preloaded
 from localjudge import Failure, Row, Rubric
 from localjudge.cli import main
 from localjudge.rows.columns import USED_FIELDS
-from localjudge.rows.record import Record
 from localjudge.rows.record_reader import RecordReader
 from localjudge.rows.row import rows_of
 from localjudge.runs import StopRequest
@@ -42,7 +41,7 @@ template = "Q: {$instruction} R: {$reference} A: {$candidate} Tact, wit: 1-3"
 
 
 def as_row(
-    record: Record | Row | Failure,
+    record: Any,
     source: str,
     columns: Mapping[str, str] | None = None,
     used: Sequence[str] = USED_FIELDS,

@@ -60,8 +60,8 @@ def open_in_browser(page: Path, folder: Path) -> tuple[str, set[str]]:
     return dumped, {each["url"] for each in events if each.get("initiator", "not an origin") != "not an origin"}
 
 
-CHARTS = "document.documentElement.dataset.charts"
-"""A report's charts are drawn."""
+READY = "document.documentElement.dataset.ready"
+"""A report shows its tables and its list."""
 
 
 class OpenPage(AbstractContextManager["OpenPage"]):
@@ -73,7 +73,7 @@ class OpenPage(AbstractContextManager["OpenPage"]):
         ready: an expression that is true as soon as the page can be used.
     """
 
-    def __init__(self, page: Path | str, folder: Path, ready: str = CHARTS) -> None:
+    def __init__(self, page: Path | str, folder: Path, ready: str = READY) -> None:
         command = [
             chromium(), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
             "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1", "--window-size=1280,900",

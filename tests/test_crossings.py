@@ -81,9 +81,9 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
         "value"
     ],
     "means": lambda found: {each["name"]: each["means"]["help"]["value"] for each in found["systems"]},
-    "changes by slice": lambda found: {
+    "changes by system": lambda found: {
         each["name"]: {name: one["value"] for name, one in each["estimates"].items()}
-        for each in found["slices"]["rows"]
+        for each in found["by_system"]["rows"]
     },
 }
 """Where a number stands in what a command prints with --json."""
@@ -350,13 +350,14 @@ def test_each_system_alone_has_the_numbers_that_it_has_among_all(
 ) -> None:
     old, new, *runs = two_runs({"responses": "unequal", "loss": "failed", "lost_in": "new", "systems": 12})
     together = ("compare", *runs, "--margin", "help=0.4", *QUICK)
-    by_system = figure(("compare", *runs, "--by-column", "system", *QUICK), "changes by slice")
+    by_system = figure(together, "changes by system")
     for name in named(12):
         alone = (*together, "--system", name)
         before, after = ([row for row in rows if row["of"] == name] for rows in (old, new))
         change, _, _ = moved(before, after, "pointwise")
         assert figure(alone, "gate's changes") == {name: figure(together, "gate's changes")[name]}
         assert figure(alone, "changes")["help"] == pytest.approx(change)
+        assert figure((*together, "--where", f"system={name}"), "changes")["help"] == pytest.approx(change)
         assert by_system[name]["help"] == pytest.approx(change)
 
 

@@ -20,7 +20,6 @@ MODULES = {
     "outlines-core": "outlines_core",
     "packageurl-python": "packageurl",
     "scikit-learn": "sklearn",
-    "vl-convert-python": "vl_convert",
 }
 # Not imported by name: the type checker, the linter, and the workers of pytest.
 TOOLS = {"mypy", "pytest-xdist", "ruff"}

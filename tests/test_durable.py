@@ -239,7 +239,7 @@ def test_a_calibration_is_flushed_before_it_gets_its_name(
 def test_a_report_is_flushed_before_it_gets_its_name(
     cli: Cli, tmp_path: Path, short_rubric: Path, events: list[Event]
 ) -> None:
-    pytest.importorskip("vl_convert")
+    pytest.importorskip("sklearn")
     rows, out = write_rows(tmp_path / "a.jsonl", 6), tmp_path / "report.html"
     assert (
         cli("score", rows, "--out", tmp_path / "run", "--rubric", short_rubric, "--engine", "dry-run").code == 0

@@ -275,7 +275,7 @@ def test_one_of_twelve_systems_that_falls_fails_the_gate_and_is_named(tmp_path: 
     assert difference.keys() == {"value", "low", "high"}, "no reason why there is no interval"
     end = cli("compare", old, new, "--system", "s3")
     assert (end.code, "--system s3: no row is of this system" in end.err) == (2, True)
-    by = compared(cli, old, new, "--by-column", "system")["slices"]["rows"]
+    by = compared(cli, old, new)["by_system"]["rows"]
     assert {row["name"]: row["significant"] for row in by} == {
         system: ["help fell"] if system == "s03" else [] for system in systems
     }
@@ -473,5 +473,3 @@ def test_rows_with_criteria_have_a_gate_on_their_score(model: Path, tmp_path: Pa
         assert each["change"] == pytest.approx((7 * 0.5 + lowest) / 8 - 1)
     assert {(row["id"], row["system"]) for row in found["missing"]} == {("3", "a"), ("3", "b")}
     assert "score fell on 7 of 7" in cli("compare", old, new).out
-    end = cli("compare", old, new, "--by-column", "system")
-    assert (end.code, "`by_column`" in end.err or "--by-column" in end.err) == (2, True)

@@ -23,7 +23,7 @@ from localjudge.matching.labels import read_labels
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
 from localjudge.statistics import agreement_statistics
-from localjudge.statistics.annotators import alpha
+from localjudge.statistics.krippendorff import alpha
 from localjudge.studies.agree import LabelledPairs, PairAgreement, agree_on_pairs
 from localjudge.studies.joined_runs import write_jury
 from localjudge.studies.jury import compare_judges
@@ -69,9 +69,9 @@ def judged(tmp_path: Path, model: Path) -> Run:
     return make
 
 
-def agreement(run: Path, *files: Path, by: str | None = None, **mapping: str) -> PairAgreement:
+def agreement(run: Path, *files: Path, **mapping: str) -> PairAgreement:
     pairs = read_judged_pairs([run])
-    return agree_on_pairs(pairs, read_labels([*map(str, files)], pairs, mapping), by, FEW)
+    return agree_on_pairs(pairs, read_labels([*map(str, files)], pairs, mapping), FEW)
 
 
 def always_first(first: str, second: str) -> float:
@@ -107,7 +107,7 @@ def test_a_judge_that_knows_the_labels_agrees_wholly_in_every_order(judged: Run)
     assert found.labels == {"a": 4, "tie": 2, "b": 4}
     assert found.consistency.value == 1
     assert (found.pairs, found.instructions, found.annotators) == (10, 10, 1)
-    assert (found.alpha.value, found.annotator_test) == (None, None)
+    assert found.alpha.value is None
 
 
 def test_a_judge_that_always_prefers_the_first_place_is_right_in_half_of_the_pairs(judged: Run) -> None:
@@ -357,24 +357,21 @@ def test_names_of_annotators_are_no_labels(judged: Run) -> None:
     assert found.aspects["better"].labels == {"a": 1, "tie": 0, "b": 1}
 
 
-def test_subsets_are_compared_each_by_itself(judged: Run) -> None:
+def test_pairs_with_a_value_in_a_column_are_compared_by_themselves(judged: Run, cli: Cli) -> None:
     given = marked_pairs("aaaabbbb")
     for n, pair in enumerate(given):
-        pair |= {"subset": "easy" if n % 2 else "hard", "length": "long" if n < 6 else None}
+        pair |= {"subset": "easy" if n % 2 else "hard", "length": n < 6}
         if n % 2 == 0:
             pair["label"] = {"a": "b", "b": "a"}[pair["label"]]
     run = judged(marked, given)
-    found = agreement(run)
-    assert found.by == "subset"
-    easy, hard = (found.subsets["better"][name] for name in ("easy", "hard"))
-    assert (values(easy, "both orders")[0], values(hard, "both orders")[0]) == (1, 0)
-    assert values(found.aspects["better"], "both orders")[0] == 0.5
-    other = agreement(run, by="length")
-    assert {name: each.pairs for name, each in other.subsets["better"].items()} == {"long": 6}
-    with pytest.raises(
-        UsageError, match=r"`by_column` topic: no row of .* has this column; its columns are label, subset"
-    ):
-        agreement(run, by="topic")
+    assert values(agreement(run).aspects["better"], "both orders")[0] == 0.5
+    for where, pairs, accuracy in (("subset=easy", 4, 1), ("subset=hard", 4, 0), ("length=true", 6, 0.5)):
+        end = cli("agree", run, "--where", where, "--json", "--resamples", FEW)
+        assert end.code == 0, end.err
+        found = json.loads(end.out)
+        assert f"only rows with {where}: {pairs} of 8" in found["notices"]
+        better = found["aspects"]["better"]
+        assert (better["pairs"], better["comparisons"]["both orders"]["accuracy"]["value"]) == (pairs, accuracy)
 
 
 def test_a_label_of_several_aspects_is_mapped_to_one(judged: Run) -> None:
@@ -457,16 +454,6 @@ def test_data_sets_of_pairs_are_read_as_they_come(
             pytest.approx(first),
         )
         assert better["comparisons"]["longer wins"]["accuracy"]["value"] == pytest.approx(longer_wins)
-    if name == "RewardBench":
-        assert found["by"] == "subset"
-        assert {name: each["pairs"] for name, each in found["subsets"]["better"].items()} == {
-            "chat": 2,
-            "code": 1,
-        }
-    if name == "JudgeBench":
-        end = cli("agree", run, "--allow-dry-run", "--by-column", "source", "--all", "--resamples", FEW)
-        assert "Accuracy in better by source" in end.out
-        assert [line["id"] for line in row_lines(run)] == ["id-0", "id-1", "id-2"]
 
 
 def test_the_tables_fit_80_columns_and_name_every_row(cli: Cli, judged: Run) -> None:

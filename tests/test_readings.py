@@ -152,6 +152,19 @@ def test_a_system_that_is_a_prompt_begins_the_conversation() -> None:
     assert (row.system, row.candidate.splitlines()[0]) == (None, "System:")
 
 
+def test_a_history_is_pairs_or_messages_also_in_a_cell_and_anything_else_fails(tmp_path: Path) -> None:
+    record = {"instruction": "And Chile?", "output": "Santiago"}
+    as_pairs = [["Capital of Peru?", "Lima"]]
+    row = row_of(record | {"history": as_pairs}, WHOLE)
+    assert row.candidate.startswith("User:\n> Capital of Peru?\n\nAssistant:\n> Lima\n\nUser:\n> And Chile?")
+    assert row_of(record | {"history": CHAT}, WHOLE).candidate == row.candidate
+    cell = json.dumps(as_pairs).replace('"', '""')
+    table = f'instruction,output,history\nAnd Chile?,Santiago,"{cell}"\n'
+    assert [each.candidate for each in rows_in(tmp_path / "a.csv", table, WHOLE)] == [row.candidate]
+    problem = reason_of(record | {"history": [{"q": "Capital of Peru?"}]}, WHOLE)
+    assert problem == "its history is not a list of pairs or of messages"
+
+
 @pytest.mark.parametrize("media", ["image", "images", "videos", "audio"])
 def test_images_and_sound_in_a_column_of_their_own_fail_the_row(media: str) -> None:
     problem = reason_of({"messages": CHAT, media: ["1.jpg"]})

@@ -13,14 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import vl_convert
 from conftest import Cli, read_lines, write_rows
 from report_page import data, open_in_browser
 
 from localjudge import Judge, read_rows
 from localjudge.matching.run_rows import FAILED
-from localjudge.report import charts
-from localjudge.report.listed_rows import ListedRows
 from localjudge.report.run_report import write_report
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
@@ -100,7 +97,7 @@ def test_the_numbers_of_the_page_are_those_of_the_run(page: Path, run: Path) -> 
     assert sorted(group) == list(group), "what belongs to one instruction stands together"
     for place, row_id in enumerate(head["ids"]):
         line = lines[row_id]
-        assert head["series"][series[place]]["label"] == line["system"]
+        assert head["series"][series[place]] == line["system"]
         if line["status"] == "failed":
             assert data(page, "flags")[place] == FAILED
             assert {*scores[:, place]} == {-1}
@@ -123,46 +120,18 @@ def test_no_text_of_a_row_stands_in_the_file_as_itself(page: Path) -> None:
     assert not {"\u2028", "\u2029"} & set(said)
 
 
-def test_the_page_may_run_its_own_scripts_alone_and_connect_to_nothing(page: Path) -> None:
+def test_the_page_may_run_its_own_script_alone_and_connect_to_nothing(page: Path) -> None:
     said = page.read_text()
     policy = html.unescape(re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', said)[1])  # type: ignore[index]
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
     assert rules["default-src"] == "'none'"
     assert "connect-src" not in rules
     assert "unsafe" not in rules["script-src"]
-    scripts = [*re.findall(r"<script>(.*?)</script>", said, re.DOTALL), data(page, "library").decode()]
+    scripts = re.findall(r"<script>(.*?)</script>", said, re.DOTALL)
     digests = {base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts}
     assert set(rules["script-src"].split()) == {f"'sha256-{digest}'" for digest in digests}
     assert set(re.findall(r'\b(?:src|href)="([^#"]*)', said)) == {"data:,", ""}
     assert "innerHTML" not in scripts[0]
-
-
-def test_every_chart_is_one_that_the_library_draws(run: Path) -> None:
-    with ListedRows([run]) as judgements:
-        specs = [
-            *(charts.distribution(judgements, aspect) for aspect in ("tact", "wit")),
-            charts.length_against_score(judgements),
-        ]
-    for spec in specs:
-        assert "<path" in vl_convert.vegalite_to_svg({**spec, "width": 300})
-
-
-def test_a_few_judgements_have_a_line_by_length_too(run: Path) -> None:
-    with ListedRows([run]) as judgements:
-        spec = charts.length_against_score(judgements)
-    points, line = (layer["data"]["values"] for layer in spec["layer"])
-    assert len(points) < 20
-    assert [each["n"] for each in line] == [len(points) - len(points) // 2, len(points) // 2]
-
-
-def test_a_distribution_counts_every_score(run: Path) -> None:
-    lines = [line for line in read_lines(run) if line["status"] == "judged"]
-    with ListedRows([run]) as judgements:
-        values = charts.distribution(judgements, "wit")["data"]["values"]
-        assert sum(each["n"] for each in values) == len(lines)
-        for each in values:
-            of = [line["wit"] for line in lines if line["system"] == each["label"]]
-            assert (each["n"], each["share"]) == (of.count(int(each["text"])), round(each["n"] / len(of), 4))
 
 
 def test_without_its_inputs_a_run_is_reported_without_texts_and_says_so(
@@ -185,12 +154,12 @@ def test_runs_of_the_same_systems_are_told_apart_and_stand_side_by_side(
 ) -> None:
     write_report([run, other], tmp_path / "report.html", resamples=100)
     head = json.loads(data(tmp_path / "report.html", "head"))
-    assert {series["label"] for series in head["series"]} >= {"a · run", "a · other", "b · run", "b · other"}
+    assert {*head["series"]} >= {"a · run", "a · other", "b · run", "b · other"}
     assert len(head["snippets"]) == 3
     tables = head["sections"]["systems"]["tables"]
     by_judge = [table["rows"] for table in tables if table["caption"].startswith("Mean expected scores")]
     assert [len(rows) for rows in by_judge] == [3, 3]
-    assert {row[0] for rows in by_judge for row in rows} == {series["label"] for series in head["series"]}
+    assert {row[0] for rows in by_judge for row in rows} == {*head["series"]}
 
 
 def test_a_jury_is_reported_beside_its_members_with_its_texts_and_labels(
@@ -228,15 +197,11 @@ def test_what_cannot_be_reported_ends_with_2_and_one_line(
     assert list(tmp_path.glob("*.tmp")) == []
 
 
-def test_a_browser_shows_the_table_the_charts_and_the_list_and_asks_for_nothing(
-    page: Path, tmp_path: Path
-) -> None:
+def test_a_browser_shows_the_table_and_the_list_and_asks_for_nothing(page: Path, tmp_path: Path) -> None:
     dumped, asked = open_in_browser(page, tmp_path)
     assert asked == set()
     assert 'data-ready="yes"' in dumped
-    assert 'data-charts="drawn"' in dumped
     body = re.sub(r"<script.*?</script>", "", dumped, flags=re.DOTALL)
-    assert body.count("<svg") == 3
     assert body.count('role="option"') == 12
     assert "<title>run</title>" in dumped
     assert html.escape(SCRIPT[:50], quote=False) in body

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import vl_convert
 from conftest import read_lines, write_rows
 from report_page import OpenPage, data, head, held_rows, section
 
 from localjudge import Judge, read_rows
-from localjudge.report import charts
 from localjudge.report.run_report import write_report
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
@@ -48,7 +46,6 @@ rationale_place = "{place}"
 [prompt]
 template = "Q: {{$instruction}} A: {{$candidate}} {{$aspects}} {{$answer_format}}"
 """
-BOXES = ("by-series", "by-aspect", "by-score")
 LABELS_OF_GRADE = ["correct", "incorrect", "not attempted"]
 
 
@@ -138,38 +135,15 @@ def test_a_page_of_several_scales_shows_no_overall_score_and_orders_by_the_first
     for line in read_lines(kinds):
         place = head(kinds_page)["ids"].index(line["id"])
         assert overall[place] == pytest.approx(line["polite_expected"], abs=0.0006)
-    [length] = head(kinds_page)["figures"]["length"]
-    assert length["spec"]["layer"][0]["encoding"]["y"]["scale"]["domain"] == [0, 1]
-    assert length["spec"]["layer"][0]["encoding"]["y"]["title"] == "polite"
 
 
-def test_the_labels_of_an_aspect_are_one_stacked_bar_for_each_system(kinds: Path, kinds_page: Path) -> None:
-    figures = head(kinds_page)["figures"]
-    assert [each["title"] for each in figures["distribution"]] == ["grade", "polite", "tilt", "quality"]
-    assert [text for text, _ in figures["distribution"][0]["legend"]] == LABELS_OF_GRADE
-    values = figures["distribution"][0]["spec"]["data"]["values"]
-    for label in LABELS_OF_GRADE:
-        of = [line["grade"] for line in read_lines(kinds) if line["system"] == "a"]
-        drawn = [each["n"] for each in values if each["label"] == "a" and each["text"] == label]
-        assert sum(drawn) == of.count(label)
-
-
-def test_every_chart_of_every_kind_is_one_that_the_library_draws(kinds_page: Path) -> None:
-    specs = [each["spec"] for section in head(kinds_page)["figures"].values() for each in section]
-    assert len(specs) == 4 + 1
-    for spec in specs:
-        assert "<path" in vl_convert.vegalite_to_svg({**spec, "width": 300})
-
-
-def test_a_rubric_of_labels_only_has_a_share_of_each_label_and_no_chart_of_length(labels_page: Path) -> None:
-    about = head(labels_page)
+def test_a_rubric_of_labels_only_has_a_share_of_each_label(labels_page: Path) -> None:
     main, others, *_ = section(labels_page, "systems")["tables"]
     assert [column["name"] for column in main["columns"]][1] == "grade=correct"
     assert (others["caption"], others["folded"]) == ("Shares of the other labels", False)
     assert [column["name"] for column in others["columns"][1:]] == [
         f"grade={name}" for name in LABELS_OF_GRADE[1:]
     ]
-    assert about["figures"]["length"] == []
     assert np.isnan(np.frombuffer(data(labels_page, "overall"), "<f4")).all()
 
 
@@ -192,17 +166,6 @@ def test_runs_with_their_rationales_in_different_places_stand_in_one_report(
     write_report([labels, before], page, resamples=100)
     assert sum("rationale" in prompt["texts"] for _, _, (prompt,), *_ in held_rows(page)) == 12
     assert head(page)["rationale"]
-
-
-def test_long_names_of_systems_lose_their_middle_on_an_axis_unless_they_would_be_the_same() -> None:
-    names = ["laboratory/Model-3.1-70B-Instruct", "laboratory/Model-3.1-8B-Instruct", "short"]
-    assert charts.short_labels(names) == [
-        "labora…70B-Instruct",
-        "labora….1-8B-Instruct"[:7] + "-8B-Instruct",
-        "short",
-    ]
-    alike = ["laboratory/first-model-of-8B-Instruct", "laboratory/other-model-of-8B-Instruct"]
-    assert charts.short_labels(alike) == alike
 
 
 @pytest.fixture(scope="module")
@@ -254,24 +217,12 @@ def test_a_filter_by_a_negative_bound_finds_the_scores_up_to_it(kinds: Path, ope
     opened.run("document.getElementById('reset').click()")
 
 
-def test_a_part_of_a_bar_opens_the_judgements_with_its_label(kinds_page: Path, opened: OpenPage) -> None:
-    drawn = head(kinds_page)["figures"]["distribution"][0]["spec"]["data"]["values"][0]
-    opened.run(
-        "document.querySelector('#charts-distribution .mark-rect path')"
-        ".dispatchEvent(new MouseEvent('click', { bubbles: true }))"
-    )
-    chosen = [opened.run(f"document.getElementById('{box}').selectedOptions[0].textContent") for box in BOXES]
-    assert chosen == [drawn["label"], "grade", drawn["text"]]
-    assert opened.texts("#status") == [f"{drawn['n']} of 12 judgements"]
-    opened.run("document.getElementById('reset').click()")
-
-
 def test_a_page_of_labels_only_offers_no_overall_score_and_shows_no_empty_part(
     labels_page: Path, tmp_path: Path
 ) -> None:
     with OpenPage(labels_page, tmp_path) as opened:
         assert opened.texts("#by-order option") == ["Instruction", "grade", "Lowest confidence", "Length"]
-        assert opened.texts("#nav a") == ["Systems", "Distribution", "Judgements"]
+        assert opened.texts("#nav a") == ["Systems", "Judgements"]
         assert opened.texts(".marks .mean") == []
         assert opened.texts(".scores thead th") == ["aspect", "score", "probabilities"]
         assert opened.texts("#detail h5") == ["Candidate"]

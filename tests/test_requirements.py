@@ -15,8 +15,6 @@ from localjudge.system.requirements import install_command, require
 ASKED = (
     'Requires-Dist: no-such-statistics>=1.5; extra == "trust"',
     'Requires-Dist: no-such-numbers>=1.13; extra == "trust"',
-    'Requires-Dist: localjudge-eval[trust]; extra == "report"',
-    'Requires-Dist: no-such-charts<3,>=2; extra == "report"',
     'Requires-Dist: no-such-files>=18; extra == "parquet"',
     'Requires-Dist: no-such-bill>=11; extra == "pack"',
     'Requires-Dist: no-such-engine[fast]==1.*; extra == "cpu"',
@@ -35,7 +33,7 @@ def test_the_command_names_packages_with_the_bounds_of_the_metadata() -> None:
         (["rank", "no-run"], STATISTICS),
         (["agree", "no-run", "--labels", "labels.parquet"], f'{STATISTICS} "no-such-files>=18"'),
         (["pack", "--out", "pack"], '"no-such-bill>=11"'),
-        (["report", "no-run"], f'{STATISTICS} "no-such-charts<3,>=2"'),
+        (["report", "no-run"], STATISTICS),
         (["score", "none.parquet", "--out", "out", "--model", "none", "--engine", "transformers"],
          '"no-such-files>=18" "no-such-engine[fast]==1.*"'),
         (["audit", "none.parquet", "--out", "out", "--model", "none", "--engine", "transformers"],

@@ -195,7 +195,6 @@ def test_the_interval_of_a_score_stands_beside_it_wherever_it_is_shown(
     with (tmp_path / "all.csv").open() as file:
         table = {each["id"]: each for each in csv.DictReader(file)}
     assert json.loads(table["r7"]["depth_interval"]) == [low, high]
-    pytest.importorskip("vl_convert")
     assert cli("report", run, "--out", tmp_path / "page.html", *given).code == 0
     assert f'"depth": [{low}, {high}]' in json.dumps(held_rows(tmp_path / "page.html"))
 

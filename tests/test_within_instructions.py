@@ -180,7 +180,7 @@ def test_the_verdict_is_the_difference_to_the_best_baseline_that_was_tested(
     aspect = AspectAgreement(
         rows=120, instructions=40, annotators=1, comparisons=dict.fromkeys(shares, Comparison()),
         within=WithinInstructions(40, 120, compared, {"overlap": Estimate(9.0), "length": over}),
-        alpha=UNDEFINED, annotator_test=None,
+        alpha=UNDEFINED,
     )  # fmt: skip
     aspect.comparisons["integer"] = aspect.comparisons["expected"]  # type: ignore[index]
     said = agreement_findings(Agreement({"wit": aspect}, {}, (), ())).answer[0]

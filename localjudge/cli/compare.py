@@ -27,11 +27,12 @@ from localjudge.cli.statistics_options import (
     AllTables,
     ScoresOf,
     StatisticsOptions,
+    Where,
     common_mode,
     refuse_dry_runs,
 )
 from localjudge.errors import UsageError
-from localjudge.report.study_options import ByColumn, LabelOptions
+from localjudge.report.study_options import LabelOptions
 from localjudge.settings import Flag
 from localjudge.system.durable import write_text
 from localjudge.system.quantities import as_number
@@ -83,13 +84,13 @@ def compare(
     junit: Annotated[Path | None, Flag("Write the conditions as JUnit XML.", "FILE")] = None,
     people: LabelOptions,
     scores: ScoresOf = None,
-    by_column: ByColumn = None,
+    where: Where = None,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
     """Compare two runs: what a new system, prompt or judge changed, and whether it may pass."""
     from localjudge.report.change_tables import change_findings
-    from localjudge.studies.compare import change_by_slice, change_lines, compare_runs
+    from localjudge.studies.compare import change_lines, compare_runs
     from localjudge.studies.compare.compared_rows import ComparedRows
     from localjudge.studies.compare.gate import as_junit, check_gate
     from localjudge.studies.compare.matched_runs import match_runs
@@ -105,12 +106,11 @@ def compare(
         raise UsageError(
             "--junit: has no condition to report; give --margin, --improve, --max-fell or --max-failed"
         )
-    options = {"scores": scores, "labels": people.labels, "by_column": by_column}
-    common_mode(runs, preferences={"scores": scores}, points=options)
+    common_mode(runs, preferences={"scores": scores}, points={"scores": scores, "labels": people.labels})
 
     progress = Progress()
     with progress.step("reading both runs"):
-        rows = ComparedRows.read(runs, scores, systems)
+        rows = ComparedRows.read(runs, scores, systems, where)
         known = people.labels_of(rows.source) if people.labels else None
         matched = match_runs(rows)
         if people.labels and matched.differs != "judge":
@@ -121,8 +121,6 @@ def compare(
         conditions = check_gate(matched, margins, improve or (), fell, max_failed)
     with progress.step(statistics.computing):
         changes = compare_runs(matched, known, *statistics.draws)
-        slices = people.slices(rows.source, by_column) if by_column else None
-        sliced = change_by_slice(matched, slices, *statistics.draws) if slices else None
     found, passes = change_findings(changes, conditions), all(each.passes for each in conditions)
     if markdown:
         # Indented, text from outside can be no markup.
@@ -134,7 +132,7 @@ def compare(
         name, answer = f"localjudge compare {' '.join(changes.names)}", "\n".join(change_lines(changes))
         write_text(junit, as_junit(conditions, name, answer))
     gate = [each.as_dict() for each in conditions]
-    statistics.print({**as_document(changes), "gate": gate}, found, all_tables, sliced)
+    statistics.print({**as_document(changes), "gate": gate}, found, all_tables)
     if not passes:
         raise typer.Exit(BELOW_THRESHOLD)
 

@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from rich.live import Live
 from rich.text import Text
 
 from localjudge.cli.messages import Form, Messages
@@ -127,6 +126,8 @@ class Progress(Messages, RunObserver):
     @contextmanager
     def _display(self, redirect: bool) -> Iterator[None]:
         """Show the innermost step: live on a terminal, and every `interval` seconds elsewhere."""
+        from rich.live import Live
+
         console = self.console
         if self.form == "quiet":
             yield

@@ -31,7 +31,7 @@ def report(
     """Write a report of runs: one file for any browser, which fetches nothing."""
     from localjudge.report.run_report import write_report
 
-    options.require("report", "report")
+    options.require("report")
     check_out_file(out)
     progress = Progress()
     notices = write_report(runs, out, options, progress.step)

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from localjudge.cli.options import RunFolders, check_out_file
 from localjudge.cli.progress import Progress
-from localjudge.cli.statistics_options import AllTables, ScoresOf, StatisticsOptions, common_mode
+from localjudge.cli.statistics_options import AllTables, ScoresOf, StatisticsOptions, Where, common_mode
 from localjudge.errors import UsageError
-from localjudge.report.study_options import ByColumn, CalibrationOptions, LabelOptions
+from localjudge.report.study_options import CalibrationFile, LabelOptions
 from localjudge.settings import Flag
 
 _READING = "reading runs, labels and texts"
@@ -19,11 +19,11 @@ def agree(
     runs: RunFolders,
     *,
     people: LabelOptions,
-    by_column: ByColumn = None,
+    where: Where = None,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
-    """Compare a run with labels: agreement, also within instructions, single annotators, and baselines.
+    """Compare a run with labels: agreement, also within instructions, and baselines.
 
     Several runs, such as shards, are taken together; they must have one judge.
     """
@@ -32,27 +32,25 @@ def agree(
     from localjudge.report.agreement_tables import agreement_findings, pair_agreement_findings
     from localjudge.studies.agree import agree as agree_with_labels
     from localjudge.studies.agree import agree_on_pairs
-    from localjudge.studies.by_slice import agree_by_slice
 
     people.require("agree")
     statistics.check(runs)
-    mode = common_mode(runs, points={"by_column": by_column})
+    mode = common_mode(runs)
     if len(mode.responses) == 1:  # labels of pairs can be in the inputs
         people.require_labels()
 
     progress, draws = Progress(), statistics.draws
     with progress.step(_READING) as report:
-        judged = read_judged(runs, report=report, criteria="split")
+        judged = read_judged(runs, report=report, criteria="split", where=where)
         check_parts(judged)
         known = people.labels_of(judged, equal_chances=False)
     with progress.step(statistics.computing):
         if isinstance(judged, JudgedPairs):
-            pairs = agree_on_pairs(judged, known, by_column, *draws)
+            pairs = agree_on_pairs(judged, known, *draws)
             statistics.print(pairs, pair_agreement_findings(pairs), all_tables)
             return
         found = agree_with_labels(judged, known, *draws)
-        sliced = agree_by_slice(judged, known, people.slices(judged, by_column)) if by_column else None
-    statistics.print(found, agreement_findings(found), all_tables, sliced)
+    statistics.print(found, agreement_findings(found), all_tables)
 
 
 def rank(
@@ -68,8 +66,8 @@ def rank(
             "COLUMN",
         ),
     ] = None,
-    by_column: ByColumn = None,
-    calibration: CalibrationOptions,
+    where: Where = None,
+    calibration: CalibrationFile = None,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
@@ -77,17 +75,17 @@ def rank(
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
     from localjudge.report.ranking_tables import preference_findings, ranking_findings
     from localjudge.runs.reader import is_complete
-    from localjudge.studies.by_slice import rank_by_slice
+    from localjudge.studies.calibrate import Calibration
     from localjudge.studies.rank import rank as rank_systems
     from localjudge.studies.rank.preference_ranking import rank_pairs
 
     people.require("rank")
     statistics.check(runs)
-    options: dict[str, object] = {"labels": people.labels, "mapping": people.mapping, "by_column": by_column}
-    options |= {"calibration": calibration.calibration}
+    options: dict[str, object] = {"labels": people.labels, "mapping": people.mapping}
+    options |= {"calibration": calibration}
     mode = common_mode(runs, preferences={**options, "scores": scores}, points=options)
 
-    if calibration.calibration and scores == "integer":
+    if calibration and scores == "integer":
         raise UsageError(
             "--scores integer: calibrated scores are not integers; give only one of --scores and --calibration"
         )
@@ -98,19 +96,17 @@ def rank(
         )
     progress, draws = Progress(), statistics.draws
     with progress.step(_READING) as report:
-        judged = read_judged(runs, report=report, criteria="joined", tag=by)
+        judged = read_judged(runs, report=report, criteria="joined", tag=by, where=where)
         if not isinstance(judged, JudgedPairs):
             known = people.labels_of(judged, equal_chances=False) if people.labels else None
-            judged = calibration.applied_to(judged, known) or judged
+            judged = Calibration.load(calibration).apply_to(judged, known) if calibration else judged
     with progress.step(statistics.computing):
         if isinstance(judged, JudgedPairs):
             order = rank_pairs(judged, by, *draws)
             statistics.print(order, preference_findings(order), all_tables)
             return
         found = rank_systems(judged, known, scores, by, *draws)
-        parts = (judged, people.slices(judged, by_column)) if by_column else None if by else judged.by_tag
-        sliced = rank_by_slice(*parts, scores, by, *draws) if parts else None
-    statistics.print(found, ranking_findings(found), all_tables, sliced)
+    statistics.print(found, ranking_findings(found), all_tables)
 
 
 def jury(

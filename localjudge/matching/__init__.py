@@ -13,7 +13,8 @@ from localjudge.records import Criterion, Row
 from localjudge.records.keys import RESPONSE_DIGESTS, response_digest
 from localjudge.records.outcome_columns import PAIR_DIGESTS
 from localjudge.rows.columns import CRITERION, PAIR, TURN, Columns, column_names, own_fields, responses_of
-from localjudge.rows.record import ABSENT, RecordError, value_at
+from localjudge.rows.paths import ABSENT, value_at
+from localjudge.rows.record import RecordError
 from localjudge.rows.record_reader import Fields, RecordReader
 from localjudge.rows.row import field_text, reference_text
 

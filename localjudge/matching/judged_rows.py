@@ -96,22 +96,26 @@ def read_judged(
     report: Report = no_progress,
     criteria: Criteria | None = None,
     tag: str | None = None,
+    where: str | None = None,
 ) -> Scores | JudgedPairs:
     """Return what statistics compute with: the verdicts of runs of pairs, or the scores of other runs.
 
     The arguments are those of `read_scores`.
     """
     if len(read_manifest(folders[0]).rubric.mode.responses) > 1:
-        return read_judged_pairs(folders, report)
-    return read_scores(folders, by_run, report, criteria, tag)
+        return read_judged_pairs(folders, report, where)
+    return read_scores(folders, by_run, report, criteria, tag, where)
 
 
-def read_judged_pairs(folders: Sequence[Path], report: Report = no_progress) -> JudgedPairs:
+def read_judged_pairs(
+    folders: Sequence[Path], report: Report = no_progress, where: str | None = None
+) -> JudgedPairs:
     """Return the judged pairs of runs.
 
     Args:
         folders: run directories with the same aspects.
         report: receives the number of rows that were read, and of all lines.
+        where: COLUMN=VALUE; only rows with this value count.
 
     Raises:
         UsageError: a run compares no responses, the aspects differ, or no pair was judged.
@@ -126,7 +130,7 @@ def read_judged_pairs(folders: Sequence[Path], report: Report = no_progress) -> 
         columns.append(pair.first.columns)
         return pair.numbers()
 
-    return pairs_of(*read_judged_rows(folders, manifests, numbers_of, report), columns)
+    return pairs_of(*read_judged_rows(folders, manifests, numbers_of, report, where=where), columns)
 
 
 def pairs_of(rows: RunRows, numbers: RowNumbers, columns: Sequence[Mapping[str, Any]] = ()) -> JudgedPairs:
@@ -156,6 +160,7 @@ def read_scores(
     report: Report = no_progress,
     criteria: Criteria | None = None,
     tag: str | None = None,
+    where: str | None = None,
 ) -> Scores:
     """Return the scores of these runs in one `Scores`.
 
@@ -165,6 +170,7 @@ def read_scores(
         report: receives the number of rows that were read, and of all lines.
         criteria: how many rows a row with criteria is; None to refuse runs of such rows.
         tag: the tag of the criteria that the score of a row with criteria is of; None or "score" for all.
+        where: COLUMN=VALUE; only rows with this value count.
 
     Raises:
         UsageError: a folder is not a run, compares responses or has no judgement, the runs' aspects or scales
@@ -173,7 +179,7 @@ def read_scores(
     manifests = [read_manifest(folder) for folder in folders]
     refuse_pairs(folders, manifests, "score" if criteria else "aspects")
     is_split = "criteria" in common_rubric(folders, manifests).mode.features and criteria == "split"
-    rows, numbers = read_judged_rows(folders, manifests, report=report, by_criterion=is_split)
+    rows, numbers = read_judged_rows(folders, manifests, report=report, by_criterion=is_split, where=where)
     return scores_of(rows, numbers, by_run, is_split, tag)
 
 

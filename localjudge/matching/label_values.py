@@ -18,7 +18,8 @@ from typing import Any, Self
 from localjudge.errors import UsageError
 from localjudge.modes.pair_preference import RESULTS
 from localjudge.rows.columns import COLUMN_NAMES, PAIR, SYSTEMS
-from localjudge.rows.record import ABSENT, RecordError, value_at
+from localjudge.rows.paths import ABSENT, value_at
+from localjudge.rows.record import RecordError
 from localjudge.rows.record_reader import Fields
 from localjudge.rubrics.aspect import Aspect
 

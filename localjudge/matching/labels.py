@@ -34,7 +34,8 @@ from localjudge.matching.row_index import Match, RowIndex
 from localjudge.matching.run_rows import RunRows, rows_again
 from localjudge.records.outcome_columns import PAIR_DIGESTS
 from localjudge.rows.columns import CRITERION, SYSTEMS, TURN, compares_responses, judges_conversation
-from localjudge.rows.inputs import can_be_read_twice, find_inputs, read_records
+from localjudge.rows.formats import can_be_read_twice
+from localjudge.rows.inputs import find_inputs, read_records
 from localjudge.rows.record import Record
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +25,7 @@ from localjudge.runs.notices import together
 from localjudge.runs.reader import count_lines, numbered_row_outcomes, read_notices
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
-from localjudge.runs.summary import WarningSigns
+from localjudge.runs.summary import WarningSigns, system_value
 from localjudge.system.steps import Report, no_progress, with_progress
 
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
@@ -112,6 +113,7 @@ class RunRows(RowArrays):
         flags: a sum of `FAILED` and the other bits, [n].
         errors: why it has no score; empty if it has one.
         signs: the warning signs of each run.
+        selected: which rows count, if not all do; a notice.
     """
 
     folders: tuple[Path, ...]
@@ -128,6 +130,7 @@ class RunRows(RowArrays):
     flags: NDArray[np.uint8]
     errors: list[str]
     signs: tuple[WarningSigns, ...]
+    selected: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -171,7 +174,8 @@ class RunRows(RowArrays):
     def notices(self) -> tuple[str, ...]:
         """The notices of the runs, and the warning signs in their rows."""
         known = zip(map(read_notices, self.folders), self.signs, strict=True)
-        return together(run_names(self.folders), [(*own, *signs.lines) for own, signs in known])
+        of_runs = together(run_names(self.folders), [(*own, *signs.lines) for own, signs in known])
+        return (*self.selected, *of_runs)
 
     def system_names(self, unnamed: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the names of the systems of each row in tables of all runs.
@@ -195,6 +199,7 @@ def read_judged_rows(
     numbers_of: NumbersOf = lambda run, row: row.numbers(),
     report: Report = no_progress,
     by_criterion: bool = False,
+    where: str | None = None,
 ) -> tuple[RunRows, RowNumbers]:
     """Return the rows of runs of one mode, and their numbers.
 
@@ -204,10 +209,11 @@ def read_judged_rows(
         numbers_of: gives the numbers of each row, in the order of the rows.
         report: receives the number of rows that were read, and the number of all lines.
         by_criterion: a row with criteria counts as one for each.
+        where: COLUMN=VALUE; only rows with this value count.
 
     Raises:
         RunMismatchError: a line does not belong to its run.
-        UsageError: a run is given twice.
+        UsageError: a run is given twice, or no row counts.
     """
     names = SystemNames(run_names(folders), [manifest.judge for manifest in manifests])
     values, numbers = RowNumbers(), dict[str, int]()
@@ -224,8 +230,13 @@ def read_judged_rows(
         for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True))
         for places, outcome in numbered_row_outcomes(folder, manifest, join)
     )
+    chosen = [_holds(manifest, where) for manifest in manifests]
+    total = 0
     for run, places, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
         first = outcome.first
+        total += 1
+        if not chosen[run](outcome):
+            continue
         values.add(numbers_of(run, outcome))
         runs.append(run)
         lines.append(places)
@@ -241,6 +252,8 @@ def read_judged_rows(
         flags.append(_flags(outcome))
         errors.append((outcome.error or "").replace(f"{first.source}: ", ""))
         signs[run].add(outcome)
+    if where and not ids:
+        raise UsageError(f"`where` {where}: no row has this value; write COLUMN=VALUE, such as topic=code")
     rows = RunRows(
         folders=tuple(folders),
         manifests=tuple(manifests),
@@ -256,8 +269,21 @@ def read_judged_rows(
         flags=np.array(flags, dtype=np.uint8),
         errors=errors,
         signs=signs,
+        selected=(f"only rows with {where}: {len(ids):,} of {total:,}",) if where else (),
     )
     return rows, values
+
+
+def _holds(manifest: RunManifest, where: str | None) -> Callable[[RowOutcome], bool]:
+    """Return the test of whether a row has the VALUE of `where`, COLUMN=VALUE; the systems are a column."""
+    column, _, wanted = (where or "").partition("=")
+    of_systems = system_value(manifest, column)
+
+    def holds(row: RowOutcome) -> bool:
+        value = row.first.columns.get(column, of_systems(row.systems))
+        return where is None or wanted == (value if isinstance(value, str) else json.dumps(value))
+
+    return holds
 
 
 def _flags(outcome: RowOutcome) -> int:

@@ -1,13 +1,11 @@
-"""Scores of runs as columns, and slices: the rows with the same value in a column of the input."""
+"""Scores of runs as columns, and the rows of the criteria with each tag."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -15,15 +13,10 @@ from localjudge.arrays import Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.matching.run_rows import RunRows
 from localjudge.records.outcome_columns import OVERALL
-from localjudge.rows.columns import names_of, responses_of
-from localjudge.rows.row import record_of
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn, averaged, is_share
-from localjudge.runs.reader import numbered_row_outcomes
-from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
-from localjudge.runs.summary import system_value
 
 ScoreKind = Literal["integer", "expected"]
 """Kind of score: the judge's integer, or the mean of the scale weighted by the judge's probabilities."""
@@ -91,24 +84,9 @@ class Scores(RunRows):
 
     def verdicts(self, aspect: str) -> Floats:
         """Return the number of each row's label in an aspect without an order, [n]."""
-        numbers: Floats = self.label_probabilities(aspect, "integer").argmax(axis=1).astype(np.float64)
+        chosen = [self.column(f"{aspect}={label}", "integer") for label in self.nominal[aspect]]
+        numbers: Floats = np.argmax(chosen, axis=0).astype(np.float64)
         return numbers
-
-    def probabilities(self, aspect: str) -> Floats | None:
-        """Return the probabilities of the labels of an aspect without an order, [n, labels]; None if a row has
-        none."""
-        if self.expected is None or f"{aspect}={self.nominal[aspect][0]}" in self.without_expected:
-            return None
-        return self.label_probabilities(aspect, "expected")
-
-    def label_probabilities(self, aspect: str, kind: ScoreKind) -> Floats:
-        """Return 1 for the label of each row and 0 for the others, or the labels' probabilities, [n, labels].
-
-        Args:
-            aspect: an aspect without an order.
-            kind: as for `column`.
-        """
-        return np.column_stack([self.column(f"{aspect}={label}", kind) for label in self.nominal[aspect]])
 
     @property
     def groups(self) -> int:
@@ -209,62 +187,10 @@ def check_parts(judged: RunRows) -> None:
             )
 
 
-MOST = 50
-"""Largest number of slices; a column with more values tells rows apart, and does not group them."""
-
-
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """The slices of n judged rows: their names, and the slice of each row, [n]; -1 if it has no value."""
+    """The slices of n judged rows: their names, and the slice of each row, [n]."""
 
     column: str
     names: tuple[str, ...]
     of_row: Integers
-
-
-def read_slices(
-    folders: Sequence[Path], manifests: Sequence[RunManifest], column: str, inputs: Iterable[str] = ()
-) -> Slices:
-    """Return the slices of the judged rows of runs, in the order in which the statistics read them.
-
-    The systems are a column, too. A column that the prompt used is not in the lines of a run, so it is read
-    again from the inputs.
-
-    Args:
-        folders: the run directories.
-        manifests: their manifests.
-        column: the column.
-        inputs: the input files, if they were moved.
-
-    Raises:
-        UsageError: no row has the column, or it has too many values.
-    """
-    rows: list[tuple[int, str | None, Any]] = []  # the run, the digest and the value of each row
-    seen: dict[str, None] = {}
-    for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True)):
-        of_systems = system_value(manifest, column)
-        for _, outcome in numbered_row_outcomes(folder, manifest):
-            if outcome.error is None:
-                seen |= dict.fromkeys(outcome.first.columns)
-                value = outcome.first.columns.get(column)
-                value = of_systems(outcome.systems) if value is None else value
-                rows.append((run, outcome.first.digest, value))
-    values = [value for *_, value in rows]
-    if all(value is None for value in values):
-        start = 0
-        for run, of_run in groupby(rows, lambda row: row[0]):
-            digests, manifest = [digest for _, digest, _ in of_run], manifests[run]
-            used, columns = manifest.rubric.fields, manifest.last_start.columns
-            for place, row in rows_found(manifest, digests, inputs):
-                record = record_of(row, responses_of(used))
-                field = next((name for name in record if column in names_of(name, columns, used)), column)
-                values[start + place] = record.get(field)
-            start += len(digests)
-    texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
-    names = sorted({text for text in texts if text is not None})
-    if not 0 < len(names) <= MOST:
-        why = f"has {len(names):,} values; give one with at most {MOST}" if names else "no row has this column"
-        there = ", ".join(["system", *seen])
-        raise UsageError(f"`by_column` {column}: {why}; the other columns of these rows are {there}")
-    places = {name: place for place, name in enumerate(names)}
-    return Slices(column, tuple(names), np.array([-1 if text is None else places[text] for text in texts]))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from html import escape
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
@@ -282,14 +281,6 @@ class Judgement(_Outcome):
         """The rationale, or those of all aspects, a line each; empty without any."""
         return "\n".join(self.texts.values())
 
-    def _repr_html_(self) -> str:
-        known = {"expected": self.expected, "mass": self.mass}
-        aspects = [
-            {"aspect": aspect, "score": score, **{name: values.get(aspect) for name, values in known.items()}}
-            for aspect, score in self.scores.items()
-        ]
-        return html_table(aspects, "\n".join([f"{self.id} · {self.system or 'no system'}", self.rationale]))
-
 
 class Failure(_Outcome):
     """A row that could not be judged, and the reason. It has no scores.
@@ -310,9 +301,6 @@ class Failure(_Outcome):
         """The error without its place, so that equal reasons can be counted."""
         return self.error.removeprefix(f"{self.source}: ")
 
-    def _repr_html_(self) -> str:
-        return html_table([{"id": self.id, "system": self.system, "error": self.error}], "not judged")
-
 
 Outcome = Judgement | Failure
 
@@ -324,24 +312,3 @@ def numbered(rows: Iterable[Row | Failure], first: int = 1) -> Iterator[Row | Fa
             yield replace(row, number=number)
         else:
             yield row.model_copy(update={"row": number})
-
-
-def html_table(lines: Sequence[Mapping[str, object]], caption: str) -> str:
-    """Return lines with the same keys as an HTML table; no text becomes markup or a formula.
-
-    Args:
-        lines: the values by the names of their columns; None is an empty cell.
-        caption: text above the table.
-    """
-    head = "".join(f"<th>{escape(name)}</th>" for name in (lines[0] if lines else ()))
-    body = "".join(f"<tr>{''.join(map(_cell, line.values()))}</tr>" for line in lines)
-    # Notebooks typeset $…$ as a formula, but in elements of these classes.
-    return (
-        '<table class="tex2jax_ignore mathjax_ignore" style="white-space: pre-wrap">'
-        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
-
-
-def _cell(value: object) -> str:
-    shown = "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
-    return f'<td style="text-align: left; vertical-align: top">{escape(shown)}</td>'

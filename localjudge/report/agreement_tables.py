@@ -10,7 +10,6 @@ import numpy as np
 
 from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.statistics import EQUAL_EVERYWHERE, Estimate, two_decimals, untested_in_words, verdicts_in_words
-from localjudge.statistics.annotators import annotator_lines
 from localjudge.statistics.within_instructions import JUDGED, NOT_WITHIN, WithinInstructions
 from localjudge.studies.agree import Agreement, AspectAgreement, LabelledPairs, NominalAgreement, PairAgreement
 from localjudge.studies.calibrate import Calibration
@@ -196,7 +195,7 @@ def _compared(comparisons: Mapping[str, Any], statistics: Mapping[str, str]) -> 
 
 
 def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | str]:
-    """Yield kappa and bias of an aspect, all baselines within instructions, and the test of the annotators."""
+    """Yield kappa and bias of an aspect, all baselines within instructions, and the alpha of the annotators."""
     of_judge = {name: each for name, each in found.comparisons.items() if name in JUDGED}
     yield Table(_labelled(aspect, found), *_compared(of_judge, {"kappa": "kappa", "bias": "bias"}))
     if found.within is None:
@@ -211,27 +210,29 @@ def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | st
         ]
         yield Table(title, ("", "in order", "over chance", f"{_scores_of(found)} minus it"), rows)
         yield str(_Verdict.of(found.within))
-    yield from annotator_lines("ordinal", found.alpha, found.annotator_test)
+    yield from _among_annotators("ordinal", found.alpha)
 
 
 def _nominal_details(aspect: str, found: NominalAgreement) -> Iterator[Table | str]:
-    """Yield the comparisons of an aspect without an order, and its confusion matrix."""
-    headings = {"accuracy": "accuracy", "kappa": "kappa", "brier": "Brier"}
+    """Yield the comparisons of an aspect without an order, and the alpha of the annotators."""
+    headings = {"accuracy": "accuracy", "kappa": "kappa"}
     yield Table(_labelled(aspect, found), *_compared(found.comparisons, headings))
-    counts: list[Cells] = [
-        (label, *given, recall)
-        for label, given, recall in zip(found.labels, found.confusion, found.recall, strict=True)
-    ]
-    columns = ("human \\ judge", *found.labels, "recall")
-    totals: list[Cells] = [("precision", *found.precision, "")]
-    yield Table(f"{aspect}: human and judge", columns, counts, totals)
-    yield from annotator_lines("nominal", found.alpha, found.annotator_test)
+    yield from _among_annotators("nominal", found.alpha)
+
+
+def _among_annotators(level: str, alpha: Estimate) -> Iterator[str]:
+    """Yield the agreement among the annotators, if it is known."""
+    if alpha.value is not None:
+        yield (
+            "Agreement among the annotators, which does not limit a judge: Krippendorff's "
+            f"{level} alpha {alpha.in_words()}"
+        )
 
 
 def pair_agreement_findings(agreement: PairAgreement) -> Findings:
     """Return whether the judge is better than its baselines, and a table with a row for each aspect.
 
-    The details are the tables of each aspect, of all pairs and of the subsets. All fit 80 characters.
+    The details are the tables of each aspect. All fit 80 characters.
     """
     rows: list[list[Cell]] = []
     details: list[Table | str] = []
@@ -242,13 +243,11 @@ def pair_agreement_findings(agreement: PairAgreement) -> Findings:
         rows.append([aspect, found.pairs, *shares, *answers[aspect].cells])
         title = _labelled(aspect, found, counted(found.pairs, "pair"))
         details += [Table(title, *_compared(found.comparisons, _OF_PAIRS)), *_lines(found)]
-        if subsets := agreement.subsets[aspect]:
-            details.append(_subsets(f"Accuracy in {aspect} by {agreement.by}", found, subsets))
     columns = "aspect", "pairs", "accuracy", "without ties", "kappa", *_BESIDE
     return Findings(
         [*_answers(answers)],
         [Table("Agreement with the labels", columns, rows)],
-        {"each order" + f", accuracy by {agreement.by}" * bool(agreement.by): details},
+        {"each order": details},
         agreement.notices,
         agreement.notes,
     )
@@ -260,16 +259,7 @@ def _lines(found: LabelledPairs) -> Iterator[str]:
     if found.consistency.value is not None:
         same = found.consistency.in_words()
         yield f"Both orders name the same response in {same} of the pairs where each names one"
-    yield from annotator_lines("nominal", found.alpha, found.annotator_test)
-
-
-def _subsets(title: str, all_pairs: LabelledPairs, subsets: Mapping[str, LabelledPairs]) -> Table:
-    names = [*all_pairs.comparisons]
-    rows: list[Cells] = []
-    for subset, found in subsets.items():
-        compared = map(found.comparisons.get, names)
-        rows.append((subset, found.pairs, *(None if each is None else each.accuracy for each in compared)))
-    return Table(title, ("subset", "pairs", *(name.replace(" ", "\n") for name in names)), rows)
+    yield from _among_annotators("nominal", found.alpha)
 
 
 def calibration_findings(calibration: Calibration, of_labels: Sequence[str] = ()) -> Findings:

@@ -28,9 +28,9 @@ def jury_findings(jury: Jury) -> Findings:
 
 
 def _jury_lines(jury: Jury) -> Iterator[str]:
-    """Yield a line each on how many independent jurors the jury is worth, their agreement, and the outlier."""
+    """Yield a line each on the jury beside its best juror, the jurors' agreement, and the outlier."""
     if jury.errors:
-        yield from _worth(jury)
+        yield from _beside_best(jury)
     for level in dict.fromkeys(aspect.level for aspect in jury.aspects.values()):
         alphas = {name: aspect.alpha for name, aspect in jury.aspects.items() if aspect.level == level}
         known = sorted((each.value, name) for name, each in alphas.items() if each.value is not None)
@@ -73,22 +73,16 @@ def _bias(jury: Jury) -> Table:
 
 
 def _errors_by_labels(jury: Jury) -> Table:
-    """Return the errors of the jury and of its best juror, and how far the jurors' errors are independent."""
+    """Return the errors of the jury and of its best juror."""
     rows = [
-        (name, each.rows, each.correlation, each.votes, each.jury, each.best_juror, each.difference)
-        for name, each in jury.errors.items()
+        (name, each.rows, each.jury, each.best_juror, each.difference) for name, each in jury.errors.items()
     ]
-    columns = "aspect", "rows", "correlation", "votes", "jury", "best juror", "difference"
+    columns = "aspect", "rows", "jury", "best juror", "difference"
     return Table("Errors against the labels", columns, rows)
 
 
-def _worth(jury: Jury) -> Iterator[str]:
-    """Yield how many independent jurors the jury is worth, and whether it is better than its best juror."""
-    votes = {name: found.votes for name, found in jury.errors.items()}
-    if least := [f"{name} {each.low:.2f}" for name, each in votes.items() if each.low is not None]:
-        worth = "are worth at least this many independent jurors, with 95 % confidence"
-        yield f"The {len(jury.jurors)} jurors {worth}: {', '.join(least)}"
-    yield from untested_in_words("number of independent jurors", votes)
+def _beside_best(jury: Jury) -> Iterator[str]:
+    """Yield whether the jury is better than its best juror."""
     differences = {name: found.difference.negative() for name, found in jury.errors.items()}
     beside = {
         name: f", beside {each.best} on {counted(each.compared, 'row')}" * (each.best is not None)

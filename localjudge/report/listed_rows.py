@@ -1,7 +1,7 @@
 """The rows of a page as columns: a few numbers for each, and the places of its lines and its text.
 
 A run of 50,000 judgements is a hundred megabytes of text. Memory holds only the numbers that are counted,
-drawn, filtered or sorted. A row's lines and texts are read again when it is written to the page.
+filtered or sorted. A row's lines and texts are read again when it is written to the page.
 """
 
 from __future__ import annotations
@@ -91,11 +91,6 @@ class PageColumns:
     length: NDArray[np.int32]
     flags: NDArray[np.uint8]
     criteria: NDArray[np.int32] | None
-
-    @property
-    def scored_series(self) -> NDArray[np.int16]:
-        """The system of the first response of each answer, (M,)."""
-        return self.series[0] if self.criteria is None else np.repeat(self.series[0], np.diff(self.criteria))
 
 
 class _ListedAnswers:

@@ -1,4 +1,4 @@
-"""The part of a report above the rows: the findings, charts and notices, in the form that the page reads."""
+"""The part of a report above the rows: the findings and notices, in the form that the page reads."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from localjudge import __version__
 from localjudge.matching.run_rows import FAILED, run_names
-from localjudge.report import charts
 from localjudge.report.listed_rows import ListedRows
-from localjudge.report.shown_values import decides, kind, legend, value_colours, value_texts
+from localjudge.report.shown_values import decides, kind, value_colours, value_texts
 from localjudge.report.tables import Findings
 from localjudge.runs.run_manifest import RunManifest
-from localjudge.runs.summary import LEAST
 from localjudge.system.quantities import counted
 
 
@@ -46,9 +42,7 @@ def head(
         f"Prompt {', '.join({each.prompt_sha256[:12] for each in listed.manifests})}. "
         "This file fetches nothing and sends nothing.",
         "rationale": any(manifest.rubric.columns.texts for manifest in listed.manifests),
-        "series": [
-            {"label": label, "colour": charts.series_colour(index)} for index, label in enumerate(listed.series)
-        ],
+        "series": listed.series,
         "aspects": [
             {
                 "name": name,
@@ -61,7 +55,6 @@ def head(
             for name, aspect in rubric.aspects.items()
         ],
         "decides": decides(rubric),
-        "figures": _figures(listed),
         # The first details of the systems are their means in the other columns.
         "sections": {name: found and found.for_page(name == "systems") for name, found in sections.items()},
     }
@@ -77,7 +70,7 @@ def _notices(listed: ListedRows, more: Iterable[str]) -> Iterator[str]:
         reasons = f" ({'; '.join(listed.problems)})" if listed.problems else ""
         yield f"{counted(missing, one)} without text: the input row was not found{reasons}."
     if failed := int((listed.rows.flags & FAILED > 0).sum()):
-        yield f"{counted(failed, item)} failed; the tables and charts exclude failed {item}s."
+        yield f"{counted(failed, item)} failed; the tables exclude failed {item}s."
 
 
 def _origin(manifests: Sequence[RunManifest]) -> str:
@@ -87,25 +80,3 @@ def _origin(manifests: Sequence[RunManifest]) -> str:
     starts = sorted((start for each in manifests for start in each.starts), key=lambda start: start.instant)
     when = dict.fromkeys(starts[place].started[:10] for place in (0, -1))
     return f"judged by {', '.join(models)} · rubric {', '.join(rubrics)} · {' to '.join(when)}"
-
-
-def _figures(listed: ListedRows) -> dict[str, list[dict[str, Any]]]:
-    """Return the charts of each place of the page; those of pairs are of the length alone.
-
-    A few rows do not show the effect of length.
-    """
-    columns = listed.columns
-    figures: dict[str, list[dict[str, Any]]] = {"length": []}
-    if len(listed) >= LEAST and ((columns.length >= 0).all(axis=0) & ~np.isnan(columns.overall)).any():
-        figures["length"].append(_figure(None, charts.length_against_score(listed)))
-    if len(listed.kind.responses) > 1:
-        return figures
-    figures["distribution"] = [
-        _figure(name, charts.distribution(listed, name), legend(aspect))
-        for name, aspect in listed.rubric.aspects.items()
-    ]
-    return figures
-
-
-def _figure(title: str | None, spec: charts.Spec, legend: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
-    return {"title": title, "legend": legend, "spec": spec}

@@ -1,8 +1,8 @@
-"""The report's file: template, style, script, chart library and data in one file, so that nothing is fetched.
+"""The report's file: template, style, script and data in one file, so that nothing is fetched.
 
 All data from rows is compressed and written in base64, so no text can end or begin a script; the page inserts
 it into the document as text. A Content-Security-Policy in the file forbids all connections, and all scripts
-except the page's own two, which it identifies by their digests.
+except the page's own, which it identifies by its digest.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import hashlib
 import html
 import json
 from collections.abc import Iterable, Iterator
-from functools import cache
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
@@ -43,10 +42,10 @@ def write_page(out: Path, head: dict[str, Any], listed: ListedRows, report: Repo
     Raises:
         UsageError: the file cannot be written.
     """
-    library, script = chart_library(), page_script()
+    script = page_script()
     policy = (
         "default-src 'none'; "
-        f"script-src '{_digest(script)}' '{_digest(library)}'; "
+        f"script-src '{_digest(script)}'; "
         "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     )
     one, many, result = listed.kind.list_words
@@ -58,7 +57,6 @@ def write_page(out: Path, head: dict[str, Any], listed: ListedRows, report: Repo
     try:
         with replacing(out) as scratch, scratch.open("w", encoding="utf-8") as stream:
             stream.write(begin)
-            stream.write(_data("library", library.encode()))
             for name, (_, numbers) in arrays.items():
                 stream.write(_data(name, numbers))
             page_rows = with_progress(listed.page_rows(), report, len(listed))
@@ -109,14 +107,6 @@ def _asset(name: str) -> str:
 def page_script() -> str:
     """Return the page's own script."""
     return '"use strict";\n(async () => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "})();\n"
-
-
-@cache
-def chart_library() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed as one script."""
-    import vl_convert
-
-    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
 def _digest(script: str) -> str:

@@ -6,6 +6,10 @@ const LONG = 1200;          // characters of a text that are shown before "Show 
 const LONG_IN_PRINT = 20000;
 const KEPT_CHUNKS = matchMedia("(max-width: 860px)").matches ? 50 : 600;  // chunks of texts that stay in memory
 const ROW = 62;             // height of a line of the list, in CSS pixels, as in the style sheet
+const SYSTEM_COLOURS = [
+  "#3b7ea1", "#d1743f", "#5a9367", "#a6588f", "#c2a03a", "#6a6fb3", "#8a6d56", "#4aa0a0",
+  "#b8506a", "#7d8f3c", "#5f7f9e", "#c68a6a", "#8f7bb8", "#6b9f7f", "#a08a7a", "#7a7f87",
+];
 const $ = (id) => document.getElementById(id);
 
 function make(tag, properties = {}, ...children) {
@@ -106,7 +110,7 @@ const chip = (aspect, score, title) =>
   paint(make("i", { class: "chip", title }, aspects[aspect].values[score]), aspects[aspect].colours[score]);
 function dot(index) {
   const node = make("i", { class: "dot", "aria-hidden": "true" });
-  node.style.background = head.series[index].colour;
+  node.style.background = SYSTEM_COLOURS[index % SYSTEM_COLOURS.length];
   return node;
 }
 const option = (value, label) => make("option", { value }, label);

@@ -152,9 +152,8 @@ document.addEventListener("keydown", (event) => {
 let resizing = 0;
 window.addEventListener("resize", () => {
   clearTimeout(resizing);
-  resizing = setTimeout(() => { paintList(); drawAll(); }, 200);
+  resizing = setTimeout(paintList, 200);
 });
 
 await refresh();
 document.documentElement.dataset.ready = "yes";
-await drawAll();

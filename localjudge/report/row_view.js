@@ -10,7 +10,7 @@ const compared = series.length > N;
 // The values of a column for an aspect of a row: one, or one for each criterion.
 const given = (column, aspect, row) => (criteria ? [...column.subarray(criteria[row], criteria[row + 1])] : [ofAspect(column, aspect, row)]);
 const whole = ordered.length === 1 || head.decides === "overall";   // the mean of all ordered aspects exists
-const label = (index) => head.series[index].label;
+const label = (index) => head.series[index];
 const knowsSystems = head.sections.systems.tables.length > 0;
 const sides = (row) => (compared ? [series[row], series[N + row]] : [series[row]]);
 const winner = (aspect, row) => [series[row], "tie", series[N + row], "undecided"][ofAspect(scores, aspect, row)];
@@ -78,13 +78,13 @@ function offeredValues(aspect) {
 }
 const offeredWinners = () => [...[[TIE, "tie"], [UNDECIDED, "undecided"]].flatMap(([place, name]) =>
   (scores.includes(place) ? [option(name, name)] : [])), ...systems().slice(1)];
-function offerScores(chosen) {
+function offerScores() {
   const aspect = $("by-aspect").value, select = $("by-score");
   const before = select.selectedOptions[0]?.textContent;
   select.disabled = aspect === "";
   const options = [option("", "any"), ...(aspect === "" ? [] : compared ? offeredWinners() : offeredValues(+aspect))];
   select.replaceChildren(...options);
-  select.value = chosen ?? options.find(({ textContent }) => textContent === before)?.value ?? "";
+  select.value = options.find(({ textContent }) => textContent === before)?.value ?? "";
 }
 function scoreTest() {
   const aspect = $("by-aspect").value, asked = $("by-score").value;

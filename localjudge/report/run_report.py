@@ -1,6 +1,6 @@
-"""A report of runs as one file for a browser: findings, charts, and all rows.
+"""A report of runs as one file for a browser: findings, and all rows.
 
-runs → rows, texts → findings, charts → page
+runs → rows, texts → findings → page
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from localjudge.report.overview import head
 from localjudge.report.page import write_page
 from localjudge.report.ranking_tables import preference_findings, ranking_findings
 from localjudge.report.study_options import ReportOptions
-from localjudge.report.tables import Findings, joined, slice_table
+from localjudge.report.tables import Findings, joined
 from localjudge.runs.reader import is_complete
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.studies.agree import agree, agree_on_pairs
-from localjudge.studies.by_slice import Sliced, agree_by_slice, rank_by_slice
-from localjudge.studies.calibrate import read_intervals
-from localjudge.studies.compare import change_by_slice, compare_runs
+from localjudge.studies.calibrate import Calibration, read_intervals
+from localjudge.studies.compare import compare_runs
 from localjudge.studies.compare.compared_rows import ComparedRows
 from localjudge.studies.compare.matched_runs import match_runs
 from localjudge.studies.rank import rank
@@ -59,9 +58,9 @@ def write_report(
     Raises:
         UsageError: a file or run directory cannot be used, or an option does not fit the runs.
     """
-    require("a report", "report")
+    require("a report", "trust")
     mode = read_manifest(runs[0]).rubric.mode
-    for name in ("calibration", "allow_no_gain", "intervals", "by_column"):
+    for name in ("calibration", "intervals"):
         if getattr(options, name):
             one = f"`{name}`: is for runs with one judgement for each response; this rubric"
             mode.require("aspects", one, "")
@@ -93,7 +92,6 @@ class _ReportFindings:
         self._listed, self._options, self._resamples = listed, options, resamples
         self._ranked: set[str] = set()
         self.notices: list[str] = []
-        self._slices: list[tuple[str, Findings]] = []
         pairs = len(listed.kind.responses) > 1
         if options.intervals:
             listed.intervals_of = read_intervals(options.intervals, listed.folders)
@@ -108,7 +106,6 @@ class _ReportFindings:
         self.sections = {
             "systems": systems,
             "changes": self._changes(),
-            "slices": joined(self._slices),
             "agreement": joined(agreement),
         }
 
@@ -128,20 +125,16 @@ class _ReportFindings:
             if options.labels and "criteria" not in self._listed.kind.features
             else None
         )
-        calibrated = options.applied_to(scores, known) or scores
+        file = options.calibration
+        calibrated = Calibration.load(file).apply_to(scores, known) if file else scores
         # The overall human mean requires labels of every aspect.
         whole = known if known and set(known.aspects) >= set(calibrated.aspects) else None
         ranking = rank(calibrated, whole, resamples=self._resamples)
         self._ranked |= {system.name for system in ranking.systems}
-        parts = scores.by_tag if all(map(is_complete, runs)) else None
-        if options.by_column:
-            parts = calibrated, options.slices(scores, options.by_column)
-        if parts:
-            self._add_slices(name, rank_by_slice(*parts, None, None, self._resamples, 0))
         found = ranking_findings(ranking)
         if ranking.of == "calibrated":
             self.notices += ranking.notices
-            note = "the charts of single judgements show uncalibrated scores"
+            note = "single judgements show uncalibrated scores"
             found = replace(found, notes=[*found.notes, note])
         return name, found
 
@@ -180,35 +173,25 @@ class _ReportFindings:
         one = len(self._listed.folders) == 1 and "criteria" not in self._listed.kind.features
         scores = scores_of(*self._listed.read) if one else read_scores([run], criteria="split")
         known = self._options.labels_of(scores, False)
-        if column := self._options.by_column:
-            self._add_slices(name, agree_by_slice(scores, known, self._options.slices(scores, column)))
         return agreement_findings(agree(scores, known, self._resamples, 0))
 
     def _pair_agreement(self, run: Path) -> Findings:
         """Return the agreement of a run of pairs with its labels."""
         judged = read_judged_pairs([run])
         return pair_agreement_findings(
-            agree_on_pairs(judged, self._options.labels_of(judged, False), None, self._resamples, 0)
+            agree_on_pairs(judged, self._options.labels_of(judged, False), self._resamples, 0)
         )
-
-    def _add_slices(self, name: str, sliced: Sliced) -> None:
-        self._slices.append((name, Findings([], [slice_table(sliced)], notes=[sliced.note])))
 
     def _changes(self) -> Findings | None:
         """Return what `localjudge compare` finds in two complete runs, or why they cannot be compared.
 
         None unless there are two runs of whole inputs, and both are complete.
         """
-        runs, options = self._listed.folders, self._options
+        runs = self._listed.folders
         if len(runs) != 2 or not all(map(is_complete, runs)) or self._listed.manifests[0].shard:
             return None
         try:
             matched = match_runs(ComparedRows.read(runs))
-            found = change_findings(compare_runs(matched, resamples=self._resamples))
+            return change_findings(compare_runs(matched, resamples=self._resamples))
         except UsageError as error:
             return Findings([f"The runs cannot be compared: {error}"], [])
-        if options.by_column:
-            slices = options.slices(matched.rows.source, options.by_column)
-            by_slice = slice_table(change_by_slice(matched, slices, self._resamples, 0))
-            found = replace(found, main=[*found.main, by_slice])
-        return found

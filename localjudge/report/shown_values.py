@@ -1,4 +1,4 @@
-"""The values of an aspect as a report shows them: texts, colours, and the scale of their mean."""
+"""The values of an aspect as a report shows them: texts and colours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
-from localjudge.rubrics.score_column import ScoreColumn, deciding
+from localjudge.rubrics.score_column import deciding
 
 ORDERED_COLOURS = ("#b5533c", "#dd9b6b", "#b9b4a6", "#78a5b8", "#2f6f95")
 """Colours from the lowest score to the highest, interpolated between them."""
@@ -18,7 +18,6 @@ _LABEL_COLOURS = (
     "#a3675c", "#76a9a0", "#6f5f86", "#c4b48a",
 )  # fmt: skip
 """Colours of labels without an order: none of them looks better or worse than another."""
-_MOST_IN_LEGEND = 12
 
 
 def kind(aspect: Aspect) -> Literal["pair", "scale", "ordered", "boolean", "labels"]:
@@ -28,11 +27,6 @@ def kind(aspect: Aspect) -> Literal["pair", "scale", "ordered", "boolean", "labe
     if aspect.scale is not None or aspect.boolean:
         return "boolean" if aspect.boolean else "scale"
     return "ordered" if aspect.ordered else "labels"
-
-
-def mean_is_share(column: ScoreColumn) -> bool:
-    """Return whether the mean of a column is a share of judgements: of a label, or of yes."""
-    return column.name != column.aspect or all(isinstance(value, bool) for value in column.numbers)
 
 
 def value_texts(aspect: Aspect) -> list[str]:
@@ -53,14 +47,6 @@ def value_colours(aspect: Aspect) -> list[str]:
     if kind(aspect) == "labels":
         return [_LABEL_COLOURS[place % len(_LABEL_COLOURS)] for place in range(count)]
     return [share_colour(place / (count - 1)) for place in range(count)]
-
-
-def legend(aspect: Aspect) -> list[tuple[str, str]]:
-    """Return the text and the colour of the values of an aspect; of five of them if there are many."""
-    pairs = [*zip(value_texts(aspect), value_colours(aspect), strict=True)]
-    if len(pairs) <= _MOST_IN_LEGEND:
-        return pairs
-    return [pairs[round(step * (len(pairs) - 1) / 4)] for step in range(5)]
 
 
 def decides(rubric: Rubric) -> str | None:

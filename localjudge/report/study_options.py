@@ -14,7 +14,7 @@ from localjudge.system.requirements import require
 if TYPE_CHECKING:
     from localjudge.matching.judged_rows import JudgedPairs
     from localjudge.matching.labels import Labels
-    from localjudge.matching.scores import Scores, Slices
+    from localjudge.matching.scores import Scores
 
 LabelColumns = Annotated[
     list[str] | None,
@@ -26,16 +26,11 @@ LabelColumns = Annotated[
     ),
 ]
 MovedInputs = Annotated[list[str] | None, Flag("The input files of the run, if they were moved.", "FILE")]
+CalibrationFile = Annotated[
+    Path | None, Flag("Apply the output of `calibrate`; stored scores do not change.", "FILE")
+]
 IntervalFile = Annotated[
     Path | None, Flag("Add the interval of each score: the output of `calibrate --interval`.", "FILE")
-]
-ByColumn = Annotated[
-    str | None,
-    Flag(
-        "Also print the statistics for each value of this column of the rows, such as topic; differences "
-        "are adjusted for the number of values.",
-        "COLUMN",
-    ),
 ]
 
 
@@ -60,13 +55,13 @@ class LabelOptions:
         """The inputs, if they were moved."""
         return self.inputs or ()
 
-    def require(self, what: str, extra: str = "trust") -> None:
+    def require(self, what: str) -> None:
         """Require the packages of what computes statistics, and the inputs, if they were moved."""
         from localjudge.rows.formats import input_extras
         from localjudge.rows.inputs import find_inputs
 
         files = [*(self.labels or ()), *self.moved]
-        require(what, extra, *input_extras(files))
+        require(what, "trust", *input_extras(files))
         find_inputs(self.moved)
 
     def labels_of(self, judged: Scores | JudgedPairs, equal_chances: bool = True) -> Labels:
@@ -76,37 +71,11 @@ class LabelOptions:
         ours = parse_mapping(self.mapping or (), label_targets(judged.manifests[0].rubric))
         return read_labels(self.labels or self.moved, judged, ours, self.moved, equal_chances)
 
-    def slices(self, judged: Scores | JudgedPairs, column: str) -> Slices:
-        """Return the slices of the judged rows by the values of a column."""
-        from localjudge.matching.scores import read_slices
-
-        return read_slices(judged.folders, judged.manifests, column, self.moved)
-
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrationOptions:
-    """The options that apply a calibration."""
-
-    calibration: Annotated[
-        Path | None, Flag("Apply the output of `calibrate`; stored scores do not change.", "FILE")
-    ] = None
-    allow_no_gain: Annotated[
-        list[str] | None, Flag("Calibrate this aspect although no gain is shown.", "ASPECT")
-    ] = None
-
-    def applied_to(self, scores: Scores, labels: Labels | None) -> Scores | None:
-        """Return the calibrated scores; None without a calibration."""
-        from localjudge.studies.calibrate import Calibration
-
-        if self.calibration is None:
-            return None
-        return Calibration.load(self.calibration).apply_to(scores, self.allow_no_gain or (), labels)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportOptions(LabelOptions, CalibrationOptions):
+class ReportOptions(LabelOptions):
     """What a report has besides the rows of its runs."""
 
     title: Annotated[str | None, Flag("Its title.  [default: the runs' names]", "TEXT")] = None
+    calibration: CalibrationFile = None
     intervals: IntervalFile = None
-    by_column: ByColumn = None

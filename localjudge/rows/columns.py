@@ -28,13 +28,11 @@ CONVERSATIONS = frozenset({CONVERSATION, WITH_REASONING})
 CRITERION = "criterion"
 """The field of a template that asks for one criterion of the row."""
 
-COLUMN_NAMES: Mapping[str, Sequence[str]] = tomllib.loads(
-    (files("localjudge") / "rows" / "columns.toml").read_text("utf-8")
-)
+_NAMES = tomllib.loads((files("localjudge") / "rows" / "columns.toml").read_text("utf-8"))
+COLUMN_NAMES: Mapping[str, Sequence[str]] = _NAMES["columns"]
 """Column names recognized for each field; of a row of one or of two responses."""
-
-CANDIDATE_OR_REFERENCE = ("answer", "output")
-"""Names that some files give to the response and others to the reference."""
+ROLE_NAMES: Mapping[str, Sequence[str]] = _NAMES["roles"]
+"""Other names of the roles of messages."""
 
 USED_FIELDS = ("instruction", "reference", "candidate")
 """Fields that a template uses if nothing else is known."""

@@ -40,7 +40,6 @@ from localjudge.rows.columns import (
     PAIR,
     SYSTEM_PROMPT,
     WITH_REASONING,
-    compares_responses,
     judges_conversation,
 )
 from localjudge.rows.messages import Block, Message, as_chat, read_messages, role_of, roles_of
@@ -76,9 +75,6 @@ def read_conversation(fields: dict[str, Any], taken: dict[str, str], used: Seque
     Raises:
         RecordError: the messages are not a conversation that can be judged.
     """
-    if compares_responses(used):
-        _read_pair(fields, taken, used)
-        return
     is_prompt = as_chat(fields.get("instruction")) is not None
     _gather(fields, taken)
     shown = CONVERSATIONS.intersection(used)
@@ -160,7 +156,7 @@ def _continued(before: list[Any] | None, instruction: Any, answer: Any) -> list[
     return [*before, *turns]
 
 
-def _read_pair(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str]) -> None:
+def read_pair(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str]) -> None:
     """Read two conversations: what both share is the instruction, and how each ends a response.
 
     If they share only what the user says, the instruction is that, and each response the whole conversation.

@@ -15,7 +15,8 @@ from typing import Any
 
 from localjudge.records import Criterion, Failure, Row
 from localjudge.rows.columns import CRITERION
-from localjudge.rows.record import LARGEST_NUMBER, RecordError, check_text, is_number, unpacked
+from localjudge.rows.paths import unpacked
+from localjudge.rows.record import LARGEST_NUMBER, RecordError, check_text, is_number
 
 _TEXT = (CRITERION, "criterion_description", "requirements", "description", "text")
 _POINTS, _TAGS, _NAME = ("points", "weight", "criterion_weight"), ("tags", "criterion_type"), ("name", "title")

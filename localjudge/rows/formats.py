@@ -14,6 +14,7 @@ import bz2
 import codecs
 import gzip
 import io
+import json
 import lzma
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +29,7 @@ from localjudge.rows.csv_records import csv_reader
 from localjudge.rows.inspect_records import is_inspect_log, read_inspect
 from localjudge.rows.json_records import parse_json, read_json_array, read_json_objects, read_jsonl
 from localjudge.rows.record import DAMAGED, Record, unreadable_from_here
-from localjudge.rows.table_records import STATE, dataset_files, read_arrow, read_parquet, read_saved_dataset
+from localjudge.rows.table_records import STATE, dataset_files, read_arrow, read_parquet
 from localjudge.system.requirements import require
 
 Records = Iterator[tuple[int, Record]]
@@ -59,7 +60,7 @@ _COMPRESSED: dict[str, Callable[[str], Any]] = {
 _LFS = b"version https://git-lfs.github.com/spec/"
 _ARROW = (".parquet", ".arrow", ".feather")
 _READERS: dict[str, Callable[[str, int], Records]] = {
-    _SAVED: read_saved_dataset,
+    _SAVED: read_arrow,
     _INSPECT: read_inspect,
     ".parquet": read_parquet,
     ".arrow": read_arrow,
@@ -67,8 +68,6 @@ _READERS: dict[str, Callable[[str, int], Records]] = {
 }
 _PIECE = 1 << 16
 """Bytes that are read at once; the first of a text decide how it is read."""
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_UTF32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)  # the first begins with the mark of UTF-16
 
 
 def check_file(name: str) -> tuple[str, bool]:
@@ -90,7 +89,7 @@ def check_file(name: str) -> tuple[str, bool]:
     if kind in _READERS or not is_file:
         return "", True
     with _open(name) as stream:
-        head = Utf8Stream(stream, name).head
+        head = Utf8Stream(stream).head
     instead = _INSTEAD.get(_text_reader(name, kind, head), "")
     instead = instead if kind in _LINES else ""
     with suppress(UnicodeDecodeError):
@@ -114,7 +113,7 @@ def read_file(name: str, most_bytes: int) -> Records:
         return
     number = 0
     with _open(name) as stream:
-        text = Utf8Stream(stream, name)
+        text = Utf8Stream(stream)
         read = _text_reader(name, kind, text.head)
         try:
             for number, record in read(io.BufferedReader(text, _PIECE), most_bytes):
@@ -129,6 +128,25 @@ def has_no_suffix(name: str) -> bool:
     return name == STDIN or (name == EXAMPLES and not Path(name).exists())
 
 
+def count_lines_of(files: Iterable[str]) -> int | None:
+    """Return the number of lines of JSONL files; None if one is of another format, or can be read only once."""
+    count = 0
+    for name in files:
+        if not name.endswith(JSON_LINES) or not Path(name).is_file():
+            return None
+        last = b"\n"
+        with Path(name).open("rb") as stream:
+            while block := stream.read(1 << 20):
+                count, last = count + block.count(b"\n"), block
+        count += not last.endswith(b"\n")
+    return count
+
+
+def can_be_read_twice(name: str) -> bool:
+    """Return whether an input exists and is neither standard input nor a pipe."""
+    return name == EXAMPLES or (name != STDIN and (Path(name).is_file() or Path(name).is_dir()))
+
+
 def needs_pyarrow(name: str) -> bool:
     """Return whether this file or folder is read by pyarrow."""
     return name.lower().endswith((*_ARROW, ".zst")) or Path(name, STATE).is_file()
@@ -139,10 +157,10 @@ def input_extras(names: Iterable[str]) -> list[str]:
     return ["parquet"] if any(map(needs_pyarrow, names)) else []
 
 
-def bare_name(name: str) -> str:
-    """Return the name of a file without the suffixes of its compression and of its format."""
-    packed = Path(name).suffix.lower() in _COMPRESSED
-    return Path(Path(name).stem).stem if packed else Path(name).stem
+def bare_path(path: Path) -> Path:
+    """Return the path of a file without the suffixes of its format and its compression; a folder has none."""
+    bare = path if path.is_dir() else path.with_suffix("")
+    return bare.with_suffix("") if path.suffix.lower() in _COMPRESSED else bare
 
 
 def _kind(name: str) -> str:
@@ -207,24 +225,20 @@ def _text_reader(name: str, suffix: str, head: bytes) -> Callable[[io.BufferedRe
 
 
 class Utf8Stream(io.RawIOBase):
-    """The bytes of a text in UTF-8 or in UTF-16 with a byte order mark, as UTF-8 without the mark.
+    """The bytes of a text in UTF-8, UTF-16 or UTF-32, as UTF-8 without a byte order mark.
 
     What is not valid in the encoding of the text is not valid UTF-8 either.
 
     Args:
         stream: the bytes of the text.
-        name: the name of the file, for messages.
 
     Attributes:
         head: the first bytes; fewer than `_PIECE` if the file ends or is damaged.
         lines: the number of ends of lines in the bytes that were read.
-
-    Raises:
-        UsageError: the text is UTF-32, or UTF-16 without a byte order mark.
     """
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
-        self._pieces, self._ahead, self.lines = _utf8_pieces(stream, name), b"", 0
+    def __init__(self, stream: BinaryIO) -> None:
+        self._pieces, self._ahead, self.lines = _utf8_pieces(stream), b"", 0
         self._damage: Exception | None = None
         try:
             while len(self._ahead) < _PIECE and (piece := next(self._pieces, b"")):
@@ -246,20 +260,14 @@ class Utf8Stream(io.RawIOBase):
         return len(piece)
 
 
-def _utf8_pieces(stream: Any, name: str) -> Iterator[bytes]:
+def _utf8_pieces(stream: Any) -> Iterator[bytes]:
     """Yield the pieces of a text as UTF-8, none of them empty."""
     begin = stream.read(16)
-    even, odd = begin[::2], begin[1::2]
-    known = "UTF-32" if begin.startswith(_UTF32) else ""
-    if len(begin) == 16 and any(even) != any(odd) and (all(even) or all(odd)):
-        known = "UTF-16LE" if any(even) else "UTF-16BE"
-    if known:
-        what = known if known == "UTF-32" else f"{known} without a byte order mark"
-        raise UsageError(f"{name}: is {what}; convert it, such as with: iconv -f {known} -t UTF-8 FILE")
-    decoder = codecs.getincrementaldecoder("UTF-16")("surrogatepass")
+    encoding = json.detect_encoding(begin)
+    decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
     begins = [begin.removeprefix(codecs.BOM_UTF8)]
     for data in chain(begins, iter(lambda: stream.read1(_PIECE), b""), [b""]):
-        if begin.startswith(_UTF16):
+        if not encoding.startswith("utf-8"):
             try:
                 data = decoder.decode(data, not data).encode("utf-8", "surrogatepass")
             except UnicodeDecodeError:

@@ -20,19 +20,11 @@ from localjudge.errors import RowError, UsageError
 from localjudge.records import Failure, Row
 from localjudge.rows.columns import CONVERSATION, MESSAGES, ROWS_AT, USED_FIELDS, Columns
 from localjudge.rows.criteria import by_criterion
-from localjudge.rows.formats import (
-    EXAMPLES,
-    JSON_LINES,
-    STDIN,
-    Records,
-    bare_name,
-    check_file,
-    has_no_suffix,
-    read_file,
-)
+from localjudge.rows.formats import STDIN, bare_path, can_be_read_twice, check_file, has_no_suffix, read_file
 from localjudge.rows.joins import Joins
 from localjudge.rows.json_records import Document, unwrapped
-from localjudge.rows.record import ABSENT, MAX_ROW_BYTES, Record, RecordError, like, value_at
+from localjudge.rows.paths import ABSENT, value_at
+from localjudge.rows.record import MAX_ROW_BYTES, Record, RecordError
 from localjudge.rows.record_reader import Fields, RecordReader
 from localjudge.rows.row import identity, known_columns, lacks, rows_of, unreadable
 from localjudge.rows.table_records import table_records
@@ -173,7 +165,7 @@ def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedI
     count, rows = 0, 0
     for where, record in islice(joined_records([name], reader, joins=joins), _RECORDS_CHECKED):
         count += 1
-        last = like(record, {**record}) if isinstance(record, Mapping) else last
+        last = record if isinstance(record, dict) else last
         for row in rows_of(record, where, reader, note):
             if isinstance(row, Failure):
                 reasons[row.reason] += 1
@@ -244,9 +236,11 @@ def joined_records(
             if isinstance(record, RowError):
                 yield where, record
                 continue
-            named = like(record, {**record, FILENAME: systems[name]}) if systems else record
+            if systems:
+                record[FILENAME] = systems[name]
             try:
-                yield where, joins.joined(named)
+                joins.join(record)
+                yield where, record
             except RecordError as error:
                 yield where, unreadable(where, str(error), record, *identity(record, reader))
 
@@ -255,7 +249,7 @@ def _joins(inputs: Iterable[str], columns: Columns) -> Joins:
     """Return the records that those of the inputs are joined with."""
     joins = Joins(columns)
     for name in find_inputs([joins.given_file]) if joins.given_file is not None else ():
-        joins.read_given(name, read_records(name))
+        joins.read(name, read_records(name), is_given=True)
     for name in filter(can_be_read_twice, inputs):
         joins.read(name, read_records(name, reader=RecordReader(columns, ())))
     return joins
@@ -289,11 +283,7 @@ def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row 
 
 def names_of_files(inputs: Iterable[str]) -> dict[str, str]:
     """Return a name for each input: its file's, or as many of the last parts of its path as tell all apart."""
-    paths = {name: Path(name.encode("utf-8", "replace").decode()) for name in inputs}
-    parts = {
-        name: [*path.parts[:-1], path.name if path.is_dir() else bare_name(path.name)]
-        for name, path in paths.items()
-    }
+    parts = {name: bare_path(Path(name.encode("utf-8", "replace").decode())).parts for name in inputs}
     for length in range(1, max(map(len, parts.values()), default=1) + 1):
         found = {name: "/".join(each[-length:]) for name, each in parts.items()}
         if len({*found.values()}) == len(parts):
@@ -301,7 +291,9 @@ def names_of_files(inputs: Iterable[str]) -> dict[str, str]:
     return {name: name for name in parts}
 
 
-def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES, reader: RecordReader | None = None) -> Records:
+def read_records(
+    name: str, max_row_bytes: int = MAX_ROW_BYTES, reader: RecordReader | None = None
+) -> Iterator[tuple[int, Record]]:
     """Yield the records of a file that `find_inputs` returned, each with its line or number.
 
     Args:
@@ -321,22 +313,3 @@ def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES, reader: RecordRe
             yield from enumerate(rows, 1)
         else:
             yield number, record
-
-
-def count_lines_of(files: Iterable[str]) -> int | None:
-    """Return the number of lines of JSONL files; None if one is of another format, or can be read only once."""
-    count = 0
-    for name in files:
-        if not name.endswith(JSON_LINES) or not Path(name).is_file():
-            return None
-        last = b"\n"
-        with Path(name).open("rb") as stream:
-            while block := stream.read(1 << 20):
-                count, last = count + block.count(b"\n"), block
-        count += not last.endswith(b"\n")
-    return count
-
-
-def can_be_read_twice(name: str) -> bool:
-    """Return whether an input exists and is neither standard input nor a pipe."""
-    return name == EXAMPLES or (name != STDIN and (Path(name).is_file() or Path(name).is_dir()))

@@ -6,14 +6,15 @@ are joined by a column that a person names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RowError, UsageError
 from localjudge.rows.columns import JOIN, ON, Columns
-from localjudge.rows.record import ABSENT, Record, RecordError, like, value_at
-from localjudge.rows.shapes import COLUMNS, Shape, recognized
+from localjudge.rows.paths import ABSENT, value_at
+from localjudge.rows.record import Record, RecordError
+from localjudge.rows.shapes import COLUMNS, recognized
 
 
 class Joins:
@@ -30,71 +31,58 @@ class Joins:
     def __init__(self, columns: Columns) -> None:
         self.files: list[str] = []
         self.given_file, on = columns.get(JOIN), columns.get(ON, "")
-        self._ours, _, theirs = on.partition("=")
-        self._theirs = theirs or self._ours
+        ours, _, theirs = on.partition("=")
+        self._given_by = (ours, theirs or ours)
         if (self.given_file is None) != (not on):
             raise UsageError("`join`: give the file and the column: `join` questions.jsonl `on` question_id")
-        # By the name of the column in the rows, and its value.
-        self._known: dict[str, dict[str, Mapping[str, Any]]] = {self._ours: {}} if self.given_file else {}
+        # By the names of the column in the rows and in the other file, and its value.
+        self._known: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
 
-    def read_given(self, name: str, records: Iterable[tuple[int, Record]]) -> None:
-        """Read the file that a person gives.
+    def read(self, name: str, records: Iterable[tuple[int, Record]], *, is_given: bool = False) -> None:
+        """Read the file that a person gives, or an input whose first record has a shape that is joined.
 
         Raises:
-            UsageError: a record cannot be read or lacks the column, or two have the same value in it.
+            UsageError: a record cannot be read, lacks the column or is of another shape than the first one of
+                an input, or two different ones have the same value in the column.
         """
+        shape, by = COLUMNS, self._given_by
         for number, record in records:
-            where = f"`join` {name}:{number}"
+            found = COLUMNS if is_given or isinstance(record, RowError) else recognized(record)
+            if not is_given and shape is COLUMNS:
+                if not found.aside:
+                    return
+                self.files.append(name)
+                shape, by = found, (str(found.joins), str(found.joins))
+            where = f"`join` {name}:{number}" if is_given else f"{name}:{number}"
             if isinstance(record, RowError):
-                raise UsageError(f"{where}: {record.reason}")
-            if value_at(record, self._theirs) in (ABSENT, None):
-                raise UsageError(
-                    f"{where}: has no {self._theirs}, by which it is joined; name another with `on`"
-                )
-            self._add(self._ours, self._theirs, record, where)
-
-    def read(self, name: str, records: Iterator[tuple[int, Record]]) -> None:
-        """Read an input if its records are joined with others, which the shape of the first one shows.
-
-        Raises:
-            UsageError: another record does not have the shape, or two different ones have the same key.
-        """
-        shape: Shape | None = None
-        for number, record in records:
-            found = COLUMNS if isinstance(record, RowError) else recognized(record)
-            if shape is None and not found.aside:
-                return
-            shape = shape or found
-            if isinstance(record, RowError) or found is not shape:
+                raise UsageError(f"{where}: {record.reason}; correct this file")
+            if found is not shape:
                 known = f"is not one of {shape.title}, with {' and '.join(shape.has[0])}"
-                problem = record.reason if isinstance(record, RowError) else known
-                raise UsageError(f"{name}:{number}: {problem}; correct this file")
-            self._add(str(shape.joins), str(shape.joins), record, f"{name}:{number}")
-        self.files += [name] * (shape is not None)
+                raise UsageError(f"{where}: {known}; correct this file")
+            key = value_at(record, by[1])
+            if key in (ABSENT, None):
+                raise UsageError(f"{where}: has no {by[1]}, by which it is joined; name another with `on`")
+            if self._known.setdefault(by, {}).setdefault(str(key), record) != record:
+                raise UsageError(f"{where}: another record has the {by[1]} {key!r}; keep one of them")
 
-    def _add(self, ours: str, theirs: str, record: Mapping[str, Any], where: str) -> None:
-        key = value_at(record, theirs)
-        if self._known.setdefault(ours, {}).setdefault(str(key), record) != record:
-            raise UsageError(f"{where}: another record has the {theirs} {key!r}; keep one of them")
-
-    def joined(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a record with the columns of the records that it is joined with.
+    def join(self, record: dict[str, Any]) -> None:
+        """Add to a record the columns of the records that it is joined with.
 
         Raises:
             RecordError: there is no such record.
         """
-        for column, known in self._known.items():
-            is_given = column == self._ours
+        for by, known in self._known.items():
+            ours, theirs = by
+            is_given = by == self._given_by
             file = str(self.given_file) if is_given else ", ".join(self.files)
-            key = value_at(record, column)
+            key = value_at(record, ours)
             if key is ABSENT and not is_given:
                 continue
             if key is ABSENT:
-                raise RecordError(f"has no {column}, by which it is joined with {file}")
+                raise RecordError(f"has no {ours}, by which it is joined with {file}")
             if str(key) not in known:
-                raise RecordError(f"no record in {file} has the {self._theirs if is_given else column} {key!r}")
-            other, name = known[str(key)], Path(file).stem if is_given else "joined"
-            # A different value of a column gets the name of the file.
-            apart = {f"{name}.{key}": value for key, value in other.items() if record.get(key, value) != value}
-            record = like(record, {**other, **record, **apart})
-        return record
+                raise RecordError(f"no record in {file} has the {theirs} {key!r}")
+            other = Path(file).stem if is_given else "joined"
+            for name, value in known[str(key)].items():
+                if record.setdefault(name, value) != value:  # a different value gets the name of the file
+                    record[f"{other}.{name}"] = value

@@ -15,7 +15,8 @@ from typing import Any, BinaryIO
 from localjudge.errors import RowError, UsageError
 from localjudge.rows.columns import COLUMN_NAMES, CRITERION, MESSAGES, PAIR, folded
 from localjudge.rows.messages import as_chat
-from localjudge.rows.record import Record, too_large, unpacked, value_at
+from localjudge.rows.paths import unpacked, value_at
+from localjudge.rows.record import Record, too_large
 from localjudge.rows.shapes import recognized
 
 _PIECE = 1 << 16

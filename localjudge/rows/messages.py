@@ -17,19 +17,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from localjudge.rows.record import RecordError, said_of, unpacked
+from localjudge.rows.columns import ROLE_NAMES
+from localjudge.rows.paths import unpacked
+from localjudge.rows.record import RecordError, said_of
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-_ROLE_NAMES = {
-    "human": "user", "prompter": "user", "gpt": "assistant", "ai": "assistant", "bot": "assistant",
-    "model": "assistant", "chatgpt": "assistant", "agent": "assistant", "observation": "tool",
-}  # fmt: skip
-"""Other names of roles: those of ShareGPT, LangChain, Open Assistant and Gemini."""
-_ROLE_OF_ITEM = {
-    "function_call": "assistant", "function_call_output": "tool", "reasoning": "assistant",
-    "custom_tool_call": "assistant", "custom_tool_call_output": "tool",
-}  # fmt: skip
-"""The role of an item of the Responses API that is not a message."""
+_ROLE_OF = {name: role for role, names in ROLE_NAMES.items() for name in names}
 _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 _CALL_IDS = ("tool_call_id", "tool_call_ids", "call_id", "id")
 _TEXT_PARTS = ("text", "input_text", "output_text", "summary_text", "reasoning_text")
@@ -218,11 +211,10 @@ def role_of(message: Any) -> Any:
     """Return the role of a message, by the name that a judge reads; None if it has none."""
     if not isinstance(message, Mapping):
         return None
-    role = message.get("role") or message.get("from")
-    kind = message.get("type")
-    if role is None and isinstance(kind, str) and kind in _ROLE_NAMES | _ROLE_OF_ITEM:
-        role = kind
-    return (_ROLE_NAMES | _ROLE_OF_ITEM).get(role, role) if isinstance(role, str) else role
+    role, kind = message.get("role") or message.get("from"), message.get("type")
+    if role is None:
+        return _ROLE_OF.get(kind) if isinstance(kind, str) else None
+    return _ROLE_OF.get(role, role) if isinstance(role, str) else role
 
 
 def as_chat(value: Any) -> list[Any] | None:

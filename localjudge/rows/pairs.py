@@ -17,7 +17,6 @@ from localjudge.rows.columns import IN_FULL, PAIR, SYSTEMS, Columns, compares_re
 from localjudge.rows.criteria import by_criterion
 from localjudge.rows.inputs import find_inputs, read_records, read_rows
 from localjudge.rows.row import known_columns, unreadable
-from localjudge.rows.row_store import RowStore
 
 ALL = "all"
 
@@ -161,6 +160,8 @@ class PairedRows:
 
     def _formed(self) -> Iterator[Row | Failure]:
         """Yield a row of two responses for each pair, instruction by instruction, and the unreadable rows."""
+        from localjudge.rows.row_store import RowStore
+
         groups: dict[str, list[int]] = defaultdict(list)
         systems: list[str] = []
         with RowStore() as stored:

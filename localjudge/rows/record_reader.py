@@ -13,7 +13,6 @@ from dataclasses import field as dataclass_field
 from typing import Any
 
 from localjudge.rows.columns import (
-    CANDIDATE_OR_REFERENCE,
     CONVERSATION,
     CONVERSATIONS,
     CRITERION,
@@ -30,20 +29,10 @@ from localjudge.rows.columns import (
     own_fields,
     responses_of,
 )
-from localjudge.rows.conversation import read_conversation
+from localjudge.rows.conversation import read_conversation, read_pair
 from localjudge.rows.messages import as_chat, role_of, roles_of
-from localjudge.rows.record import (
-    ABSENT,
-    EACH,
-    FIRST,
-    Element,
-    RecordError,
-    column,
-    elements,
-    is_missing,
-    unpacked,
-    value_at,
-)
+from localjudge.rows.paths import ABSENT, EACH, FIRST, Element, column, elements, is_missing, unpacked, value_at
+from localjudge.rows.record import RecordError
 from localjudge.rows.shapes import Shape, found_in, paths_in, recognized, shape_named, value_of
 
 _LIKE_A_RESPONSE = re.compile(
@@ -54,6 +43,8 @@ _END_OF_SENTENCE = (".", "!", "?", ":", "\n")
 _LONGEST_NAME = 100
 GATHERED = "@responses"
 """The column of the responses that a shape gathers."""
+_CANDIDATE_OR_REFERENCE = ("answer", "output")
+"""Names that some files give to the response and others to the reference."""
 _OF_ONE_COLUMN = ("instruction", "reference", CRITERION, "candidate", *PAIR)
 """Fields for which two columns with usual names are one too many."""
 
@@ -111,7 +102,7 @@ class _Layout:
         """
         for field, found in self.usual.items():
             if field in _OF_ONE_COLUMN and len(found) > 1 and folded(found[0]) != field:
-                both = [each for each in found if folded(each) in CANDIDATE_OR_REFERENCE]
+                both = [each for each in found if folded(each) in _CANDIDATE_OR_REFERENCE]
                 is_reference = field == "candidate" and both and "reference" not in self.sources
                 other = f", or give the reference with `columns` reference={both[-1]}" if is_reference else ""
                 raise RecordError(
@@ -140,6 +131,8 @@ class RecordReader:
         used: the fields that the rubric's template uses.
         judged: the field of each response that is judged, and the field of its system.
         own_fields: the fields that are columns of the rubric's own.
+        needed: the fields that each row has.
+        names: the usual names of the column of each field.
         found_at: the path of the rows in the last file that holds one object; empty if there is none.
     """
 
@@ -148,8 +141,9 @@ class RecordReader:
         self.given = {field: path for field, path in columns.items() if not field.startswith("@")}
         self._shape = shape_named(columns[SHAPE]) if SHAPE in columns else None
         others = (MESSAGES, SYSTEM_PROMPT, *CONVERSATIONS.intersection(used))
-        self._names = {**column_names(used), **{name: (name,) for name in others}}
+        self.names = {**column_names(used), **{name: (name,) for name in others}}
         self.judged, self.own_fields = responses_of(used), own_fields(used)
+        self.needed = {"instruction", *self.judged, *self.own_fields}
         self._shows_all_turns = judges_conversation(used) or IN_FULL in used
         self._layouts: dict[tuple[Any, ...], _Layout] = {}
 
@@ -159,7 +153,7 @@ class RecordReader:
     def first(self, record: Mapping[str, Any], field: str) -> Any:
         """Return the first value that a record has for a field; None if it has none."""
         declared = self.shape_of(record).fields
-        names = [*([declared[field]] if field in declared else ()), *self._names.get(field, ())]
+        names = [*([declared[field]] if field in declared else ()), *self.names.get(field, ())]
         names = [self.given[field]] if field in self.given else names
         return next((value for name in names if not is_missing(value := value_of(name, record))), None)
 
@@ -184,7 +178,8 @@ class RecordReader:
             found = Fields(record, shape, number=None if places is None else number, element=element)
             self._fill(found, layout)
             self._settle(found)
-            read_conversation(found.values, found.taken, self.used)
+            read = read_conversation if "candidate" in self.judged else read_pair
+            read(found.values, found.taken, self.used)
             for name in (SYSTEM_PROMPT, MESSAGES):  # what no field shows is a column
                 if name in found.values and name not in self.used:
                     value, key = found.values.pop(name), found.taken.pop(name, name)
@@ -197,14 +192,14 @@ class RecordReader:
         Raises:
             RecordError: a column can mean two things.
         """
-        possible = () if shape.has else self._names.get("candidate", ())
-        listed = [name for name in possible if _is_list_of_texts(record.get(name))]
+        possible = () if shape.has else self.names.get("candidate", ())
+        listed = [name for name in possible if name in record and _is_list_of_texts(record[name])]
         own = {"candidate": listed[0] + EACH} if len(listed) == 1 else {}  # each of its texts is a response
         key = (shape.name, *own.values(), *record)
         if (found := self._layouts.get(key)) is None:
             if len(self._layouts) > 1000:
                 self._layouts.clear()
-            known = {*self._names, TURN, *self.used}
+            known = {*self.names, TURN, *self.used}
             own |= {field: source for field, source in shape.fields.items() if field in known}
             found = self._new_layout(record, shape, own | self.given)
             if not self._lenient:
@@ -224,7 +219,7 @@ class RecordReader:
         there = {field for path, field in paths if column(path) in record or path in record} | self.given.keys()
         usual = {
             field: [*dict.fromkeys(alike[name] for name in possible if name in alike)]
-            for field, possible in self._names.items()
+            for field, possible in self.names.items()
             if shape.usual and field not in there and not alike.keys().isdisjoint(possible)
         }
         taken = {field: found[0] for field, found in usual.items()}
@@ -232,7 +227,7 @@ class RecordReader:
         doubtful = [
             key
             for key in kept
-            if folded(taken.get("candidate", "")) in CANDIDATE_OR_REFERENCE
+            if folded(taken.get("candidate", "")) in _CANDIDATE_OR_REFERENCE
             and isinstance(key, str)
             and _LIKE_A_RESPONSE.search(folded(key))
             and not _NOT_A_RESPONSE.search(folded(key))

@@ -10,27 +10,11 @@ from typing import Any, cast
 
 from localjudge.errors import RowError
 from localjudge.records import Failure, Response, Row
-from localjudge.rows.columns import (
-    COLUMN_NAMES,
-    CONVERSATIONS,
-    CRITERION,
-    MESSAGES,
-    PAIR,
-    column_names,
-)
+from localjudge.rows.columns import COLUMN_NAMES, CONVERSATIONS, CRITERION, PAIR
 from localjudge.rows.criteria import read_criteria
 from localjudge.rows.json_records import Document
-from localjudge.rows.record import (
-    ABSENT,
-    Record,
-    RecordError,
-    check_text,
-    is_nan,
-    lone_surrogate,
-    said_of,
-    unpacked,
-    value_at,
-)
+from localjudge.rows.paths import ABSENT, unpacked, value_at
+from localjudge.rows.record import Record, RecordError, check_text, is_nan, lone_surrogate, said_of
 from localjudge.rows.record_reader import Fields, RecordReader
 from localjudge.rows.shapes import COLUMNS
 
@@ -94,14 +78,14 @@ def _row(
     taken, judged, values = found.taken, reader.judged, found.values
     if "instruction" not in reader.used:
         values.setdefault("instruction", "")
-    names = {field: _name(values.get(field)) for field in ("id", *judged.values())}
+    names = {field: _plain_text(values.get(field)) for field in ("id", *judged.values())}
     texts = {field: values[field] for field in ("instruction", *judged) if field in values}
     reference = reference_text(values.get("reference"))
     fields = {name: text for name in reader.own_fields if (text := field_text(found, name)) is not None}
     others = () if given is None else given.responses[len(judged) :]
     asks = CRITERION in reader.used
     try:
-        lacking = {"instruction", *judged, *reader.own_fields} - texts.keys() - fields.keys()
+        lacking = reader.needed - texts.keys() - fields.keys()
         lacking |= {CRITERION} - values.keys() if asks else set()
         if lacking:
             raise RecordError(lacks(lacking | {"reference"} if reference is None else lacking, record, reader))
@@ -133,24 +117,21 @@ def _row(
     )
 
 
-def _name(given: Any) -> Any:
-    """Return an id or the name of a system: a number as its text, and None for an empty one."""
-    if isinstance(given, int | float) and given == given:
+def _plain_text(given: Any) -> Any:
+    """Return a number or a boolean as JSON writes it, None for an empty value, and any other value as it is."""
+    if isinstance(given, int | float) and not is_nan(given):
         with suppress(ValueError):  # more digits than Python writes
-            return str(given)
-    return None if given == "" or is_nan(given) else given
+            return json.dumps(given)
+    return None if is_nan(given) or given == "" else given
 
 
 def reference_text(given: Any) -> Any:
-    """Return a reference as text: a number or a boolean as JSON writes it, and the alternatives of a list."""
+    """Return a reference as text, the alternatives of a list as one."""
     given = given.tolist() if hasattr(given, "tolist") else given
     if isinstance(given, list | tuple):
         texts = [reference_text(each) for each in given if each not in (None, "")]
         return (_ALTERNATIVES.join(texts) or None) if all(isinstance(each, str) for each in texts) else given
-    if isinstance(given, bool | int | float) and not is_nan(given):
-        with suppress(ValueError):  # more digits than Python writes
-            return json.dumps(given)
-    return None if is_nan(given) or given == "" else given
+    return _plain_text(given)
 
 
 def _is_media(given: Any) -> bool:
@@ -175,8 +156,7 @@ def field_text(found: Fields, name: str) -> str | None:
 def lacks(fields: Iterable[str], record: Mapping[str, Any], reader: RecordReader) -> str:
     """Return the reason why a record without these fields is not a row, with the flags to name them."""
     wanted = {*fields} & {*reader.used, *reader.judged, *reader.given}
-    known = dict.fromkeys([*column_names(reader.used), MESSAGES, *reader.used])
-    fields = [field for field in known if field in wanted]
+    fields = [field for field in dict.fromkeys([*reader.names, *reader.used]) if field in wanted]
     lacking = [
         f"no column {reader.given[field]!r} for the {field}"
         if field in reader.given
@@ -215,7 +195,7 @@ def _is_deeper(value: Any, most: int) -> bool:
     if not isinstance(value, list | tuple | Mapping):
         return False
     inner = value.values() if isinstance(value, Mapping) else value
-    return most < 0 or any(_is_deeper(each, most - 1) for each in inner)
+    return most < 0 or any(_is_deeper(each, most - 1) for each in inner if not isinstance(each, str))
 
 
 def _writable(columns: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,17 +49,8 @@ from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.rows.messages import as_chat, event_messages
-from localjudge.rows.record import (
-    ABSENT,
-    FIRST,
-    Cells,
-    Element,
-    RecordError,
-    column,
-    is_missing,
-    unpacked,
-    value_at,
-)
+from localjudge.rows.paths import ABSENT, FIRST, Element, column, is_missing, unpacked, value_at
+from localjudge.rows.record import Cells, RecordError
 
 _SPEAKER = re.compile(r"(?:^|\s)(USER|ASSISTANT|SYSTEM|FUNCTION RESPONSE):")
 _CALL = re.compile(r'<functioncall>\s*\{"name":\s*"([^"]+)"(?:,\s*"arguments":\s*(.*?))?\}', re.DOTALL)
@@ -93,11 +84,6 @@ class Shape:
         own["has"] = own["has"] if isinstance(own["has"][0], list) else [own["has"]]
         return cls(name=name, fields={key: table[key] for key in table if key not in own}, **own)
 
-    def may_fit(self, columns: Iterable[str]) -> bool:
-        """Return whether a record with these columns can have the shape."""
-        there = {*columns}
-        return any(all(path in there or column(path) in there for path in way) for way in self.has)
-
     def fits(self, record: Mapping[str, Any]) -> bool:
         """Return whether a record has the shape."""
         return any(all(_has(record, path) for path in way) for way in self.has) and all(
@@ -110,30 +96,31 @@ class Shape:
         Raises:
             RecordError: a label is none of those that the shape knows.
         """
-        if self.label is None:
-            return []
-        if "always" in self.label:
-            return [self.label["always"]]
-        if "one" in self.label:
-            said = {result: value_at(record, path, element) for result, path in self.label["one"].items()}
+        label = self.label or {}
+        if "always" in label:
+            return [label["always"]]
+        if "one" in label:
+            said = {result: value_at(record, path, element) for result, path in label["one"].items()}
             named = [result for result, value in said.items() if str(value).casefold() in ("1", "1.0", "true")]
             if len(named) > 1:
                 raise RecordError(f"its label names {' and '.join(named)}; it must name one")
             return [*named] or [None]
-        paths = self.label.get("at", [])
-        found = [value_at(record, path, element) for path in ([paths] if isinstance(paths, str) else paths)]
-        values = (each for value in found for each in (value if isinstance(value, list) else [value]))
-        return [self._result(each) for each in values if each is not ABSENT]
+        found = [value_at(record, path, element) for path in _listed(label.get("at", []))]
+        values = (each for value in found for each in _listed(value) if each is not ABSENT)
+        return [self._result(each, label["codes"]) for each in values]
 
-    def _result(self, value: Any) -> str | None:
-        codes = self.label["codes"] if self.label else {}
+    def _result(self, value: Any, codes: Mapping[str, str]) -> str | None:
         text = f"{value:g}" if isinstance(value, float) else str(value).strip()
         if text.casefold() in ("", "nan", "none"):
             return None
         if text not in codes:
             known = ", ".join(codes)
             raise RecordError(f"holds the label {text[:40]!r}; a label of {self.title} is one of {known}")
-        return None if codes[text] == "none" else str(codes[text])
+        return None if codes[text] == "none" else codes[text]
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _has(record: Mapping[str, Any], path: str) -> bool:
@@ -171,7 +158,10 @@ def shape_named(name: str) -> Shape:
 
 @lru_cache(maxsize=1024)
 def _possible(columns: tuple[str, ...]) -> tuple[Shape, ...]:
-    return tuple(shape for shape in shapes().values() if shape.may_fit(columns))
+    def may_have(path: str) -> bool:
+        return path in columns or column(path) in columns
+
+    return tuple(each for each in shapes().values() if any(all(map(may_have, way)) for way in each.has))
 
 
 def recognized(record: Mapping[str, Any]) -> Shape:
@@ -254,12 +244,24 @@ def _alternating(given: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the turns in a list of each role, one after the other; none without one of the lists."""
     if any(map(is_missing, given.values())):
         return
-    lists = [each if isinstance(each, list) else [each] for each in map(unpacked, given.values())]
+    lists = [_listed(unpacked(each)) for each in given.values()]
     if len({*map(len, lists)}) > 1:
         raise RecordError(f"has {len(lists[1])} of the {len(lists[0])} turns of its question")
     for turns in zip(*lists, strict=True):
         for role, text in zip(given, turns, strict=True):
             yield {"role": role, "content": text.get("content") if isinstance(text, Mapping) else text}
+
+
+def _of_pairs(given: Any) -> Iterator[Any]:
+    """Yield the turns of a list of pairs: what the user says, and the answer."""
+    pairs = [unpacked(pair) for pair in found] if isinstance(found := unpacked(given), list) else [given]
+    if as_chat(pairs) is not None:
+        yield from pairs
+    elif not all(isinstance(pair, list) for pair in pairs):
+        raise RecordError("its history is not a list of pairs or of messages")
+    else:
+        for pair in pairs:
+            yield from _alternating({"user": pair[:1], "assistant": pair[1:]})
 
 
 def _marked(text: str) -> Iterator[Any]:
@@ -279,8 +281,6 @@ _TURNS_OF: Mapping[str, Callable[[Any], Iterable[Any]]] = {
     "messages": lambda value: as_chat(value) or [{"role": "user", "content": value}],
     "events": event_messages,
     "marked": _marked,
-    "pairs": lambda value: (
-        turn for pair in value for turn in _alternating({"user": pair[:1], "assistant": pair[1:]})
-    ),
+    "pairs": _of_pairs,
 }
 """The turns in a value that is more than the text of one turn."""

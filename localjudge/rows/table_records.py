@@ -32,17 +32,14 @@ def read_parquet(name: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
 
 
 def read_arrow(name: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
-    """Yield the records of an Arrow IPC file (Feather version 2) or stream with their numbers, from 1."""
-    return _numbered(_checked_records(batch, most_bytes) for batch in _ipc_batches(name))
+    """Yield the records of an Arrow IPC file (Feather version 2) or stream with their numbers, from 1.
 
-
-def read_saved_dataset(folder: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
-    """Yield the records of a folder written by `save_to_disk` of Hugging Face's datasets with their numbers.
+    A folder is a dataset that `save_to_disk` of Hugging Face's datasets wrote.
 
     Raises:
         UsageError: see `dataset_files`.
     """
-    files = dataset_files(folder)
+    files = dataset_files(name) if Path(name).is_dir() else [name]
     return _numbered(_checked_records(batch, most_bytes) for file in files for batch in _ipc_batches(file))
 
 
@@ -80,12 +77,10 @@ def _ipc_batches(name: str) -> Iterator[Any]:
         is_file = stream.read(6) == b"ARROW1"
         stream.seek(0)
         if is_file:
-            with pyarrow.ipc.open_file(stream) as file:
-                for place in range(file.num_record_batches):
-                    yield file.get_batch(place)
+            file = pyarrow.ipc.open_file(stream)
+            yield from map(file.get_batch, range(file.num_record_batches))
         else:
-            with pyarrow.ipc.open_stream(stream) as batches:
-                yield from batches
+            yield from pyarrow.ipc.open_stream(stream)
 
 
 def _checked_records(batch: Any, most_bytes: int) -> Iterator[Record]:
@@ -94,19 +89,16 @@ def _checked_records(batch: Any, most_bytes: int) -> Iterator[Record]:
 
     try:
         batch.validate(full=True)
-    except pyarrow.ArrowInvalid:
-        rows = 1
-    else:
-        rows = _rows_at_once(batch.nbytes / max(batch.num_rows, 1), most_bytes)
-    for begin in range(0, batch.num_rows, rows):
-        part = batch.slice(begin, rows)
-        try:
-            if rows == 1:
-                part.validate(full=True)
-        except pyarrow.ArrowInvalid as error:
+    except pyarrow.ArrowInvalid as error:
+        if batch.num_rows == 1:
             yield RowError(f"not a valid Arrow record: {error}")
         else:
-            yield from arrow_records(part, most_bytes)
+            rows = (batch.slice(place, 1) for place in range(batch.num_rows))
+            yield from chain.from_iterable(_checked_records(row, most_bytes) for row in rows)
+    else:
+        size = _rows_at_once(batch.nbytes / max(batch.num_rows, 1), most_bytes)
+        for begin in range(0, batch.num_rows, size):
+            yield from arrow_records(batch.slice(begin, size), most_bytes)
 
 
 def _rows_at_once(mean_bytes: float, most_bytes: int) -> int:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ from localjudge.errors import RunMismatchError, UsageError
 from localjudge.modes import ONE_ROW_PER_PROMPT
 from localjudge.modes.mode import Mode
 from localjudge.modes.row_outcome import Join, RowOutcome
-from localjudge.records import Judgement, Outcome, html_table
+from localjudge.records import Judgement, Outcome
 from localjudge.records.keys import row_key, settings_digest
-from localjudge.records.outcome_columns import EXPECTED, PAIR_SYSTEMS, PREFERENCE, without_objects
+from localjudge.records.outcome_columns import without_objects
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
 from localjudge.runs.notices import notices
@@ -27,7 +26,6 @@ JUDGEMENTS = "judgements.jsonl"
 SET_ASIDE = "set-aside.jsonl"
 SUMMARY = "summary.json"
 _ROUNDING = 1e-3
-_SHOWN_LINES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +112,6 @@ class RecordedRun:
         taken = self._mode.column_names(self.rubric.columns)
         _, rows = with_text_columns(self.folder, manifest, self._rows, taken)
         return (row.line(self.rubric.columns) | texts for row, texts in rows)
-
-    def _repr_html_(self) -> str:
-        suffixes = ("", EXPECTED, PREFERENCE)
-        own = [f"{aspect}{suffix}" for aspect in self.rubric.aspects for suffix in suffixes]
-        names = ["id", "system", *PAIR_SYSTEMS, "error", *own, *self.rubric.columns.texts]
-        lines = list(islice(self._lines(), _SHOWN_LINES))
-        shown = [{name: line[name] for name in names if name in line} for line in lines]
-        count = f"the first {len(lines)} lines" if len(lines) == _SHOWN_LINES else f"{len(lines)} lines"
-        return html_table(shown, "\n".join([f"{self.folder}: {count}", *self.notices]))
 
 
 def load_run(folder: str | Path) -> RecordedRun:

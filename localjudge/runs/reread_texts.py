@@ -17,8 +17,8 @@ from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Row
 from localjudge.records.outcome_columns import MODEL, NOTICE
 from localjudge.rows.columns import CRITERION
-from localjudge.rows.formats import STDIN
-from localjudge.rows.inputs import can_be_read_twice, find_inputs
+from localjudge.rows.formats import STDIN, can_be_read_twice
+from localjudge.rows.inputs import find_inputs
 from localjudge.rows.pairs import paired_rows
 from localjudge.rows.row_store import RowStore
 from localjudge.runs.run_manifest import RunManifest, StartRecord

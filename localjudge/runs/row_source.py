@@ -15,7 +15,8 @@ from typing import Self
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Row
 from localjudge.rows.columns import CRITERION, USED_FIELDS, Columns
-from localjudge.rows.inputs import CheckedInputs, check_inputs, count_lines_of, find_inputs, given_rows
+from localjudge.rows.formats import count_lines_of
+from localjudge.rows.inputs import CheckedInputs, check_inputs, find_inputs, given_rows
 from localjudge.rows.pairs import PairedRows, Pairing, paired_rows
 from localjudge.rows.record import MAX_ROW_BYTES
 

@@ -10,7 +10,7 @@ undefined. A common factor of the weights changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,6 @@ from localjudge.statistics.resampling import RESAMPLES, mean_estimate
 
 _SMALLEST = 1e-12
 """Share of its terms below which a variance is a rounding error: the column is constant."""
-
-
-def pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Return Pearson's correlation."""
-    x, y = x - x.mean(), y - y.mean()
-    n, sx, sy, sxx, syy, sxy = (weights @ np.column_stack([np.ones_like(x), x, y, x * x, y * y, x * y])).T
-    return _correlation(n, sx, sy, sxx, syy, sxy)
 
 
 def spearman(x: Floats, y: Floats, weights: Floats) -> Floats:
@@ -107,7 +100,6 @@ Statistic = Callable[[Floats, Floats, Floats], Floats]
 ONE_SIDE_IS_EQUAL = "the scores or the labels are all equal"
 """Why a correlation or kappa is undefined, or is 0 without an interval."""
 _FOLDS = 5
-_LARGEST_BRIER_SCORE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,23 +175,15 @@ def of_all(statistic: Statistic, x: Floats, y: Floats, weight: Floats | None = N
 class Comparison:
     """The agreement statistics of one column of numbers with the labels.
 
-    The correlations use the mean label of each row. `kappa` (quadratic weights), `exact`, `within_one`, `mae`
-    and `bias` (the column minus the label) use each label separately; they are undefined if a label lies
-    outside the judge's scale, and `within_one` for a scale of two values. `kappa` and `exact` require whole
-    numbers on both sides.
+    Spearman's correlation uses the mean label of each row. `kappa` (quadratic weights), `exact` and `bias` (the
+    column minus the label) use each label separately; they are undefined if a label lies outside the judge's
+    scale. `kappa` and `exact` require whole numbers on both sides.
     """
 
-    pearson: Estimate = UNDEFINED
     spearman: Estimate = UNDEFINED
     kappa: Estimate = UNDEFINED
     exact: Estimate = UNDEFINED
-    within_one: Estimate = UNDEFINED
-    mae: Estimate = UNDEFINED
     bias: Estimate = UNDEFINED
-
-
-STATISTICS = tuple(field.name for field in fields(Comparison))
-_CORRELATIONS: Mapping[str, Statistic] = {"pearson": pearson, "spearman": spearman}
 
 
 def compare(
@@ -217,26 +201,21 @@ def compare(
         marks: the labels.
         group: the instruction of each row, [rows of the run].
         ends: the lowest and the highest number of the scale, which contains all labels; None for a column on
-            another scale, which has correlations alone.
+            another scale, which has a correlation alone.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
     """
     rows, means = marks.means()
-    of_rows = SampledRows(group[rows], marks.weight_of(rows))
-    correlations = {
-        name: of_rows.agreement(statistic, column[rows], means) for name, statistic in _CORRELATIONS.items()
-    }
+    correlation = SampledRows(group[rows], marks.weight_of(rows)).agreement(spearman, column[rows], means)
     if ends is None or len(rows) < 2:
-        return Comparison(**correlations)
+        return Comparison(correlation)
     labels = SampledRows(group[marks.row], marks.weight, resamples, seed)
     x, y = column[marks.row], marks.value
     error, width, are_whole = x - y, ends[1] - ends[0], bool((x == x.round()).all() and (y == y.round()).all())
     return Comparison(
-        **correlations,
+        correlation,
         kappa=labels.agreement(kappa, x, y) if are_whole else UNDEFINED,
         exact=labels.share(error == 0) if are_whole else UNDEFINED,
-        within_one=labels.share(np.abs(error) <= 1) if width > 1 else UNDEFINED,
-        mae=labels.mean(np.abs(error), 0, width),
         bias=labels.mean(error, -width, width, signed=True),
     )
 
@@ -245,62 +224,47 @@ def compare(
 class NominalComparison:
     """The agreement of one column of labels with the human labels, each human label separately.
 
-    `kappa` is Cohen's, without weights. `brier` is the Brier score of the probabilities (Brier 1950): the sum
-    over the labels of the squared distance from 1 for the human label and from 0 for the others, so 0 at best
-    and 2 at worst.
+    `kappa` is Cohen's, without weights.
     """
 
     accuracy: Estimate
     kappa: Estimate
-    brier: Estimate = UNDEFINED
 
 
-def compare_labels(
-    given: Floats, probabilities: Floats | None, human: Floats, labels: SampledRows
-) -> NominalComparison:
+def compare_labels(given: Floats, human: Floats, labels: SampledRows) -> NominalComparison:
     """Compare labels with human ones, both numbers from 0.
 
     Args:
         given: the labels, [m].
-        probabilities: the probability of each label, [m, labels]; None if it is not known.
         human: the human labels, [m].
         labels: their instructions and weights.
     """
-    brier = UNDEFINED
-    if probabilities is not None:
-        errors = ((probabilities - np.eye(probabilities.shape[1])[human.astype(int)]) ** 2).sum(axis=1)
-        brier = labels.mean(errors, 0.0, _LARGEST_BRIER_SCORE)
-    return NominalComparison(labels.share(given == human), labels.kappa_of_labels(given, human), brier)
+    return NominalComparison(labels.share(given == human), labels.kappa_of_labels(given, human))
 
 
-def baseline_labels(
-    columns: Mapping[str, Floats], human: Floats, count: int, labels: SampledRows
-) -> dict[str, tuple[Floats, Floats]]:
-    """Return the labels [m] of trivial judges, numbers from 0, and their probabilities [m, count].
+def baseline_labels(columns: Mapping[str, Floats], human: Floats, labels: SampledRows) -> dict[str, Floats]:
+    """Return the labels [m] of trivial judges, numbers from 0.
 
-    "most frequent" is always the most frequent human label, with the frequencies as probabilities. Each column
-    [m] is the prediction of a small decision tree that knows only its number, on instructions that it was not
-    fitted on.
+    "most frequent" is always the most frequent human label. Each column [m] is the prediction of a small
+    decision tree that knows only its number, on instructions that it was not fitted on.
 
     Args:
         columns: what each other trivial judge knows.
         human: the human labels, [m].
-        count: number of different labels.
         labels: the instructions and weights of the human labels.
     """
     from sklearn.model_selection import GroupKFold
     from sklearn.tree import DecisionTreeClassifier
 
-    frequencies = np.bincount(human.astype(int), labels.weight, count)
-    frequencies = frequencies / frequencies.sum()
-    predictions = {"most frequent": np.tile(frequencies, (len(human), 1))}
+    most_frequent = np.bincount(human.astype(int), labels.weight).argmax()
+    found = {"most frequent": np.full(len(human), float(most_frequent))}
     groups = len(np.unique(labels.group))
     for name, column in columns.items() if groups > 1 else ():
-        predicted = predictions[name] = np.zeros((len(human), count))
+        predicted = found[name] = np.zeros(len(human))
         folds = GroupKFold(min(_FOLDS, groups), shuffle=True, random_state=labels.seed)
         for seen, unseen in folds.split(column, human, labels.group):
             tree = DecisionTreeClassifier(max_depth=2, random_state=labels.seed)
             weight = None if labels.weight is None else labels.weight[seen]
             tree.fit(column[seen, None], human[seen].astype(int), weight)
-            predicted[np.ix_(unseen, tree.classes_)] = tree.predict_proba(column[unseen, None])
-    return {name: (each.argmax(axis=1).astype(np.float64), each) for name, each in predictions.items()}
+            predicted[unseen] = tree.predict(column[unseen, None])
+    return found

@@ -1,20 +1,16 @@
-"""The agreement of several judges on one aspect, and their errors against labels: how many independent votes a
-jury is worth, and its best juror."""
+"""The agreement of several judges on one aspect, and their errors against labels beside the best juror's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.statistics import Estimate
-from localjudge.statistics.agreement_statistics import pearson
-from localjudge.statistics.annotators import alpha, alpha_estimate
-from localjudge.statistics.jackknife import jackknife_interval, left_out, why_open
+from localjudge.statistics.krippendorff import alpha, alpha_estimate
 from localjudge.statistics.resampling import averages, studentise
 
 SPLIT = 2
@@ -101,11 +97,6 @@ class JuryErrors:
     is the mean) from the mean label.
 
     Attributes:
-        correlation: the mean correlation of the errors of two jurors; on a scale, the errors have a sign.
-            Undefined if a juror has the same error on all rows. Errors of the labels are shared by all jurors
-            and make it larger.
-        votes: the number of jurors with independent errors that the k jurors are worth, k / (1 + (k - 1) r) for
-            the correlation r (Kish 1965; arXiv 2605.29800); at least so many, because of errors of the labels.
         best: the best juror: the smallest mean error on a random half of the instructions; None for one
             instruction.
         compared: the number of rows of the other instructions. The errors of the best juror are measured on
@@ -117,8 +108,6 @@ class JuryErrors:
 
     rows: int
     instructions: int
-    correlation: Estimate
-    votes: Estimate
     best: str | None
     compared: int
     jury: Estimate
@@ -151,7 +140,7 @@ def jury_errors(
         given = np.zeros((len(group), len(rated.values)))
         np.add.at(given, (marks.row, marks.value.astype(int)), 1)
         wrong = 1 - given[rows] / given[rows].sum(axis=1, keepdims=True)
-        errors = of_jurors = np.take_along_axis(wrong, rated.table[rows], axis=1)
+        of_jurors = np.take_along_axis(wrong, rated.table[rows], axis=1)
         votes = rated.votes[rows]
         won = votes == votes.max(axis=1, keepdims=True)
         of_jury, highest = (won * wrong).sum(axis=1) / won.sum(axis=1), 1.0
@@ -160,12 +149,7 @@ def jury_errors(
         of_jurors, of_jury = np.abs(errors), np.abs(errors.mean(axis=1))
         highest = float(rated.ends[1] - rated.ends[0])
     present, of_row = np.unique(group[rows], return_inverse=True)
-    groups, jurors = len(present), len(names)
-    correlations = mean_correlation(errors, np.vstack([np.ones(len(rows)), left_out(group[rows])]))
-    # The logarithm of the votes is nearly symmetric also if all jurors make the same errors.
-    with np.errstate(divide="ignore", over="ignore"):
-        worth = np.log(jurors) - np.log(np.maximum(1 + (jurors - 1) * correlations, 0))
-        low, high = np.maximum(np.exp(jackknife_interval(worth[0], worth[1:])), 1)
+    groups = len(present)
     # Half of the instructions choose the best juror, and the others compare it with the jury.
     half = np.random.default_rng(seed).permutation(groups) < groups // 2
     choosing, others = half[of_row], ~half[of_row]
@@ -178,34 +162,12 @@ def jury_errors(
         means = averages(columns, of_row[others], groups)
         jury, best_juror, _ = studentise(means, 0, highest, False, resamples, seed).estimates()
         *_, difference = studentise(means, -highest, highest, True, resamples, seed).estimates()
-    why = "the errors of a juror are the same on all rows"
-    if np.isfinite(correlations[0]):
-        why = why_open(correlations[0], correlations[1:], correlations[1:])
     return JuryErrors(
         rows=len(rows),
         instructions=groups,
-        correlation=Estimate.from_floats(
-            correlations[0],
-            (jurors / high - 1) / (jurors - 1),
-            (jurors / low - 1) / (jurors - 1),
-            why,
-        ),
-        votes=Estimate.from_floats(np.exp(worth[0]), low, high, why),
         best=None if best is None else names[best],
         compared=int(others.sum()),
         jury=jury,
         best_juror=best_juror,
         difference=difference,
     )
-
-
-def mean_correlation(errors: Floats, weights: Floats) -> Floats:
-    """Return the mean of Pearson's correlation over all pairs of jurors, for each weighting, [B].
-
-    Args:
-        errors: the errors of the jurors, [m, k].
-        weights: how often each row counts, [B, m].
-    """
-    pairs = combinations(errors.T, 2)
-    mean: Floats = np.mean([pearson(one, other, weights) for one, other in pairs], axis=0)
-    return mean

@@ -1,20 +1,17 @@
-"""Agreement of a judge with people, compared with single annotators and trivial baselines."""
+"""Agreement of a judge with people, compared with trivial baselines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from localjudge.arrays import Flags, Floats, Integers, LabelArray
-from localjudge.errors import UsageError
+from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.matching.judged_rows import JudgedPairs, PairVerdicts
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Scores
 from localjudge.modes.pair_preference import RESULTS
-from localjudge.runs.summary import system_value
 from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.agreement_statistics import (
     ONE_SIDE_IS_EQUAL,
@@ -26,12 +23,10 @@ from localjudge.statistics.agreement_statistics import (
     compare,
     compare_labels,
 )
-from localjudge.statistics.annotators import AnnotatorTest, alpha_estimate, replace_annotators
+from localjudge.statistics.krippendorff import alpha_estimate
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.statistics.within_instructions import WithinInstructions, agree_within
 
-SUBSET = "subset"
-"""The column whose values divide the pairs if no other is named."""
 _TIE = RESULTS["tie"]
 _DIGITS = 9
 
@@ -48,8 +43,6 @@ class AspectAgreement:
         annotators: number of annotators.
         within: the agreement within instructions; None if fewer than two of them have two labelled responses.
         alpha: Krippendorff's ordinal alpha of the annotators; undefined if no row has two labels.
-        annotator_test: the judge's integers beside single annotators; None if there are too few labels, or if
-            they lie outside the judge's scale.
     """
 
     rows: int
@@ -58,7 +51,6 @@ class AspectAgreement:
     comparisons: Mapping[str, Comparison]
     within: WithinInstructions | None
     alpha: Estimate
-    annotator_test: AnnotatorTest | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +63,7 @@ class NominalAgreement:
         comparisons: by "judge" and by the baselines of `baseline_labels`: "most frequent", "length" and
             "overlap"; one without values is missing.
         over_baselines: the accuracy of the judge minus that of each baseline.
-        confusion: counts by the human label (rows) and the judge's label (columns).
-        precision: share of the judge's uses of a label that the human labels confirm, by label.
-        recall: share of the human uses of a label that the judge finds, by label.
         alpha: Krippendorff's nominal alpha of the annotators; undefined if no row has two labels.
-        annotator_test: the judge's labels beside single annotators; None if there are too few labels.
     """
 
     rows: int
@@ -84,11 +72,7 @@ class NominalAgreement:
     labels: tuple[str, ...]
     comparisons: Mapping[str, NominalComparison]
     over_baselines: Mapping[str, Estimate]
-    confusion: tuple[tuple[int, ...], ...]
-    precision: tuple[Estimate, ...]
-    recall: tuple[Estimate, ...]
     alpha: Estimate
-    annotator_test: AnnotatorTest | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +111,6 @@ class LabelledPairs:
         over_baselines: the accuracy of the verdict minus that of each trivial judge.
         consistency: share of the pairs without a tie in an order whose orders name the same response.
         alpha: Krippendorff's nominal alpha of the annotators; undefined if no pair has two labels.
-        annotator_test: the verdicts beside single annotators, where a tie is half a difference;
-            None if there are too few labels.
     """
 
     pairs: int
@@ -139,7 +121,6 @@ class LabelledPairs:
     over_baselines: Mapping[str, Estimate]
     consistency: Estimate
     alpha: Estimate
-    annotator_test: AnnotatorTest | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +139,9 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class PairAgreement:
-    """The agreement of a judge with labels of pairs in each aspect.
-
-    `subsets` has the agreement on each subset of the pairs in each aspect, and `by` the column whose values are
-    the subsets; empty and None without subsets.
-    """
+    """The agreement of a judge with labels of pairs in each aspect."""
 
     aspects: Mapping[str, LabelledPairs]
-    subsets: Mapping[str, Mapping[str, LabelledPairs]]
-    by: str | None
     notes: tuple[str, ...]
     notices: tuple[str, ...]
 
@@ -177,21 +152,12 @@ class _Labelled:
 
     marks: LabelArray
     group: Integers  # [rows of the run]: the instruction of each
-    annotators: tuple[str, ...]
     draws: tuple[int, int]  # the number of resamples, and their seed
-
-    def of_rows(self, chosen: Flags) -> Self:
-        """Return the labels of the chosen rows, a mask of the rows of the run."""
-        return replace(self, marks=self.marks.of_rows(chosen))
 
     def counts(self) -> dict[str, int]:
         """Return the number of instructions and of annotators."""
         present = len(np.unique(self.group[self.marks.row])), len(np.unique(self.marks.annotator))
         return dict(zip(("instructions", "annotators"), present, strict=True))
-
-    def replaced(self, judged: Floats, distance: Callable[[Floats, Floats], Floats]) -> AnnotatorTest | None:
-        """Compare the judge's numbers [rows of the run] with single annotators; see `replace_annotators`."""
-        return replace_annotators(self.marks, judged, self.group, self.annotators, distance, *self.draws)
 
 
 def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 0) -> Agreement:
@@ -213,12 +179,12 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
         if not in_scale:
             notes.append(
                 f"{aspect}: labels from {marks.value.min():g} to {marks.value.max():g} are outside the scale "
-                f"{lowest} to {highest}; only the correlations are defined"
+                f"{lowest} to {highest}; only Spearman's correlation is defined"
             )
         columns = {"integer": scores.column(aspect, "integer")}
         if scores.expected is not None and aspect not in scores.without_expected:
             columns["expected"] = scores.column(aspect, "expected")
-        of_labels = _Labelled(marks, scores.group, labels.annotators, draws)
+        of_labels = _Labelled(marks, scores.group, draws)
         comparisons = {
             name: compare(column, marks, scores.group, ends if in_scale and name in columns else None, *draws)
             for name, column in (columns | scores.baselines).items()
@@ -229,12 +195,9 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
             comparisons=comparisons,
             within=agree_within(columns | scores.baselines, marks, scores.group, scores.response, seed),
             alpha=alpha_estimate(marks, scores.group, "ordinal"),
-            annotator_test=of_labels.replaced(columns["integer"], lambda given, other: (given - other) ** 2)
-            if in_scale
-            else None,
         )
     nominal = {
-        aspect: _agree_on_labels(scores, aspect, _Labelled(marks, scores.group, labels.annotators, draws))
+        aspect: _agree_on_labels(scores, aspect, _Labelled(marks, scores.group, draws))
         for aspect, marks in labels.nominal.items()
     }
     return Agreement(aspects, nominal, tuple(notes), scores.notices)
@@ -243,80 +206,43 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
 def _agree_on_labels(scores: Scores, aspect: str, of_labels: _Labelled) -> NominalAgreement:
     """Compare a judge's labels with human labels, on an aspect without an order."""
     marks, names = of_labels.marks, tuple(map(str, scores.nominal[aspect]))
-    verdicts, probabilities = scores.verdicts(aspect), scores.probabilities(aspect)
-    judged, human, sampled = (
-        verdicts[marks.row],
-        marks.value,
-        SampledRows(scores.group[marks.row], marks.weight, *of_labels.draws),
-    )
+    judged, human = scores.verdicts(aspect)[marks.row], marks.value
+    sampled = SampledRows(scores.group[marks.row], marks.weight, *of_labels.draws)
     known = {name: column[marks.row] for name, column in scores.baselines.items()}
-    judge = compare_labels(judged, None if probabilities is None else probabilities[marks.row], human, sampled)
-    baselines, right = baseline_labels(known, human, len(names), sampled), (judged == human).astype(np.float64)
-    cells = human.astype(int) * len(names) + judged.astype(int)
-    confusion = np.bincount(cells, minlength=len(names) ** 2).reshape(len(names), -1)
-    precision, recall = (
-        tuple(
-            sampled.take(side == label).share((judged == human)[side == label]) for label in range(len(names))
-        )
-        for side in (judged, human)
-    )
+    baselines, right = baseline_labels(known, human, sampled), (judged == human).astype(np.float64)
     return NominalAgreement(
         rows=len(np.unique(marks.row)),
         **of_labels.counts(),
         labels=names,
-        comparisons={"judge": judge}
-        | {name: compare_labels(*each, human, sampled) for name, each in baselines.items()},
+        comparisons={
+            name: compare_labels(labels, human, sampled)
+            for name, labels in {"judge": judged, **baselines}.items()
+        },
         over_baselines={
             name: sampled.mean(right - (labels == human), -1.0, 1.0, signed=True)
-            for name, (labels, _) in baselines.items()
+            for name, labels in baselines.items()
         },
-        confusion=tuple(map(tuple, confusion.tolist())),
-        precision=precision,
-        recall=recall,
         alpha=alpha_estimate(marks, scores.group, "nominal"),
-        annotator_test=of_labels.replaced(verdicts, np.not_equal),
     )
 
 
 def agree_on_pairs(
-    pairs: JudgedPairs, labels: Labels, by_column: str | None = None, resamples: int = RESAMPLES, seed: int = 0
+    pairs: JudgedPairs, labels: Labels, resamples: int = RESAMPLES, seed: int = 0
 ) -> PairAgreement:
     """Compare a judge's verdicts on pairs with labels.
 
     Args:
         pairs: the judged pairs of a run.
         labels: labels of some of them, numbers of `RESULTS`.
-        by_column: the column whose values divide the pairs; None for `SUBSET`, if the rows have it.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
-
-    Raises:
-        UsageError: no row has the column.
     """
-    column = by_column or SUBSET
-    of_systems = system_value(pairs.manifest, column)
-    values = (
-        of_systems(systems) if columns.get(column) is None else columns[column]
-        for columns, systems in zip(pairs.columns, pairs.systems, strict=True)
-    )
-    subsets = np.array(["" if value is None else str(value) for value in values])
-    names = sorted(set(subsets.tolist()) - {""})
-    if by_column is not None and not names:
-        columns = ", ".join(list(pairs.columns[0])[:12]) or "none"
-        raise UsageError(
-            f"`by_column` {column}: no row of {pairs.where} has this column; its columns are {columns}"
+    aspects = {
+        aspect: _agree_on_verdicts(
+            pairs, pairs.aspects[aspect], _Labelled(marks, pairs.group, (resamples, seed))
         )
-    aspects, divided = {}, {}
-    for aspect, marks in labels.marks.items():
-        verdicts = pairs.aspects[aspect]
-        every = _Labelled(marks, pairs.group, labels.annotators, (resamples, seed))
-        aspects[aspect] = _agree_on_verdicts(pairs, verdicts, every)
-        parts = {name: every.of_rows(subsets == name) for name in names}
-        divided[aspect] = {
-            name: _agree_on_verdicts(pairs, verdicts, part)
-            for name, part in parts.items()
-            if len(part.marks.row)
-        }
+        for aspect, marks in labels.marks.items()
+    }
     notes = list(labels.notes)
     tieless = [name for name in labels.marks if not pairs.manifest.rubric.aspects[name].has_tie]
     if pairs.orders > 1 and tieless:
@@ -326,7 +252,7 @@ def agree_on_pairs(
         )
     if pairs.failed:
         notes.append(f"pairs that could not be judged, and are left out: {pairs.failed}")
-    return PairAgreement(aspects, divided, column if names else None, tuple(notes), pairs.notices)
+    return PairAgreement(aspects, tuple(notes), pairs.notices)
 
 
 def _agree_on_verdicts(pairs: JudgedPairs, verdicts: PairVerdicts, of_labels: _Labelled) -> LabelledPairs:
@@ -359,7 +285,6 @@ def _agree_on_verdicts(pairs: JudgedPairs, verdicts: PairVerdicts, of_labels: _L
         over_baselines=over,
         consistency=consistency,
         alpha=alpha_estimate(of_labels.marks, pairs.group, "nominal"),
-        annotator_test=of_labels.replaced(verdicts.result[:, 0], lambda given, other: np.abs(given - other)),
     )
 
 

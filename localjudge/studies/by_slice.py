@@ -1,7 +1,7 @@
-"""Statistics of each slice of a run. Among many slices some differ by chance, so differences are adjusted.
+"""Statistics of each slice of a run: changes of each system, and the systems by the criteria with each tag.
 
-The intervals of changes and the tests of significance hold for all slices of a table together (see
-`Studentised`). The intervals of agreement have Bonferroni's correction. Those of single means are not adjusted.
+Among many slices some differ by chance. So the intervals of changes and the tests of significance hold for all
+slices of a table together (see `Studentised`). Those of single means are not adjusted.
 """
 
 from __future__ import annotations
@@ -12,16 +12,11 @@ from itertools import combinations
 
 import numpy as np
 
-from localjudge.errors import UsageError
-from localjudge.matching.labels import Labels
 from localjudge.matching.scores import ScoreKind, Scores, Slices
-from localjudge.runs.reader import is_complete
 from localjudge.statistics import Estimate
-from localjudge.statistics.agreement_statistics import SampledRows, nominal_kappa, spearman
 from localjudge.statistics.resampling import studentise
 from localjudge.statistics.system_means import column_means, instruction_means
 from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL
-from localjudge.studies.rank import deciding_column
 from localjudge.system.quantities import counted
 
 
@@ -55,30 +50,20 @@ class Sliced:
     @property
     def note(self) -> str:
         """A sentence that says for which tests the p-values are adjusted."""
-        return f"Differences and agreement are adjusted for {counted(len(self.rows), 'slice')}."
+        return f"Differences are adjusted for {counted(len(self.rows), 'slice')}."
 
 
-def rank_by_slice(
-    scores: Scores, slices: Slices, of: ScoreKind | None, by: str | None, resamples: int, seed: int
-) -> Sliced:
-    """Return the means of the systems in the column that decides, in each slice.
+def rank_by_tag(scores: Scores, slices: Slices, of: ScoreKind | None, resamples: int, seed: int) -> Sliced:
+    """Return the means of the systems in the score of the criteria with each tag.
 
     Args:
-        scores: the scores of all systems.
-        slices: the slices of their rows.
+        scores: the scores of all systems by tag, and the tag of each: `Scores.by_tag` of complete runs.
+        slices: the tags of their rows.
         of: as for `localjudge.studies.rank.rank`.
-        by: as for `localjudge.studies.rank.rank`.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
-
-    Raises:
-        UsageError: a run is not complete.
     """
-    if incomplete := [folder for folder in scores.folders if not is_complete(folder)]:
-        raise UsageError(f"{incomplete[0]}: not complete, and slices need all rows; continue it")
-    table = scores.table(of or scores.best)
-    column = by or deciding_column(scores, [*table])
-    values, (low, high) = table[column]
+    ((column, (values, (low, high))),) = scores.table(of or scores.best).items()
     count, systems, groups = len(slices.names), scores.systems, scores.groups
     means = np.full((groups, count, len(systems)), np.nan)
     for place in range(count):
@@ -109,35 +94,6 @@ def rank_by_slice(
                 dict(zip(systems, of_means[place * len(systems) :], strict=False)),
                 tuple(significant(place)),
             )
-            for place, name in enumerate(slices.names)
-        ),
-    )
-
-
-def agree_by_slice(scores: Scores, labels: Labels, slices: Slices) -> Sliced:
-    """Return Spearman's correlation with the labels, or Cohen's kappa without an order, in each slice."""
-
-    def estimates(place: int) -> Iterator[tuple[str, Estimate]]:
-        for aspect, marks in {**labels.marks, **labels.nominal}.items():
-            if aspect.partition("=")[0] in labels.nominal and aspect not in labels.nominal:
-                continue
-            marks = marks.of_rows(slices.of_row == place)
-            if aspect in labels.nominal:
-                statistic, column = nominal_kappa, scores.verdicts(aspect)
-                rows, label, weight = marks.row, marks.value, marks.weight
-            else:
-                statistic, column = spearman, scores.column(aspect, scores.best)
-                rows, label = marks.means()
-                weight = marks.weight_of(rows)
-            sampled = SampledRows(scores.group[rows], weight)
-            yield aspect, sampled.agreement(statistic, column[rows], label, tests=count)
-
-    count = len(slices.names)
-    return Sliced(
-        slices.column,
-        "agreement (Spearman's correlation, Cohen's kappa of labels)",
-        tuple(
-            SliceRow(name, len(np.unique(scores.group[slices.of_row == place])), dict(estimates(place)))
             for place, name in enumerate(slices.names)
         ),
     )

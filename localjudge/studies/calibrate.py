@@ -140,9 +140,7 @@ class Calibration(_CalibrationRecord):
                 "localjudge calibrate"
             )
 
-    def apply_to(
-        self, scores: Scores, without_gain: Sequence[str] = (), labels: Labels | None = None
-    ) -> Scores:
+    def apply_to(self, scores: Scores, labels: Labels | None = None) -> Scores:
         """Return the calibrated aspects of the scores, with `expected` calibrated; stored scores do not change.
 
         An aspect without a map, or whose map has no shown gain, is left out, so that nobody mistakes its scores
@@ -150,7 +148,6 @@ class Calibration(_CalibrationRecord):
 
         Args:
             scores: scores by the judge that the maps were fitted for.
-            without_gain: aspects to calibrate although no gain is shown.
             labels: the labels that the calibrated scores are used with; a notice counts the rows that the maps
                 were fitted on.
 
@@ -160,23 +157,15 @@ class Calibration(_CalibrationRecord):
         """
         for folder, manifest in zip(scores.folders, scores.manifests, strict=True):
             self.check(folder, manifest)
-        if unknown := set(without_gain) - set(self.aspects):
-            raise UsageError(
-                f"`allow_no_gain` {', '.join(sorted(unknown))}: the calibration has maps of "
-                f"{', '.join(self.aspects)}"
-            )
         mapped = [aspect for aspect in scores.aspects if aspect in self.aspects]
-        no_gain = [aspect for aspect in mapped if not self.aspects[aspect].has_gain]
-        refused = [aspect for aspect in no_gain if aspect not in without_gain]
-        kept = [aspect for aspect in mapped if aspect not in refused]
+        kept = [aspect for aspect in mapped if self.aspects[aspect].has_gain]
+        refused = [aspect for aspect in mapped if aspect not in kept]
         no_map = [aspect for aspect in scores.aspects if aspect not in mapped]
         left = [f"{', '.join(no_map)} (no map)"] * bool(no_map)
-        left += [f"{', '.join(refused)} (no gain is shown; --allow-no-gain ASPECT includes it)"] * bool(refused)
+        left += [f"{', '.join(refused)} (no gain is shown)"] * bool(refused)
         if not kept:
             raise UsageError(f"`calibration`: no aspect is left to calibrate: {', '.join(left)}")
-        doubtful = [aspect for aspect in kept if aspect in no_gain]
         parts = [f"calibrated: {', '.join(kept)}"]
-        parts += [f"no gain is shown for {', '.join(doubtful)}"] * bool(doubtful)
         parts += [f"left out: {', '.join(left)}"] * bool(left)
         parts += [f"fitted on scores with notices ({kinds(self.notices)})"] * bool(self.notices)
         used = _labelled_rows(scores, labels) if labels else ()

@@ -119,13 +119,13 @@ def import_scores(
             ((reason, _),) = reasons.most_common(1) or [("no score", 0)]
             scored = ", ".join(rubric.aspects)
             what = f"no row has a score of {scored}; name the columns with `mapping` OURS=THEIRS"
-            if reason != "no score":
-                what = f"no record is a row with its texts: {reason}"
+            compare = "compare with these labels: localjudge agree RUN --labels FILE"
             if "two responses" in reason:
-                what = (
-                    "scores of two responses are not imported; judge the pairs with --rubric pairwise, and "
-                    "compare with these labels: localjudge agree RUN --labels FILE"
-                )
+                what = "scores of two responses are not imported; judge the pairs with --rubric pairwise, and "
+                what += compare
+            elif reason != "no score":
+                what = f"no record is a row with its texts: {reason}; or judge the file that has them, and "
+                what += compare
             raise UsageError(f"{', '.join(names)}: {what}")
 
     return write_run(

@@ -123,7 +123,7 @@ def _rated(scores: Scores, places: NDArray[np.intp]) -> list[RatedAspect]:
     rated = []
     for aspect in dict.fromkeys(column.aspect for column in scores.columns):
         if labels := scores.nominal.get(aspect):
-            codes: Integers = scores.label_probabilities(aspect, "integer").argmax(axis=1)[places]
+            codes: Integers = scores.verdicts(aspect)[places].astype(np.int32)
             rated.append(RatedAspect(aspect, "nominal", codes, dict(enumerate(labels))))
         else:
             place = scores.aspects.index(aspect)

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from localjudge.arrays import Integers
 from localjudge.matching.labels import Labels
-from localjudge.matching.scores import Slices
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.statistics import Estimate, two_decimals, untested_in_words, verdicts_in_words
 from localjudge.statistics.paired_test import Change, tested_changes
@@ -104,7 +102,7 @@ def compare_runs(
     tested = tested_changes(old, new, rows.width, resamples, seed)
     by_system = None
     if len(matched.systems) > 1:
-        by_system = _by_slice(matched, "system", matched.systems, matched.system, resamples, seed)
+        by_system = _by_system(matched, resamples, seed)
     notes = [rows.note, *matched.notes]
     if matched.only_new:
         notes.append(f"{counted(matched.only_new, 'row')} of {matched.names[1]} are not in {matched.names[0]}")
@@ -129,25 +127,10 @@ def compare_runs(
     )
 
 
-def change_by_slice(matched: MatchedRuns, slices: Slices, resamples: int, seed: int) -> Sliced:
-    """Return the change of each column in each slice; a row has the slice that OLD gives it.
-
-    Args:
-        matched: the rows of both runs.
-        slices: the slices of the rows of both, those of OLD first.
-        resamples: number of resamples for the intervals.
-        seed: seed of the resamples.
-    """
-    of_cell = slices.of_row[matched.places[:, 0]]
-    return _by_slice(matched, slices.column, slices.names, of_cell, resamples, seed)
-
-
-def _by_slice(
-    matched: MatchedRuns, column: str, names: tuple[str, ...], of_cell: Integers, resamples: int, seed: int
-) -> Sliced:
-    """Return the changes of cells by their slices, [n], or -1."""
-    rows, chosen = matched.rows, matched.in_both & (of_cell >= 0)
-    group, place = matched.group[chosen], of_cell[chosen]
+def _by_system(matched: MatchedRuns, resamples: int, seed: int) -> Sliced:
+    """Return the changes of each system."""
+    rows, names, chosen = matched.rows, matched.systems, matched.in_both
+    group, place = matched.group[chosen], matched.system[chosen]
     groups = int(matched.group.max()) + 1
     old, new = (
         cell_means(cells[chosen], group * len(names) + place, groups * len(names)).reshape(groups, -1)
@@ -167,7 +150,7 @@ def _by_slice(
         )
         estimates = {name: change.difference for name, change in columns.items()}
         lines.append(SliceRow(name, instructions, estimates, moved if instructions else (_NOTHING,)))
-    return Sliced(column, "changes", tuple(lines))
+    return Sliced("system", "changes", tuple(lines))
 
 
 def _moved(matched: MatchedRuns) -> tuple[MovedRow, ...]:

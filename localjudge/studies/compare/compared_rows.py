@@ -60,7 +60,11 @@ class ComparedRows:
 
     @classmethod
     def read(
-        cls, folders: Sequence[Path], of: ScoreKind | None = None, only: Collection[str] = ()
+        cls,
+        folders: Sequence[Path],
+        of: ScoreKind | None = None,
+        only: Collection[str] = (),
+        where: str | None = None,
     ) -> ComparedRows:
         """Return the rows of two runs.
 
@@ -68,11 +72,12 @@ class ComparedRows:
             folders: the run directories, OLD first.
             of: the kind of scores; by default the expected scores if both runs have them.
             only: the systems to compare, or whose preference is compared; empty for all.
+            where: COLUMN=VALUE; only rows with this value count.
 
         Raises:
-            UsageError: there is no such system, or the runs cannot be compared.
+            UsageError: there is no such system or row, or the runs cannot be compared.
         """
-        judged = read_judged(folders, by_run=False, criteria="joined")
+        judged = read_judged(folders, by_run=False, criteria="joined", where=where)
         if isinstance(judged, JudgedPairs):
             return cls._from_pairs(judged, only)
         return cls._from_scores(judged, of, only)

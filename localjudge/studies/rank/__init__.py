@@ -11,7 +11,6 @@ import numpy as np
 from localjudge.errors import UsageError
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import ScoreKind, Scores, check_one_judge
-from localjudge.records import html_table
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.score_column import averaged, deciding
 from localjudge.runs.reader import is_complete
@@ -26,6 +25,7 @@ from localjudge.statistics.system_order import (
     differences_in_words,
     sets_in_words,
 )
+from localjudge.studies.by_slice import Sliced, rank_by_tag
 from localjudge.system.quantities import counted
 
 
@@ -67,7 +67,7 @@ class Ranking:
     that such runs find in 80 % of cases, between any two systems without a significant one.
     `contradictions` has the pairs of the last column whose tested difference has the other sign than the order
     of the systems; `first` is the higher one. `without_intervals` is the reason why the judge's scores have no
-    intervals; empty if they have.
+    intervals; empty if they have. `by_tag` has the systems by the criteria with each tag; None without tags.
     """
 
     columns: tuple[str, ...]
@@ -80,12 +80,9 @@ class Ranking:
     detectable: Mapping[str, float | None]
     contradictions: tuple[Pair, ...]
     without_intervals: str
+    by_tag: Sliced | None
     notes: tuple[str, ...]
     notices: tuple[str, ...]
-
-    def _repr_html_(self) -> str:
-        lines = [{"system": each.name, "rows": each.rows, **each.means} for each in self.systems]
-        return html_table(lines, "\n".join(["means with 95 % intervals", *self.notes, *self.notices]))
 
 
 def rank(
@@ -184,6 +181,7 @@ def rank(
             if pair.p is not None and (pair.difference.value or 0) < -NO_DIFFERENCE
         ),
         without_intervals=scores.untested,
+        by_tag=rank_by_tag(*scores.by_tag, of, *draws) if scores.by_tag and not by and not incomplete else None,
         notes=tuple(notes),
         notices=scores.notices,
     )

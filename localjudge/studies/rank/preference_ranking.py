@@ -11,7 +11,6 @@ import numpy as np
 from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.matching.scores import check_one_judge
-from localjudge.records import html_table
 from localjudge.statistics import Estimate
 from localjudge.statistics.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
 from localjudge.statistics.preferences import PositionEffect, Preferences, direct_win_rates, system_win_rates
@@ -31,13 +30,6 @@ class PreferenceRanking:
     aspects: Mapping[str, PreferenceOrder]
     notes: tuple[str, ...]
     notices: tuple[str, ...]
-
-    def _repr_html_(self) -> str:
-        lines = [
-            {"system": each.name, "pairs": each.pairs, "win rate": each.win_rate, "strength": each.strength}
-            for each in self.aspects[self.by].systems
-        ]
-        return html_table(lines, "\n".join([f"{self.by}, with 95 % intervals", *self.notes, *self.notices]))
 
 
 @dataclass(frozen=True, slots=True)
