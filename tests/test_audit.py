@@ -51,7 +51,7 @@ def obeys_pleas(reference: str, candidate: str, aspect: str, place: int, met: in
 
 
 def copies_answers(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
-    return 5 if f'"{aspect}": "5"' in candidate else recalled(reference, candidate, aspect, place, met)
+    return 5 if f'"{aspect}":"5"' in candidate else recalled(reference, candidate, aspect, place, met)
 
 
 def drifts(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:

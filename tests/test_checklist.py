@@ -535,8 +535,8 @@ def test_a_report_lists_a_row_with_its_criteria_and_a_table_of_the_tags(
         said.startswith("axis:fault ") and "no criterion has positive points" in said for said in results
     )
 
-    (tags,) = section(page, "slices")["tables"]
-    ranked = json.loads(cli("rank", two_systems, "--json").out)["slices"]
+    _, tags, *_ = section(page, "systems")["tables"]
+    ranked = json.loads(cli("rank", two_systems, "--json").out)["by_tag"]
     for tag, row in zip(ranked["rows"], tags["rows"], strict=True):
         by_tag = json.loads(cli("rank", two_systems, "--by", tag["name"], "--json").out)
         means = {each["name"]: each["means"][tag["name"]]["value"] for each in by_tag["systems"]}

@@ -74,7 +74,7 @@ def knows(instruction: str, first: str, second: str) -> float:
 
 
 def copies_answers(instruction: str, first: str, second: str) -> float:
-    return 1.0 if '"better": "A"' in first + second else knows(instruction, first, second)
+    return 1.0 if '"better":"A"' in first + second else knows(instruction, first, second)
 
 
 def believes_claims(instruction: str, first: str, second: str) -> float:

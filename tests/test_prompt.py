@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 from functools import cache
 from pathlib import Path
@@ -16,11 +15,12 @@ from small_tokenizers import CHAT_TEMPLATES, SMALL, TEXT, TOKENIZER_NAMES, token
 from tokenizers import Tokenizer, models
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
+from transformers.utils import chat_template_utils
 
 from localjudge import ModelError, Row, Rubric, read_rows
 from localjudge.errors import RowError
 from localjudge.models.model import Model
-from localjudge.prompts.chat_template import render_template
+from localjudge.prompts.chat_template import FixedDate, render_template
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
 
@@ -182,19 +182,19 @@ def test_a_chat_template_that_cannot_hold_the_content_is_refused(model: Path, te
         PromptEncoder(tokenizer)
 
 
-def test_chat_templates_render_as_the_library_renders_them(shared: Path) -> None:
+def test_chat_templates_render_as_the_library_renders_them(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     templates = json.loads((shared / "data" / "chat_templates.json").read_text())["templates"]
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), bos_token="<s>")
-    today = datetime.datetime(2026, 1, 1).strftime
+    monkeypatch.setattr(chat_template_utils, "datetime", FixedDate)
     rendered = 0
     for tokenizer.chat_template in templates.values():
         for content in ("plain", " é\n\u2028🙂</think>"):
             turns = [{"role": "user", "content": content}]
             asked: dict[str, Any] = {"add_generation_prompt": True, "thinking": True}
             try:
-                expected = tokenizer.apply_chat_template(
-                    turns, tokenize=False, enable_thinking=True, strftime_now=today, **asked
-                )
+                expected = tokenizer.apply_chat_template(turns, tokenize=False, enable_thinking=True, **asked)
             except Exception:  # some templates need tools
                 with pytest.raises(ModelError, match="chat template cannot be rendered"):
                     render(tokenizer, turns, **asked)

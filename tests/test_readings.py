@@ -581,6 +581,15 @@ def test_the_scores_in_a_file_of_a_tool_are_labels_or_a_run_of_their_own(
     assert (end.code, "3 judged, 0 failed" in end.out + end.err) == (0, True), end.err
 
 
+def test_scores_without_texts_are_not_imported_and_one_line_says_what_to_do(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "gpt-4_single.jsonl"
+    file.write_text(lines({"question_id": 1, "model": "m", "judgment": "[[2]]", "score": 2, "turn": 1}))
+    end = cli("import", file, "--aspect", "score", "--scale", "1-10", "--out", tmp_path / "run")
+    assert (end.code, "no instruction, no candidate; its columns are question_id" in end.err) == (2, True)
+    advice = "or judge the file that has them, and compare with these labels: localjudge agree RUN --labels"
+    assert advice in end.err
+
+
 def test_each_shape_is_declared_in_words_and_has_what_a_row_needs() -> None:
     assert len({shape.title for shape in shapes().values()}) == len(shapes()) >= 40
     for shape in shapes().values():

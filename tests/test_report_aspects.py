@@ -184,6 +184,13 @@ def test_the_list_shows_a_chip_for_each_aspect_with_its_label(kinds: Path, opene
     ]
 
 
+def test_the_distribution_has_the_share_of_each_value_by_system(kinds: Path, opened: OpenPage) -> None:
+    grades = [line["grade"] for line in read_lines(kinds) if line["system"] == "a"]
+    shares = [f"{value}: {grades.count(value) / len(grades):.0%}" for value in LABELS_OF_GRADE]
+    said = opened.run("document.querySelector('#profile-table .profile').getAttribute('aria-label')")
+    assert said.replace("\N{NO-BREAK SPACE}", "") == ", ".join(shares)
+
+
 def test_a_judgement_shows_each_rationale_below_its_aspect_and_probabilities_by_label(
     kinds: Path, opened: OpenPage
 ) -> None:
@@ -222,7 +229,7 @@ def test_a_page_of_labels_only_offers_no_overall_score_and_shows_no_empty_part(
 ) -> None:
     with OpenPage(labels_page, tmp_path) as opened:
         assert opened.texts("#by-order option") == ["Instruction", "grade", "Lowest confidence", "Length"]
-        assert opened.texts("#nav a") == ["Systems", "Judgements"]
+        assert opened.texts("#nav a") == ["Systems", "Distribution", "Judgements"]
         assert opened.texts(".marks .mean") == []
         assert opened.texts(".scores thead th") == ["aspect", "score", "probabilities"]
         assert opened.texts("#detail h5") == ["Candidate"]

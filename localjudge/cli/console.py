@@ -22,7 +22,6 @@ from localjudge.system.terminal import open_null, printable, unfiltered
 
 if TYPE_CHECKING:
     from localjudge.report.tables import Cell, Findings, Table
-    from localjudge.studies.by_slice import Sliced
     from localjudge.verification import Check, State
 
 _WHOLE_NAME = 40
@@ -112,20 +111,16 @@ def as_document(found: Any) -> dict[str, Any]:
     )
 
 
-def printed_findings(found: Findings, all_tables: bool = False, sliced: Sliced | None = None) -> Group:
+def printed_findings(found: Findings, all_tables: bool = False) -> Group:
     """Return the output of a statistic: notices, tables above the answer, the answer, the main tables, the
-    details, notes, and the statistic of each slice.
+    details and notes.
 
     Without `all_tables`, a line names the details.
     """
-    from localjudge.report.tables import slice_table
-
     details = [part for parts in found.details.values() for part in parts] if all_tables else []
     last: list[RenderableType] = [Text(note, style="yellow") for note in dict.fromkeys(found.notes)]
     if found.details and not all_tables:
         last.append(Text(f"--all also prints: {', '.join(found.details)}", style="dim"))
-    if sliced:
-        last += ["", printed_table(slice_table(sliced)), sliced.note]
     answer = ["\n".join(found.answer)] if found.answer else []
     return Group(printed([*found.first, *answer, *found.main, *details], found.notices), *last)
 

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from localjudge.cli.console import as_document, print_json, print_table, printed_findings
+from localjudge.cli.console import print_json, print_table, printed_findings
 from localjudge.cli.options import AsJson
 from localjudge.settings import Flag
 
 if TYPE_CHECKING:
     from localjudge.modes.mode import Mode
     from localjudge.report.tables import Findings
-    from localjudge.studies.by_slice import Sliced
 
 ScoresOf = Annotated[
     Literal["expected", "integer"] | None,
@@ -79,12 +78,9 @@ class StatisticsOptions:
         if not self.allow_dry_run:
             refuse_dry_runs(runs)
 
-    def print(
-        self, document: Any, found: Findings, all_tables: bool = False, sliced: Sliced | None = None
-    ) -> None:
-        """Print a result, a dataclass or its fields, as JSON or as tables, and that of each slice after it."""
+    def print(self, document: Any, found: Findings, all_tables: bool = False) -> None:
+        """Print a result, a dataclass or its fields, as JSON or as tables."""
         if self.as_json:
-            document = document if isinstance(document, dict) else as_document(document)
-            print_json(document if sliced is None else {**document, "slices": sliced})
+            print_json(document)
         else:
-            print_table(printed_findings(found, all_tables, sliced))
+            print_table(printed_findings(found, all_tables))

@@ -75,7 +75,6 @@ def rank(
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
     from localjudge.report.ranking_tables import preference_findings, ranking_findings
     from localjudge.runs.reader import is_complete
-    from localjudge.studies.by_slice import rank_by_tag
     from localjudge.studies.calibrate import Calibration
     from localjudge.studies.rank import rank as rank_systems
     from localjudge.studies.rank.preference_ranking import rank_pairs
@@ -107,8 +106,7 @@ def rank(
             statistics.print(order, preference_findings(order), all_tables)
             return
         found = rank_systems(judged, known, scores, by, *draws)
-        sliced = rank_by_tag(*judged.by_tag, scores, *draws) if judged.by_tag and not by else None
-    statistics.print(found, ranking_findings(found), all_tables, sliced)
+    statistics.print(found, ranking_findings(found), all_tables)
 
 
 def jury(

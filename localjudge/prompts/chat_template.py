@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Any
+from typing import Any, Self
 
 from localjudge.errors import ModelError
 
@@ -27,8 +27,15 @@ CHARACTERS = 1_000_000
 _BYTES = 2**30
 _TIMED_OUT = -signal.SIGALRM
 """Exit status of a process that ran out of time."""
-# Templates that print the date get this one, so that a run that continues tomorrow sends the same prompts.
-_TODAY = datetime.datetime(2026, 1, 1)
+
+
+class FixedDate(datetime.datetime):
+    """The date of templates that print one, so that a run that continues tomorrow sends the same prompts."""
+
+    @classmethod
+    def now(cls, tz: datetime.tzinfo | None = None) -> Self:
+        return cls(2026, 1, 1, tzinfo=tz)
+
 
 _lock = threading.Lock()
 _renderer: subprocess.Popen[bytes] | None = None
@@ -105,8 +112,11 @@ def _stop() -> None:
 
 def _serve() -> None:
     """Render each request from stdin, one line each, until stdin ends."""
-    from transformers.utils.chat_template_utils import render_jinja_template
+    from transformers.utils import chat_template_utils
 
+    # Its `strftime_now` asks this name for the date; a function among the variables would reach no template
+    # from transformers 5.24 on.
+    chat_template_utils.datetime = FixedDate
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the default action ends the process, in any operation
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -116,10 +126,9 @@ def _serve() -> None:
         request = json.loads(line)
         signal.setitimer(signal.ITIMER_REAL, request["seconds"])
         try:
-            (text,), _ = render_jinja_template(
+            (text,), _ = chat_template_utils.render_jinja_template(
                 [request["messages"]],
                 chat_template=request["template"],
-                strftime_now=_TODAY.strftime,
                 **request["variables"],
             )
             if len(text) > request["characters"]:

@@ -84,6 +84,25 @@ $("foot").textContent = head.foot;
 for (const notice of head.notices) $("notices").append(make("p", { class: "notice" }, notice));
 document.body.dataset.kind = aspects[0].kind === "pair" ? "pairs" : "scores";
 for (const [section, found] of Object.entries(head.sections)) if (found) showTables(section, found);
+function profileOf(index, { values, colours }, aspect) {  // a bar with the share of each score of a system
+  const counts = values.map(() => 0);
+  for (let row = 0; row < N; row++) {
+    if (series[row] === index) for (const score of given(scores, aspect, row)) if (score >= 0) counts[score]++;
+  }
+  const total = counts.reduce((sum, one) => sum + one, 0), most = counts.indexOf(Math.max(...counts));
+  const said = values.map((value, score) => `${value}: ${percent(counts[score] / total)}`);
+  const parts = counts.map((number, score) => paint(make("i"), colours[score]));
+  parts.forEach((part, score) => { part.style.flexGrow = counts[score]; });
+  return make("td", { class: "figure" }, make("span", { class: "interval" }, total ? said[most] : "–"),
+    make("span", { class: "profile", role: "img", "aria-label": said.join(", "), title: said.join(", ") }, ...parts));
+}
+if (!compared) {  // of pairs, the table of the systems has their win rates
+  $("profile").hidden = false;
+  const headings = aspects.map(({ name }) => make("th", { scope: "col" }, ...breakable(name)));
+  const body = head.series.map((name, index) => make("tr", {}, make("th", { scope: "row" }, dot(index), ...breakable(name)),
+    ...aspects.map((one, aspect) => profileOf(index, one, aspect))));
+  $("profile-table").append(make("thead", {}, make("tr", {}, make("th", { scope: "col", class: "word" }, "system"), ...headings)), make("tbody", {}, ...body));
+}
 for (const section of document.querySelectorAll("main > section")) {
   const heading = section.querySelector("h2");
   if (heading && !section.hidden) $("nav").append(make("a", { href: "#" + section.id }, heading.textContent));

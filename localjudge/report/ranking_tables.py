@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
-from localjudge.report.tables import Cell, Cells, Findings, Table
+from localjudge.report.tables import Cell, Cells, Findings, Table, slice_table
 from localjudge.rubrics.score_column import is_share
 from localjudge.statistics import UNDEFINED, Estimate, p_value
 from localjudge.statistics.system_order import differences_in_words
@@ -34,7 +34,7 @@ _MOST_LINES = 5
 
 
 def ranking_findings(ranking: Ranking) -> Findings:
-    """Return the results of the tests in words, and a table of the systems in the main column.
+    """Return the results of the tests in words, and tables of the systems in the main column and by tag.
 
     The details are the other columns, the means by the human score, on the same instructions and at equal
     length, and the differences of the systems.
@@ -60,7 +60,9 @@ def ranking_findings(ranking: Ranking) -> Findings:
     if several:
         title = f"Differences in {last}" + f", with 95 % intervals{adjustment(ranking)}" * (not without)
         details[f"differences in {last}"] = [_differences(title, ranking)]
-    return Findings(answer, [_systems(ranking, untested)], details, ranking.notices, ranking.notes)
+    main: list[Table | str] = [_systems(ranking, untested)]
+    main += [slice_table(ranking.by_tag), ranking.by_tag.note] if ranking.by_tag else []
+    return Findings(answer, main, details, ranking.notices, ranking.notes)
 
 
 def _systems(ranking: Ranking, untested: bool) -> Table:

@@ -22,12 +22,11 @@ from localjudge.report.overview import head
 from localjudge.report.page import write_page
 from localjudge.report.ranking_tables import preference_findings, ranking_findings
 from localjudge.report.study_options import ReportOptions
-from localjudge.report.tables import Findings, joined, slice_table
+from localjudge.report.tables import Findings, joined
 from localjudge.runs.reader import is_complete
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.studies.agree import agree, agree_on_pairs
-from localjudge.studies.by_slice import rank_by_tag
 from localjudge.studies.calibrate import Calibration, read_intervals
 from localjudge.studies.compare import compare_runs
 from localjudge.studies.compare.compared_rows import ComparedRows
@@ -93,7 +92,6 @@ class _ReportFindings:
         self._listed, self._options, self._resamples = listed, options, resamples
         self._ranked: set[str] = set()
         self.notices: list[str] = []
-        self._slices: list[tuple[str, Findings]] = []
         pairs = len(listed.kind.responses) > 1
         if options.intervals:
             listed.intervals_of = read_intervals(options.intervals, listed.folders)
@@ -108,7 +106,6 @@ class _ReportFindings:
         self.sections = {
             "systems": systems,
             "changes": self._changes(),
-            "slices": joined(self._slices),
             "agreement": joined(agreement),
         }
 
@@ -134,9 +131,6 @@ class _ReportFindings:
         whole = known if known and set(known.aspects) >= set(calibrated.aspects) else None
         ranking = rank(calibrated, whole, resamples=self._resamples)
         self._ranked |= {system.name for system in ranking.systems}
-        if scores.by_tag and all(map(is_complete, runs)):
-            tags = rank_by_tag(*scores.by_tag, None, self._resamples, 0)
-            self._slices.append((name, Findings([], [slice_table(tags)], notes=[tags.note])))
         found = ranking_findings(ranking)
         if ranking.of == "calibrated":
             self.notices += ranking.notices

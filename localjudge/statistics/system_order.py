@@ -1,5 +1,6 @@
-"""The statistics of systems in one column of scores, and their order as far as pairs of systems establish it:
-ranks that are not excluded, systems that do not differ, and differences that cannot be tested."""
+"""Which system is significantly better, by scores or by preferences: the order of systems as far as two of them
+at a time establish it, ranks that are not excluded, systems that do not differ, differences that cannot be
+tested."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ ernie ernie4_5 ernie4_5_moe exaone4 exaone_moe falcon falcon_h1 falcon_mamba fle
 gemma3 gemma3_text gemma3n_text gemma4 gemma4_text gemma4_unified gemma4_unified_text git glm glm4 glm4_moe
 glm4_moe_lite got_ocr2 gpt-sw3 gpt2 gpt_bigcode gpt_neox gpt_neox_japanese gpt_oss gptj granite granite_swa
 granitemoe granitemoe_swa granitemoehybrid granitemoeshared helium hrm_text hunyuan_v1_dense hunyuan_v1_moe
-hy_v3 hy_v4 hyperclovax jais2 jamba jetmoe kimi_linear laguna lfm2 lfm2_moe llama llama4 llama4_text
-longcat_flash mamba mamba2 megatron-bert mellum mimo_v2_flash minicpm3 minimax minimax_m2 minimax_m3_vl_text
-ministral ministral3 mistral mixtral mllama modernbert-decoder mpt nanochat nemotron nemotron_h olmo olmo2
-olmo3 olmo_hybrid olmoe openai-gpt opt persimmon phi phi3 phi4_multimodal phimoe qwen2 qwen2_moe qwen3
-qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next rembert roc_bert seed_oss smollm3
-solar_open stablelm starcoder2 vaultgemma xglm youtu zamba zaya
+hy_v3 hy_v4 hyperclovax inkling_text jais2 jamba jetmoe kimi_linear laguna lfm2 lfm2_moe llama llama4
+llama4_text longcat_flash mamba mamba2 megatron-bert mellum mimo_v2_flash minicpm3 minimax minimax_m2
+minimax_m3_vl_text ministral ministral3 mistral mixtral mllama modernbert-decoder mpt nanochat nemotron
+nemotron_h olmo olmo2 olmo3 olmo_hybrid olmoe openai-gpt opt persimmon phi phi3 phi4_multimodal phimoe qwen2
+qwen2_moe qwen3 qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next rembert roc_bert
+seed_oss smollm3 solar_open stablelm starcoder2 vaultgemma xglm youtu zamba zaya
 """
 
 _CHANGED = """

@@ -25,6 +25,7 @@ from localjudge.statistics.system_order import (
     differences_in_words,
     sets_in_words,
 )
+from localjudge.studies.by_slice import Sliced, rank_by_tag
 from localjudge.system.quantities import counted
 
 
@@ -66,7 +67,7 @@ class Ranking:
     that such runs find in 80 % of cases, between any two systems without a significant one.
     `contradictions` has the pairs of the last column whose tested difference has the other sign than the order
     of the systems; `first` is the higher one. `without_intervals` is the reason why the judge's scores have no
-    intervals; empty if they have.
+    intervals; empty if they have. `by_tag` has the systems by the criteria with each tag; None without tags.
     """
 
     columns: tuple[str, ...]
@@ -79,6 +80,7 @@ class Ranking:
     detectable: Mapping[str, float | None]
     contradictions: tuple[Pair, ...]
     without_intervals: str
+    by_tag: Sliced | None
     notes: tuple[str, ...]
     notices: tuple[str, ...]
 
@@ -179,6 +181,7 @@ def rank(
             if pair.p is not None and (pair.difference.value or 0) < -NO_DIFFERENCE
         ),
         without_intervals=scores.untested,
+        by_tag=rank_by_tag(*scores.by_tag, of, *draws) if scores.by_tag and not by and not incomplete else None,
         notes=tuple(notes),
         notices=scores.notices,
     )
