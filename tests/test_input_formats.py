@@ -368,6 +368,28 @@ def test_a_utf16_text_that_breaks_off_or_is_not_valid_fails_where_it_does(tmp_pa
     assert (type(first), type(bad), type(last)) == (Row, Failure, Row)
 
 
+def test_a_utf32_text_that_is_not_valid_ends_where_it_is_not(tmp_path: Path) -> None:
+    line = json_lines([{**ROW, "candidate": "plain"}]).decode()
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(line.encode("utf-32") + b"\xff\xff\xff\xff" + line.encode("utf-32-le"))
+    first, last = read_rows([str(file)])
+    assert isinstance(first, Row)
+    assert isinstance(last, Failure)
+    assert last.error == f"{file}:2: the rest of the file cannot be read: bytes that are not valid utf-32"
+
+
+@pytest.mark.parametrize("zeros", [1, 2, 3, 5, 4096])
+def test_zero_bytes_before_a_line_make_no_other_encoding_of_the_file(tmp_path: Path, zeros: int) -> None:
+    line = json_lines([{**ROW, "candidate": "plain"}])
+    file = tmp_path / "a.jsonl"
+    for end in (b"\n", b""):
+        file.write_bytes(b"\0" * zeros + end + 2 * line)
+        damaged, *rows = read_rows([str(file)])
+        assert isinstance(damaged, Failure)
+        assert "not JSON" in str(damaged.error)
+        assert [type(row) for row in rows] == [Row] * (2 if end else 1)
+
+
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.xz", "a.csv.gz", "a.csv.xz"])
 def test_a_packed_file_that_breaks_off_names_the_line_where_it_does(tmp_path: Path, name: str) -> None:
     texts = [str(number * 104_729) for number in range(3000)]

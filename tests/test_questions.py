@@ -106,6 +106,15 @@ def test_a_run_of_answers_and_questions_continues_and_its_texts_are_found_again(
     assert "Question 2?" in cli("show", tmp_path / "run", "--id", "q2").out
 
 
+@pytest.mark.parametrize("text", ["", "question_id,level\n"])
+def test_rows_joined_with_a_file_of_no_records_are_refused(cli: Cli, tmp_path: Path, text: str) -> None:
+    (tmp_path / "rows.csv").write_text("instruction,output,question_id\nQ?,A.,1\n")
+    (tmp_path / "level.csv").write_text(text)
+    end = cli("prompt", tmp_path / "rows.csv", "--join", tmp_path / "level.csv", "--on", "question_id")
+    assert end.code == 2
+    assert "level.csv has the question_id '1'" in end.err
+
+
 @pytest.mark.parametrize(("flags", "pairs"), [(["--pairs", "all"], "mn mo no"), (["--baseline", "n"], "mn on")])
 def test_answers_form_pairs_as_they_come(
     cli: Cli, tmp_path: Path, model: Path, flags: list[str], pairs: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +285,10 @@ def test_the_starting_rubric_is_accepted_as_it_is_and_never_written_over(
     assert list(asked["scores"]) == list(rubric.aspects)
     assert Rubric.load("mine.toml", guard=True).prompt.guard
     assert cli("prompt", "examples", "--rubric", "mine.toml", "--limit", 1).code == 0
+    offered = re.sub(r"(?m)^# (?=\[|\w+ = )", "", Path("mine.toml").read_text())
+    Path("all.toml").write_text(offered)
+    whole = Rubric.load("all.toml")
+    assert (len(whole.aspects), whole.prompt.system) == (3, "You are a fair judge.")
     Path("mine.toml").write_text("mine")
     end = cli("rubrics", "init", "mine.toml")
     assert (end.code, end.err) == (2, "localjudge: mine.toml: exists already; give the name of a new file\n")

@@ -83,11 +83,6 @@ class JudgeService(AbstractContextManager["JudgeService"]):
             self._changed.notify()
         self._answer(left)
 
-    @property
-    def unfinished(self) -> int:
-        """Number of rows that wait or are judged now."""
-        return len(self._futures)
-
     def submit(self, rows: Sequence[Row | Failure]) -> list[Future[Outcome]]:
         """Queue rows, all or none, and return the future outcome of each.
 

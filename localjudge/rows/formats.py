@@ -66,6 +66,7 @@ _READERS: dict[str, Callable[[str, int], Records]] = {
     ".arrow": read_arrow,
     ".feather": read_arrow,
 }
+_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 _PIECE = 1 << 16
 """Bytes that are read at once; the first of a text decide how it is read."""
 
@@ -227,7 +228,7 @@ def _text_reader(name: str, suffix: str, head: bytes) -> Callable[[io.BufferedRe
 class Utf8Stream(io.RawIOBase):
     """The bytes of a text in UTF-8, UTF-16 or UTF-32, as UTF-8 without a byte order mark.
 
-    What is not valid in the encoding of the text is not valid UTF-8 either.
+    What is not valid UTF-8 stays so; of UTF-16 and UTF-32 the text ends before it, with an error.
 
     Args:
         stream: the bytes of the text.
@@ -264,13 +265,22 @@ def _utf8_pieces(stream: Any) -> Iterator[bytes]:
     """Yield the pieces of a text as UTF-8, none of them empty."""
     begin = stream.read(16)
     encoding = json.detect_encoding(begin)
+    if not (encoding.startswith("utf-8") or begin.startswith(_MARKS)):
+        text = begin.decode(encoding, "replace")  # detected by zero bytes, which may stand in a damaged file
+        encoding = encoding if text.isascii() and "\0" not in text else "utf-8"
     decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
     begins = [begin.removeprefix(codecs.BOM_UTF8)]
     for data in chain(begins, iter(lambda: stream.read1(_PIECE), b""), [b""]):
         if not encoding.startswith("utf-8"):
             try:
                 data = decoder.decode(data, not data).encode("utf-8", "surrogatepass")
-            except UnicodeDecodeError:
-                raise EOFError("the last character is not complete") from None
+            except UnicodeDecodeError as error:
+                valid = data[: max(0, error.start - len(error.object) + len(data))]
+                if piece := decoder.decode(valid).encode("utf-8", "surrogatepass"):
+                    yield piece
+                problem = (
+                    f"bytes that are not valid {encoding}" if data else "the last character is not complete"
+                )
+                raise EOFError(problem) from None
         if data:
             yield data

@@ -36,7 +36,9 @@ class Joins:
         if (self.given_file is None) != (not on):
             raise UsageError("`join`: give the file and the column: `join` questions.jsonl `on` question_id")
         # By the names of the column in the rows and in the other file, and its value.
-        self._known: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+        self._known: dict[tuple[str, str], dict[str, dict[str, Any]]] = (
+            {} if self.given_file is None else {self._given_by: {}}
+        )
 
     def read(self, name: str, records: Iterable[tuple[int, Record]], *, is_given: bool = False) -> None:
         """Read the file that a person gives, or an input whose first record has a shape that is joined.

@@ -68,8 +68,8 @@ def rows_of(
 
 def identity(record: Mapping[str, Any], reader: RecordReader) -> tuple[str | None, ...]:
     """Return the id and the systems of a record that is not a row, as far as they are known."""
-    texts = [reader.first(record, field) for field in ("id", *reader.judged.values())]
-    return tuple(str(each) if isinstance(each, str | int) else None for each in texts)
+    texts = (_plain_text(reader.first(record, field)) for field in ("id", *reader.judged.values()))
+    return tuple(text if isinstance(text, str) else None for text in texts)
 
 
 def _row(

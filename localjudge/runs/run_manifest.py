@@ -265,7 +265,11 @@ def _writer(document: dict[str, Any]) -> str:
     except (KeyError, IndexError, TypeError):
         found = None
     is_readable = isinstance(found, str) and re.fullmatch(r"[\w.+!-]{1,40}", found)
-    return f"localjudge {found}, which wrote it" if is_readable else "the version that wrote it"
+    return (
+        f"localjudge {found}, which wrote it"
+        if is_readable and found != __version__
+        else "the version that wrote it"
+    )
 
 
 def as_json(content: Mapping[str, Any]) -> bytes:

@@ -170,7 +170,7 @@ class VllmEngine:
                     f"vLLM died {deaths} times without finishing a row: {died}. "
                     f"{f'Its log is {self._log}. ' if self._log else ''}"
                     "The memory is often too small: try `engine_args` max_num_seqs=64 "
-                    "or `gpu_memory_utilization` 0.8"
+                    "or gpu_memory_utilization=0.8"
                 )
             self._restart()
 
