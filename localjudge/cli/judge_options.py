@@ -1,4 +1,4 @@
-"""The options of the commands that judge rows, each declared once."""
+"""The options of the commands that judge rows, beside the settings of the judge in `localjudge.settings`."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Findings:
 
 def joined(findings: Sequence[tuple[str, Findings]]) -> Findings | None:
     """Return the findings on several runs as one; the sentences and titles of each have the name of its runs,
-    if these differ.
+    if these differ, and the systems of a sentence do not repeat it.
 
     Args:
         findings: each after the name of its runs; for none, the result is None.
@@ -92,6 +92,9 @@ def joined(findings: Sequence[tuple[str, Findings]]) -> Findings | None:
         return findings[0][1] if findings else None
 
     differ = len({name for name, _ in findings}) > 1
+
+    def said(name: str, line: str) -> str:
+        return f"{name}: {line.replace(f' · {name}', '')}" if differ else line
 
     def named(name: str, parts: Sequence[Any]) -> list[Any]:
         return [
@@ -103,7 +106,7 @@ def joined(findings: Sequence[tuple[str, Findings]]) -> Findings | None:
 
     details = [(key, named(name, parts)) for name, found in findings for key, parts in found.details.items()]
     return Findings(
-        [*dict.fromkeys(f"{name}: " * differ + line for name, found in findings for line in found.answer)],
+        [*dict.fromkeys(said(name, line) for name, found in findings for line in found.answer)],
         [part for name, found in findings for part in named(name, found.main)],
         {key: [part for other, parts in details if other == key for part in parts] for key, _ in details},
         [notice for _, found in findings for notice in found.notices],
@@ -114,26 +117,24 @@ def joined(findings: Sequence[tuple[str, Findings]]) -> Findings | None:
 def slice_table(sliced: Sliced) -> Table:
     """Return a line for each slice: its instructions, its estimates, and what is significant.
 
-    With many estimates, each has a line of its own. A change without an interval is in the last column, too,
-    with its sign test, whatever its p-value.
+    With many estimates, each has a line of its own. What is significant of changes is in their answer, so that
+    a wide table fits a terminal.
     """
-    last = "significant, or\nno interval" if sliced.statistic == "changes" else "significant"
+    rows: list[Cells] = []
     if len(sliced.names) > _MOST_ESTIMATES:
-        lines: list[Cells] = []
+        columns = [sliced.column, "instructions", "of", "value", "significant"]
         for row in sliced.rows:
             known = {name: value for name, value in row.estimates.items() if value.value is not None}
             said = ["\n".join(row.significant), *[""] * len(known)]
-            lines += [
-                (row.name, row.instructions, *each) for each in zip(known, known.values(), said, strict=False)
-            ]
-        headings = (sliced.column, "instructions", "of", "value", last)
-        return Table(sliced.title, headings, lines, words=["of", last])
-    rows = [
-        (row.name, row.instructions, *map(row.estimates.get, sliced.names), "\n".join(row.significant))
-        for row in sliced.rows
-    ]
-    columns = (sliced.column, "instructions", *sliced.names, last)
-    return Table(sliced.title, columns, rows, words=[last])
+            each = zip(known, known.values(), said, strict=False)
+            rows += [(row.name, row.instructions, *cells) for cells in each]
+    else:
+        columns = [sliced.column, "instructions", *sliced.names, "significant"]
+        for row in sliced.rows:
+            values = map(row.estimates.get, sliced.names)
+            rows.append((row.name, row.instructions, *values, "\n".join(row.significant)))
+    shown = len(columns) - (sliced.statistic == "changes")
+    return Table(sliced.title, columns[:shown], [row[:shown] for row in rows], words=["of", "significant"])
 
 
 def summary_tables(summary: Summary) -> Iterator[Table | str]:

@@ -104,7 +104,7 @@ def why_undefined(value: float | None, instructions: float, least: int, varies: 
     if value is None or not math.isfinite(value):
         return NOT_DEFINED
     if instructions < least - 1e-3:
-        return f"it depends on {instructions:.2g} of the instructions, and an interval requires {least}"
+        return f"it depends on fewer than {least} instructions"
     if not varies:
         return EQUAL_EVERYWHERE
     return VARIES_TOO_LITTLE
@@ -124,8 +124,7 @@ def sign_test(rose: int, fell: int) -> float:
 
 EQUAL_EVERYWHERE = "it is the same on all instructions"
 VARIES_TOO_LITTLE = (
-    "it varies on too few instructions: another one at the end of the scale could move it further than an "
-    "interval reaches"
+    "it varies on so few instructions that one more, at the end of the scale, could move it out of an interval"
 )
 NOT_DEFINED = "it is not defined"
 UNDEFINED = Estimate()

@@ -1,5 +1,6 @@
-"""The statistics of systems in one column of scores, and their order as far as pairs of systems establish it:
-ranks that are not excluded, systems that do not differ, and differences that cannot be tested."""
+"""Which system is significantly better, by scores or by preferences: the order of systems as far as two of them
+at a time establish it, ranks that are not excluded, systems that do not differ, differences that cannot be
+tested."""
 
 from __future__ import annotations
 
@@ -112,7 +113,8 @@ def differences_in_words(
     together = [", ".join(group) for group in groups if len(group) > 1]
     if together:
         power = f" (80 % of such runs would find a true difference of {detectable or 0:.2f})" * bool(detectable)
-        yield f"No significant difference {where}: {'; '.join(together)}{power}"
+        each = f" within {len(together)} groups" * (len(together) > 1)
+        yield f"No significant difference {where}{each}: {'; '.join(together)}{power}"
     elif not untested:
         yield f"All systems differ significantly {where}"
     for reason in dict.fromkeys(why for *_, why in untested):

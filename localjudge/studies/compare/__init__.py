@@ -186,7 +186,7 @@ def change_lines(changes: Changes) -> Iterator[str]:
     if len(same) == len(columns):
         yield f"{how}: every column is the same {on}."
         return
-    parts, calm = list[str](), dict[str, Change]()
+    parts, calm, without = list[str](), dict[str, Change](), dict[str, Estimate]()
     for name, change in columns.items():
         if change.is_significant:
             by = change.difference if change.direction == "rose" else change.difference.negative()
@@ -194,19 +194,22 @@ def change_lines(changes: Changes) -> Iterator[str]:
         elif change.p is not None:
             calm[name] = change
         elif name not in same:
-            parts.append(
-                f"{name} {change.moved} (mean change {two_decimals(change.difference.value)}, exact sign test "
-                f"over instructions {change.sign_test}; it has no interval, because {change.difference.why})"
-            )
+            mean, test = ("", "") if without else ("mean change ", "exact sign test ")
+            mean += two_decimals(change.difference.value)
+            parts.append(f"{name} {change.moved} ({mean}, {test}{change.sign_test})")
+            without[name] = change.difference
     if calm:
         parts.append("no significant change" + f" in {', '.join(calm)}" * bool(parts))
     if same:
         parts.append(f"{', '.join(same)} {'is' if len(same) == 1 else 'are'} the same on all")
     yield f"{how}: {on}, {'; '.join(parts)}."
+    yield from untested_in_words("change", without)
     if changes.differs == "judge" and not changes.labelled:
         yield "Higher scores are leniency, not a better judge: --labels says which one agrees with people."
-    alone = changes.by_system.rows if changes.by_system else ()
-    if moved_alone := [f"{row.name}: {', '.join(row.significant)}" for row in alone if row.significant]:
+    alone: dict[str, list[str]] = {}
+    for row in changes.by_system.rows if changes.by_system else ():
+        alone.setdefault(", ".join(row.significant), []).append(row.name)
+    if moved_alone := [f"{_some(names, 12)}: {what}" for what, names in alone.items() if what]:
         yield f"Of single systems, with intervals and p adjusted for all: {_some(moved_alone, 12, '; ')}."
     for name, order in changes.judges.order.items() if changes.judges else ():
         contrary = [
@@ -218,11 +221,10 @@ def change_lines(changes: Changes) -> Iterator[str]:
             yield f"In {name}, the judges put {pairs} of systems in opposite order: {_some(contrary, 5, '; ')}."
     sizes = {name: change.detectable for name, change in calm.items() if change.detectable is not None}
     if sizes:
-        largest = max(sizes, key=lambda name: sizes[name])
-        of = "" if len(sizes) == 1 else f" (most in {largest})"
+        where = " or ".join(sizes) if len(sizes) < len(columns) else "any column"
         yield (
-            f"A change of {two_decimals(sizes[largest])} in a column would have been found in 80 % of such "
-            f"comparisons{of}; a smaller one can have been missed."
+            f"A change of {two_decimals(max(sizes.values()))} in {where} would have been found in 80 % of such "
+            "comparisons; a smaller one can have been missed."
         )
 
 

@@ -25,13 +25,7 @@ from localjudge.runs.notices import is_dry_run
 from localjudge.runs.reader import is_complete
 from localjudge.statistics import two_decimals
 from localjudge.statistics.jackknife import share_below
-from localjudge.statistics.paired_test import (
-    WORST_INSTRUCTIONS,
-    chance_to_pass,
-    instructions_to_pass,
-    lower_bound,
-    needed_in_words,
-)
+from localjudge.statistics.paired_test import chance_to_pass, instructions_to_pass, lower_bound, needed_in_words
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS
 from localjudge.statistics.system_order import NO_DIFFERENCE
 from localjudge.studies.compare.matched_runs import MatchedRuns, by_instruction
@@ -93,13 +87,10 @@ class Condition:
 def _of_mean(changes: Floats, width: float, margin: float | None, lowest: int) -> dict[str, Any]:
     """Return what a condition says of the change on each instruction."""
     bound, chance, needed, count = float(lower_bound(changes, width)), None, None, len(changes)
+    failures = f", with {counted(lowest, 'row')} at the lowest score" * bool(lowest)
     reason = (
         f"change {two_decimals(changes.mean())}, at least {two_decimals(bound)} with 95 % confidence on "
-        f"{counted(count, 'instruction')}"
-        + f", with {counted(lowest, 'row')} at the lowest score"
-        * bool(lowest)
-        + "; this bound is one-sided, for one column of one system, and counts "
-        f"{WORST_INSTRUCTIONS:g} more instructions with the largest drop, so it differs from an interval"
+        f"{counted(count, 'instruction')}{failures}"
     )
     if margin is not None:
         variance = float(changes.var(ddof=1))
@@ -107,7 +98,7 @@ def _of_mean(changes: Floats, width: float, margin: float | None, lowest: int) -
         needed = instructions_to_pass(margin, variance, width)
         reason += (
             f"; an unchanged system passes in {chance:.0%} of cases, and with {needed_in_words(needed)} "
-            "instructions in 80 %"
+            "instructions in 80%"
         )
     found = {"bound": bound, "room": bound + (margin or 0), "chance": chance, "needed": needed}
     return {"change": float(changes.mean()), **found, "reason": reason}
@@ -206,6 +197,11 @@ def gate_lines(conditions: Sequence[Condition]) -> Iterator[str]:
             continue
         result += f" for {', '.join(condition.system for condition in failed)}" * bool(failed)
         yield f"Gate, {asks}, for each of {len(chosen)} systems: {result} ({lowest.system}: {lowest.reason})"
+    if any(condition.bound is not None for condition in conditions):
+        yield (
+            "A bound is one-sided, for one column of one system, and that of a mean allows for rare large "
+            "drops, so it differs from an interval."
+        )
     if len(conditions) > 1:
         yield (
             "A gate passes only if every condition holds for every system, so none is adjusted for their "

@@ -294,19 +294,21 @@ def _sentence(ranking: Ranking, pair: Pair) -> str:
     on = f"On {counted(pair.instructions, 'instruction')}, {one}"
     if not pair.instructions or difference.value is None:
         return f"{one} and {other} have no instruction in common, so nothing is known about their difference."
-    figures = f"{one} minus {other}: {difference.value:.2f}"
+    where = f"the human scores ({pair.column})" if ranking.basis == "human" else pair.column
+    minus, figures = f"{one} minus {other}: ", f"{difference.value:.2f}"
     if difference.low is not None and difference.high is not None:
         figures += f", 95 % interval {difference.low:.2f} to {difference.high:.2f}"
     if abs(difference.value) <= NO_DIFFERENCE and (pair.p is not None or not pair.wins + pair.losses):
-        return f"{on} and {other} have equal means in {pair.column}."
+        return f"{on} and {other} have equal means in {where}."
     if pair.p is None:
         why = difference.why or ranking.without_intervals
         signs = p_in_words(sign_test(pair.wins, pair.losses))
         by_signs = f"; {one} is higher on {pair.wins:,} and lower on {pair.losses:,} (exact sign test {signs})"
         by_signs *= ranking.basis == "judge" and not ranking.without_intervals
-        return f"{on} and {other} have an untested difference in means ({figures}), because {why}{by_signs}."
+        untested = f"an untested difference in means ({minus}{figures})"
+        return f"{on} and {other} have {untested}, because {why}{by_signs}."
     figures += f", {p_in_words(pair.p)}"
     figures += adjustment(ranking).replace(" and p", ", both")
     if pair.p >= SIGNIFICANCE_LEVEL:
-        return f"{on} and {other} have no significant difference in {pair.column} ({figures})."
-    return f"{on} is significantly higher than {other} in {pair.column} ({figures})."
+        return f"{on} and {other} have no significant difference in {where} ({minus}{figures})."
+    return f"{on} is significantly higher than {other} in {where} (by {figures})."

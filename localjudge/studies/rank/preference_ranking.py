@@ -185,7 +185,7 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
     direct = direct_win_rates(between, first, second)
     contradicts = (tested.value > NO_DIFFERENCE) & (direct.value < 0.5 - NO_DIFFERENCE)
     direct_p = direct.log_odds.tested(resamples, seed).adjusted()
-    is_established = direct_p < SIGNIFICANCE_LEVEL
+    is_contradicted = direct_p < SIGNIFICANCE_LEVEL
     order = sorted(range(count), key=lambda s: (component[s], -strengths.value[s], names[s]))
     rates, values = system_win_rates(between).estimates(), strengths.strengths().estimates()
     held_rates = [None] * count if held is None else held.win_rates().estimates()
@@ -219,7 +219,7 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
             contradicts=bool(contradicts[place]),
             significant=None
             if contradicts[place] and np.isnan(direct_p[place])
-            else bool(contradicts[place] and is_established[place]),
+            else bool(contradicts[place] and is_contradicted[place]),
         )
         for place, (stronger, other, rate, difference) in enumerate(zip(*columns, strict=True))
     )
