@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -23,6 +23,7 @@ from localjudge.errors import SettingError
 from localjudge.models.catalogue import BUNDLED_NOTICE, BUNDLED_RUBRIC_NOTICE, profile_of
 from localjudge.models.digests import changes_since_verified
 from localjudge.models.model import Model
+from localjudge.modes import prompt_rows
 from localjudge.modes.checklist import ChecklistOutcome
 from localjudge.modes.pair import PairOutcome
 from localjudge.prompts.task import Task, TaskFeed
@@ -261,7 +262,7 @@ class Judge:
         Raises:
             UsageError: the argument is a single row, or not a collection of rows; or the order is unknown.
         """
-        return self._outcomes(given_rows(rows, self.rubric.fields), order)
+        return self._outcomes(prompt_rows(partial(given_rows, rows), self.rubric.fields), order)
 
     def compare(
         self, rows: Iterable[Any], pairing: Pairing | None = None, order: Order = "rows"
@@ -278,7 +279,7 @@ class Judge:
         """
         self.rubric.mode.require("pairs", f"the rubric {self.rubric.name}", "; compare with pairwise")
         pairing = pairing or Pairing()
-        read = pairing.rows(given_rows(rows, pairing.used(self.rubric.fields)))
+        read = prompt_rows(partial(given_rows, rows), self.rubric.fields, pairing)
         join = self.rubric.mode.join(self.rubric.aspects, pairing.orders)
         return join.all(self._outcomes(read, order))
 

@@ -8,6 +8,7 @@ import random
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from scripted import scripted_checks
 
 from localjudge import Judge, RowSource, Rubric, RubricError, UsageError, score_run
 from localjudge.cli.options import FAILED_ROWS
+from localjudge.modes import prompt_rows
 from localjudge.modes.checklist import CHECKLIST, SCORE_COLUMN, ChecklistOutcome, Points
 from localjudge.modes.mode import SystemCounts
 from localjudge.records import Criterion, Failure, Judgement, Outcome, Row
@@ -237,7 +239,8 @@ def test_a_malformed_list_fails_its_row_with_one_line(given: Any, says: str) -> 
 
 def test_a_row_becomes_a_prompt_for_each_criterion_and_a_key_does_not_depend_on_points(model: Path) -> None:
     used = Rubric.load("checklist").fields
-    found = [list(given_rows([row(["a", {"criterion": "b", "points": points}])], used)) for points in (-2, 9)]
+    given = ([row(["a", {"criterion": "b", "points": points}])] for points in (-2, 9))
+    found = (prompt_rows(partial(given_rows, rows), used) for rows in given)
     rows, other = ([each for each in rows if isinstance(each, Row)] for rows in found)
     assert [(each.text, each.part, each.parts) for row in rows for each in row.criteria] == [
         ("a", 1, 2), ("b", 2, 2),

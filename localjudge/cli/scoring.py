@@ -120,11 +120,11 @@ def prompt(
     each of several prompts; one prompt alone is printed byte for byte, and --json has the exact text of each.
     """
     from localjudge.config import JudgeConfig
+    from localjudge.modes import prompt_rows
     from localjudge.records import Failure
     from localjudge.rows.columns import CONVERSATION, CONVERSATIONS
     from localjudge.rows.conversation import NO_CONVERSATION
-    from localjudge.rows.inputs import check_inputs, find_inputs
-    from localjudge.rows.pairs import paired_rows
+    from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
 
     judged_by = asked.load()
     settings = {each.name: getattr(asked, each.name) for each in fields(PromptSettings)}
@@ -146,7 +146,8 @@ def prompt(
     # A terminal gets filtered text; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
     system = judged_by.system
-    found = iter(paired_rows(files, named, rows.max_row_bytes, judged_by.fields, None, limit))
+    read = partial(read_rows, files, named, rows.max_row_bytes)
+    found = iter(prompt_rows(read, judged_by.fields, limit=limit))
     first = [*islice(found, 2)]
     alone = len(first) < 2 and not system
     heading: Callable[[str], None] = messages.say if alone else partial(print, file=texts)

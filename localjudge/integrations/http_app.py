@@ -12,6 +12,7 @@ import asyncio
 import hmac
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from starlette.applications import Starlette
@@ -28,6 +29,7 @@ from localjudge.integrations.judge_service import JudgeService
 from localjudge.integrations.listener import LOOPBACK
 from localjudge.integrations.served_rewards import RewardFormula
 from localjudge.judge import Judge
+from localjudge.modes import prompt_rows
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Outcome
 from localjudge.rows.columns import names_of
@@ -141,10 +143,9 @@ class JudgeApp:
 
         If the client goes away, rows that have not begun are not judged.
         """
-        rows = list(given_rows(_records(await self._body(request)), self._rubric.fields))
-        orders = 1
-        if self._pairing is not None:
-            rows, orders = list(self._pairing.rows(rows)), self._pairing.orders
+        read = partial(given_rows, _records(await self._body(request)))
+        rows = list(prompt_rows(read, self._rubric.fields, self._pairing))
+        orders = 1 if self._pairing is None else self._pairing.orders
         try:
             futures = self._service.submit(rows)
         except ServiceBusyError as error:

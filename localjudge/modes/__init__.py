@@ -9,20 +9,41 @@ list and a reader show. No other module asks which mode it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from localjudge.modes.checklist import CHECKLIST
 from localjudge.modes.mode import Mode
 from localjudge.modes.pair import PAIRWISE
 from localjudge.modes.response import RESPONSE
+from localjudge.records import Failure, Row
 from localjudge.rows.columns import CRITERION, compares_responses
+from localjudge.rows.pairs import Pairing
 
 ONE_ROW_PER_PROMPT = RESPONSE
 """The mode in which each prompt is a row of its own, as in `judgements.jsonl`."""
 
 
-def mode_of(used: Iterable[str]) -> Mode[Any]:
+def mode_of(used: Sequence[str]) -> Mode[Any]:
     """Return the mode of a rubric whose template uses these fields."""
-    used = list(used)
     return PAIRWISE if compares_responses(used) else CHECKLIST if CRITERION in used else RESPONSE
+
+
+def prompt_rows(
+    read: Callable[[Sequence[str]], Iterable[Row | Failure]],
+    used: Sequence[str],
+    pairing: Pairing | None = None,
+    limit: int | None = None,
+) -> Iterable[Row | Failure]:
+    """Return the row of each prompt: a row of the input, a row for each of its criteria, or an order of a pair.
+
+    Args:
+        read: reads the rows of the input, which need these fields.
+        used: the fields that the rubric's template uses.
+        pairing: how rows of two responses are made; None for rows of one.
+        limit: the largest number of rows or pairs of the input; None for all.
+    """
+    if pairing is None:
+        return mode_of(used).prompt_rows(islice(read(used), limit))
+    return pairing.rows(read(pairing.used(used)), limit)

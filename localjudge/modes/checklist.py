@@ -28,7 +28,7 @@ from localjudge.modes.row_outcome import (
     ListedAnswer,
     RowOutcome,
 )
-from localjudge.records import Criterion, Failure, Outcome
+from localjudge.records import Criterion, Failure, Outcome, Row
 from localjudge.records.outcome_columns import CRITERION_COLUMNS, MASS, AnswerColumns, arrow_kinds, to_line
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
@@ -301,6 +301,14 @@ class ChecklistMode(Mode[ChecklistOutcome]):
     def refusal(self, aspect: Aspect) -> str | None:
         unordered = "has no order, so it earns no points; give ordered = true"
         return super().refusal(aspect) or (unordered if aspect.numbers is None else None)
+
+    def prompt_rows(self, rows: Iterable[Row | Failure]) -> Iterator[Row | Failure]:
+        """Yield a row for each criterion of a row."""
+        for row in rows:
+            if isinstance(row, Row):
+                yield from (replace(row, criteria=(criterion,)) for criterion in row.criteria)
+            else:
+                yield row
 
     def join(self, aspects: Mapping[str, Aspect], prompts: int) -> Join[ChecklistOutcome]:
         return Join(lambda parts: ChecklistOutcome.from_prompts(parts, aspects), None)

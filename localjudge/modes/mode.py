@@ -11,12 +11,11 @@ from typing import Any, ClassVar, Generic, Literal
 
 from localjudge.errors import UsageError
 from localjudge.modes.row_outcome import Join, RowOutcome, Side, T
-from localjudge.records import Failure
+from localjudge.records import Failure, Row
 from localjudge.records.outcome_columns import AnswerColumns, is_reserved
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
 
-ModeName = Literal["pointwise", "pairwise", "checklist"]
 RowFeature = Literal["aspects", "score", "verdict", "pairs", "criteria"]
 """What a row has for those who read it: a value of one response in each aspect; a score; an answer of its own
 in each aspect; a preference between two responses; an answer to each of its criteria."""
@@ -75,7 +74,7 @@ class Mode(ABC, Generic[T]):
         options_for: which runs take the options of statistics that those of this mode do not take, in words.
     """
 
-    name: ClassVar[ModeName]
+    name: ClassVar[str]
     item: ClassVar[str] = "row"
     judges: ClassVar[str]
     responses: ClassVar[tuple[str, ...]] = ("candidate",)
@@ -140,6 +139,10 @@ class Mode(ABC, Generic[T]):
     def refusal(self, aspect: Aspect) -> str | None:
         """Return in words why a rubric of this mode cannot have an aspect; None if it can."""
         return None if aspect.preference is None else "is a preference; the template shows one response"
+
+    def prompt_rows(self, rows: Iterable[Row | Failure]) -> Iterable[Row | Failure]:
+        """Return the row of each prompt; those of a row of the input follow each other."""
+        return rows
 
     @abstractmethod
     def join(self, aspects: Mapping[str, Aspect], prompts: int) -> Join[T]:

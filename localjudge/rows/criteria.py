@@ -1,4 +1,4 @@
-"""Criteria of a row's own: a list in one of its columns, and the prompts that the row becomes.
+"""Criteria of a row's own: a list in one of its columns.
 
 A criterion is a text, worth one point, or an object with its text and its points. The names of the keys are
 those of HealthBench (`criterion`, `points`, `tags`), ProfBench (`criterion_description`, `criterion_weight`,
@@ -9,11 +9,10 @@ path, of each weight divided by the sum of the weights beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from localjudge.records import Criterion, Failure, Row
+from localjudge.records import Criterion
 from localjudge.rows.columns import CRITERION
 from localjudge.rows.paths import unpacked
 from localjudge.rows.record import LARGEST_NUMBER, RecordError, check_text, is_number
@@ -24,15 +23,6 @@ _IMPORTANCE = {"critical": 4, "major": 3, "minor": 2, "additional": 1}
 """The points of ProfBench's words."""
 _PARTS = "sub_tasks"
 _FORM = 'give a list of texts or of {"criterion": text, "points": number}'
-
-
-def by_criterion(rows: Iterable[Row | Failure]) -> Iterator[Row | Failure]:
-    """Yield the row of each prompt: a row with criteria becomes one for each."""
-    for row in rows:
-        if isinstance(row, Row) and row.criteria:
-            yield from (replace(row, criteria=(criterion,)) for criterion in row.criteria)
-        else:
-            yield row
 
 
 def read_criteria(given: Any) -> tuple[Criterion, ...]:

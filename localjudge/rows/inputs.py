@@ -19,7 +19,6 @@ from typing import Any
 from localjudge.errors import RowError, UsageError
 from localjudge.records import Failure, Row
 from localjudge.rows.columns import CONVERSATION, MESSAGES, ROWS_AT, USED_FIELDS, Columns
-from localjudge.rows.criteria import by_criterion
 from localjudge.rows.formats import STDIN, bare_path, can_be_read_twice, check_file, has_no_suffix, read_file
 from localjudge.rows.joins import Joins
 from localjudge.rows.json_records import Document, unwrapped
@@ -258,8 +257,6 @@ def _joins(inputs: Iterable[str], columns: Columns) -> Joins:
 def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row | Failure]:
     """Yield rows from Python objects: dicts, `Row`s, a pandas, Polars or Arrow table, or a `datasets.Dataset`.
 
-    A row with criteria becomes one for each.
-
     Args:
         rows: the rows.
         used: the fields that the rubric's template uses.
@@ -278,7 +275,7 @@ def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row 
         raise UsageError(f"rows: a {type(rows).__name__}; give dicts, Rows or a table")
     reader = RecordReader({}, used)
     found = (rows_of(record, f"row {number}", reader) for number, record in enumerate(records, 1))
-    return by_criterion(chain.from_iterable(found))
+    return chain.from_iterable(found)
 
 
 def names_of_files(inputs: Iterable[str]) -> dict[str, str]:

@@ -13,9 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Row
-from localjudge.rows.columns import IN_FULL, PAIR, SYSTEMS, Columns, compares_responses
-from localjudge.rows.criteria import by_criterion
-from localjudge.rows.inputs import find_inputs, read_records, read_rows
+from localjudge.rows.columns import IN_FULL, PAIR, SYSTEMS, compares_responses
+from localjudge.rows.inputs import find_inputs, read_records
 from localjudge.rows.row import known_columns, unreadable
 
 ALL = "all"
@@ -115,29 +114,6 @@ class Pairing(BaseModel):
             limit: the largest number of pairs; None for all.
         """
         return PairedRows(self, rows, limit)
-
-
-def paired_rows(
-    inputs: Iterable[str],
-    columns: Columns,
-    max_row_bytes: int,
-    used: Sequence[str],
-    pairing: Pairing | None,
-    limit: int | None = None,
-) -> Iterable[Row | Failure]:
-    """Return the rows of files that are judged: their own, those of their pairs, or one for each criterion.
-
-    Args:
-        inputs: the result of `find_inputs`.
-        columns: the column of each field whose column has a custom name.
-        max_row_bytes: size limit of a row in bytes; a larger row is a failure.
-        used: the fields that the rubric's template uses.
-        pairing: how rows of two responses are made; None for rows of one.
-        limit: the largest number of rows or pairs; None for all.
-    """
-    if pairing is None:
-        return by_criterion(islice(read_rows(inputs, columns, max_row_bytes, used), limit))
-    return pairing.rows(read_rows(inputs, columns, max_row_bytes, pairing.used(used)), limit)
 
 
 class PairedRows:

@@ -10,16 +10,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from localjudge.errors import UsageError
+from localjudge.modes import prompt_rows
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Row
 from localjudge.records.outcome_columns import MODEL, NOTICE
-from localjudge.rows.columns import CRITERION
+from localjudge.rows.columns import own_fields
 from localjudge.rows.formats import STDIN, can_be_read_twice
-from localjudge.rows.inputs import find_inputs
-from localjudge.rows.pairs import paired_rows
+from localjudge.rows.inputs import find_inputs, read_rows
 from localjudge.rows.row_store import RowStore
 from localjudge.runs.run_manifest import RunManifest, StartRecord
 
@@ -97,7 +98,7 @@ def rows_again(manifest: RunManifest, moved: Iterable[str], problems: list[str])
         problems: receives a message for each input that cannot be read.
     """
     moved = list(moved)
-    fields = manifest.rubric.fields
+    used = manifest.rubric.fields
     sources: dict[tuple[object, ...], tuple[list[str], StartRecord]] = {}
     for start in manifest.starts:
         # Pairs are formed of the rows of all files, and answers are joined with the questions of another file.
@@ -106,7 +107,7 @@ def rows_again(manifest: RunManifest, moved: Iterable[str], problems: list[str])
         sources[how] = names, start
     for names, start in sources.values():
         found = [file for name in names for file in _readable(name, bool(moved), problems)]
-        rows = paired_rows(found, start.columns, start.max_row_bytes, fields, start.pairing)
+        rows = prompt_rows(partial(read_rows, found, start.columns, start.max_row_bytes), used, start.pairing)
         try:
             yield from (row for row in rows if isinstance(row, Row))
         except UsageError as error:  # without some of the files, no pairs can be formed
@@ -145,12 +146,11 @@ def with_text_columns(
     """
     names, column_of = manifest.rubric.mode.texts, dict[str, str]()
     used = {*taken, *names, MODEL, NOTICE}
-    for field in sorted(manifest.rubric.fields, key=lambda field: field in used):  # free names are kept
-        if field not in (*names, CRITERION):
-            column_of[field] = field
-            while column_of[field] in used:
-                column_of[field] = f"input_{column_of[field]}"
-            used.add(column_of[field])
+    for field in sorted(own_fields(manifest.rubric.fields), key=used.__contains__):  # free names are kept
+        column_of[field] = field
+        while column_of[field] in used:
+            column_of[field] = f"input_{column_of[field]}"
+        used.add(column_of[field])
 
     def columns(outcome: RowOutcome, row: Row | None) -> dict[str, str | None]:
         if row is None and outcome.first.digest:

@@ -13,11 +13,12 @@ from functools import partial
 from typing import Self
 
 from localjudge.errors import UsageError
+from localjudge.modes import prompt_rows
 from localjudge.records import Failure, Row
 from localjudge.rows.columns import CRITERION, USED_FIELDS, Columns
 from localjudge.rows.formats import count_lines_of
-from localjudge.rows.inputs import CheckedInputs, check_inputs, find_inputs, given_rows
-from localjudge.rows.pairs import PairedRows, Pairing, paired_rows
+from localjudge.rows.inputs import CheckedInputs, check_inputs, find_inputs, given_rows, read_rows
+from localjudge.rows.pairs import PairedRows, Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 
 
@@ -85,7 +86,7 @@ class RowSource:
         files = find_inputs(names)
         needed = used if pairing is None else pairing.used(used)
         checked = check_inputs(files, columns, needed, used)
-        rows = paired_rows(files, columns, max_row_bytes, used, pairing, limit)
+        rows = prompt_rows(partial(read_rows, files, columns, max_row_bytes), used, pairing, limit)
         one_prompt = pairing is None and CRITERION not in used
         count_all = partial(count_lines_of, files) if one_prompt else _unknown
         return cls(rows, files, columns, max_row_bytes, pairing, checked.empty, checked, limit, count_all)
@@ -107,9 +108,7 @@ class RowSource:
             UsageError: the argument is a single row, or not a collection of rows.
         """
         pairing = pairing or Pairing.usual(used)
-        if pairing is None:
-            return cls(given_rows(rows, used))
-        return cls(pairing.rows(given_rows(rows, pairing.used(used))), pairing=pairing)
+        return cls(prompt_rows(partial(given_rows, rows), used, pairing), pairing=pairing)
 
 
 SLURM = "slurm"
