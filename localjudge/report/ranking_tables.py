@@ -134,8 +134,8 @@ def preference_findings(ranking: PreferenceRanking) -> Findings:
         held = [
             (each.name, each.strength_at_equal_length, each.win_rate_at_equal_length) for each in found.systems
         ]
-        columns = ("system", "strength", "win rate")
-        table = Table(f"At equal length, {by}", columns, held, apart=["strength"])
+        title = f"At equal length, {by}"
+        table = Table(title, ("system", "strength", "win rate"), held, apart=["strength"])
         effect = f"A response twice as long has its odds of winning multiplied by {_or_why(twice)}"
         details["effect of length"] = [table, effect]
     if len(ranking.aspects) > 1:
