@@ -39,11 +39,15 @@ Asked = tuple[int, Any]
 
 
 class WatchedService(JudgeService):
-    """A service that remembers what it judged."""
+    """A service that remembers what it judged, and counts the rows that wait or are judged now."""
 
     def __init__(self, judge: Judge, most_waiting: int) -> None:
         super().__init__(judge, most_waiting)
         self.judged: list[Outcome] = []
+
+    @property
+    def unfinished(self) -> int:
+        return len(self._futures)
 
     def _finish(self, outcomes: list[Outcome]) -> None:
         self.judged += outcomes
