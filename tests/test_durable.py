@@ -218,9 +218,7 @@ def test_each_command_that_writes_a_file_is_one_of_those_whose_files_are_durable
         "rubrics init file",
         "serve --table",
     }
-    others = (
-        {"label --out"} | {"pack --out"} | {"doctor --out"}
-    )  # appended; a folder; only looked at
+    others = {"label --out"} | {"pack --out"} | {"doctor --out"}  # appended; a folder; only looked at
     assert {*outputs(typer.main.get_command(app))} == runs | files | others
 
 

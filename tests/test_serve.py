@@ -45,6 +45,11 @@ class WatchedService(JudgeService):
         super().__init__(judge, most_waiting)
         self.judged: list[Outcome] = []
 
+    @property
+    def unfinished(self) -> int:
+        """The number of rows without an answer."""
+        return len(self._futures)
+
     def _finish(self, outcomes: list[Outcome]) -> None:
         self.judged += outcomes
         super()._finish(outcomes)
