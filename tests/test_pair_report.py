@@ -19,6 +19,8 @@ from localjudge.report.run_report import write_report
 from localjudge.rows.pairs import Pairing
 
 SCRIPT = '</script><script>document.title = "taken over"</script><img src=x onerror=alert(1)>\u2028'
+SYSTEM = SCRIPT + "\u202e"
+"""A name that would also reverse the text after it."""
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,7 @@ def run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = write_responses(folder / "rows.jsonl", instructions=6)
     changed = [json.loads(line) for line in rows.read_text().splitlines()]
     for row in changed:
-        row["system"] = SCRIPT if row["system"] == "z" else row["system"]
+        row["system"] = SYSTEM if row["system"] == "z" else row["system"]
     changed[0]["candidate"] = SCRIPT
     rows.write_text("".join(json.dumps(row) + "\n" for row in changed))
     return judged_pairs(rows, model, folder / "run")
@@ -55,7 +57,7 @@ def test_the_page_holds_each_pair_with_both_responses_and_both_answers(page: Pat
     for pair_id, (responses, error, orders, source, *_) in zip(about["ids"], rows, strict=True):
         pair = pairs[pair_id]
         assert (error, source, len(responses)) == (None, pair["source"], 2)
-        assert responses[1].startswith(f"word {'z' if pair['system_b'] == SCRIPT else pair['system_b']} ")
+        assert responses[1].startswith(f"word {'z' if pair['system_b'] == SYSTEM else pair['system_b']} ")
         for order, suffix in zip(orders, ("_ab", "_ba"), strict=True):
             for name in ("better", "depth"):
                 assert labels[name][order["scores"][name]] == pair[name + suffix]
@@ -95,7 +97,7 @@ def test_the_page_has_the_tables_of_rank_with_the_win_rate_of_each_two_systems(p
     for row in systems["rows"]:
         assert row[1]["low"] <= row[1]["value"] <= row[1]["high"]
         assert row[3]["low"] <= row[3]["value"] <= row[3]["high"]
-    assert {row[0]: row[6] for row in systems["rows"]} == {"x": 11, "y": 11, SCRIPT: 10}
+    assert {row[0]: row[6] for row in systems["rows"]} == {"x": 11, "y": 11, SYSTEM: 10}
     names = [row[0] for row in systems["rows"]]
     won: dict[tuple[str, str], list[float]] = {}
     for pair in row_lines(run):
@@ -184,6 +186,8 @@ def test_a_browser_shows_the_pairs_and_asks_for_nothing(page: Path, tmp_path: Pa
     assert "<title>run</title>" in dumped
     assert html.escape(SCRIPT[:50], quote=False) in body
     assert "<img" not in body
+    assert "\u202e" not in body
+    assert "alert(1)&gt;\u2028\\u202e" in body, "the mark is shown, as on a terminal"
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +196,24 @@ def opened(page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ope
         # The list then has room for a line for each pair.
         opened.run("document.getElementById('reader').style.height = '1500px'")
         yield opened
+
+
+def test_the_bars_of_all_win_rates_of_a_table_have_one_axis_and_the_page_says_its_ends(
+    opened: OpenPage, page: Path
+) -> None:
+    rows = section(page, "systems")["tables"][0]["rows"]
+    rates = [row[place] for row in rows for place in (3, 4, 5)]
+    low, high = min(rate["low"] for rate in rates), max(rate["high"] for rate in rates)
+    said = opened.texts(".axes")[0].replace("\N{MINUS SIGN}", "-")
+    assert said.startswith("The line below a value runs from -")
+    assert said.endswith(f" in strength (log-odds); from {low:.2f} to {high:.2f} in the other columns.")
+    for number, row in enumerate(rows, 1):
+        for place in (3, 4, 5):
+            bar = f"#systems-body tbody tr:nth-child({number}) > :nth-child({place + 1}) .bar"
+            left = opened.run(f"document.querySelector({bar!r}).style.left")
+            assert float(left.rstrip("%")) == pytest.approx(
+                100 * (row[place]["low"] - low) / (high - low), abs=1e-3
+            )
 
 
 def shown_ids(opened: OpenPage) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,12 +51,12 @@ LABELS_OF_GRADE = ["correct", "incorrect", "not attempted"]
 
 
 def score(folder: Path, model: Path, rubric: str, place: str) -> Path:
-    """Judge twelve rows of two systems on three instructions, without a model: any score, any text."""
+    """Judge twelve rows of two systems on six instructions, without a model: any score, any text."""
     folder.mkdir()
     (folder / "rubric.toml").write_text(rubric + TEMPLATE.format(place=place))
     lines = [json.loads(line) for line in write_rows(folder / "rows.jsonl", 12).read_text().splitlines()]
     for number, line in enumerate(lines):
-        line["instruction"] = f"Question {number // 2 % 3}?"
+        line["instruction"] = f"Question {number // 2}?"
         del line["reference"]
     (folder / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     judge = Judge(model, engine="dry-run", rubric=folder / "rubric.toml", max_rationale_tokens=8)
@@ -184,11 +185,21 @@ def test_the_list_shows_a_chip_for_each_aspect_with_its_label(kinds: Path, opene
     ]
 
 
-def test_the_distribution_has_the_share_of_each_value_by_system(kinds: Path, opened: OpenPage) -> None:
+def test_the_distribution_has_the_share_of_each_value_by_system(
+    kinds: Path, kinds_page: Path, opened: OpenPage
+) -> None:
     grades = [line["grade"] for line in read_lines(kinds) if line["system"] == "a"]
     shares = [f"{value}: {grades.count(value) / len(grades):.0%}" for value in LABELS_OF_GRADE]
     said = opened.run("document.querySelector('#profile-table .profile').getAttribute('aria-label')")
     assert said.replace("\N{NO-BREAK SPACE}", "") == ", ".join(shares)
+    values = [LABELS_OF_GRADE, ["no", "yes"], *(aspect["values"] for aspect in head(kinds_page)["aspects"][2:])]
+    assert opened.texts("#profile-key .chip") == [each for own in values for each in own]
+    assert opened.texts("#profile-key span") == ["grade", "polite", "tilt", "quality"]
+
+
+def test_bars_of_scores_on_different_scales_have_an_axis_each(opened: OpenPage) -> None:
+    said = re.sub(r"from \S+ to \S+ in ", "", opened.texts(".axes")[1])
+    assert said == "The line below a value runs tilt; quality; the other columns.", "grade has shares"
 
 
 def test_a_judgement_shows_each_rationale_below_its_aspect_and_probabilities_by_label(

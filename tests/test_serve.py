@@ -39,7 +39,7 @@ Asked = tuple[int, Any]
 
 
 class WatchedService(JudgeService):
-    """A service that remembers what it judged."""
+    """A service that remembers what it judged, and counts the rows that wait or are judged now."""
 
     def __init__(self, judge: Judge, most_waiting: int) -> None:
         super().__init__(judge, most_waiting)
@@ -47,7 +47,6 @@ class WatchedService(JudgeService):
 
     @property
     def unfinished(self) -> int:
-        """The number of rows without an answer."""
         return len(self._futures)
 
     def _finish(self, outcomes: list[Outcome]) -> None:

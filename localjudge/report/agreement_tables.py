@@ -168,7 +168,7 @@ def _ordered_aspects(aspects: Mapping[str, AspectAgreement], verdicts: Mapping[s
         order = found.within and (found.within.comparisons[kind].in_order, *verdicts[aspect].cells)
         rows.append([aspect, kind, found.rows, *compared, *(order or (None,) * 3)])
     columns = "aspect", "scores", "rows", "Spearman", "exact,\nintegers", "in order", *_BESIDE
-    return Table("Agreement with the labels", columns, rows)
+    return Table("Agreement with the labels", columns, rows, apart=_BESIDE)
 
 
 def _nominal_aspects(aspects: Mapping[str, NominalAgreement], verdicts: Mapping[str, _Verdict]) -> Table:
@@ -177,7 +177,7 @@ def _nominal_aspects(aspects: Mapping[str, NominalAgreement], verdicts: Mapping[
         judge = found.comparisons["judge"]
         rows.append([aspect, found.rows, judge.kappa, judge.accuracy, *verdicts[aspect].cells])
     title = "Agreement with the labels, aspects without an order"
-    return Table(title, ("aspect", "rows", "kappa", "accuracy", *_BESIDE), rows)
+    return Table(title, ("aspect", "rows", "kappa", "accuracy", *_BESIDE), rows, apart=_BESIDE)
 
 
 def _compared(comparisons: Mapping[str, Any], statistics: Mapping[str, str]) -> tuple[list[str], list[Cells]]:
@@ -197,7 +197,8 @@ def _compared(comparisons: Mapping[str, Any], statistics: Mapping[str, str]) -> 
 def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | str]:
     """Yield kappa and bias of an aspect, all baselines within instructions, and the alpha of the annotators."""
     of_judge = {name: each for name, each in found.comparisons.items() if name in JUDGED}
-    yield Table(_labelled(aspect, found), *_compared(of_judge, {"kappa": "kappa", "bias": "bias"}))
+    statistics = {"kappa": "kappa", "bias": "bias"}
+    yield Table(_labelled(aspect, found), *_compared(of_judge, statistics), apart=["bias"])
     if found.within is None:
         yield NOT_WITHIN
     else:
@@ -208,7 +209,8 @@ def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | st
             (_ROW_NAMES.get(name, name), each.in_order, each.over_chance, over.get(name, ""))
             for name, each in found.within.comparisons.items()
         ]
-        yield Table(title, ("", "in order", "over chance", f"{_scores_of(found)} minus it"), rows)
+        differences = "over chance", f"{_scores_of(found)} minus it"
+        yield Table(title, ("", "in order", *differences), rows, apart=differences)
         yield str(_Verdict.of(found.within))
     yield from _among_annotators("ordinal", found.alpha)
 
@@ -246,7 +248,7 @@ def pair_agreement_findings(agreement: PairAgreement) -> Findings:
     columns = "aspect", "pairs", "accuracy", "without ties", "kappa", *_BESIDE
     return Findings(
         [*_answers(answers)],
-        [Table("Agreement with the labels", columns, rows)],
+        [Table("Agreement with the labels", columns, rows, apart=_BESIDE)],
         {"each order": details},
         agreement.notices,
         agreement.notes,

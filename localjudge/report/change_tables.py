@@ -62,7 +62,7 @@ def _columns(changes: Changes) -> Table:
     columns = ("column", *changes.names, "change", "p", equal, "detectable\nchange")
     whose = f" · {changes.whose}" * bool(changes.whose)
     title = f"{' → '.join(changes.names)}{whose} · {counted(changes.rows, changes.item)}"
-    return Table(title, columns, rows)
+    return Table(title, columns, rows, apart=["change"])
 
 
 def _judges(judges: TwoJudges) -> Table:
@@ -83,7 +83,7 @@ def _labelled(changes: Changes) -> Table:
         for statistic, difference in found.difference.items()
     ]
     columns = ("aspect", "statistic", *changes.names, "difference", "rows")
-    return Table("Agreement with the labels", columns, rows)
+    return Table("Agreement with the labels", columns, rows, apart=["difference"])
 
 
 def _moved(changes: Changes) -> Table:

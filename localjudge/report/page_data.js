@@ -44,7 +44,15 @@ if (typeof DecompressionStream === "undefined") {
   $("about").textContent = "It needs DecompressionStream: Chrome 80, Firefox 113, Safari 16.4 or newer.";
   return;
 }
-const head = JSON.parse(await text("head"));
+// A mark of direction in a name would turn round the sentence that has the name, so it is shown as its code. The
+// beginnings of the instructions stand alone and stay as they are.
+function spelled(value) {
+  if (typeof value === "string") return value.replace(/\p{Bidi_Control}/gu, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  if (value === null || typeof value !== "object") return value;
+  return Array.isArray(value) ? value.map(spelled) : Object.fromEntries(Object.entries(value).map(([name, one]) => [name, spelled(one)]));
+}
+const { snippets, ...rest } = JSON.parse(await text("head"));
+const head = { ...spelled(rest), snippets };
 const KINDS = { Int16Array, Int32Array, Float32Array, Uint8Array };
 const arrays = Object.fromEntries(await Promise.all(Object.entries(head.arrays).map(
   async ([name, kind]) => [name, new KINDS[kind](await bytes(name))])));

@@ -134,7 +134,8 @@ def preference_findings(ranking: PreferenceRanking) -> Findings:
         held = [
             (each.name, each.strength_at_equal_length, each.win_rate_at_equal_length) for each in found.systems
         ]
-        table = Table(f"At equal length, {by}", ("system", "strength", "win rate"), held)
+        title = f"At equal length, {by}"
+        table = Table(title, ("system", "strength", "win rate"), held, apart=["strength"])
         effect = f"A response twice as long has its odds of winning multiplied by {_or_why(twice)}"
         details["effect of length"] = [table, effect]
     if len(ranking.aspects) > 1:
@@ -147,8 +148,9 @@ def preference_findings(ranking: PreferenceRanking) -> Findings:
         for each in found.systems
     ]
     shown = "win rate,\nshown 1st", "win rate,\nshown 2nd"
-    columns = "system", "strength\n(log-odds)", "possible\nranks", "win rate", *shown, "pairs", "instructions"
-    main = [Table(f"Preferences in {by}", columns, rows)]
+    strength = "strength\n(log-odds)"
+    columns = "system", strength, "possible\nranks", "win rate", *shown, "pairs", "instructions"
+    main = [Table(f"Preferences in {by}", columns, rows, apart=[strength])]
     return Findings([*_preference_lines(found, by)], main, details, ranking.notices, ranking.notes)
 
 

@@ -30,6 +30,8 @@ class Table:
         rows: the cells of each row.
         totals: further rows, apart from the others.
         words: the headings of columns of words; the others have numbers.
+        apart: the headings of columns whose numbers are in another unit than those of the others, such as
+            differences beside scores; the bars of a page compare the numbers of one unit.
     """
 
     title: str
@@ -37,6 +39,7 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     totals: Sequence[Sequence[Cell]] = ()
     words: Collection[str] = ()
+    apart: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class Findings:
                 continue
             kinds = ["text", *("word" if name in part.words else "number" for name in part.columns[1:])]
             columns = [
-                {"name": name.replace("\n", " "), "kind": kind}
+                {"name": name.replace("\n", " "), "kind": kind, "apart": name in part.apart}
                 for name, kind in zip(part.columns, kinds, strict=True)
             ]
             rows = [[*map(_on_page, row)] for row in (*part.rows, *part.totals)]
