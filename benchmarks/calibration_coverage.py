@@ -155,6 +155,7 @@ def _scores(expected: np.ndarray, system: np.ndarray, group: np.ndarray) -> Scor
         overlap=np.full(rows, np.nan),
         flags=np.zeros(rows, dtype=np.uint8),
         errors=[""] * rows,
+        counts=np.ones(rows, dtype=np.bool_),
         signs=(),
         selected=(),
         systems=("0", "1", "2"),

@@ -178,6 +178,7 @@ def _agree(human: np.ndarray, judged: np.ndarray, group: np.ndarray, resamples: 
         overlap=np.full(len(group), np.nan),
         flags=np.zeros(len(group), dtype=np.uint8),
         errors=[""] * len(group),
+        counts=np.ones(len(group), dtype=np.bool_),
         signs=(),
         selected=(),
         systems=("one",),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from conftest import Cli
+from conftest import Cli, random_model
+from pair_runs import judged_pairs, write_responses
 from scipy.stats import spearmanr
-from test_compare import judged, rows_of
+from test_compare import judged, rows_of, scores
 
 FEW = 300
 TOPICS = ("code", "history", "maths")
@@ -43,11 +45,82 @@ def test_only_the_rows_with_the_value_count_and_every_command_says_so(tmp_path: 
     agreement = found("agree", old, "--labels", labels, rows="30 of 90")["aspects"]["helpfulness"]
     rho = spearmanr(of_topic(before), of_topic(people)).statistic
     assert agreement["comparisons"]["integer"]["spearman"]["value"] == pytest.approx(rho)
-    change = found("compare", old, new, rows="60 of 180")["columns"]["helpfulness"]
+    change = found("compare", old, new, rows="30 of 90")["columns"]["helpfulness"]
     assert change["difference"]["value"] == pytest.approx(np.mean(of_topic(after)) - np.mean(of_topic(before)))
 
 
-@pytest.mark.parametrize("where", ["topic=chess", "topics=code", "topic"])
-def test_a_value_that_no_row_has_is_refused(tmp_path: Path, cli: Cli, where: str) -> None:
-    end = cli("rank", judged(tmp_path / "run", with_topics(0)), "--where", where)
-    assert (end.code, f"--where {where}: no row has this value" in end.err) == (2, True), end.err
+def test_compare_chooses_rows_of_old_and_finds_theirs_in_new_whatever_its_columns(
+    tmp_path: Path, cli: Cli
+) -> None:
+    rows = rows_of(scores(60, seed=1))
+    rows += [{**row, "candidate": f"again {row['candidate']}", "helpfulness": 1} for row in rows]
+    marked = [{**row, "topic": "code" if at < 60 else "history"} for at, row in enumerate(rows)]
+    failing = [{**row, "helpfulness": None} if at >= 60 else row for at, row in enumerate(rows)]
+    further = {"instruction": "another", "candidate": "a", "system": "north", "helpfulness": 3, "clarity": 3}
+    old = judged(tmp_path / "old", marked)
+    for number, after in enumerate(
+        (rows, failing, [{**row, "topic": "other"} for row in rows], [*rows, further])
+    ):
+        junit = tmp_path / f"{number}.xml"
+        gate = ("--margin", "helpfulness=0.2", "--max-failed", "0.2", "--junit", junit)
+        end = cli(
+            "compare", old, judged(tmp_path / f"new{number}", after), "--where", "topic=code", *gate, "--json"
+        )
+        assert end.code == 0, end.out + end.err
+        found = json.loads(end.out)
+        change = found["columns"]["helpfulness"]
+        assert (found["rows"], found["missing"], found["unmatched"]) == (60, [], []), number
+        assert (change["difference"]["value"], found["notices"][0]) == (
+            0,
+            "only rows with topic=code: 60 of 120",
+        )
+        assert ElementTree.parse(junit).getroot().attrib["name"].endswith(" --where topic=code")
+
+
+def test_a_selection_that_failed_in_new_is_refused_with_the_number_of_its_rows(
+    tmp_path: Path, cli: Cli
+) -> None:
+    before = with_topics(0)
+    after = [{**row, "helpfulness": None} if row["topic"] == "code" else row for row in before]
+    runs = judged(tmp_path / "old", before), judged(tmp_path / "new", after)
+    end = cli("compare", *runs, "--where", "topic=code", "--margin", "helpfulness=0.2")
+    assert (end.code, "30 of 30 failed in new: no score of helpfulness" in end.err) == (2, True), end.err
+
+
+def test_labels_of_other_rows_match_no_row_that_counts(tmp_path: Path, cli: Cli) -> None:
+    run, labels = judged(tmp_path / "run", with_topics(0)), tmp_path / "labels.jsonl"
+    labels.write_text("".join(json.dumps(row) + "\n" for row in with_topics(2)))
+    for command in ("agree", "rank"):
+        end = cli(command, run, "--labels", labels, "--where", "topic=code", "--resamples", FEW, "--json")
+        assert "60 of 90 label records match no judged row that counts" in end.out, end.err
+
+
+def test_a_system_chooses_the_pairs_of_which_it_wrote_either_response(tmp_path: Path, cli: Cli) -> None:
+    rows = write_responses(tmp_path / "rows.jsonl")
+    run = judged_pairs(rows, random_model(tmp_path / "model"), tmp_path / "run")
+    for where, pairs in (("system=x", 5), ("system=y", 5), ("system_b=y", 3)):
+        end = cli("rank", run, "--where", where, "--resamples", FEW, "--json")
+        assert f"only rows with {where}: {pairs} of 7" in json.loads(end.out)["notices"], end.out
+
+
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [
+        ("topic=chess", "no row has this value; its values are code, history, maths"),
+        ("short=True", "no row has this value; its values are false, true"),
+        ("topics=code", "no row has this column; a run keeps what its prompt does not use: "),
+        ("nosuch=null", "no row has this column; a run keeps what its prompt does not use: "),
+        ("candidate=an answer 0", "no row has this column; a run keeps what its prompt does not use: "),
+        ("topic", "write COLUMN=VALUE, such as topic=code"),
+        ("", "write COLUMN=VALUE, such as topic=code"),
+        ("=code", "write COLUMN=VALUE, such as topic=code"),
+    ],
+)
+def test_a_value_that_no_row_has_is_refused_with_those_that_rows_have(
+    tmp_path: Path, cli: Cli, where: str, problem: str
+) -> None:
+    rows = [{**row, "short": at < 9} for at, row in enumerate(with_topics(0))]
+    end = cli("rank", judged(tmp_path / "run", rows), "--where", where)
+    said = " ".join(end.err.split())
+    assert (end.code, f"--where {where}: {problem}" in said) == (2, True), end.err
+    assert ("short, system, topic" in said) is ("column;" in problem)

@@ -129,8 +129,8 @@ def compare(
         parts = [f"## {' → '.join(changes.names)}{result}\n", *map(as_markdown, found.first), text]
         write_text(markdown, "\n".join(parts))
     if junit:
-        name, answer = f"localjudge compare {' '.join(changes.names)}", "\n".join(change_lines(changes))
-        write_text(junit, as_junit(conditions, name, answer))
+        name = " ".join(["localjudge compare", *changes.names, f"--where {where}" * bool(where)]).strip()
+        write_text(junit, as_junit(conditions, name, "\n".join(change_lines(changes))))
     gate = [each.as_dict() for each in conditions]
     statistics.print({**as_document(changes), "gate": gate}, found, all_tables)
     if not passes:

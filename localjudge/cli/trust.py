@@ -28,6 +28,7 @@ def agree(
     Several runs, such as shards, are taken together; they must have one judge.
     """
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
+    from localjudge.matching.run_rows import RowSelection
     from localjudge.matching.scores import check_parts
     from localjudge.report.agreement_tables import agreement_findings, pair_agreement_findings
     from localjudge.studies.agree import agree as agree_with_labels
@@ -41,7 +42,7 @@ def agree(
 
     progress, draws = Progress(), statistics.draws
     with progress.step(_READING) as report:
-        judged = read_judged(runs, report=report, criteria="split", where=where)
+        judged = read_judged(runs, report=report, criteria="split", where=RowSelection(where))
         check_parts(judged)
         known = people.labels_of(judged, equal_chances=False)
     with progress.step(statistics.computing):
@@ -73,6 +74,7 @@ def rank(
 ) -> None:
     """Compare systems: means or strengths, pairs without significant difference, and the effect of length."""
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
+    from localjudge.matching.run_rows import RowSelection
     from localjudge.report.ranking_tables import preference_findings, ranking_findings
     from localjudge.runs.reader import is_complete
     from localjudge.studies.calibrate import Calibration
@@ -96,7 +98,7 @@ def rank(
         )
     progress, draws = Progress(), statistics.draws
     with progress.step(_READING) as report:
-        judged = read_judged(runs, report=report, criteria="joined", tag=by, where=where)
+        judged = read_judged(runs, report=report, criteria="joined", tag=by, where=RowSelection(where))
         if not isinstance(judged, JudgedPairs):
             known = people.labels_of(judged, equal_chances=False) if people.labels else None
             judged = Calibration.load(calibration).apply_to(judged, known) if calibration else judged

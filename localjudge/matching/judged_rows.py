@@ -13,7 +13,7 @@ import numpy as np
 from localjudge.arrays import Floats, RowArrays
 from localjudge.errors import UsageError
 from localjudge.matching import UNNAMED
-from localjudge.matching.run_rows import RowNumbers, RunRows, common_rubric, read_judged_rows
+from localjudge.matching.run_rows import RowNumbers, RowSelection, RunRows, common_rubric, read_judged_rows
 from localjudge.matching.scores import Scores, Slices
 from localjudge.modes import pair_preference as kinds
 from localjudge.modes.mode import RowFeature
@@ -96,7 +96,7 @@ def read_judged(
     report: Report = no_progress,
     criteria: Criteria | None = None,
     tag: str | None = None,
-    where: str | None = None,
+    where: RowSelection | None = None,
 ) -> Scores | JudgedPairs:
     """Return what statistics compute with: the verdicts of runs of pairs, or the scores of other runs.
 
@@ -108,14 +108,14 @@ def read_judged(
 
 
 def read_judged_pairs(
-    folders: Sequence[Path], report: Report = no_progress, where: str | None = None
+    folders: Sequence[Path], report: Report = no_progress, where: RowSelection | None = None
 ) -> JudgedPairs:
     """Return the judged pairs of runs.
 
     Args:
         folders: run directories with the same aspects.
         report: receives the number of rows that were read, and of all lines.
-        where: COLUMN=VALUE; only rows with this value count.
+        where: the rows that count; by default all.
 
     Raises:
         UsageError: a run compares no responses, the aspects differ, or no pair was judged.
@@ -160,7 +160,7 @@ def read_scores(
     report: Report = no_progress,
     criteria: Criteria | None = None,
     tag: str | None = None,
-    where: str | None = None,
+    where: RowSelection | None = None,
 ) -> Scores:
     """Return the scores of these runs in one `Scores`.
 
@@ -170,7 +170,7 @@ def read_scores(
         report: receives the number of rows that were read, and of all lines.
         criteria: how many rows a row with criteria is; None to refuse runs of such rows.
         tag: the tag of the criteria that the score of a row with criteria is of; None or "score" for all.
-        where: COLUMN=VALUE; only rows with this value count.
+        where: the rows that count; by default all.
 
     Raises:
         UsageError: a folder is not a run, compares responses or has no judgement, the runs' aspects or scales

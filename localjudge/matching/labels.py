@@ -238,9 +238,7 @@ class _LabelMatching:
         how_read = self._values.how_read()
         marks = self._records.marks
         if not marks:
-            raise UsageError(
-                nothing_found(self._records, self._rows, self._judged.where, [*self._rubric.aspects])
-            )
+            raise UsageError(nothing_found(self._records, self._rows, self._judged, [*self._rubric.aspects]))
         columns = self._rubric.score_columns
         nominal = {column.aspect: tuple(column.numbers) for column in columns if is_share(column.name)}
         self._add_labels_of_shares(marks, nominal)
@@ -255,7 +253,7 @@ class _LabelMatching:
             nominal=labelled,
             annotators=self._records.annotators,
             notes=(
-                *self._rows.notes("label records"),
+                *self._rows.notes("label records", " that counts" * bool(self._judged.selected)),
                 *self._records.notes(len(self._judged.identities)),
                 *[of_turn] * bool(self._of_one_turn),
                 *how_read,
@@ -274,21 +272,21 @@ class _LabelMatching:
                     arrays[aspect] = replace(share, value=np.where(share.value == 1, place, 1.0 - place))
 
 
-def nothing_found(records: LabelRecords, rows: RowIndex, where: str, aspects: Sequence[str]) -> str:
+def nothing_found(records: LabelRecords, rows: RowIndex, judged: RunRows, aspects: Sequence[str]) -> str:
     """Return the reason why no label was read, for a message.
 
     Args:
         records: the records.
         rows: the rows that were searched.
-        where: the paths of the runs.
+        judged: the same, with their runs.
         aspects: the aspects.
     """
     columns = ", ".join(sorted(records.columns)[:12])
     if records.count and not rows.has_matched:
-        why = "; ".join(rows.notes("label records"))
+        why = "; ".join(rows.notes("label records", " that counts" * bool(judged.selected)))
         return (
-            f"`labels`: none of its {records.count} records matches a {rows.noun} of {where}: {why}; its "
-            f"columns are {columns}"
+            f"`labels`: none of its {records.count} records matches a {rows.noun} of {judged.where}: {why}; "
+            f"its columns are {columns}"
         )
     return (
         f"`labels`: no label of {', '.join(aspects)}; its columns are {columns}; map a column with "

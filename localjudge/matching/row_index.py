@@ -182,12 +182,17 @@ class RowIndex:
         """Whether a record has found a row."""
         return self._counts["records"] > sum(self._counts[why] for why in _PROBLEMS)
 
-    def notes(self, records: str) -> tuple[str, ...]:
-        """Return remarks on the records that were searched for; `records` is their name, such as "rows"."""
+    def notes(self, records: str, which: str = "") -> tuple[str, ...]:
+        """Return remarks on the records that were searched for.
+
+        Args:
+            records: their name, such as "rows".
+            which: which rows were searched, such as " that counts"; by default all.
+        """
         counts, noun = self._counts, self.noun
         of = f"of {counts['records']} {records}"
         in_words = {
-            _NO_ROW: f"{counts[_NO_ROW]} {of} match no judged {noun}",
+            _NO_ROW: f"{counts[_NO_ROW]} {of} match no judged {noun}{which}",
             _OTHER_TEXT: f"{counts[_OTHER_TEXT]} {of} have the id of a judged {noun}, but another text",
             _OTHER_TURN: f"{counts[_OTHER_TURN]} {of} are of another turn than their {noun}",
             _OTHER_SYSTEM: f"{counts[_OTHER_SYSTEM]} {of} have another system than their {noun}",

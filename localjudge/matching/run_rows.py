@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -13,19 +13,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.arrays import Floats, Integers, RowArrays
+from localjudge.arrays import Flags, Floats, Integers, RowArrays
 from localjudge.errors import UsageError
 from localjudge.matching import Identity, SystemNames
 from localjudge.modes import ONE_ROW_PER_PROMPT
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Row
+from localjudge.rows.columns import names_of, responses_of
 from localjudge.rows.inputs import find_inputs
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
 from localjudge.runs.reader import count_lines, numbered_row_outcomes, read_notices
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
-from localjudge.runs.summary import WarningSigns, system_value
+from localjudge.runs.summary import WarningSigns
 from localjudge.system.steps import Report, no_progress, with_progress
 
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
@@ -91,6 +92,52 @@ def rows_again(judged: RunRows, inputs: Sequence[str] = ()) -> Iterator[tuple[in
             yield numbers[place], replace(row, responses=row.responses[::-1]) if is_swapped else row
 
 
+class RowSelection:
+    """Which rows count: all, or those with a value in a column of the input; the systems are a column, too.
+
+    Args:
+        where: COLUMN=VALUE, a value that is not text as in JSON; None for all rows.
+        of_old: choose among the rows of the first run; the others are read, but marked.
+
+    Raises:
+        UsageError: `where` is something else.
+    """
+
+    def __init__(self, where: str | None = None, of_old: bool = False) -> None:
+        self._where, self.of_old = where, of_old
+        self._column, _, self._value = (where or "").partition("=")
+        if where is not None and not ("=" in where and self._column):
+            raise UsageError(f"`where` {where}: write COLUMN=VALUE, such as topic=code")
+        self._columns, self._values, self._rows = set[str](), set[str](), Counter[bool]()
+
+    def takes(self, run: int, manifest: RunManifest, row: RowOutcome) -> bool:
+        """Return whether a row counts."""
+        if self._where is None or (self.of_old and run):
+            return True
+        columns = row.first.columns
+        found = [columns[self._column]] if self._column in columns else _systems_in(self._column, manifest, row)
+        written = [each if isinstance(each, str) else json.dumps(each) for each in found]
+        self._columns.update(columns, ["system"] * any(row.systems))
+        self._values.update(written[: 10 - len(self._values)])
+        is_chosen = self._value in (written or ["null"])
+        self._rows[is_chosen] += 1
+        return is_chosen
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """On how many rows the numbers are, unless all rows count.
+
+        Raises:
+            UsageError: no row counts.
+        """
+        said = f"only rows with {self._where}: {self._rows[True]:,} of {self._rows.total():,}"
+        if self._where is None or (self._values and self._rows[True]):
+            return (said,) * (self._where is not None)
+        what = "value; its values are" if self._values else "column; a run keeps what its prompt does not use:"
+        seen = ", ".join(each[:60] for each in sorted(self._values or self._columns)[:10])
+        raise UsageError(f"`where` {self._where}: no row has this {what} {seen or 'none'}")
+
+
 @dataclass(frozen=True, slots=True)
 class RunRows(RowArrays):
     """The n rows of one or more runs, judged or failed, in the order of their lines.
@@ -112,6 +159,7 @@ class RunRows(RowArrays):
         overlap: the overlap of its response's words with those of the reference, [n]; NaN without one.
         flags: a sum of `FAILED` and the other bits, [n].
         errors: why it has no score; empty if it has one.
+        counts: whether it counts, [n]; only rows of OLD that are compared do not.
         signs: the warning signs of each run.
         selected: which rows count, if not all do; a notice.
     """
@@ -129,6 +177,7 @@ class RunRows(RowArrays):
     overlap: Floats
     flags: NDArray[np.uint8]
     errors: list[str]
+    counts: Flags
     signs: tuple[WarningSigns, ...]
     selected: tuple[str, ...]
 
@@ -199,7 +248,7 @@ def read_judged_rows(
     numbers_of: NumbersOf = lambda run, row: row.numbers(),
     report: Report = no_progress,
     by_criterion: bool = False,
-    where: str | None = None,
+    where: RowSelection | None = None,
 ) -> tuple[RunRows, RowNumbers]:
     """Return the rows of runs of one mode, and their numbers.
 
@@ -209,7 +258,7 @@ def read_judged_rows(
         numbers_of: gives the numbers of each row, in the order of the rows.
         report: receives the number of rows that were read, and the number of all lines.
         by_criterion: a row with criteria counts as one for each.
-        where: COLUMN=VALUE; only rows with this value count.
+        where: the rows that count; by default all.
 
     Raises:
         RunMismatchError: a line does not belong to its run.
@@ -220,23 +269,20 @@ def read_judged_rows(
     signs = tuple(WarningSigns(manifest.rubric, manifest.mass_is_lower_bound) for manifest in manifests)
     runs, groups, flags, errors = array("i"), array("i"), array("B"), list[str]()
     lengths, overlap = array("d"), array("d")
-    lines: list[tuple[int, ...]] = []
-    identities: list[Identity] = []
-    ids: list[str] = []
-    shown: list[tuple[str | None, bool]] = []
+    lines, shown = list[tuple[int, ...]](), list[tuple[str | None, bool]]()
+    ids, identities, counts = list[str](), list[Identity](), list[bool]()
     join = ONE_ROW_PER_PROMPT.join(manifests[0].rubric.aspects, 1) if by_criterion else None
     outcomes = (
         (run, places, outcome)
         for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True))
         for places, outcome in numbered_row_outcomes(folder, manifest, join)
     )
-    chosen = [_holds(manifest, where) for manifest in manifests]
-    total = 0
+    selection = where or RowSelection()
     for run, places, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
-        first = outcome.first
-        total += 1
-        if not chosen[run](outcome):
+        first, is_chosen = outcome.first, selection.takes(run, manifests[run], outcome)
+        if not (is_chosen or selection.of_old):
             continue
+        counts.append(is_chosen)
         values.add(numbers_of(run, outcome))
         runs.append(run)
         lines.append(places)
@@ -252,9 +298,8 @@ def read_judged_rows(
         flags.append(_flags(outcome))
         errors.append((outcome.error or "").replace(f"{first.source}: ", ""))
         signs[run].add(outcome)
-    if where and not ids:
-        raise UsageError(f"`where` {where}: no row has this value; write COLUMN=VALUE, such as topic=code")
     rows = RunRows(
+        selected=selection.notices,  # first: refuses a selection without rows
         folders=tuple(folders),
         manifests=tuple(manifests),
         names=names,
@@ -268,22 +313,20 @@ def read_judged_rows(
         overlap=np.array(overlap),
         flags=np.array(flags, dtype=np.uint8),
         errors=errors,
+        counts=np.array(counts, dtype=np.bool_),
         signs=signs,
-        selected=(f"only rows with {where}: {len(ids):,} of {total:,}",) if where else (),
     )
     return rows, values
 
 
-def _holds(manifest: RunManifest, where: str | None) -> Callable[[RowOutcome], bool]:
-    """Return the test of whether a row has the VALUE of `where`, COLUMN=VALUE; the systems are a column."""
-    column, _, wanted = (where or "").partition("=")
-    of_systems = system_value(manifest, column)
-
-    def holds(row: RowOutcome) -> bool:
-        value = row.first.columns.get(column, of_systems(row.systems))
-        return where is None or wanted == (value if isinstance(value, str) else json.dumps(value))
-
-    return holds
+def _systems_in(column: str, manifest: RunManifest, row: RowOutcome) -> list[str]:
+    """Return the systems of a row that are in a column; the column `system` has both of a pair."""
+    used, renamed = manifest.rubric.fields, manifest.last_start.columns
+    return [
+        system
+        for field, system in zip(responses_of(used).values(), row.systems, strict=True)
+        if system and any(column in (name, *names_of(name, renamed, used)) for name in ("system", field))
+    ]
 
 
 def _flags(outcome: RowOutcome) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from math import log
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from typing import Any
 from localjudge.modes.mode import SystemCounts
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Failure, Judgement, Outcome
-from localjudge.rows.columns import names_of, responses_of
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect import answer_format
 from localjudge.rubrics.rubric import Rubric
@@ -127,28 +126,6 @@ def read_summary(folder: Path, report: Report = no_progress, manifest: RunManife
     for outcome in with_progress(read_outcomes(folder, manifest), report, count_lines(folder)):
         summary.add(outcome)
     return summary
-
-
-def system_value(manifest: RunManifest, column: str) -> Callable[[Sequence[str | None]], str | None]:
-    """Return a function that gives a row's value in a column from its systems; None if they are not in it.
-
-    The column of both systems of a pair, "system", has the value "first vs second".
-
-    Args:
-        manifest: the manifest of the run.
-        column: the column.
-    """
-    used, columns = manifest.rubric.fields, manifest.last_start.columns
-    of_responses = [column in (field, *names_of(field, columns, used)) for field in responses_of(used).values()]
-    is_of_all = column in ("system", *names_of("system", columns, used))
-
-    def value(systems: Sequence[str | None]) -> str | None:
-        if True in of_responses:
-            return systems[of_responses.index(True)]
-        named = [name for name in systems if name is not None]
-        return " vs ".join(named) if is_of_all and len(named) == len(systems) else None
-
-    return value
 
 
 LEAST = 10

@@ -13,6 +13,7 @@ from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.matching import UNNAMED, Identity
 from localjudge.matching.judged_rows import JudgedPairs, read_judged
+from localjudge.matching.run_rows import RowSelection
 from localjudge.matching.scores import ScoreKind, Scores
 from localjudge.modes.pair_preference import RESULTS
 from localjudge.rubrics.answer import shown
@@ -32,6 +33,7 @@ class ComparedRows:
         systems: the system that it is about, or of a pair, whose preference it is, [m].
         reasons: why it has no score, [m]; empty if it has one.
         chosen: whether it is compared, [m].
+        counts: whether the result is of it, [m]; the other rows of OLD only take theirs out of NEW.
         columns: the numbers [n] and the ends of each column: the score columns and their mean, or the
             preference for a response.
         written: the number of the judge's verdict in each aspect, [n]: that of its value or, without an order,
@@ -49,6 +51,7 @@ class ComparedRows:
     group: Integers
     systems: Sequence[str]
     reasons: Sequence[str]
+    counts: Flags
     chosen: Flags
     columns: Mapping[str, tuple[Floats, tuple[int, int]]]
     written: Mapping[str, Floats]
@@ -72,12 +75,12 @@ class ComparedRows:
             folders: the run directories, OLD first.
             of: the kind of scores; by default the expected scores if both runs have them.
             only: the systems to compare, or whose preference is compared; empty for all.
-            where: COLUMN=VALUE; only rows with this value count.
+            where: COLUMN=VALUE; only rows of OLD with this value count, and rows of NEW that belong to them.
 
         Raises:
             UsageError: there is no such system or row, or the runs cannot be compared.
         """
-        judged = read_judged(folders, by_run=False, criteria="joined", where=where)
+        judged = read_judged(folders, by_run=False, criteria="joined", where=RowSelection(where, of_old=True))
         if isinstance(judged, JudgedPairs):
             return cls._from_pairs(judged, only)
         return cls._from_scores(judged, of, only)
@@ -147,18 +150,16 @@ class ComparedRows:
             subject.name(identity.systems) if known else _FIRST
             for identity, known in zip(identities, named, strict=True)
         ]
+        chosen = [
+            not known or subject.takes(each.systems) for each, known in zip(identities, named, strict=True)
+        ]
         whose = list(dict.fromkeys(systems[:count]))
         texts = {number: name for name, number in RESULTS.items()}
         return cls(
             source=pairs,
             **rows | {"identities": identities},
             systems=systems,
-            chosen=np.array(
-                [
-                    not known or subject.takes(identity.systems)
-                    for identity, known in zip(identities, named, strict=True)
-                ]
-            ),
+            chosen=np.array(chosen),
             columns={
                 name: (own_value(verdicts.preference[:, 0]), (0, 1)) for name, verdicts in pairs.aspects.items()
             },
@@ -282,6 +283,7 @@ def _with_unscored(source: Scores | JudgedPairs) -> dict[str, Any]:
         "identities": [*source.identities, *others.identities],
         "group": np.append(source.group, others.group),
         "reasons": [*[""] * len(source.run), *others.errors],
+        "counts": np.append(source.counts, others.counts),
     }
 
 

@@ -88,6 +88,18 @@ class Cell:
                 self.missing.append((row, self.extra_failed.pop(0) if self.extra_failed else None))
         self.extra = [row for row in left if ids[row] not in unread]
 
+    def select(self, counts: Flags) -> bool:
+        """Leave out the rows of OLD that do not count, and return whether one does.
+
+        Further rows of NEW can belong to the others, so they stay only where all rows of OLD count.
+        """
+        if not counts[self.scored[0]].all():
+            self.scored = [row for row in self.scored[0] if counts[row]], self.scored[1]
+            self.pairs = [pair for pair in self.pairs if counts[pair[0]]]
+            self.missing = [pair for pair in self.missing if counts[pair[0]]]
+            self.extra, self.extra_failed = [], []
+        return bool(self.scored[0])
+
     @property
     def new(self) -> list[int]:
         """The rows of NEW with a score that are compared."""
@@ -215,11 +227,13 @@ def match_runs(rows: ComparedRows) -> MatchedRuns:
     matched = [*cells.values()]
     for cell in matched:
         cell.match(ids, unread)
-    row_pairs = np.array([pair for cell in matched for pair in cell.pairs], dtype=np.int64).reshape(-1, 2)
     missing, unmatched = _without_score(rows, matched, names[1])
+    matched = [cell for cell in matched if cell.select(rows.counts)]
+    row_pairs = np.array([pair for cell in matched for pair in cell.pairs], dtype=np.int64).reshape(-1, 2)
     if not len(row_pairs):
-        lost = [f"{row.id} {row.reason}" for row in missing if row.reason != _absent(names[1])]
-        advice = [*lost, "compare runs on the same instructions"][0]
+        lost = [row for row in missing if row.reason != _absent(names[1])]
+        said = [f"{len(lost):,} of {len(missing):,} {row.reason} (such as id {row.id})" for row in lost]
+        advice = [*said, "compare runs on the same instructions"][0]
         raise UsageError(f"{names[1]}: has no row of {names[0]} with a score; {advice}")
     changed = sum(_changed(rows.identities, cell.pairs) for cell in matched)
     if not different:
@@ -254,7 +268,7 @@ def match_runs(rows: ComparedRows) -> MatchedRuns:
         row_pairs=row_pairs,
         places=np.array([cell.pairs[0] if cell.pairs else (cell.missing[0][0], -1) for cell in matched]),
         missing=missing,
-        failed=tuple(_row_without_score(rows, row) for row in failed),
+        failed=tuple(_row_without_score(rows, row) for row in failed if rows.counts[row]),
         unmatched=unmatched,
         only_new=sum(rows.has_score(row) and keys[row] not in cells for row in new),
         notes=notes,
@@ -295,7 +309,8 @@ def _without_score(
     rows: ComparedRows, matched: Sequence[Cell], new: str
 ) -> tuple[tuple[RowWithoutScore, ...], tuple[RowWithoutScore, ...]]:
     """Return the rows of OLD without a score in NEW, and the rows of NEW that failed and are none of these."""
-    identities, used = rows.identities, set[int]()
+    identities = rows.identities
+    used = {row for cell in matched if not rows.counts[cell.scored[0]].all() for row in cell.extra_failed}
     failed = [[row for row in rows.rows_of(run) if not rows.has_score(row)] for run in (0, 1)]
     unread: dict[str | None, list[int]] = defaultdict(list)
     for row in failed[1]:
@@ -313,7 +328,7 @@ def _without_score(
         if lost is not None:
             used.add(lost)
         reason = _absent(new) if lost is None else f"failed in {new}: {rows.reasons[lost]}"
-        missing.append(_row_without_score(rows, row, reason))
+        missing += [_row_without_score(rows, row, reason)] * bool(rows.counts[row])
     in_old = {(identities[row].id, identities[row].systems) for row in failed[0]}
     unmatched = [
         _row_without_score(rows, row)
