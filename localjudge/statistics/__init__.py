@@ -21,10 +21,6 @@ class Estimate:
     high: float | None = None
     why: str = field(default="", compare=False)
 
-    def __str__(self) -> str:
-        value, low, high = map(two_decimals, (self.value, self.low, self.high))
-        return f"{value} [{low}, {high}]"
-
     @classmethod
     def from_floats(
         cls, value: float, low: float = math.nan, high: float = math.nan, why: str = ""
