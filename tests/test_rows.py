@@ -461,7 +461,8 @@ def test_whatever_the_bytes_each_line_ends_as_one_row_or_one_failure(tmp_path: P
     assume(not b"\n".join(data).startswith(b"version https://git-lfs"))  # a pointer, not the file
     outcomes = read(tmp_path / "fuzz.jsonl", b"\n".join(data))
     expected = [number for number, line in enumerate(data, 1) if line.strip()]
-    assert [int(outcome.source.rpartition(":")[2]) for outcome in outcomes] == expected
+    numbers = [int(outcome.source.rpartition(":")[2]) for outcome in outcomes]
+    assert [*dict.fromkeys(numbers)] == expected  # a list of responses has an outcome for each
     for outcome in outcomes:
         outcome.id.encode()
         json.dumps(dict(outcome.columns), ensure_ascii=False, allow_nan=False).encode()
