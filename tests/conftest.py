@@ -9,7 +9,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,8 @@ import pytest
 from hypothesis import settings
 from preloaded import Preloaded
 
-from localjudge import Failure, Row, Rubric
+from localjudge import Rubric
 from localjudge.cli import main
-from localjudge.rows.columns import USED_FIELDS
-from localjudge.rows.record_reader import RecordReader
-from localjudge.rows.row import rows_of
 from localjudge.runs import StopRequest
 from localjudge.runs.reader import JUDGEMENTS, read_outcomes, read_row_outcomes
 from localjudge.runs.run_manifest import read_manifest
@@ -38,23 +35,6 @@ scale = { lowest = 1, highest = 3 }
 empty_candidate = "fail"
 template = "Q: {$instruction} R: {$reference} A: {$candidate} Tact, wit: 1-3"
 """
-
-
-def as_row(
-    record: Any,
-    source: str,
-    columns: Mapping[str, str] | None = None,
-    used: Sequence[str] = USED_FIELDS,
-) -> Row | Failure:
-    """Return a record of one row as a row, or as a failure with the reason.
-
-    Args:
-        record: columns by name; or the reason why there is no record; or a row, which is checked.
-        source: its place in the input.
-        columns: the column of each field whose column has a custom name.
-        used: the fields that the rubric's template uses.
-    """
-    return next(rows_of(record, source, RecordReader(columns or {}, used)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

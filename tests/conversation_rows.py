@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conftest import as_row
+from one_row import as_row
 
 from localjudge import Row
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Cli, as_row, read_lines, row_lines
+from conftest import Cli, read_lines, row_lines
+from one_row import as_row
 from preloaded import KILL, Preloaded
 from report_page import OpenPage, head, held_rows, section
 from scripted import scripted_checks

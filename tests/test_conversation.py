@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
-from conftest import Cli, as_row, random_model
+from conftest import Cli, random_model
 from hypothesis import given
 from hypothesis import strategies as st
+from one_row import as_row
 
 from localjudge import Failure, Row, Rubric, RubricError, UsageError
 from localjudge.rows.inputs import check_inputs, find_inputs, given_rows, read_rows

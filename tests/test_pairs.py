@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, as_row, read_lines, row_lines
+from conftest import Cli, read_lines, row_lines
+from one_row import as_row
 from pair_runs import read_pairs
 from preloaded import KILL, Preloaded
 from scripted import Taste, scripted_comparison

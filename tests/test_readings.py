@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow
 import pytest
-from conftest import Cli, as_row
+from conftest import Cli
+from one_row import as_row
 from shapes_of_written_files import FOLDER
 
 from localjudge import Failure, Row, Rubric, UsageError, read_rows

@@ -19,9 +19,9 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
-from conftest import as_row
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from one_row import as_row
 
 from localjudge import Failure, Response, Row, Rubric, UsageError, read_rows
 from localjudge.rows.columns import parse_columns

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
-from conftest import as_row
 from conversation_rows import ANSWER, REASONED, WHOLE, row_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from one_row import as_row
 
 from localjudge import Failure, Row, Rubric, RubricError
 from localjudge.rows.inputs import given_rows, read_rows
