@@ -70,21 +70,21 @@ def _is_quoted(text: str) -> bool:
     header has, unless a line shows that a program has quoted it: a quote inside a quoted field is doubled, or
     the header is quoted.
     """
-    width = 0
-    for line in io.StringIO(text, newline="\n"):  # one after the other, for they may be many
-        line = line.removesuffix("\n").removesuffix("\r")
-        fields = line.split("\t")
-        is_quoted_header = not width and all(map(_QUOTED.fullmatch, fields))
-        is_open = any(field.startswith('"') for field in fields) and line.count('"') % 2
-        is_open_header = not width and is_open  # its last name continues in the next line
-        width = width or len(fields) * bool(line)
-        if "\r" in line or is_quoted_header or is_open_header or (line and len(fields) != width):
-            return True
-        if any(map(_DOUBLED.fullmatch, fields)):
-            return True
-    return '"' not in text
+    lines = (each.removesuffix("\n").removesuffix("\r") for each in io.StringIO(text, newline="\n"))
+    rows = (line.split("\t") for line in lines if line)  # one after the other, for they may be many
+    header = next(rows, [""])
+    goes_on = any(name.startswith('"') for name in header) and "".join(header).count('"') % 2
+    if goes_on or all(map(_QUOTED.fullmatch, header)) or '"' not in text:
+        return True
+    return any(
+        len(fields) != len(header) or "\r" in "".join(fields) or any(map(_DOUBLED.fullmatch, fields))
+        for fields in chain([header], rows)
+    )
 
 
+_PIECE = 1 << 16
+_INSIDE = re.compile(r'(?<=[^"\r\n])[^"\r\n]+(?=[^"\r\n])')
+"""Characters between others, without quotes and ends of lines: they do not show where a record ends."""
 _SEPARATOR = re.compile(r"sep=(.)\r?\n")
 _QUOTED = re.compile(r'"[^"]*"')
 _DOUBLED = re.compile(r'""|"(?:[^"]|"")*""(?:[^"]|"")*"')
@@ -108,7 +108,7 @@ def read_csv(
     csv.field_size_limit(2**31 - 1)
     # A byte that is not UTF-8 becomes a lone surrogate.
     with io.TextIOWrapper(stream, "utf-8", errors="surrogateescape", newline="") as text:
-        lines = _CsvLines(text, delimiter, most_bytes, quoted)
+        lines = _CsvLines(text, most_bytes)
         reader = csv.reader(lines, delimiter=delimiter, strict=True, quoting=0 if quoted else csv.QUOTE_NONE)
         if skipped:
             next(lines, None)
@@ -120,16 +120,16 @@ def read_csv(
                 fields = next(reader)
             except StopIteration:
                 return
-            except (csv.Error, _TooLargeError) as error:
-                is_large = isinstance(error, _TooLargeError)
-                is_whole = is_large and lines.skip_record()
-                yield number, too_large(most_bytes) if is_large else RowError(f"not CSV: {error}")
-                for inner in filter(number.__lt__, () if is_whole else lines.of_record()):
-                    said = f"part of the record that begins at line {number}, which cannot be read"
-                    yield inner, RowError(said)
+            except csv.Error as error:
+                yield number, RowError(f"not CSV: {error}")
+                said = f"part of the record that begins at line {number}, which cannot be read"
+                yield from ((line, RowError(said)) for line in lines.of_record() if line > number)
                 header = header or []
                 continue
-            if header is None:
+            if lines.size > most_bytes:
+                yield number, too_large(most_bytes)
+                header = header or []
+            elif header is None:
                 header = fields or None
             elif fields:
                 yield number, _record(header, fields)
@@ -138,80 +138,44 @@ def read_csv(
 def _record(header: list[str], fields: list[str]) -> Record:
     if len(fields) != len(header):
         return RowError(f"{len(fields)} fields, where the header has {len(header)}")
-    if (repeated := repeated_name(header)) is not None:
-        return RowError(f"two columns have the name {repeated!r}")
     record = Cells(zip(header, fields, strict=True))
+    if len(record) != len(header):
+        return RowError(f"two columns have the name {repeated_name(header)!r}")
     for name, text in record.items():
         if bad := lone_surrogate(name) or lone_surrogate(text):
             return RowError(f"{name!r} has {bad}", record)
     return record
 
 
-class _TooLargeError(Exception):
-    """The record in progress is larger than the limit."""
-
-
 class _CsvLines(Iterator[str]):
-    """The lines of a CSV file, for `csv.reader`.
+    """The lines of a CSV file, for `csv.reader`; of a record above the limit, only what shows where it ends.
 
     Attributes:
         number: the number of the last line that was read, from 1.
+        size: the number of bytes that were read of the record in progress.
     """
 
-    def __init__(self, stream: TextIO, delimiter: str, most_bytes: int, quoted: bool = True) -> None:
-        self._stream, self._delimiter, self._most_bytes, self._quoted = stream, delimiter, most_bytes, quoted
-        self._tokens = re.compile(rf'["{delimiter}]|[\r\n]+|[^"{delimiter}\r\n]+')
-        self._last = "\n"
-        self.number = 0
+    def __init__(self, stream: TextIO, most_bytes: int) -> None:
+        self._stream, self._most_bytes, self.number = stream, most_bytes, 0
         self.begin_record()
 
     def begin_record(self) -> None:
-        self._first = self.number + 1
-        self._pieces: list[str] = []
-        self._bytes = 0
+        self.size, self._has_text = 0, bytearray()  # a byte for each line
 
     def of_record(self) -> Iterator[int]:
-        """Yield the line numbers of the record in progress; blank lines within the size limit are left out."""
-        yield from (self._first + place for place, piece in enumerate(self._pieces) if piece.strip())
-        yield from range(self._first + len(self._pieces), self.number + 1)
+        """Yield the numbers of the lines of the record in progress that are not blank."""
+        first = self.number + 1 - len(self._has_text)
+        return (number for number, has_text in enumerate(self._has_text, first) if has_text)
 
     def __next__(self) -> str:
-        piece = self._read(self._most_bytes - self._bytes + 1)
-        if not piece:
+        line, is_cut = "", True
+        while is_cut:
+            piece = self._stream.readline(_PIECE)
+            self.size += len(piece) if piece.isascii() else len(piece.encode("utf-8", "surrogateescape"))
+            line += piece if self.size <= self._most_bytes else _INSIDE.sub("", piece)
+            is_cut = len(piece) == _PIECE and piece[-1] != "\n"
+        if not line:
             raise StopIteration
-        self._pieces.append(piece)
-        self._bytes += len(piece) if piece.isascii() else len(piece.encode("utf-8", "surrogateescape"))
-        if self._bytes > self._most_bytes:
-            raise _TooLargeError
-        return piece
-
-    def skip_record(self) -> bool:
-        """Skip to the end of the record in progress. Return whether it is well-formed."""
-        state = "start"  # of a field; or "plain", "quoted", or "closed" after a quote that may end the field
-        for piece in chain(self._pieces, iter(partial(self._read, self._most_bytes), "")):
-            for token in self._tokens.findall(piece):
-                if state == "quoted":
-                    state = "closed" if token == '"' else state
-                elif token[0] in "\r\n":
-                    return True
-                elif token == self._delimiter:
-                    state = "start"
-                elif self._quoted and token == '"' and state in ("start", "closed"):
-                    state = "quoted"
-                elif state == "closed":
-                    while self._last and self._last[-1] not in "\r\n":
-                        self._read(self._most_bytes)
-                    return False
-                else:
-                    state = "plain"
-        return state != "quoted"
-
-    def _read(self, most: int) -> str:
-        """Return a line, or the next part of a line longer than `most` characters; empty at the end."""
-        piece = self._stream.readline(most)
-        if piece == "\n" and self._last[-1:] == "\r":  # the limit split a \r\n
-            piece = self._stream.readline(most)
-        if piece and self._last[-1:] in "\r\n":
-            self.number += 1
-        self._last = piece
-        return piece
+        self.number += 1
+        self._has_text.append(not line.isspace())
+        return line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeGuard
@@ -78,7 +79,7 @@ def lone_surrogate(text: str) -> str | None:
     return None
 
 
-def too_large(most_bytes: int) -> RowError:
+def too_large(most_bytes: float) -> RowError:
     return RowError(f"the row is larger than {most_bytes:,} bytes; allow larger rows with --max-row-bytes")
 
 
@@ -100,9 +101,4 @@ def numbered(
 
 def repeated_name(names: Iterable[str]) -> str | None:
     """Return the first name that occurs twice."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None
+    return next((name for name, times in Counter(names).items() if times > 1), None)
