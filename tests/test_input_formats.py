@@ -171,7 +171,11 @@ def test_a_row_that_is_no_row_is_named_by_its_line_or_number(
             b'{\n"data": []}',
             "none of its first records is a row: no instruction, no reference, no candid",
         ),
-        ("a.json", b'{\n"data": [}', "none of its first records is a row: not JSON: "),
+        (
+            "a.json",
+            b'{\n"data": [}',
+            "none of its first records is a row: the rest of the file cannot be read: not JSON: Expecting",
+        ),
         ("a.json", b'"text"', "is not an array of objects; write"),
         (
             "a.csv",
@@ -234,19 +238,19 @@ def test_a_folder_that_is_no_whole_dataset_is_refused_in_one_line(
 ARRAYS: dict[str, tuple[str, list[str | None]]] = {
     "no rows": ("[]", []),
     "a comma too many": ('[{"n": 1}, {"n": 2},]', [None, None]),
-    "a comma too few": ('[{"n": 1} {"n": 2}, {"n": 3}]', ["1: not JSON: Extra data", None]),
-    "an invalid element": ('[{"n": 1},\n{\n"n": 2,},{"n": 3}]', [None, "2: not JSON: ", None]),
+    "a comma too few": ('[{"n": 1} {"n": 2}, {"n": 3}]', [None, None, None]),
+    "an invalid element": ('[{"n": 1},\n{\n"n": 2,},{"n": 3}]', [None, "2: the rest of the file cannot be "]),
     "elements that are no objects": ('[1, "],", [{}], null]', [f"{n}: not a JSON" for n in (1, 2, 3, 4)]),
     "brackets and quotes in texts": ('[{"n": "}],\\"[\\\\"}, {"]": "{"}]', [None, None]),
     "no end": ('[{"n": 1}, {"n": 2}', [None, None, "3: the rest of the file cannot be read: the array"]),
-    "an end in an element": ('[{"n": 1}, {"n": "2', [None, "2: the rest of the file cannot be read: the arr"]),
+    "an end in an element": ('[{"n": 1}, {"n": "2', [None, "2: the rest of the file cannot be read: not JSON"]),
     "text after it": ('[{"n": 1}]\n[{"n": 2}]', [None, "2: the rest of the file cannot be read: there"]),
-    "a closing bracket too many": ('[{"n": 1}}, {"n": 2}]', ["1: not JSON: Extra data", None]),
+    "a closing bracket too many": ('[{"n": 1}}, {"n": 2}]', [None, "2: the rest of the file cannot be read"]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", ARRAYS)
-def test_each_element_of_an_array_is_a_row_or_a_failure_and_no_text_is_left_out(
+def test_each_element_of_an_array_is_a_row_or_a_failure_and_one_says_where_the_array_breaks(
     tmp_path: Path, case: str
 ) -> None:
     text, expected = ARRAYS[case]
@@ -342,17 +346,25 @@ def test_an_export_into_the_folder_of_a_dataset_that_was_judged_is_refused(
     )
 
 
-def test_reading_past_a_huge_element_of_an_array_takes_no_more_memory_than_a_few_rows(tmp_path: Path) -> None:
+def test_an_array_is_read_past_a_large_element_and_ends_with_a_failure_at_one_that_would_fill_the_memory(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "a.json.gz"
     file.write_bytes(gzip.compress(json_array([ROW, {**ROW, "candidate": '],"\n' * 5_000_000}, ROW]), 1))
     tracemalloc.start()
     try:
-        kinds = [type(row) for row in read_rows([str(file)], max_row_bytes=100_000)]
+        row, failure = read_rows([str(file)], max_row_bytes=100_000)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
+    assert isinstance(row, Row)
+    assert failure.error == (
+        f"{file}:2: the rest of the file cannot be read: the row is larger than 100,000 bytes; "
+        "allow larger rows with --max-row-bytes"
+    )
+    assert peak < 6_000_000, "of a row of 30 MB"
+    kinds = [type(row) for row in read_rows([str(file)], max_row_bytes=10_000_000)]
     assert kinds == [Row, Failure, Row]
-    assert peak < 4_000_000, "of a row of 30 MB"
 
 
 def test_a_utf16_text_that_breaks_off_or_is_not_valid_fails_where_it_does(tmp_path: Path) -> None:
@@ -362,20 +374,20 @@ def test_a_utf16_text_that_breaks_off_or_is_not_valid_fails_where_it_does(tmp_pa
     first, last = read_rows([str(file)])
     assert isinstance(first, Row)
     assert isinstance(last, Failure)
-    assert last.error == f"{file}:2: the rest of the file cannot be read: the last character is not complete"
+    assert last.error == f"{file}:2: not UTF-8 at byte 64 of the line"
     file.write_bytes(utf16(line) + b'"\x00\x00\xd8"\x00\n\x00' + line.decode().encode("utf-16-le"))
     first, bad, last = read_rows([str(file)])
     assert (type(first), type(bad), type(last)) == (Row, Failure, Row)
 
 
-def test_a_utf32_text_that_is_not_valid_ends_where_it_is_not(tmp_path: Path) -> None:
+def test_a_utf32_text_that_is_not_valid_fails_where_it_is_not_and_the_rest_is_read(tmp_path: Path) -> None:
     line = json_lines([{**ROW, "candidate": "plain"}]).decode()
     file = tmp_path / "a.jsonl"
-    file.write_bytes(line.encode("utf-32") + b"\xff\xff\xff\xff" + line.encode("utf-32-le"))
-    first, last = read_rows([str(file)])
-    assert isinstance(first, Row)
-    assert isinstance(last, Failure)
-    assert last.error == f"{file}:2: the rest of the file cannot be read: bytes that are not valid utf-32"
+    file.write_bytes(line.encode("utf-32") + b"\xff\xff\xff\xff" + 2 * line.encode("utf-32-le"))
+    first, bad, last = read_rows([str(file)])
+    assert (type(first), type(last)) == (Row, Row)
+    assert isinstance(bad, Failure)
+    assert bad.error == f"{file}:2: not UTF-8 at byte 1 of the line"
 
 
 @pytest.mark.parametrize("zeros", [1, 2, 3, 5, 4096])
@@ -514,7 +526,7 @@ def test_the_splits_of_a_dataset_are_not_rows(installed_as: Path, monkeypatch: p
     monkeypatch.delitem(sys.modules, "datasets", raising=False)
     splits = importlib.import_module("datasets").DatasetDict(train=[ROW], test=[ROW])
     with pytest.raises(
-        UsageError, match=r"^rows: a DatasetDict has several splits; write score\(rows\['train'\]\)$"
+        UsageError, match=r"^rows: is a single row, or several splits; write .* or score\(rows\['test'\]\)$"
     ):
         given_rows(splits)
     monkeypatch.delitem(sys.modules, "datasets")

@@ -70,7 +70,7 @@ def test_a_name_of_responses_and_of_references_is_taken_where_one_reading_is_pos
     assert row_of(record).candidate == "4"
     assert row_of(record | {"reference": "four"}, SINGLE).candidate == "4"
     problem = reason_of(record | {"llm_answer": "5"})
-    assert f"{name!r} can be the candidate, or the reference of 'llm_answer'" in problem
+    assert f"{name!r} can be the candidate or the reference of 'llm_answer'" in problem
     assert f"reference={name}" in problem
     assert (
         row_of(record | {"llm_answer": "5"}, SINGLE, f"reference={name}", "candidate=llm_answer").candidate
@@ -299,7 +299,7 @@ def test_json_in_a_cell_of_a_table_is_read_and_that_in_another_text_is_not(
 def test_a_conversation_needs_a_question_and_a_response() -> None:
     asked = [*CHAT, {"role": "user", "content": "And of Chile?"}]
     for record in ({"response": "Lima"}, {"question": "", "response": "Lima"}):
-        assert reason_of(record, WHOLE).startswith("'response' has no question before it; name the column of")
+        assert reason_of(record, WHOLE).startswith("'response' has no question before it; name the turns")
     for column in ("messages", "prompt"):
         assert reason_of({column: asked, "response": None}, WHOLE).startswith(
             "'response', the candidate, is null"
@@ -356,6 +356,7 @@ WRAPPED = {"version": 3, "results": {"stats": {"n": 2}, "results": TWICE}}
         ("a.txt", lines(*TWICE)),
         ("a.jsonl", json.dumps(TWICE)),
         ("a.jsonl", json.dumps(TWICE[0], indent=2) * 2),
+        ("a.json", ",\n".join(map(json.dumps, TWICE))),
         ("a.json", json.dumps(WRAPPED)),
         ("a.json", json.dumps(WRAPPED, indent=1)),
         ("a.json", json.dumps(dict(zip(("one", "two"), TWICE, strict=True)))),

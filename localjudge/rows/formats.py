@@ -18,7 +18,6 @@ import json
 import lzma
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
@@ -28,7 +27,7 @@ from localjudge.errors import RowError, UsageError
 from localjudge.rows.csv_records import csv_reader
 from localjudge.rows.inspect_records import is_inspect_log, read_inspect
 from localjudge.rows.json_records import parse_json, read_json_array, read_json_objects, read_jsonl
-from localjudge.rows.record import DAMAGED, Record, unreadable_from_here
+from localjudge.rows.record import DAMAGED, Record, lone_surrogate, unreadable_from_here
 from localjudge.rows.table_records import STATE, dataset_files, read_arrow, read_parquet
 from localjudge.system.requirements import require
 
@@ -67,6 +66,8 @@ _READERS: dict[str, Callable[[str, int], Records]] = {
     ".feather": read_arrow,
 }
 _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+_NOT_VALID = "localjudge.not-valid"
+codecs.register_error(_NOT_VALID, lambda error: ("\udcff", getattr(error, "end", 0)))
 _PIECE = 1 << 16
 """Bytes that are read at once; the first of a text decide how it is read."""
 
@@ -92,11 +93,8 @@ def check_file(name: str) -> tuple[str, bool]:
     with _open(name) as stream:
         head = Utf8Stream(stream).head
     instead = _INSTEAD.get(_text_reader(name, kind, head), "")
-    instead = instead if kind in _LINES else ""
-    with suppress(UnicodeDecodeError):
-        codecs.utf_8_decode(head)  # leaves an incomplete last character
-        return instead, True
-    return instead, False
+    text, _ = codecs.utf_8_decode(head, "surrogateescape")  # leaves an incomplete last character
+    return instead if kind in _LINES else "", lone_surrogate(text) is None
 
 
 def read_file(name: str, most_bytes: int) -> Records:
@@ -135,11 +133,8 @@ def count_lines_of(files: Iterable[str]) -> int | None:
     for name in files:
         if not name.endswith(JSON_LINES) or not Path(name).is_file():
             return None
-        last = b"\n"
         with Path(name).open("rb") as stream:
-            while block := stream.read(1 << 20):
-                count, last = count + block.count(b"\n"), block
-        count += not last.endswith(b"\n")
+            count += sum(1 for _ in stream)
     return count
 
 
@@ -228,7 +223,7 @@ def _text_reader(name: str, suffix: str, head: bytes) -> Callable[[io.BufferedRe
 class Utf8Stream(io.RawIOBase):
     """The bytes of a text in UTF-8, UTF-16 or UTF-32, as UTF-8 without a byte order mark.
 
-    What is not valid UTF-8 stays so; of UTF-16 and UTF-32 the text ends before it, with an error.
+    What is not valid UTF-8 stays so; what is not valid UTF-16 or UTF-32 becomes a byte that is not valid UTF-8.
 
     Args:
         stream: the bytes of the text.
@@ -268,19 +263,10 @@ def _utf8_pieces(stream: Any) -> Iterator[bytes]:
     if not (encoding.startswith("utf-8") or begin.startswith(_MARKS)):
         text = begin.decode(encoding, "replace")  # detected by zero bytes, which may stand in a damaged file
         encoding = encoding if text.isascii() and "\0" not in text else "utf-8"
-    decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
-    begins = [begin.removeprefix(codecs.BOM_UTF8)]
-    for data in chain(begins, iter(lambda: stream.read1(_PIECE), b""), [b""]):
-        if not encoding.startswith("utf-8"):
-            try:
-                data = decoder.decode(data, not data).encode("utf-8", "surrogatepass")
-            except UnicodeDecodeError as error:
-                valid = data[: max(0, error.start - len(error.object) + len(data))]
-                if piece := decoder.decode(valid).encode("utf-8", "surrogatepass"):
-                    yield piece
-                problem = (
-                    f"bytes that are not valid {encoding}" if data else "the last character is not complete"
-                )
-                raise EOFError(problem) from None
-        if data:
-            yield data
+    pieces: Iterable[bytes] = chain(
+        [begin.removeprefix(codecs.BOM_UTF8)], iter(lambda: stream.read1(_PIECE), b"")
+    )
+    if not encoding.startswith("utf-8"):
+        texts = codecs.iterdecode(pieces, encoding, _NOT_VALID)
+        pieces = (text.encode("utf-8", "surrogateescape") for text in texts)
+    yield from filter(None, pieces)

@@ -169,8 +169,8 @@ def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedI
             if isinstance(row, Failure):
                 reasons[row.reason] += 1
                 continue
-            known = {"reference": row.reference, "system": row.system}
-            missing = [each for each, text in known.items() if text is None and each in reader.used]
+            needed = {"reference", "system"}.intersection(reader.used)
+            missing = [each for each in needed if getattr(row, each) is None]
             if missing:
                 reasons[lacks(missing, last, reader)] += 1
             rows += not missing
@@ -266,13 +266,12 @@ def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row 
     """
     records: Iterable[Any] | None = table_records(rows)
     if records is None and isinstance(rows, Mapping | Row):
-        raise UsageError("rows: is a single row; write score([row])")
-    if isinstance(rows, str | bytes | Path):
-        kind = type(rows).__name__
-        raise UsageError(f"rows: a {kind}; to read a file, write score(read_rows([{str(rows)!r}]))")
-    records = records if records is not None or not isinstance(rows, Iterable) else rows
+        raise UsageError("rows: is a single row, or several splits; write score([row]) or score(rows['test'])")
+    if records is None and isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
+        records = rows
     if records is None:
-        raise UsageError(f"rows: a {type(rows).__name__}; give dicts, Rows or a table")
+        kind = type(rows).__name__
+        raise UsageError(f"rows: a {kind}; give dicts, Rows, a table, or the rows of a file: read_rows([FILE])")
     reader = RecordReader({}, used)
     found = (rows_of(record, f"row {number}", reader) for number, record in enumerate(records, 1))
     return chain.from_iterable(found)

@@ -1,30 +1,33 @@
 """Records of JSON lines, of a JSON array, and of a JSON document that holds the rows somewhere inside.
 
-A record above the size limit is skipped, not held in memory.
+A record above the size limit is skipped. No more than a few times the limit is held in memory.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from io import BufferedIOBase
-from itertools import chain
+from itertools import chain, islice
+from math import inf
 from typing import Any, BinaryIO
 
 from localjudge.errors import RowError, UsageError
 from localjudge.rows.columns import COLUMN_NAMES, CRITERION, MESSAGES, PAIR, folded
 from localjudge.rows.messages import as_chat
 from localjudge.rows.paths import unpacked, value_at
-from localjudge.rows.record import Record, too_large
+from localjudge.rows.record import Record, too_large, unreadable_from_here
 from localjudge.rows.shapes import recognized
 
 _PIECE = 1 << 16
-_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+("?)', re.DOTALL)
-"""The rest of a string, and its end if it is there."""
-_TOKEN = re.compile(rb'"' + _STRING.pattern + rb"|[\[\]{},]", re.DOTALL)
-_INDENTATION = 1000
-"""Bytes of white space after an element of an array that do not count for the size limit."""
+_BETWEEN = re.compile(r"[ \t\n\r]*,?[ \t\n\r]*")
+_LONGEST_TOKEN = 10
+"""Characters before its end at which a JSON text that is cut can have an error, if it is not in a string."""
+_MOST_HELD = 8
+"""How many times as large as a row may be an element of an array that is skipped."""
 _DEEPEST_LIST = 4
 _OF_ROWS = {MESSAGES}.union(*map(COLUMN_NAMES.__getitem__, ("instruction", "candidate", CRITERION, *PAIR)))
 """Names of columns that show that an object is a record itself."""
@@ -46,9 +49,9 @@ def read_jsonl(stream: BinaryIO, most_bytes: int) -> Iterator[tuple[int, Record]
 def read_json_array(stream: BufferedIOBase, most_bytes: int) -> Iterator[tuple[int, Record]]:
     """Yield the elements of a JSON array with their numbers, from 1.
 
-    An element is the text up to the next comma between elements, so an invalid one is a failure of its own.
+    What follows an element that is not JSON, or is far above the limit, is not read; a failure says so.
     """
-    texts = _elements(stream, most_bytes, is_array=True)
+    texts = _texts(stream, most_bytes, is_array=True)
     return enumerate((_limited(text, most_bytes) for text in texts), 1)
 
 
@@ -58,84 +61,50 @@ class Document(dict[str, Any]):
 
 def read_json_objects(stream: BufferedIOBase, most_bytes: int) -> Iterator[tuple[int, Record]]:
     """Yield the objects that follow each other in a text, with their numbers; one alone as a `Document`."""
-    texts = _elements(stream, None, is_array=False)
-    first, second = next(texts, b""), next(texts, None)
-    if second is None:
-        record = parse_json(first or b"", "record")
-        yield 1, Document(record) if isinstance(record, dict) else record
+    texts = _texts(stream, inf, is_array=False)
+    first = [*islice(texts, 2)]
+    if len(first) == 1 and isinstance(alone := _limited(first[0], inf), dict):
+        yield 1, Document(alone)
     else:
-        yield from enumerate((_limited(text, most_bytes) for text in chain((first, second), texts)), 1)
+        yield from enumerate((_limited(text, most_bytes) for text in chain(first, texts)), 1)
 
 
-def _limited(text: bytes | None, most_bytes: int) -> Record:
-    is_large = text is None or len(text.rstrip()) > most_bytes
-    return too_large(most_bytes) if is_large else parse_json(text or b"", "record")
+def _limited(text: bytes | RowError, most_bytes: float) -> Record:
+    if isinstance(text, RowError):
+        return text
+    return too_large(most_bytes) if len(text) > most_bytes else parse_json(text, "record")
 
 
-def _elements(stream: BufferedIOBase, most_bytes: int | None, *, is_array: bool) -> Iterator[bytes | None]:
-    """Yield the text of each element; None for one that is above the limit.
+def _texts(stream: BufferedIOBase, most_bytes: float, *, is_array: bool) -> Iterator[bytes | RowError]:
+    """Yield the text of each value, with a comma between two or not; at last a failure if there is a rest.
 
     Args:
         stream: the text: an array, or objects that follow each other.
-        most_bytes: size limit of an element; None if it has none.
-        is_array: whether the elements are those of an array.
-
-    Raises:
-        EOFError: the text ends before its array, or after it.
+        most_bytes: size limit of a row.
+        is_array: whether the values are the elements of an array.
     """
-    element, depth, in_string = _Element(most_bytes), 0, False
-    while data := stream.read1(_PIECE):
-        if (len(data) - len(data.rstrip(b"\\"))) % 2:  # no escaped character is in two pieces
-            data += stream.read1(1)
-        begin = at = 0
-        if in_string and (string := _STRING.match(data)):
-            at, in_string = string.end(), not string[1]
-        for found in _TOKEN.finditer(data, at):
-            token, at = found[0], found.end()
-            if token[:1] == b'"':
-                in_string = not found[1]
-            elif is_array and depth == 1 and token in b",]":
-                yield from element.end(data[begin : at - 1])
-                begin = at
-                if token == b"]":
-                    if any(map(bytes.strip, chain([data[at:]], iter(lambda: stream.read1(_PIECE), b"")))):
-                        raise EOFError("there is text after the end of the array")
-                    return
-            elif token in b"[{":
-                depth += 1
-                begin = at if depth == is_array else begin
-            elif token in b"]}" and depth > is_array:
-                depth -= 1
-                if depth == 0:
-                    yield from element.end(data[begin:at])
-                    begin = at
-        element.add(data[begin:])
-    if not is_array or (depth == 1 and not in_string):
-        yield from element.end(b"")
-    if is_array:
-        raise EOFError("the array does not end")
-
-
-class _Element:
-    """The text of an element in progress, up to the size limit."""
-
-    def __init__(self, most_bytes: int | None) -> None:
-        self._most_bytes, self._text, self._size = most_bytes, bytearray(), 0
-
-    def add(self, piece: bytes) -> None:
-        piece = piece if self._size else piece.lstrip()
-        self._size += len(piece)
-        if self._most_bytes is None or self._size <= self._most_bytes + _INDENTATION:
-            self._text += piece
-        else:
-            self._text.clear()
-
-    def end(self, piece: bytes) -> Iterator[bytes | None]:
-        """Yield the text with its last piece; nothing if it is only white space."""
-        self.add(piece)
-        if self._size:
-            yield bytes(self._text) or None
-        self._text, self._size = bytearray(), 0
+    pieces = codecs.iterdecode(iter(partial(stream.read1, _PIECE), b""), "utf-8", "surrogateescape")
+    held, at = next(filter(str.strip, pieces), "").lstrip()[is_array:].lstrip(), 0
+    decode, encode = json.JSONDecoder().raw_decode, partial(str.encode, errors="surrogateescape")
+    while not (is_array and held.startswith("]", at)):
+        try:
+            _, end = decode(held, at)
+        except (ValueError, RecursionError) as error:
+            size, place = len(held) - at, getattr(error, "pos", at)
+            is_cut = "Unterminated" in str(error) or not held[place + _LONGEST_TOKEN :].strip()
+            is_large = size > _MOST_HELD * most_bytes
+            if is_cut and not is_large and (more := "".join(islice(pieces, 1 + size // _PIECE))):
+                held, at = (held[at:] + more).lstrip(), 0
+                continue
+            problem = too_large(most_bytes) if is_large else parse_json(encode(held[at:]), "record")
+            if size or is_array:
+                said = getattr(problem, "reason", "") if size else "the array does not end"
+                yield unreadable_from_here(said)
+            return
+        yield encode(held[at:end])
+        at = next(_BETWEEN.finditer(held, end)).end()
+    if any(map(str.strip, chain([held[at + 1 :]], pieces))):
+        yield unreadable_from_here("there is text after the end of the array")
 
 
 def parse_json(text: bytes, what: str) -> Record:

@@ -16,6 +16,8 @@ from localjudge.system.requirements import require
 
 STATE = "state.json"
 """The file of a saved dataset that lists its Arrow files, in order."""
+_ROWS_AT_ONCE = 32
+"""Rows of a table that are in memory as Python values; large rows take as many times their limit."""
 
 
 def read_parquet(name: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
@@ -24,9 +26,7 @@ def read_parquet(name: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
 
     def batches() -> Iterator[Any]:
         with pyarrow.parquet.ParquetFile(name, buffer_size=2**20) as file:
-            groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
-            mean = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=0)
-            yield from file.iter_batches(batch_size=_rows_at_once(mean, most_bytes))
+            yield from file.iter_batches(batch_size=_ROWS_AT_ONCE)
 
     return _numbered(arrow_records(batch, most_bytes) for batch in batches())
 
@@ -96,13 +96,7 @@ def _checked_records(batch: Any, most_bytes: int) -> Iterator[Record]:
             rows = (batch.slice(place, 1) for place in range(batch.num_rows))
             yield from chain.from_iterable(_checked_records(row, most_bytes) for row in rows)
     else:
-        size = _rows_at_once(batch.nbytes / max(batch.num_rows, 1), most_bytes)
-        for begin in range(0, batch.num_rows, size):
-            yield from arrow_records(batch.slice(begin, size), most_bytes)
-
-
-def _rows_at_once(mean_bytes: float, most_bytes: int) -> int:
-    return max(1, min(256, int(most_bytes / max(mean_bytes, 1))))
+        yield from arrow_records(batch, most_bytes)
 
 
 def arrow_records(batch: Any, most_bytes: int | None = None) -> Iterator[Record]:
@@ -110,14 +104,13 @@ def arrow_records(batch: Any, most_bytes: int | None = None) -> Iterator[Record]
     if (repeated := repeated_name(batch.schema.names)) is not None:
         yield from [RowError(f"two columns have the name {repeated!r}")] * batch.num_rows
         return
-    if most_bytes is None or batch.nbytes <= most_bytes:
-        columns = [_values(column) for column in batch.columns]
-        for place in range(batch.num_rows):
-            yield {name: values[place] for name, values in zip(batch.schema.names, columns, strict=True)}
-        return
-    for place in range(batch.num_rows):
-        row = batch.slice(place, 1)
-        yield from arrow_records(row) if _row_bytes(row) <= most_bytes else [too_large(most_bytes)]
+    for part in (batch.slice(begin, _ROWS_AT_ONCE) for begin in range(0, batch.num_rows, _ROWS_AT_ONCE)):
+        if most_bytes is None or part.nbytes <= most_bytes:
+            columns = {name: _values(part.column(place)) for place, name in enumerate(batch.schema.names)}
+            yield from ({name: columns[name][place] for name in columns} for place in range(part.num_rows))
+            continue
+        for row in (part.slice(place, 1) for place in range(part.num_rows)):
+            yield from arrow_records(row) if _row_bytes(row) <= most_bytes else [too_large(most_bytes)]
 
 
 def _row_bytes(row: Any) -> int:
@@ -147,8 +140,6 @@ def _python_value(scalar: Any) -> Any:
 
     if not scalar.is_valid:
         return None
-    if isinstance(scalar, pyarrow.MapScalar):
-        return [[_python_value(each[0]), _python_value(each[1])] for each in scalar.values]
     if isinstance(scalar, pyarrow.ListScalar):
         return [_python_value(each) for each in scalar.values]
     if isinstance(scalar, pyarrow.StructScalar):
@@ -156,16 +147,15 @@ def _python_value(scalar: Any) -> Any:
         return dict(pairs) if len(dict(pairs)) == len(pairs) else [*map(list, pairs)]
     if isinstance(inner := getattr(scalar, "value", None), pyarrow.Scalar):  # dictionary, extension, union
         return _python_value(inner)
-    kind, is_nanoseconds, _ = str(scalar.type).partition(_NANOSECONDS)
-    zone = [scalar.type.tz] if kind == "timestamp" else []
-    with suppress(*_NOT_IN_PYTHON):  # Python has those that are whole microseconds
-        return (scalar.cast(getattr(pyarrow, kind)("us", *zone)) if is_nanoseconds else scalar).as_py()
+    kind = str(scalar.type)
+    with suppress(*_NOT_IN_PYTHON):
+        if _NANOSECONDS not in kind:
+            return scalar.as_py()
+        if not kind.startswith("duration"):  # which Arrow writes without its unit
+            return scalar.cast(pyarrow.string()).as_py()
     if isinstance(scalar, pyarrow.BinaryScalar):
         return scalar.as_buffer().to_pybytes().decode("utf-8", "surrogateescape")
-    with suppress(*_NOT_IN_PYTHON):
-        if is_nanoseconds and kind != "duration":
-            return scalar.cast(pyarrow.string()).as_py()
-    return f"{scalar.type}: {inner}"
+    return f"{kind}: {inner}"
 
 
 def table_records(table: object) -> Iterator[Record] | None:
@@ -174,19 +164,16 @@ def table_records(table: object) -> Iterator[Record] | None:
     Return None for anything else. A dataset of Hugging Face's datasets is not a table: it yields dicts.
 
     Raises:
-        UsageError: two columns have the same name, or the table has several parts, such as a DatasetDict.
+        UsageError: two columns of a DataFrame have the same name.
     """
     # A caller with a table has already imported its library.
-    pandas, polars, datasets = (sys.modules.get(name) for name in ("pandas", "polars", "datasets"))
+    pandas, polars = (sys.modules.get(name) for name in ("pandas", "polars"))
     if pandas and isinstance(table, pandas.DataFrame):
         if (repeated := repeated_name(map(str, table.columns))) is not None:
             raise UsageError(f"rows: two columns of the DataFrame have the name {repeated!r}; rename one")
         return _pandas_records(table)
     if polars and isinstance(table, polars.DataFrame):
         return (record for record in table.iter_rows(named=True))
-    if datasets and isinstance(table, datasets.DatasetDict | datasets.IterableDatasetDict):
-        split = next(iter(table), "test")
-        raise UsageError(f"rows: a {type(table).__name__} has several splits; write score(rows[{split!r}])")
     if hasattr(table, "__arrow_c_stream__"):
         require("rows: an Arrow stream", "parquet")
         import pyarrow
@@ -195,15 +182,12 @@ def table_records(table: object) -> Iterator[Record] | None:
             stream = pyarrow.RecordBatchReader.from_stream(table)
         except pyarrow.ArrowInvalid:  # a single column
             return None
-        if (repeated := repeated_name(stream.schema.names)) is not None:
-            raise UsageError(f"rows: two columns of the table have the name {repeated!r}; rename one")
-        parts = (batch.slice(begin, 256) for batch in stream for begin in range(0, batch.num_rows, 256))
-        return chain.from_iterable(map(arrow_records, parts))
+        return chain.from_iterable(map(arrow_records, stream))
     return None
 
 
 def _pandas_records(frame: Any) -> Iterator[Record]:
     names = [str(name) for name in frame.columns]
-    for begin in range(0, len(frame), 256):
-        part = frame.iloc[begin : begin + 256].set_axis(names, axis=1)
+    for begin in range(0, len(frame), _ROWS_AT_ONCE):
+        part = frame.iloc[begin : begin + _ROWS_AT_ONCE].set_axis(names, axis=1)
         yield from part.astype(object).where(part.notna(), None).to_dict("records")
