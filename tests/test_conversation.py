@@ -121,6 +121,25 @@ def test_a_column_without_a_name_is_no_conversation() -> None:
     assert problem_of({"": "x"}, *ANSWER).startswith("no candidate, no conversation; ")
 
 
+def test_null_messages_are_missing_and_the_question_with_its_response_is_the_conversation() -> None:
+    row = row_of({"messages": None, "question": "Q", "response": "A"}, *CONVERSATION)
+    assert row.candidate == "User:\n> Q\n\nAssistant:\n> A"
+    row = row_of({"messages": None, "prompt": TURNS[1:2], "response": "A"}, "instruction", "candidate")
+    assert (row.instruction, row.candidate) == ("Hello", "A")
+
+
+@pytest.mark.parametrize("column", ["messages", "conversation"])
+def test_a_whole_conversation_may_end_with_the_user_also_in_a_cell(column: str) -> None:
+    for turns in (TURNS[:-1], json.dumps(TURNS[:-1])):
+        assert row_of({column: turns}, *CONVERSATION).candidate == BEFORE
+
+
+def test_two_conversations_in_which_the_user_says_nothing_have_no_instruction() -> None:
+    chosen, rejected = ([{"role": "assistant", "content": text}] for text in ("Good day.", "What?"))
+    row = row_of({"chosen": chosen, "rejected": rejected}, "conversation", "candidate_a", "candidate_b")
+    assert (row.instruction, row.texts) == ("", ("Good day.", "What?"))
+
+
 def test_messages_that_no_field_needs_stay_a_column_of_the_row() -> None:
     record = {"instruction": "Q", "candidate": "A", "messages": "unread"}
     assert row_of(record, "instruction", "candidate").columns == {"messages": "unread"}
@@ -142,10 +161,10 @@ def test_no_text_of_a_turn_can_pass_for_another_turn(text: str) -> None:
     [
         ([], "'messages', the conversation: no turns; give a list of turns, each with role and content"),
         ({"role": "user"}, "'messages', the conversation: no turns; give a list of turns"),
-        ("not JSON", "'messages', the conversation: not JSON; give a list of turns"),
+        ("not JSON", "'messages', the conversation: no turns; give a list of turns"),
         ([*TURNS, "bye"], "turn 6 is of type str; give an object with role and content"),
         ([{"role": "critic", "content": "7"}, *TURNS], "turn 1 has the role 'critic', which is not supported"),
-        ([{"speaker": "human", "value": "Hi"}], "turn 1 has no role; give role and content"),
+        ([{"speaker": "human", "value": "Hi"}], "turn 1 has no role, which is not supported; use system,"),
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}],
          "turn 1 has a part of type image_url, which is not supported; only text is judged"),
         ([{"role": "user", "content": None}],

@@ -211,7 +211,7 @@ MALFORMED: list[tuple[Any, str]] = [
     ([{"role": "assistant", "content": None}], "turn 1 has content of type NoneType; it must be text or a"),
     ([{"role": "assistant", "content": "x", "audio": {"id": "1"}}], "turn 1 has audio, which is not supported"),
     (content({"type": "input_audio", "input_audio": {}}, role="user"), "turn 1 has a part of type input_audio"),
-    ('[{"role": "assistant", "tool_calls": [{"name": "f", "input": ' + "[" * 5000, "not JSON; give a list"),
+    ('[{"role": "assistant", "tool_calls": [{"name": "f", "input": ' + "[" * 5000, "no turns; give a list"),
     ([OPENAI[1], CALLING | {"tool_calls": [{"function": {"name": "\ud800"}}]}], "has a lone surrogate"),
     ([OPENAI[1], CALLING | {"tool_calls": [{"function": {"name": "f", "arguments": DEEP}}]}], "nested more"),
 ]  # fmt: skip

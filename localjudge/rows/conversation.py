@@ -75,85 +75,72 @@ def read_conversation(fields: dict[str, Any], taken: dict[str, str], used: Seque
     Raises:
         RecordError: the messages are not a conversation that can be judged.
     """
-    is_prompt = as_chat(fields.get("instruction")) is not None
+    if fields.get(MESSAGES, ()) is None:
+        del fields[MESSAGES], taken[MESSAGES]
+    shown, is_prompt = CONVERSATIONS.intersection(used), as_chat(fields.get("instruction")) is not None
     _gather(fields, taken)
-    shown = CONVERSATIONS.intersection(used)
+    if judges_conversation(used) and fields.keys() & {CONVERSATION, MESSAGES, "candidate"} == {CONVERSATION}:
+        fields["candidate"], taken["candidate"] = fields.pop(CONVERSATION), taken[CONVERSATION]  # text already
+        return
     if MESSAGES not in fields and not shown:
         return
     is_long = roles_of(fields.get(MESSAGES)).count("user") > 1
     whole = judges_conversation(used) or (IN_FULL in used and is_long and not shown)
-    missing = {"candidate", *used} & {MESSAGES, "candidate", "instruction", *CONVERSATIONS} - fields.keys()
+    missing = {"candidate", *used} & {"candidate", "instruction", *CONVERSATIONS} - fields.keys()
     if whole or is_prompt or missing & CONVERSATIONS:
-        _begin(fields, taken, whole=whole)
-    given, messages, answer = taken.get(MESSAGES, ""), fields.get(MESSAGES), fields.get("candidate")
-    if messages is None and whole and CONVERSATION in fields and "candidate" not in fields:
-        given, found = taken[CONVERSATION], {"candidate": fields.pop(CONVERSATION)}  # it is text already
-    elif messages is None or not (whole or missing) or not isinstance(answer, str | None):
+        _begin(fields, taken, is_answered=whole and taken.get("candidate") not in (None, "candidate"))
+    answer, last = fields.get("candidate"), roles_of(fields.get(MESSAGES))[-1:]
+    is_null = whole and "candidate" in fields and answer is None and last == ["user"]
+    if MESSAGES not in fields or not (whole or missing) or is_null or not isinstance(answer, str | None):
         return
-    elif whole and "candidate" in fields and answer is None and roles_of(messages)[-1:] == ["user"]:
-        return  # its response is null, and its last turn is none
-    else:
-        with said_of(f"{given!r}, the conversation:"):
-            found = _fields(messages, answer, whole=whole, reasoning=WITH_REASONING in used)
-        if is_prompt and not (whole or shown):
-            asked = found.get("instruction", "")
-            # The instruction of a prompt of several turns is the whole prompt.
-            is_one = found[CONVERSATION] == f"User:\n{_quoted(asked)}"
-            found["instruction"] = asked if is_one else found[CONVERSATION]
-        wanted = missing | ({"instruction"} - fields.keys()) | ({"candidate"} if whole else set())
-        found = {field: text for field, text in found.items() if field in wanted}
-        del fields[MESSAGES]
-    fields |= found
-    for field in found:
-        taken.setdefault(field, given)
-    if shown or not is_prompt:
+    given, messages = taken[MESSAGES], fields.pop(MESSAGES)
+    is_prompt &= not shown
+    with said_of(f"{given!r}, the conversation:"):
+        found = _fields(messages, answer, whole=whole, reasoning=WITH_REASONING in used, is_prompt=is_prompt)
+    wanted = {*missing, "instruction"} - fields.keys() | ({"candidate"} if whole else set())
+    for field in filter(wanted.__contains__, found):
+        fields[field], taken[field] = found[field], taken.get(field, given)
+    if not is_prompt:
         taken[CONVERSATION] = given
 
 
-def _begin(fields: dict[str, Any], taken: dict[str, str], *, whole: bool) -> None:
+def _gather(fields: dict[str, Any], taken: dict[str, str]) -> None:
+    """Move an instruction and a candidate that are lists of messages into the conversation."""
+    for name in ("instruction", *CONVERSATIONS):
+        chat = as_chat(fields.get(name))
+        is_question = name == "instruction" and roles_of(fields.get(MESSAGES, chat))[-1:] == ["user"]
+        if chat and ("candidate" in fields or not is_question):
+            fields.setdefault(MESSAGES, fields.pop(name))
+            taken.setdefault(MESSAGES, taken.pop(name))
+    if as_chat(answer := fields.get("candidate")) is not None:
+        said = [taken[name] for name in (MESSAGES, "instruction", "candidate") if name in fields]
+        fields[MESSAGES], taken[MESSAGES] = _continued(fields.get(MESSAGES), fields, answer), " + ".join(said)
+        del fields["candidate"], taken["candidate"]
+
+
+def _begin(fields: dict[str, Any], taken: dict[str, str], *, is_answered: bool) -> None:
     """Begin the conversation with the prompt of a system; a question and its answer are a conversation, too."""
     asked, prompt = fields.get("instruction"), fields.get(SYSTEM_PROMPT)
-    is_answered = whole and taken.get("candidate") not in (None, "candidate")
     if MESSAGES not in fields and asked and isinstance(asked, str) and (prompt or is_answered):
         fields[MESSAGES] = [{"role": "user", "content": asked}]
         taken[MESSAGES] = taken["instruction"] + (f" + {taken['candidate']}" if is_answered else "")
     elif MESSAGES not in fields and is_answered:
-        raise RecordError(
-            f"{taken['candidate']!r} has no question before it; name the column of the turns with --column "
-            "messages=COLUMN"
-        )
+        said = taken["candidate"]
+        raise RecordError(f"{said!r} has no question before it; name the turns with --column messages=COLUMN")
     if prompt and (turns := as_chat(fields.get(MESSAGES))):
         del fields[SYSTEM_PROMPT]
         has_one = role_of(turns[0]) in ("system", "developer")
         fields[MESSAGES] = turns if has_one else [{"role": "system", "content": prompt}, *turns]
 
 
-def _gather(fields: dict[str, Any], taken: dict[str, str]) -> None:
-    """Move an instruction and a candidate that are lists of messages into the conversation."""
-    for name in ("instruction", *CONVERSATIONS):
-        prompt = as_chat(fields.get(name))
-        if prompt is not None and (
-            "candidate" in fields or role_of((as_chat(fields.get(MESSAGES)) or prompt)[-1]) != "user"
-        ):
-            del fields[name]
-            fields.setdefault(MESSAGES, prompt)
-            taken.setdefault(MESSAGES, taken.pop(name))
-    if (answer := as_chat(fields.get("candidate"))) is not None:
-        said = [taken[name] for name in (MESSAGES, "instruction", "candidate") if name in fields]
-        del fields["candidate"], taken["candidate"]
-        taken[MESSAGES] = " + ".join(said)
-        fields[MESSAGES] = _continued(as_chat(fields.get(MESSAGES)), fields.get("instruction"), answer)
-
-
-def _continued(before: list[Any] | None, instruction: Any, answer: Any) -> list[Any]:
+def _continued(before: Any, fields: Mapping[str, Any], answer: Any) -> list[Any]:
     """Return a conversation that ends with an answer: a text, or messages, which may repeat what is before."""
-    given = as_chat(answer)
-    turns = [{"role": "assistant", "content": answer}] if given is None else given
-    if any(role_of(turn) in ("user", "human") for turn in turns if isinstance(turn, Mapping)):
+    turns = as_chat(answer) or [{"role": "assistant", "content": answer}]
+    if "user" in roles_of(turns):
         return turns
-    if before is None:
-        before = [{"role": "user", "content": instruction}] if isinstance(instruction, str) else []
-    return [*before, *turns]
+    asked = fields.get("instruction")
+    begin = [{"role": "user", "content": asked}] if isinstance(asked, str) else []
+    return [*(as_chat(before) or begin), *turns]
 
 
 def read_pair(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str]) -> None:
@@ -169,7 +156,7 @@ def read_pair(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str]
     talks = list[list[Message]]()
     for name, each in zip(PAIR, both, strict=True):
         with said_of(f"{taken[name]!r}, the conversation:"):
-            talks.append(read_messages(_continued(before, fields.get("instruction"), each)))
+            talks.append(read_messages(_continued(before, fields, each)))
         if (last := talks[-1][-1].role) != "assistant":
             raise RecordError(f"{taken[name]!r}: the last turn is the {last}'s; it must be the assistant's")
     asked, other = map(_asked, talks)
@@ -184,7 +171,7 @@ def read_pair(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str]
         return
     if CONVERSATION in used and CONVERSATION not in fields:
         fields[CONVERSATION], taken[CONVERSATION] = written(shared, reasoning=False), said
-        fields["instruction"] = asked[-1]
+        fields["instruction"] = "".join(asked[-1:])
     elif len(shared) > 1:
         fields["instruction"] = written(shared, reasoning=False)
     fields |= {name: "\n".join(turn.texts()) for name, turn in zip(PAIR, last_turns, strict=True)}
@@ -195,8 +182,18 @@ def _asked(turns: Iterable[Message]) -> list[str]:
     return [text for turn in turns if turn.role == "user" for text in turn.texts()]
 
 
-def _fields(messages: Any, answer: str | None, *, whole: bool, reasoning: bool) -> dict[str, str]:
-    """Return the fields in messages and in the answer to them, if that has a column."""
+def _fields(
+    messages: Any, answer: str | None, *, whole: bool, reasoning: bool, is_prompt: bool
+) -> dict[str, str]:
+    """Return the fields in messages and in the answer to them, if that has a column.
+
+    Args:
+        messages: the messages.
+        answer: the answer; None if it is the last message.
+        whole: whether the whole conversation is the candidate.
+        reasoning: whether the assistant's reasoning is shown.
+        is_prompt: whether all turns before the answer are the instruction.
+    """
     turns = read_messages(messages)
     turns += [] if answer is None else [Message("assistant", [Block("text", answer)])]
     # A conversation of texts alone is written as it stands.
@@ -214,7 +211,8 @@ def _fields(messages: Any, answer: str | None, *, whole: bool, reasoning: bool) 
     thoughts = Message("assistant", [block for block in last.blocks if block.kind == "reasoning"])
     text = written([*before, thoughts], reasoning=reasoning)
     found = {"candidate": "\n".join(last.texts()), CONVERSATION: text, WITH_REASONING: text}
-    return found | ({"instruction": asked[-1]} if (asked := _asked(before)) else {})
+    asked = [text] if is_prompt and [turn.role for turn in before] != ["user"] else _asked(before)
+    return found | ({"instruction": asked[-1]} if asked else {})
 
 
 def written(turns: Iterable[Message], *, reasoning: bool) -> str:

@@ -73,11 +73,8 @@ def read_messages(messages: Any) -> list[Message]:
     Raises:
         RecordError: they are not a conversation that can be judged; the message names the turn.
     """
-    try:
-        given = _plain(json.loads(messages) if isinstance(messages, str) else messages)
-    except (ValueError, RecursionError):
-        raise RecordError("not JSON; give a list of turns, each with role and content") from None
-    given, reader, turns = given if isinstance(given, list) else [], _Reader(), list[Message]()
+    given, reader, turns = _plain(unpacked(messages)), _Reader(), list[Message]()
+    given = given if isinstance(given, list) else []
     if given and role_of(given[-1]) == "exit" and not given[-1].get("content"):
         given.pop()  # how mini-SWE-agent ends
     if not given:
@@ -109,11 +106,9 @@ class _Reader:
         content = message.get("content")
         if message.get("audio"):
             raise RecordError("has audio, which is not supported; only text is judged")
-        if role is None:
-            raise RecordError("has no role; give role and content")
         if role not in _ROLES:
-            known = ", ".join(_ROLES)
-            raise RecordError(f"has the role {str(role)[:40]!r}, which is not supported; use {known}")
+            has = "no role" if role is None else f"the role {str(role)[:40]!r}"
+            raise RecordError(f"has {has}, which is not supported; use {', '.join(_ROLES)}")
         if role in ("tool", "function"):
             name = message.get("name") or message.get("function")
             own = next((message[key] for key in _CALL_IDS if message.get(key)), None)
@@ -175,17 +170,14 @@ class _Reader:
         text = "\n".join(map(_text, _parts(content)))
         if isinstance(error, Mapping) and not text:  # as Inspect writes the failure of a tool
             text = str(error.get("message") or "")
-        if number := self._answered(own, name if isinstance(name, str) else None):
-            return Block("error" if error else "result", text, number)
-        of = f" with the id {own[:40]!r}" if own is not None else f" of {str(name)[:40]!r}" if name else ""
-        raise RecordError(f"is the result of a call{of}, and has no matching earlier call without a result")
-
-    def _answered(self, own: str | None, tool: str | None) -> int:
-        """Return the number of the call that a result with this id and tool answers; 0 if there is none."""
+        tool = name if isinstance(name, str) else None
         keys: list[tuple[Any, ...]] = [(False, tool), (True, tool) if own is None else (own,)]
         number = min(filter(None, map(self._first_waiting, keys)), default=0)
-        self._waiting.discard(number)
-        return number
+        if not number:
+            of = f" with the id {own[:40]!r}" if own is not None else f" of {str(name)[:40]!r}" if name else ""
+            raise RecordError(f"is the result of a call{of}, and has no matching earlier call without a result")
+        self._waiting.remove(number)
+        return Block("error" if error else "result", text, number)
 
     def _first_waiting(self, key: tuple[Any, ...]) -> int:
         """Return the number of the first call of a kind that has no result; 0 if there is none."""
