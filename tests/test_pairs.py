@@ -265,6 +265,11 @@ def test_a_limited_number_of_pairs_compares_all_pairs_of_systems_equally_often(m
     assert found != formed(rows, per_instruction=most, orders=1, seed=4)
 
 
+def test_a_number_of_pairs_alone_forms_pairs_of_all_systems() -> None:
+    pairing = Pairing.parse(USED, "one", None, None, 2, 0)
+    assert pairing == Pairing(orders=1, forms=True, per_instruction=2)
+
+
 def test_the_files_of_alpaca_eval_and_arena_hard_form_pairs_as_they_come(
     cli: Cli, tmp_path: Path, model: Path
 ) -> None:
@@ -341,8 +346,11 @@ def test_rows_without_a_system_form_no_pairs_and_their_other_columns_are_named()
     (failure, *_) = how.rows(given_rows([nameless, *system_rows(1)], how.used(USED)))
     assert isinstance(failure, Failure)
     assert "its other columns are team; name it with --column system=COLUMN" in failure.error
-    with pytest.raises(UsageError, match="no row has a system; name its column with `columns` system=COLUMN"):
-        list(how.rows(given_rows([nameless], how.used(USED))))
+    for rows, there in (([nameless], "none"), (system_rows(2, ("one",)), "one")):
+        with pytest.raises(
+            UsageError, match=f"rows are: {there}. Name their column with `columns` system=COLUMN"
+        ):
+            list(how.rows(given_rows(rows, how.used(USED))))
 
 
 @pytest.mark.parametrize(
@@ -363,7 +371,6 @@ def test_a_system_that_is_not_there_is_named(pairing: dict[str, Any], problem: s
         (["--rubric", "just-eval", "--pairs", "all"], "--pairs: is for rubrics that compare two responses"),
         (["--rubric", "just-eval", "--orders", "one"], "--orders: is for rubrics that compare two responses"),
         (["--orders", "three"], "--orders three: give one or both"),
-        (["--pairs-per-instruction", "2"], "--pairs-per-instruction: chooses from pairs of systems"),
         (["--pairs", "all", "--baseline", "one"], "give only one of the two"),
         (["--pairs", "gone.jsonl"], "gone.jsonl: No such file"),
         ([], "no candidate_a, no candidate_b; its columns are id, instruction, candidate, system"),

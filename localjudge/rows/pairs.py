@@ -85,8 +85,6 @@ class Pairing(BaseModel):
             raise UsageError(f"`orders` {orders}: give one or both")
         if pairs is not None and baseline is not None:
             raise UsageError("`baseline`: is one of the pairs that `pairs` can list; give only one of the two")
-        if named == ["pairs_per_instruction"]:
-            raise UsageError("`pairs_per_instruction`: chooses from pairs of systems; give `pairs` all as well")
         return cls(
             orders=1 if orders == "one" else 2,
             forms=bool(named),
@@ -125,6 +123,7 @@ class PairedRows:
 
     def __init__(self, pairing: Pairing, rows: Iterable[Row | Failure], limit: int | None) -> None:
         self._pairing, self._rows, self._limit = pairing, rows, limit
+        self._random, self._compared = Random(pairing.seed), Counter[str | frozenset[str]]()
         self.missing: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[Row | Failure]:
@@ -160,10 +159,10 @@ class PairedRows:
             self.missing = {
                 name: len(groups) - answered[name] for name in names if answered[name] < len(groups)
             }
-            choose, formed = _PairChoice(self._pairing.per_instruction, self._pairing.seed), 0
+            formed = 0
             for places in groups.values():
                 pairs = (_ordered(*pair, systems, listed) for pair in combinations(places, 2))
-                for first, second in choose.of([pair for pair in pairs if pair is not None], systems):
+                for first, second in self._chosen([*filter(None, pairs)], systems):
                     formed += 1
                     yield _pair(stored[first], stored[second])
             if not formed:
@@ -185,16 +184,37 @@ class PairedRows:
         for problem, name in given.items():
             if name not in names:
                 raise UsageError(f"{problem}; there are {there}")
-        if not names:
-            raise UsageError(
-                "`pairs`: no row has a system; name its column with `columns` system=COLUMN, or give a file "
-                "for each system with `system_from` filename"
-            )
         if len(names) < 2:
-            raise UsageError(f"`pairs`: all rows are of one system ({there}); give rows of two or more")
+            raise UsageError(
+                f"`pairs`: give rows of two systems or more; those of these rows are: {there}. Name their "
+                "column with `columns` system=COLUMN, or give a file for each with `system_from` filename"
+            )
         if baseline is not None:
             pairs = tuple((name, baseline) for name in names)
         return None if pairs is None else {frozenset(pair): pair[0] for pair in pairs}
+
+    def _chosen(self, pairs: list[tuple[int, int]], systems: Sequence[str]) -> list[tuple[int, int]]:
+        """Return the pairs of responses to compare, of those to one instruction.
+
+        If their number is limited, the pairs of systems that were compared least come first, and of these the
+        ones whose systems were compared least: equal numbers for all pairs leave the smallest error in the
+        strengths while nothing is known about them. The seed decides between equals.
+        """
+        most, compared = self._pairing.per_instruction, self._compared
+        if most is None or most >= len(pairs):
+            return pairs
+        rank, chosen = {pair: self._random.random() for pair in pairs}, set[tuple[int, int]]()
+
+        def before(pair: tuple[int, int]) -> tuple[float, ...]:
+            one, other = (systems[each] for each in pair)
+            return compared[frozenset((one, other))], compared[one] + compared[other], rank[pair]
+
+        for _ in range(most):
+            best = min(rank.keys() - chosen, key=before)
+            chosen.add(best)
+            both = [systems[each] for each in best]
+            compared.update([*both, frozenset(both)])
+        return [pair for pair in pairs if pair in chosen]
 
 
 def _ordered(
@@ -205,37 +225,6 @@ def _ordered(
     if len(pair) == 1 or (listed is not None and pair not in listed):
         return None
     return (other, one) if listed is not None and listed[pair] != systems[one] else (one, other)
-
-
-class _PairChoice:
-    """The pairs of responses to compare for each instruction.
-
-    If their number is limited, the pairs of systems that were compared least come first, and of these the ones
-    whose systems were compared least: equal numbers for all pairs leave the smallest error in the strengths
-    while nothing is known about them. The seed decides between equals.
-    """
-
-    def __init__(self, most: int | None, seed: int) -> None:
-        self._most, self._random = most, Random(seed)
-        self._compared: Counter[str | frozenset[str]] = Counter()
-
-    def of(self, pairs: list[tuple[int, int]], systems: Sequence[str]) -> list[tuple[int, int]]:
-        """Return the pairs to compare, of those of one instruction, in their order."""
-        if self._most is None or self._most >= len(pairs):
-            return pairs
-        rank, chosen = [self._random.random() for _ in pairs], set[int]()
-
-        def before(place: int) -> tuple[float, ...]:
-            one, other = (systems[each] for each in pairs[place])
-            compared = self._compared
-            return compared[frozenset((one, other))], compared[one] + compared[other], rank[place]
-
-        for _ in range(self._most):
-            best = min({*range(len(pairs))} - chosen, key=before)
-            chosen.add(best)
-            both = [systems[each] for each in pairs[best]]
-            self._compared.update([*both, frozenset(both)])
-        return [pairs[place] for place in sorted(chosen)]
 
 
 def _pair(first: Row | Failure, second: Row | Failure) -> Row:
