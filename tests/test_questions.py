@@ -221,7 +221,9 @@ def test_the_turns_of_mt_bench_are_a_conversation_if_the_rubric_shows_one(tmp_pa
 
 def test_several_turns_are_refused_by_a_rubric_that_shows_one(tmp_path: Path) -> None:
     files = mt_bench(tmp_path)
-    with pytest.raises(UsageError, match=r"has 2 turns, and the rubric has no {\$conversation} to show them"):
+    with pytest.raises(
+        UsageError, match=r"has turns that only {\$conversation} shows; judge it with --rubric conversation"
+    ):
         check_inputs(files, {}, USED)
     (row,) = rows_of(mt_bench(tmp_path, turns=1), (*USED, "reference"))
     assert (row.instruction, row.candidate, row.reference) == ("Write a post.", "Aloha!", "R1")

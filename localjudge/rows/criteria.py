@@ -107,8 +107,7 @@ def _text(given: Any, where: str) -> str:
 def _number(given: Any, where: str) -> float:
     points = _IMPORTANCE.get(given.strip().casefold()) if isinstance(given, str) else given
     if not is_number(points):
-        said = "no points" if given is None else "unusable points"
-        said = f"the points {given[:40]!r}" if isinstance(given, str) else said
+        said = f" ({given[:40]!r})" if isinstance(given, str) else ""
         limits = f"from {-LARGEST_NUMBER:,.0f} to {LARGEST_NUMBER:,.0f}, below 0 if it must not be met"
-        raise RecordError(f"{where} has {said}; give a number {limits}")
+        raise RecordError(f"{where} has no usable points{said}; give a number {limits}")
     return float(points)

@@ -94,28 +94,6 @@ class _Layout:
     usual: Mapping[str, Sequence[str]]
     doubtful: Sequence[str]
 
-    def check(self) -> None:
-        """Check that no column with a usual name can mean two things.
-
-        Raises:
-            RecordError: one can; the message has both readings.
-        """
-        for field, found in self.usual.items():
-            if field in _OF_ONE_COLUMN and len(found) > 1 and folded(found[0]) != field:
-                both = [each for each in found if folded(each) in _CANDIDATE_OR_REFERENCE]
-                is_reference = field == "candidate" and both and "reference" not in self.sources
-                other = f", or give the reference with `columns` reference={both[-1]}" if is_reference else ""
-                raise RecordError(
-                    f"{' and '.join(map(repr, found))} are both possible columns for the {field}; choose one "
-                    f"with `columns` {field}={found[0]}{other}"
-                )
-        own, *_ = self.usual.get("candidate", [""])
-        if folded(own) == "answer" and not (self.doubtful or {"reference", "system"} & self.sources.keys()):
-            raise RecordError(
-                f"{own!r} can be the candidate or the reference; choose with `columns` candidate={own}, or "
-                f"with `columns` reference={own} and the column of the candidate"
-            )
-
 
 class RecordReader:
     """A reader of records.
@@ -143,7 +121,7 @@ class RecordReader:
         others = (MESSAGES, SYSTEM_PROMPT, *CONVERSATIONS.intersection(used))
         self.names = {**column_names(used), **{name: (name,) for name in others}}
         self.judged, self.own_fields = responses_of(used), own_fields(used)
-        self.needed = {"instruction", *self.judged, *self.own_fields}
+        self.needed = {"instruction", *self.judged, *self.own_fields, *{CRITERION}.intersection(used)}
         self._shows_all_turns = judges_conversation(used) or IN_FULL in used
         self._layouts: dict[tuple[Any, ...], _Layout] = {}
 
@@ -187,11 +165,7 @@ class RecordReader:
             yield found
 
     def _layout_of(self, record: Mapping[str, Any], shape: Shape) -> _Layout:
-        """Return where the fields of a record are.
-
-        Raises:
-            RecordError: a column can mean two things.
-        """
+        """Return where the fields of a record are."""
         possible = () if shape.has else self.names.get("candidate", ())
         listed = [name for name in possible if name in record and _is_list_of_texts(record[name])]
         own = {"candidate": listed[0] + EACH} if len(listed) == 1 else {}  # each of its texts is a response
@@ -201,10 +175,7 @@ class RecordReader:
                 self._layouts.clear()
             known = {*self.names, TURN, *self.used}
             own |= {field: source for field, source in shape.fields.items() if field in known}
-            found = self._new_layout(record, shape, own | self.given)
-            if not self._lenient:
-                found.check()
-            self._layouts[key] = found
+            found = self._layouts[key] = self._new_layout(record, shape, own | self.given)
         return found
 
     def _new_layout(self, record: Mapping[str, Any], shape: Shape, sources: Mapping[str, Any]) -> _Layout:
@@ -248,11 +219,24 @@ class RecordReader:
         if "candidate" in self.judged.keys() - layout.sources.keys() and (two or shape.unanswered):
             what = "two responses; compare them with --rubric pairwise" if two else "no response"
             raise RecordError(f"is one of {shape.title}, with {what}")
-        if found := [each for each in layout.doubtful if isinstance(record[each], str) and record[each]]:
-            name = layout.sources["candidate"]
+        for field, found in layout.usual.items():
+            if field in _OF_ONE_COLUMN and len(found) > 1 and folded(found[0]) != field:
+                both = [each for each in found if folded(each) in _CANDIDATE_OR_REFERENCE]
+                is_reference = field == "candidate" and both and "reference" not in layout.sources
+                other = f", or give the reference with `columns` reference={both[-1]}" if is_reference else ""
+                raise RecordError(
+                    f"{' and '.join(map(repr, found))} are both possible columns for the {field}; choose one "
+                    f"with `columns` {field}={found[0]}{other}"
+                )
+        name, *_ = layout.usual.get("candidate", [""])
+        rivals = [each for each in layout.doubtful if isinstance(record[each], str) and record[each]]
+        known = {"reference", "system"} & layout.sources.keys()
+        if rivals or (folded(name) == "answer" and not layout.doubtful and not known):
+            of, then = f" of {rivals[0]!r}" if rivals else "", "`columns` candidate="
+            then = then + rivals[0] if rivals else "and the column of the candidate"
             raise RecordError(
-                f"{name!r} can be the candidate, or the reference of {found[0]!r}; choose with `columns` "
-                f"candidate={name}, or with `columns` reference={name} `columns` candidate={found[0]}"
+                f"{name!r} can be the candidate or the reference{of}; choose with `columns` candidate={name}, "
+                f"or with `columns` reference={name} {then}"
             )
 
     def _fill(self, found: Fields, layout: _Layout) -> None:
@@ -317,15 +301,10 @@ class RecordReader:
             chats = {name: as_chat(values.get(name)) for name in PAIR}
             values |= {name: _first_turns(chat, last) for name, chat in chats.items() if chat is not None}
         roles = roles_of(values.get(MESSAGES)) if shape.whole and "candidate" in self.judged else []
-        turns = roles.count("user")
         is_shown = self._shows_all_turns or not CONVERSATIONS.isdisjoint(self.used)
-        if not is_shown and (turns > 1 or "tool" in roles):
-            has = f"its question has {turns} turns" if turns > 1 else "it has calls of tools"
-            rubric = "agent" if "tool" in roles else "conversation"
-            raise RecordError(
-                f"{has}, and the rubric has no {{${CONVERSATION}}} to show them; judge them with "
-                f"--rubric {rubric}"
-            )
+        if not is_shown and (roles.count("user") > 1 or "tool" in roles):
+            rubric = "agent" if "tool" in roles else CONVERSATION
+            raise RecordError(f"has turns that only {{${CONVERSATION}}} shows; judge it with --rubric {rubric}")
         if shape.reference_of_turns and isinstance(texts := unpacked(values.get("reference")), list) and texts:
             values["reference"] = "\n\n".join(map(str, texts)) if self._shows_all_turns else texts[-1]
         if shape.has and TURN in values:
@@ -334,9 +313,7 @@ class RecordReader:
 
 
 def _is_list_of_texts(value: Any) -> bool:
-    if isinstance(value, str) or value is None:
-        return False
-    value = unpacked(value)
+    value = None if isinstance(value, str) else unpacked(value)
     return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
 
 

@@ -85,9 +85,7 @@ def _row(
     others = () if given is None else given.responses[len(judged) :]
     asks = CRITERION in reader.used
     try:
-        lacking = reader.needed - texts.keys() - fields.keys()
-        lacking |= {CRITERION} - values.keys() if asks else set()
-        if lacking:
+        if lacking := reader.needed - texts.keys() - fields.keys() - ({CRITERION} & values.keys()):
             raise RecordError(lacks(lacking | {"reference"} if reference is None else lacking, record, reader))
         known = {field: text for field, text in {"reference": reference, **names}.items() if text is not None}
         for field, text in {**texts, **known}.items():
