@@ -33,7 +33,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -231,19 +230,22 @@ class TokenTable:
         Raises:
             ValueError: the tokens are not an answer.
         """
-        path, allowance = self.states(tokens), self.allowances(text_tokens)
+        path, allowance = np.array(self.states(tokens)), self.allowances(text_tokens)
         if not self.is_complete(path[-1]):
             raise ValueError("it ends too early")
-        left = int(allowance[path[0]])
-        for state, after in pairwise(path):
-            if self._goes_on(state, state) and not self._goes_on(state, after):
-                allowed = self.next_state[state, self.allowed(state, left, closing_margin)]
-                if not self._goes_on(state, allowed).any():
-                    return True
-            left = int(allowance[after]) if allowance[after] and after != state else left - 1
+        before, after = path[:-1], path[1:]
+        arrives = np.r_[
+            True, (allowance[after] > 0) & (after != before)
+        ]  # the state sets the number of tokens left
+        for place in np.flatnonzero(self._goes_on(before, before) & ~self._goes_on(before, after)):
+            since = np.flatnonzero(arrives[: place + 1])[-1]
+            left = int(allowance[path[since]]) - int(place - since)
+            allowed = self.next_state[path[place], self.allowed(path[place], left, closing_margin)]
+            if not self._goes_on(path[place], allowed).any():
+                return True
         return False
 
-    def _goes_on(self, state: int, after: NDArray[np.int16] | int) -> NDArray[np.bool_]:
-        """Return whether the text of a state goes on in other states, bool (…): it is not closed or closing."""
+    def _goes_on(self, state: NDArray[np.int64] | int, after: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Return whether the text of a state goes on in another, bool (…): it is not closed or closing."""
         same: NDArray[np.bool_] = (self.text[after] == self.text[state]) & (self.text[after] >= 0)
         return same & ~self.closing[after]
