@@ -245,7 +245,8 @@ class TokenTable:
                 return True
         return False
 
-    def _goes_on(self, state: NDArray[np.int64] | int, after: NDArray[np.integer]) -> NDArray[np.bool_]:
+    def _goes_on(self, state: NDArray[np.int64] | int, after: NDArray[Any]) -> NDArray[np.bool_]:
         """Return whether the text of a state goes on in another, bool (…): it is not closed or closing."""
-        same: NDArray[np.bool_] = (self.text[after] == self.text[state]) & (self.text[after] >= 0)
-        return same & ~self.closing[after]
+        same = (self.text[after] == self.text[state]) & (self.text[after] >= 0)
+        goes_on: NDArray[np.bool_] = same & ~self.closing[after]
+        return goes_on
