@@ -30,7 +30,7 @@ from typing import IO, NoReturn
 # A start imports this file: what only the server needs is imported there.
 MAIN = os.path.join(os.path.dirname(os.path.dirname(__file__)), "localjudge", "__main__.py")
 LIBRARIES = (
-    "localjudge.studies.by_slice", "localjudge.report.tables",
+    "localjudge.studies.by_system_or_tag", "localjudge.report.tables",
     "localjudge.engines.transformers.transformers_engine", "localjudge.report.run_report",
     "localjudge.runs.pipeline", "scipy.stats", "sklearn.metrics",
     "transformers.models.llama.modeling_llama", "transformers.processing_utils",

@@ -90,6 +90,34 @@ def test_rows_may_come_from_standard_input(cli: Cli, tmp_path: Path, rows: Path,
     assert (end.code, "2 judged" in end.err) == (0, True)
 
 
+@pytest.mark.parametrize("pairs", [(), ("--rubric", "pairwise", "--pairs", "all")])
+def test_a_limit_names_the_systems_that_it_leaves_out(
+    cli: Cli, tmp_path: Path, flags: list[str], pairs: tuple[str, ...]
+) -> None:
+    rows = [
+        {"instruction": f"q{n}", "reference": "r", "candidate": f"{n} {s}", "system": s}
+        for s in "abc"
+        for n in "123"
+    ]
+    files = {"by system": rows, "by instruction": sorted(rows, key=lambda row: row["instruction"])}
+
+    def said(name: str, limit: int) -> str:
+        file = tmp_path / "rows.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in files[name]))
+        end = cli("score", file, "--out", tmp_path / f"{name} {limit}", *flags, *pairs, "--limit", limit)
+        assert end.code == 0, end.err
+        return " ".join(end.err.split())
+
+    if pairs:
+        assert "--limit 1: only later pairs are of c; to compare all systems" in said("by system", 1)
+        assert "--limit 3:" not in said("by system", 3)
+        return
+    assert "--limit 2: only later rows are of b, c; to" in said("by system", 2)
+    assert "--limit 4: only later rows are of c; to" in said("by system", 4)
+    assert "--limit 7:" not in said("by system", 7)
+    assert "--limit 3:" not in said("by instruction", 3)
+
+
 def test_the_bundled_model_judges_the_examples_and_says_what_its_scores_mean(cli: Cli, tmp_path: Path) -> None:
     end = cli("score", "examples", "--out", tmp_path / "out", "--limit", 3, "--max-rationale-tokens", 4)
     assert end.code == 0
@@ -385,6 +413,11 @@ def test_the_options_of_commands_that_judge_stand_under_headings(cli: Cli) -> No
     }.items():  # fmt: skip
         assert {sections.get((command, name), heading) for command in ("score", "audit", "serve")} == {heading}
     assert "\nOptions:\n" in cli("show", "--help").out
+    of_files = {
+        name for (command, name), heading in sections.items() if (command, heading) == ("audit", "Rows")
+    }
+    assert {"--column", "--shape", "--rows", "--join", "--on", "--max-row-bytes"} < of_files
+    assert of_files.isdisjoint(name for command, name in sections if command == "serve"), "rows come over HTTP"
 
 
 def test_a_shell_can_complete_commands(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from pair_runs import judged_pairs, write_responses
 from report_page import OpenPage, head, section
 from sklearn.metrics import cohen_kappa_score
 
-from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.statistics.paired_test import lower_bound
 from localjudge.studies.imported_scores import import_scores
 
@@ -101,6 +101,32 @@ def test_two_judges_of_the_same_responses_are_compared_row_by_row(tmp_path: Path
     assert not found["judges"]["order"], "one system has no order"
 
 
+def test_the_share_in_order_is_that_of_agree_in_whatever_order_the_rows_of_the_runs_are(
+    tmp_path: Path, cli: Cli
+) -> None:
+    random, labels = np.random.default_rng(3), tmp_path / "labels.jsonl"
+    texts = [(f"question {at}", f"answer {at} {place}") for at in range(12) for place in range(3)]
+    truth, quality = random.integers(1, 6, 36) * 18, {"quality": Aspect(scale=Scale(lowest=1, highest=100))}
+
+    def lines(scores: Sequence[float], names: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+        return [
+            {"instruction": instruction, "candidate": candidate, "quality": int(score)}
+            for (instruction, candidate), score in zip(names, scores, strict=True)
+        ]
+
+    labels.write_text("".join(json.dumps(row) + "\n" for row in lines(truth.tolist(), texts)))
+    runs = []
+    for name in ("old", "new"):
+        order, noisy = random.permutation(36), np.clip(truth + random.normal(0, 30, 36), 1, 100)
+        rows = lines(noisy[order].tolist(), [texts[at] for at in order])
+        runs.append(judged(tmp_path / name, rows, f"judge {name}", quality))
+    found = compared(cli, *runs, "--labels", labels)["labelled"]["quality"]
+    for name, run in zip(("old", "new"), runs, strict=True):
+        alone = json.loads(cli("agree", run, "--labels", labels, "--resamples", FEW, "--json").out)
+        of_agree = alone["aspects"]["quality"]["within"]["comparisons"]["integer"]["in_order"]
+        assert found[name]["in_order"] == of_agree["value"], name
+
+
 def test_columns_without_an_interval_share_one_reason_and_systems_what_they_did(
     tmp_path: Path, cli: Cli
 ) -> None:
@@ -108,7 +134,7 @@ def test_columns_without_an_interval_share_one_reason_and_systems_what_they_did(
     higher = [{**row, "helpfulness": row["helpfulness"] + 1, "clarity": 5} for row in rows]
     runs = [judged(tmp_path / "old", rows), judged(tmp_path / "new", higher, "another judge")]
     said = " ".join(cli("compare", *runs, "--resamples", FEW).out.partition("By system")[0].split())
-    assert said.count("no interval") == said.count("exact sign test") == 1
+    assert said.count("no interval") == said.count("exact sign test adjusted for 3 columns: p = ") == 1
     assert "The change has no interval in helpfulness, clarity, overall, because it " in said
     assert "adjusted for all: north, south: helpfulness rose on 3 of 3 (sign test p = 1.00), clarity" in said
     cli("report", *runs, "--out", tmp_path / "page.html")
@@ -161,18 +187,18 @@ def test_labels_say_which_judge_agrees_better(tmp_path: Path, cli: Cli) -> None:
     assert found["difference"]["mae"]["high"] < 0
     assert "in_order" not in found["difference"], "no instruction has two responses"
     said = " ".join(cli("compare", old, new, "--labels", labels).out.split())
-    assert (
-        "Agreement of new with people, compared with that of old: better on 1 of 2 (helpfulness: Spearman, by 0"
-        in said
-    )
+    agreement = "Agreement of new with people, compared with that of old: "
+    assert f"{agreement}better on 1 of 2 aspects (helpfulness: Spearman, by 0" in said
     said = " ".join(cli("compare", new, old, "--labels", labels).out.split())
-    assert "worse on 1 of 2 (helpfulness: Spearman, by 0." in said, "the word says the sign"
+    assert "worse on 1 of 2 aspects (helpfulness: Spearman, by 0." in said, "the word says the sign"
     flat = judged(tmp_path / "flat", rows_of([3] * 80), "a judge that says 3")
     said = " ".join(cli("compare", new, flat, "--labels", labels).out.split())
-    assert "worse on 1 of 2 (helpfulness: mean absolute error, by 0." in said, "equal scores do not correlate"
+    assert "worse on 1 of 2 aspects (helpfulness: mean absolute error, by 0." in said, (
+        "equal scores do not correlate"
+    )
     few = [judged(tmp_path / f"few{at}", rows_of([3, at]), f"judge {at}") for at in (2, 3)]
     said = " ".join(cli("compare", *few, "--labels", labels).out.split())
-    assert "The difference has no interval in helpfulness, clarity, because it depends on fewer than" in said
+    assert "), because the difference has no interval: it depends on fewer than" in said
 
     both = tmp_path / "both.jsonl"
     both.write_text(

@@ -716,12 +716,13 @@ def test_a_judge_that_does_not_read_the_responses_is_called_so(
     }
     said = " ".join(cli(*agreement_of(aspects)).out.split())
     if instructions < 8:
-        assert "not known on 3 of 3 (level, same, good). The difference has no interval in level" in said
+        few = "because the difference has no interval: it depends on fewer than"
+        assert f"unknown on 3 of 3 aspects (level, same, good), {few}" in said
         assert "Nothing shows" not in said
         return
     blind = said.partition("Nothing shows that this judge reads the responses in these aspects: ")[2][:150]
     assert ("level" in blind, "same" in blind, "good" in blind) == (True, True, False), said
-    assert "better on 1 of 3 (good)" in said
+    assert "better on 1 of 3 aspects (good)" in said
 
 
 # The interval of one score.

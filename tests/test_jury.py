@@ -129,9 +129,12 @@ def test_labels_compare_a_jury_of_one_judge_with_its_best_juror(tmp_path: Path, 
     assert grade["rows"] == ROWS
     assert grade["difference"]["low"] <= 0 <= grade["difference"]["high"]
     shown = " ".join(cli(*flags).out.split())
-    assert shown.startswith("The jury compared with its best juror, by how much smaller (if worse: larger) ")
+    assert shown.startswith("The jury compared with its best juror (a smaller error is better): ")
     assert "--all also prints: errors against the labels" in shown
-    assert "its error is: not known on 1 of 1 (grade: " in shown
+    numbers = (f"{grade[name]['value']:.2f}" for name in ("jury", "best_juror", "difference"))
+    jury, best, difference = numbers
+    named = f"(grade: error {jury}, {grade['best']} {best}, difference {difference} ("
+    assert f"no clear difference (0 is in the interval) on 1 of 1 aspect {named}" in shown
 
 
 def test_a_jury_that_is_worse_than_its_best_juror_names_it(tmp_path: Path, cli: Cli) -> None:
@@ -145,13 +148,15 @@ def test_a_jury_that_is_worse_than_its_best_juror_names_it(tmp_path: Path, cli: 
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         import_scores([str(file)], run, ["wit"])
     shown = " ".join(cli("jury", *runs, "--labels", tmp_path / "run0.jsonl", "--resamples", FEW).out.split())
-    assert re.search(r"worse on 1 of 1 \(wit: 1\.\d\d \([^-]+\), beside run0 on 20 rows\)", shown)
+    assert re.search(
+        r"worse on 1 of 1 aspect \(wit: error \S+, run0 \S+, difference 1\.\d\d \([^-]+\)\)", shown
+    )
 
 
 def test_two_jurors_have_no_majorities_and_no_outlier(tmp_path: Path, cli: Cli) -> None:
     runs, _ = make_jury(tmp_path, ("one", "two"))
     shown = cli("jury", *runs, "--resamples", FEW, "--all").out
-    assert shown.startswith("Agreement among the jurors, Krippendorff's nominal alpha: ")
+    assert shown.startswith("Agreement among the jurors (Krippendorff's nominal alpha, 0 is chance): ")
     assert "all equal" in shown
     assert not any(word in shown for word in ("majority", "tied", "Outlier"))
 
@@ -172,4 +177,4 @@ def test_what_cannot_be_tested_is_not_called_insignificant(tmp_path: Path, cli: 
     assert (
         f"Outlier among the jurors: not tested, because the gain in agreement has no interval: {few}" in shown
     )
-    assert f"The difference has no interval in wit, because {few}." in shown
+    assert f"because the difference has no interval: {few}" in shown

@@ -356,7 +356,7 @@ def test_a_file_given_twice_and_an_annotator_named_twice_are_one(tmp_path: Path)
         copy = write(tmp_path / "copy.jsonl", records)
         values, annotators, notes = labels(run, file, copy)
         assert (len(values), annotators) == (12, (name,))
-        assert notes == ("12 of 24 label records repeat labels of the same row and annotator",)
+        assert notes == ("12 of 24 label records repeat labels of one row and annotator",)
     other = [{**row, "wit": 6 - row["wit"]} for row in anna]
     values, annotators, notes = labels(run, file, write(tmp_path / "other.jsonl", other))
     assert len(values) == sum(row["wit"] == 3 for row in ROWS), "labels that contradict each other do not count"

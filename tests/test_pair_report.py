@@ -204,7 +204,7 @@ def test_the_bars_of_all_win_rates_of_a_table_have_one_axis_and_the_page_says_it
     rows = section(page, "systems")["tables"][0]["rows"]
     rates = [row[place] for row in rows for place in (3, 4, 5)]
     low, high = min(rate["low"] for rate in rates), max(rate["high"] for rate in rates)
-    said = opened.texts(".axes")[0].replace("\N{MINUS SIGN}", "-")
+    said = opened.texts(".axes")[0]
     assert said.startswith("The line below a value runs from -")
     assert said.endswith(f" in strength (log-odds); from {low:.2f} to {high:.2f} in the other columns.")
     for number, row in enumerate(rows, 1):

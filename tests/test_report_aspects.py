@@ -100,7 +100,7 @@ def test_each_aspect_has_its_own_values_and_a_score_is_one_of_them(kinds: Path, 
     assert [(aspect["kind"], aspect["values"]) for aspect in aspects] == [
         ("labels", LABELS_OF_GRADE),
         ("boolean", ["no", "yes"]),
-        ("scale", ["\N{MINUS SIGN}2", "\N{MINUS SIGN}1", "0", "1", "2"]),
+        ("scale", ["-2", "-1", "0", "1", "2"]),
         ("ordered", ["poor", "fair", "good"]),
     ]
     assert all(len(aspect["colours"]) == len(aspect["values"]) for aspect in aspects)
@@ -112,7 +112,7 @@ def test_each_aspect_has_its_own_values_and_a_score_is_one_of_them(kinds: Path, 
         )
         line = lines[row_id]
         assert (grade, quality) == (line["grade"], line["quality"])
-        assert (polite == "yes", int(tilt.replace("\N{MINUS SIGN}", "-"))) == (line["polite"], line["tilt"])
+        assert (polite == "yes", int(tilt)) == (line["polite"], line["tilt"])
 
 
 def test_an_aspect_without_an_order_has_no_expected_score_but_a_confidence(
@@ -180,7 +180,7 @@ def test_the_list_shows_a_chip_for_each_aspect_with_its_label(kinds: Path, opene
     assert opened.texts("#line-0 .chip") == [
         first["grade"],
         "yes" if first["polite"] else "no",
-        str(first["tilt"]).replace("-", "\N{MINUS SIGN}"),
+        str(first["tilt"]),
         first["quality"],
     ]
 
@@ -229,7 +229,7 @@ def test_the_filter_offers_the_values_of_the_aspect(opened: OpenPage, aspect: st
 
 def test_a_filter_by_a_negative_bound_finds_the_scores_up_to_it(kinds: Path, opened: OpenPage) -> None:
     opened.select("by-aspect", "tilt")
-    opened.select("by-score", "\N{MINUS SIGN}1 or less")
+    opened.select("by-score", "-1 or less")
     below = [line for line in read_lines(kinds) if line["tilt"] <= -1]
     assert opened.texts("#status") == [f"{len(below)} of 12 judgements"]
     opened.run("document.getElementById('reset').click()")

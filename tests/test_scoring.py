@@ -194,7 +194,7 @@ def test_rows_that_do_not_fit_are_counted_when_the_run_ends(tmp_path: Path, shor
     judge = Judge(random_model(tmp_path / "model", context=120), rubric=short_rubric, max_rationale_tokens=3)
     long = [{"instruction": "Q", "reference": "R", "candidate": "word " * 200, "id": str(n)} for n in range(2)]
     score_run(judge, RowSource.from_rows([*ROWS, *long]), tmp_path / "run", observer=notes)
-    assert notes.said[-1] == "2 of 8 encoded rows do not fit the model's context; they fail"
+    assert notes.said[-1] == "2 of 8 encoded rows do not fit the context; they fail"
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])

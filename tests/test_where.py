@@ -77,13 +77,38 @@ def test_compare_chooses_rows_of_old_and_finds_theirs_in_new_whatever_its_column
         assert ElementTree.parse(junit).getroot().attrib["name"].endswith(" --where topic=code")
 
 
+@pytest.mark.parametrize("systems", [1, 3])
+@pytest.mark.parametrize("judge", ["a judge", "another judge"])
+@pytest.mark.parametrize("lost", [{"helpfulness": None}, {"candidate": None}, None])
+def test_a_gate_fails_if_new_lost_the_score_of_every_row_that_counts(
+    tmp_path: Path, cli: Cli, lost: dict[str, Any] | None, judge: str, systems: int
+) -> None:
+    before = [{**row, "system": f"s{at % systems}"} for at, row in enumerate(with_topics(0))]
+    after = [
+        row if row["topic"] != "code" else {**row, **(lost or {})}
+        for row in before
+        if lost or row["topic"] != "code"
+    ]
+    runs = judged(tmp_path / "old", before), judged(tmp_path / "new", after, judge)
+    asked = ("--where", "topic=code", "--margin", "helpfulness=0.2", "--max-failed", "0.5")
+    end = cli("compare", *runs, *asked, "--json", "--resamples", FEW)
+    found = json.loads(end.out)
+    assert (end.code, len(found["missing"]), found["columns"]) == (3, 30, {}), end.err
+    drops = [gate["change"] * gate["lowest"] for gate in found["gate"] if gate["column"]]
+    assert sum(drops) == pytest.approx(sum(1 - score for score in of_topic(before)))
+    assert {gate["change"] for gate in found["gate"] if not gate["column"]} == {1.0}
+    said = " ".join(cli("compare", *runs, *asked, "--resamples", FEW).out.split())
+    assert "no row has a score in both runs." in said
+    assert cli("compare", *runs, *asked[:2]).code == 2, "without a gate, nothing is left to say"
+
+
 def test_a_selection_that_failed_in_new_is_refused_with_the_number_of_its_rows(
     tmp_path: Path, cli: Cli
 ) -> None:
     before = with_topics(0)
     after = [{**row, "helpfulness": None} if row["topic"] == "code" else row for row in before]
     runs = judged(tmp_path / "old", before), judged(tmp_path / "new", after)
-    end = cli("compare", *runs, "--where", "topic=code", "--margin", "helpfulness=0.2")
+    end = cli("compare", *runs, "--where", "topic=code")
     assert (end.code, "30 of 30 failed in new: no score of helpfulness" in end.err) == (2, True), end.err
 
 

@@ -167,9 +167,16 @@ def test_exact_copies_are_in_order_and_a_constant_orders_only_ties() -> None:
         (Estimate(-0.07, -0.12, -0.02), "it is worse by 0.07 (.02 to .12)"),
         (Estimate(-0.30, -0.40, -0.20), "it is worse by 0.30 (.20 to .40)"),
         (Estimate(-0.01, -0.02, -0.001), "it is worse by 0.01 (.00 to .02)"),
-        (Estimate(0.02, -0.06, 0.10), "which is better is not known, the difference is 0.02 (-.06 to .10)"),
-        (Estimate(0.02, why=NOT_DEFINED), "which is better is not known, the difference is 0.02"),
-        (Estimate(0.0, why=EQUAL_EVERYWHERE), "which is better is not known, the difference is 0.00"),
+        (Estimate(0.02, -0.06, 0.10), "there is no clear difference, 0.02 (-.06 to .10)"),
+        (
+            Estimate(0.02, why=NOT_DEFINED),
+            "which is better is unknown (0.02), because the difference has no interval: it is not defined",
+        ),
+        (
+            Estimate(0.0, why=EQUAL_EVERYWHERE),
+            "which is better is unknown (0.00), because the difference has no interval: it is the same on all "
+            "instructions",
+        ),
     ],
 )
 def test_the_verdict_is_the_difference_to_the_best_baseline_that_was_tested(

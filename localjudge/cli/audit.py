@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from localjudge.cli.console import print_json, print_table, printed, printed_findings
-from localjudge.cli.judge_options import JudgeOptions, PairOptions
+from localjudge.cli.judge_options import PairOptions, ScoreOptions
 from localjudge.cli.options import (
     ANSWERS,
     BELOW_THRESHOLD,
@@ -54,7 +54,7 @@ def audit(
     ] = None,
     seed: Annotated[int, Flag("The seed of the sample, its perturbations and the judge.", "S", ANSWERS)] = 0,
     pairs: PairOptions,
-    judge: JudgeOptions,
+    judge: ScoreOptions,
     all_tables: AllTables = False,
     as_json: AsJson = False,
 ) -> None:
@@ -68,7 +68,7 @@ def audit(
     from localjudge.studies.audit.perturbations import perturbations_of
 
     if check is not None:
-        if len(inputs) != 1 or out or threshold or pairs != PairOptions() or judge != JudgeOptions(seed=seed):
+        if len(inputs) != 1 or out or threshold or pairs != PairOptions() or judge != ScoreOptions(seed=seed):
             raise UsageError(
                 "--check repeat: give one run directory as INPUT, and no other flags than --sample, --seed and "
                 "--json; the settings of the judge are those of the run"

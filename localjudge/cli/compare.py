@@ -102,7 +102,8 @@ def compare(
             check_out_file(file)
     margins, fell = _numbers("margin", "DROP", margin or ()), _numbers("max-fell", "SHARE", max_fell or ())
     systems, runs = system or (), [old, new]
-    if junit and not (margins or improve or fell) and max_failed is None:
+    gate = bool(margins or improve or fell) or max_failed is not None
+    if junit and not gate:
         raise UsageError(
             "--junit: has no condition to report; give --margin, --improve, --max-fell or --max-failed"
         )
@@ -112,7 +113,7 @@ def compare(
     with progress.step("reading both runs"):
         rows = ComparedRows.read(runs, scores, systems, where)
         known = people.labels_of(rows.source) if people.labels else None
-        matched = match_runs(rows)
+        matched = match_runs(rows, gate)
         if people.labels and matched.differs != "judge":
             raise UsageError(
                 "--labels: compares two judges, and these runs have one; localjudge rank OLD NEW --labels "
@@ -131,8 +132,8 @@ def compare(
     if junit:
         name = " ".join(["localjudge compare", *changes.names, f"--where {where}" * bool(where)]).strip()
         write_text(junit, as_junit(conditions, name, "\n".join(change_lines(changes))))
-    gate = [each.as_dict() for each in conditions]
-    statistics.print({**as_document(changes), "gate": gate}, found, all_tables)
+    document = {**as_document(changes), "gate": [each.as_dict() for each in conditions]}
+    statistics.print(document, found, all_tables)
     if not passes:
         raise typer.Exit(BELOW_THRESHOLD)
 
@@ -227,6 +228,6 @@ def sample_size(
     rows: list[Cells] = [
         (name, *map(needed_in_words, counts[: 1 + bool(pilot)])) for name, counts in needed.items()
     ]
-    columns = ("", "instructions", *["enough with\n95 % confidence"] * bool(pilot))
+    columns = ("", "instructions", *["at most, with\n95 % confidence"] * bool(pilot))
     print_table(printed_table(Table("", columns, rows)))
     print("\n".join(notes))

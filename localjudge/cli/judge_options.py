@@ -127,6 +127,39 @@ class RowOptions:
             self.columns or (), used, shape=self.shape, rows=self.rows_at, join=self.join, on=self.on
         )
 
+    def source(
+        self,
+        inputs: Sequence[str],
+        rubric: Rubric,
+        pairing: Pairing | None,
+        limit: int | None = None,
+        system_from: str | None = None,
+    ) -> RowSource:
+        """Return the rows of files.
+
+        Args:
+            inputs: the files.
+            rubric: the rubric whose fields are read.
+            pairing: how rows of two responses are made; None for rows of one.
+            limit: the largest number of rows or pairs.
+            system_from: "filename" if the name of a file is the system of its rows.
+
+        Raises:
+            UsageError: an option or a file cannot be used.
+        """
+        from localjudge.rows.inputs import FILENAME
+        from localjudge.runs.row_source import RowSource
+
+        used, size = rubric.fields, self.max_row_bytes
+        columns = self.named(used if pairing is None else pairing.used(used))
+        if system_from is not None:
+            if system_from != "filename" or "system" in columns:
+                raise UsageError(f"--system-from {system_from}: give filename, and no --column system=…")
+            columns["system"] = FILENAME
+        return RowSource.from_files(
+            inputs, columns, used=used, max_row_bytes=size, limit=limit, pairing=pairing
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class RubricOptions:
@@ -158,7 +191,7 @@ class PromptOptions(PromptSettings, RubricOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeOptions(JudgeSettings, RubricOptions, RowOptions):
+class JudgeOptions(JudgeSettings, RubricOptions):
     """The settings of a judge, and the other options of every command that judges."""
 
     allow_download: _Download = False
@@ -199,39 +232,6 @@ class JudgeOptions(JudgeSettings, RubricOptions, RowOptions):
         list[str] | None,
         Flag("Any other option of the engine, such as batch_size=8.", "KEY=VALUE", ENGINE, name="--engine-arg"),
     ] = None
-
-    def source(
-        self,
-        inputs: Sequence[str],
-        rubric: Rubric,
-        pairing: Pairing | None,
-        limit: int | None = None,
-        system_from: str | None = None,
-    ) -> RowSource:
-        """Return the rows of files.
-
-        Args:
-            inputs: the files.
-            rubric: the rubric whose fields are read.
-            pairing: how rows of two responses are made; None for rows of one.
-            limit: the largest number of rows or pairs.
-            system_from: "filename" if the name of a file is the system of its rows.
-
-        Raises:
-            UsageError: an option or a file cannot be used.
-        """
-        from localjudge.rows.inputs import FILENAME
-        from localjudge.runs.row_source import RowSource
-
-        used, size = rubric.fields, self.max_row_bytes
-        columns = self.named(used if pairing is None else pairing.used(used))
-        if system_from is not None:
-            if system_from != "filename" or "system" in columns:
-                raise UsageError(f"--system-from {system_from}: give filename, and no --column system=…")
-            columns["system"] = FILENAME
-        return RowSource.from_files(
-            inputs, columns, used=used, max_row_bytes=size, limit=limit, pairing=pairing
-        )
 
     def open_judge(
         self, config: JudgeConfig, cluster: Cluster | None = None, report: Report = no_progress
@@ -284,3 +284,8 @@ class JudgeOptions(JudgeSettings, RubricOptions, RowOptions):
                 raise UsageError(f"--engine-arg {option}: write KEY=VALUE")
             given[key] = value
         return given
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions(JudgeOptions, RowOptions):
+    """The options of the commands that judge the rows of files."""

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from localjudge.cli.console import print_json, print_table, printed
-from localjudge.cli.judge_options import JudgeOptions, PairOptions, PromptOptions, RowOptions
+from localjudge.cli.judge_options import PairOptions, PromptOptions, RowOptions, ScoreOptions
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
     FAILED_ROWS,
@@ -39,7 +39,7 @@ def score(
     inputs: Inputs,
     out: Annotated[Path, Flag("The run directory.", "DIR", RUN)],
     *,
-    judge: JudgeOptions,
+    judge: ScoreOptions,
     system_from: Annotated[
         str | None, Flag("Use each file's name as the system of its rows.", "filename", ROWS)
     ] = None,
@@ -80,7 +80,7 @@ def score(
     )
     if not result.complete:
         progress.say(
-            f"stopped with {result.done} of {result.planned} rows done; "
+            f"stopped with {result.done:,} of {result.planned:,} rows done; "
             f"to continue, run this again: {typed_command()}",
             always=True,
         )
@@ -95,7 +95,7 @@ def score(
         share = counted["cached_prompt_tokens"] / counted["prompt_tokens"]
         progress.say(f"{share:.0%} of the prompt tokens came from the prefix cache")
     for reason, count in summary.reasons.most_common(10):
-        progress.warn(f"{count} failed: {reason}")
+        progress.warn(f"{count:,} failed: {reason}")
     for sign in () if cost else summary.signs.lines:
         progress.warn(sign)
     if cost and not cost.fits_disk:
@@ -125,6 +125,7 @@ def prompt(
     from localjudge.rows.columns import CONVERSATION, CONVERSATIONS
     from localjudge.rows.conversation import NO_CONVERSATION
     from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
+    from localjudge.rows.row_limit import RowLimit
 
     judged_by = asked.load()
     settings = {each.name: getattr(asked, each.name) for each in fields(PromptSettings)}
@@ -147,7 +148,7 @@ def prompt(
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
     system = judged_by.system
     read = partial(read_rows, files, named, rows.max_row_bytes)
-    found = iter(prompt_rows(read, judged_by.fields, limit=limit))
+    found = iter(prompt_rows(read, judged_by.fields, limit=RowLimit(limit)))
     first = [*islice(found, 2)]
     alone = len(first) < 2 and not system
     heading: Callable[[str], None] = messages.say if alone else partial(print, file=texts)

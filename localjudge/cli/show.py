@@ -88,7 +88,7 @@ def show(
                 for problem in texts.problems:
                     Messages().say(f"the texts of the rows are missing: {problem}")
             what = manifest.rubric.mode.item
-            Messages().say(f"{len(found.rows)} of {counted(found.matching, what)}")
+            Messages().say(f"{len(found.rows):,} of {counted(found.matching, what)}")
             return
         with Progress().step("reading the run") as report:
             summary = read_summary(run, report)
@@ -97,7 +97,7 @@ def show(
             return
         print_table(printed(summary_tables(summary), notices))
         for reason, count in summary.reasons.most_common(10):
-            print(f"{count} failed: {reason}")
+            print(f"{count:,} failed: {reason}")
         for sign in summary.signs.lines:
             print(sign)
 

@@ -137,7 +137,7 @@ def jury(
     if out is not None:
         with progress.step("writing the jury's run"):
             summary = write_jury(runs, out)
-        progress.say(f"{summary.judged} judged, {summary.failed} failed · {out}")
+        progress.say(f"{summary.judged:,} judged, {summary.failed:,} failed · {out}")
 
 
 def calibrate(

@@ -85,6 +85,14 @@ function keysOf(values) {
   return values.map((_, at) => (at < 9 ? String(at + 1) : ""));
 }
 
+function scaleOf({ values }) { // which end is which, for numbers without a meaning of their own
+  const ends = [values[0], values.at(-1)];
+  const isClear = !ends.every((end) => /^-?\d+$/.test(end.text)) || ends.every((end) => end.means);
+  return isClear ? "" : `${ends[0].text} is the lowest, ${ends[1].text} the highest`;
+}
+const scales = HEAD.aspects.map(scaleOf), isOneScale = new Set(scales).size === 1;
+if (isOneScale && scales[0]) // once for all aspects
+  $("aspects").append(make("p", { class: "help" }, `${scales[0]}${scales.length > 1 ? ", in each aspect" : ""}`));
 const aspects = HEAD.aspects.map((aspect) => {
   const isNumber = aspect.values.length > 10 && aspect.values.every((value) => /^-?\d+$/.test(value.text));
   const keys = isNumber ? [] : keysOf(aspect.values);
@@ -108,9 +116,7 @@ const aspects = HEAD.aspects.map((aspect) => {
     values.append(label);
   });
   field.append(values);
-  const ends = [aspect.values[0], aspect.values.at(-1)];
-  if (ends.every((end) => /^-?\d+$/.test(end.text)) && !ends.every((end) => end.means))
-    field.append(make("small", {}, `${ends[0].text} is the lowest, ${ends[1].text} the highest`));
+  if (!isOneScale && scaleOf(aspect)) field.append(make("small", {}, scaleOf(aspect)));
   $("aspects").append(field);
   return { name: aspect.name, field, keys, inputs: [...field.querySelectorAll("input")] };
 });

@@ -14,7 +14,7 @@ from localjudge.arrays import Floats, RowArrays
 from localjudge.errors import UsageError
 from localjudge.matching import UNNAMED
 from localjudge.matching.run_rows import RowNumbers, RowSelection, RunRows, common_rubric, read_judged_rows
-from localjudge.matching.scores import Scores, Slices
+from localjudge.matching.scores import RowTags, Scores
 from localjudge.modes import pair_preference as kinds
 from localjudge.modes.mode import RowFeature
 from localjudge.modes.row_outcome import EXPECTED, LOWEST, MOST_TAGS, TAG, VALUE, RowOutcome
@@ -261,8 +261,8 @@ def _scores_of_criteria(
     most, more, by_tag = known[:MOST_TAGS], len(known) - MOST_TAGS, None
     if most:
         of_row = np.repeat(np.arange(len(most)), [counts[each] for each in most])
-        slices = Slices(f"tag ({more} more)" if more > 0 else "tag", tuple(most), of_row)
-        by_tag = scores_of(whole, [TAG + each for each in most], True), slices
+        row_tags = RowTags(f"tag ({more} more)" if more > 0 else "tag", tuple(most), of_row)
+        by_tag = scores_of(whole, [TAG + each for each in most], True), row_tags
     return replace(scores, notes=tuple(notes), by_tag=by_tag)
 
 

@@ -161,10 +161,10 @@ class LabelRecords:
     def notes(self, rows: int) -> tuple[str, ...]:
         """Return remarks for the reader; `rows` is the number of rows that were judged."""
         repeating, contradicted = len(self._repeating), self._contradicted
-        repeated = [f"{repeating} of {self.count} label records repeat labels of the same row and annotator"]
+        repeated = [f"{repeating:,} of {self.count:,} label records repeat labels of one row and annotator"]
         origins = (f"the labels are scores of a run with this notice: {notice}" for notice in self._notices)
         differ = [
-            f"{len(contradicted)} labels are not used, because their annotator gave the same row another one "
+            f"{len(contradicted):,} labels are not used, because their annotator gave the same row another one "
             f"(first: {next(iter(contradicted.values()), '')})"
         ]
         return (*repeated * bool(repeating), *differ * bool(contradicted), *self._of_people(rows), *origins)

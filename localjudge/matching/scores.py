@@ -31,7 +31,7 @@ class Scores(RunRows):
     have integers instead. `unscored` has the rows without scores; `failed` is the number of those that failed.
     `calibrated` is True if `expected` has calibrated scores. `untested` is the reason why the scores have no
     intervals; empty if they have. `by_tag` has the scores of the criteria with each of the most frequent tags,
-    as slices; None without tags.
+    and the tag of each row; None without tags.
     """
 
     columns: tuple[ScoreColumn, ...]
@@ -46,7 +46,7 @@ class Scores(RunRows):
     calibrated: bool = False
     untested: str = ""
     notes: tuple[str, ...] = ()  # remarks on rows without a score
-    by_tag: tuple[Scores, Slices] | None = None
+    by_tag: tuple[Scores, RowTags] | None = None
 
     @property
     def aspects(self) -> tuple[str, ...]:
@@ -70,6 +70,12 @@ class Scores(RunRows):
         return np.array(
             [first_row.setdefault(digest or f"row {row}", row) for row, (digest, _) in enumerate(self.shown)]
         )
+
+    @property
+    def by_digest(self) -> Integers:
+        """The number of each row's instruction by the order of their digests, [n], not of the rows."""
+        digests = [identity.group or identity.where for identity in self.identities]
+        return np.unique(digests, return_inverse=True)[1].astype(np.int32)
 
     @property
     def baselines(self) -> dict[str, Floats]:
@@ -149,7 +155,7 @@ class Scores(RunRows):
         each = answered.sum(axis=0)
         return (
             f"the systems have judgements on different instructions ({each.min()} to {each.max()} of "
-            f"{len(answered)}, {int(answered.all(axis=1).sum())} in common): each mean uses the system's own "
+            f"{len(answered):,}, {int(answered.all(axis=1).sum()):,} in common): each mean uses the system's "
             "instructions; the order, that of the means on the same instructions, uses the additive model of "
             "instructions and systems; wins and differences use those that both systems of a pair answered"
         )
@@ -188,8 +194,8 @@ def check_parts(judged: RunRows) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Slices:
-    """The slices of n judged rows: their names, and the slice of each row, [n]."""
+class RowTags:
+    """The tags of n judged rows: their names, and the place of each row's tag in them, [n]."""
 
     column: str
     names: tuple[str, ...]

@@ -10,7 +10,6 @@ list and a reader show. No other module asks which mode it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from typing import Any
 
 from localjudge.modes.checklist import CHECKLIST
@@ -20,6 +19,7 @@ from localjudge.modes.response import RESPONSE
 from localjudge.records import Failure, Row
 from localjudge.rows.columns import CRITERION, compares_responses
 from localjudge.rows.pairs import Pairing
+from localjudge.rows.row_limit import RowLimit
 
 ONE_ROW_PER_PROMPT = RESPONSE
 """The mode in which each prompt is a row of its own, as in `judgements.jsonl`."""
@@ -34,7 +34,7 @@ def prompt_rows(
     read: Callable[[Sequence[str]], Iterable[Row | Failure]],
     used: Sequence[str],
     pairing: Pairing | None = None,
-    limit: int | None = None,
+    limit: RowLimit | None = None,
 ) -> Iterable[Row | Failure]:
     """Return the row of each prompt: a row of the input, a row for each of its criteria, or an order of a pair.
 
@@ -42,8 +42,8 @@ def prompt_rows(
         read: reads the rows of the input, which need these fields.
         used: the fields that the rubric's template uses.
         pairing: how rows of two responses are made; None for rows of one.
-        limit: the largest number of rows or pairs of the input; None for all.
+        limit: how many rows or pairs of the input are used; None for all.
     """
     if pairing is None:
-        return mode_of(used).prompt_rows(islice(read(used), limit))
+        return mode_of(used).prompt_rows((limit or RowLimit()).first(read(used)))
     return pairing.rows(read(pairing.used(used)), limit)

@@ -159,7 +159,7 @@ class Points:
         if self.low is None:
             return "– (no criterion has positive points)"  # noqa: RUF001
         if self.score is None:
-            judged = f"{self.judged} of {self.criteria} criteria were judged"
+            judged = f"{self.judged:,} of {self.criteria:,} criteria were judged"
             return f"– ({judged}: it could be {self.low:.2f} to {self.high:.2f})"  # noqa: RUF001
         expected = "" if self.expected is None else f"   expected {self.expected:z.2f}"
         return f"{self.score:z.2f}{expected}"
@@ -280,7 +280,7 @@ class ChecklistDetails(RowDetails[ChecklistOutcome]):
 
     def counted(self, judged: int, failed: int, orders: int) -> str:
         criteria = counted(self._criteria, "criterion", "criteria")
-        return f"{counted(judged, 'row')} judged, {failed} failed ({criteria} judged)"
+        return f"{counted(judged, 'row')} judged, {failed:,} failed ({criteria} judged)"
 
 
 class ChecklistMode(Mode[ChecklistOutcome]):

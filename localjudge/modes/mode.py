@@ -40,7 +40,7 @@ class RowDetails(Generic[T]):
             failed: number of failed rows.
             orders: the number of orders of each pair; 1 without pairs.
         """
-        return f"{judged} judged, {failed} failed"
+        return f"{judged:,} judged, {failed:,} failed"
 
     def lines(self) -> Iterator[str]:
         """Yield the lines below the table of the systems."""

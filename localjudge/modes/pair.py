@@ -210,7 +210,7 @@ class PairDetails(RowDetails[PairOutcome]):
         return any(effect.in_both_orders for effect in self.aspects.values())
 
     def counted(self, judged: int, failed: int, orders: int) -> str:
-        return f"{pairs_in_words(judged, orders)} judged, {failed} failed"
+        return f"{pairs_in_words(judged, orders)} judged, {failed:,} failed"
 
     def lines(self) -> Iterator[str]:
         """Yield the verdicts in each aspect and the effect of the responses' order on them."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from localjudge.report.tables import Cell, Cells, Findings, Table
-from localjudge.statistics import EQUAL_EVERYWHERE, Estimate, two_decimals, untested_in_words, verdicts_in_words
+from localjudge.statistics import EQUAL_EVERYWHERE, Estimate, two_decimals, verdicts_in_words
 from localjudge.statistics.within_instructions import JUDGED, NOT_WITHIN, WithinInstructions
 from localjudge.studies.agree import Agreement, AspectAgreement, LabelledPairs, NominalAgreement, PairAgreement
 from localjudge.studies.calibrate import Calibration
@@ -95,8 +95,10 @@ class _Verdict:
     def __str__(self) -> str:
         verdict, over = self.over.verdict, self.over
         end = f"it is {verdict} by {over.size_in_words()}"
-        if verdict == "not known":
-            end = f"which is better is not known, the difference is {over.in_words()}"
+        if verdict == "no clear difference":
+            end = f"there is no clear difference, {over.in_words()}"
+        elif verdict == "unknown":
+            end = f"which is better is unknown ({over.in_words()}){over.no_interval}"
         return f"{self.agrees}, {_ROW_NAMES[self.baseline]} in {two_decimals(self.share)}: {end}."
 
     @property
@@ -121,13 +123,12 @@ def _answers(verdicts: Mapping[str, _Verdict]) -> Iterator[str]:
             for name, each in verdicts.items()
         }
         yield f"This judge compared with the best baseline of each aspect: {verdicts_in_words(named)}."
-    yield from untested_in_words("difference", {name: each.over for name, each in verdicts.items()})
-    unknown = [each for each in verdicts.values() if each.over.verdict == "not known"]
-    most = max(unknown, key=lambda each: each.needed, default=None)
+    unclear = [each for each in verdicts.values() if each.over.verdict == "no clear difference"]
+    most = max(unclear, key=lambda each: each.needed, default=None)
     if most and most.needed > most.instructions:
         yield (
-            f"Labels of about {most.needed:,.0f} instructions, {most.instructions:,} now, would give each "
-            f"difference to ± {_PRECISE:g}."
+            f"To know each difference to ± {_PRECISE:g}, label about {most.needed:,.0f} instructions; "
+            f"{most.instructions:,} have labels now."
         )
 
 
@@ -167,7 +168,7 @@ def _ordered_aspects(aspects: Mapping[str, AspectAgreement], verdicts: Mapping[s
         compared = found.comparisons[kind].spearman, found.comparisons["integer"].exact
         order = found.within and (found.within.comparisons[kind].in_order, *verdicts[aspect].cells)
         rows.append([aspect, kind, found.rows, *compared, *(order or (None,) * 3)])
-    columns = "aspect", "scores", "rows", "Spearman", "exact,\nintegers", "in order", *_BESIDE
+    columns = "aspect", "scores", "rows", "Spearman", "equal\nintegers", "in order", *_BESIDE
     return Table("Agreement with the labels", columns, rows, apart=_BESIDE)
 
 
@@ -209,7 +210,7 @@ def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | st
             (_ROW_NAMES.get(name, name), each.in_order, each.over_chance, over.get(name, ""))
             for name, each in found.within.comparisons.items()
         ]
-        differences = "over chance", f"{_scores_of(found)} minus it"
+        differences = "over chance", f"{_scores_of(found)} minus\nthis row"
         yield Table(title, ("", "in order", *differences), rows, apart=differences)
         yield str(_Verdict.of(found.within))
     yield from _among_annotators("ordinal", found.alpha)

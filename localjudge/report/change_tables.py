@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from localjudge.report.tables import Cells, Findings, Table, slice_table
+from localjudge.report.tables import Cells, Findings, Table, estimates_by_name
 from localjudge.statistics import p_value
 from localjudge.studies.compare import STATISTIC_NAMES, Changes, MovedRow, change_lines
 from localjudge.studies.compare.gate import Condition, gate_lines
@@ -21,8 +21,8 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
     The details are the rows without a score.
     """
     first = [_gate(conditions)] * bool(conditions)
-    main = [slice_table(changes.by_system)] if changes.by_system else []
-    main.append(_columns(changes))
+    main = [estimates_by_name(changes.by_system)] if changes.by_system else []
+    main += [_columns(changes)] if changes.columns else []
     main += [_judges(changes.judges)] if changes.judges else []
     main += [_labelled(changes)] * bool(changes.labelled)
     details: dict[str, list[Table | str]] = {}
@@ -39,13 +39,9 @@ def _gate(conditions: Sequence[Condition]) -> Table:
     """Return the conditions of each system, those that fail first."""
     rows = [
         (
-            each.asks,
-            each.system,
-            f"{each.change:.3f}",
+            *(each.asks, each.system, f"{each.change:.3f}"),
             None if each.bound is None else f"{each.bound:.3f}",
-            each.instructions,
-            each.lowest,
-            _RESULT[each.passes],
+            *(each.instructions, each.lowest, _RESULT[each.passes]),
         )
         for each in sorted(conditions, key=lambda each: each.order)
     ]
@@ -94,7 +90,7 @@ def _moved(changes: Changes) -> Table:
     rows: list[Cells] = [
         (row.id, row.system, row.moved, *(_from_to(row, name) for name in shown)) for row in changes.moved
     ]
-    title = "Rows that changed most, by the mean change of their columns as a share of the scale"
+    title = "Rows that changed most: the mean change of their columns, where 1 is the whole scale"
     return Table(title, ("row", "system", "change", *shown), rows)
 
 

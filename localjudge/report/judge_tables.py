@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from localjudge.report.tables import Findings, Table
-from localjudge.statistics import Estimate, two_decimals, untested_in_words, verdicts_in_words
+from localjudge.statistics import two_decimals, verdicts_in_words
 from localjudge.statistics.jury_agreement import SPLIT
 from localjudge.studies.audit.audit_findings import Audit
 from localjudge.studies.jury import Jury
@@ -30,13 +30,13 @@ def jury_findings(jury: Jury) -> Findings:
 def _jury_lines(jury: Jury) -> Iterator[str]:
     """Yield a line each on the jury beside its best juror, the jurors' agreement, and the outlier."""
     if jury.errors:
-        yield from _beside_best(jury)
+        yield _beside_best(jury)
     for level in dict.fromkeys(aspect.level for aspect in jury.aspects.values()):
         alphas = {name: aspect.alpha for name, aspect in jury.aspects.items() if aspect.level == level}
         known = sorted((each.value, name) for name, each in alphas.items() if each.value is not None)
         if known:
             ends = [f"{alphas[name].in_words()} in {name}" for _, name in dict.fromkeys((known[0], known[-1]))]
-            yield f"Agreement among the jurors, Krippendorff's {level} alpha: {' to '.join(ends)}"
+            yield f"Agreement among the jurors (Krippendorff's {level} alpha, 0 is chance): {' to '.join(ends)}"
     if jury.outlier is not None:
         yield f"Outlier among the jurors: {jury.outlier}, without whom the others agree significantly more"
     elif len(jury.jurors) > 2:
@@ -49,26 +49,15 @@ def _aspects(jury: Jury) -> Table:
         f"{len(jury.jurors)} jurors · {counted(jury.rows, 'row')}, {counted(jury.instructions, 'instruction')}"
     )
     rows = [
-        (
-            name,
-            each.alpha,
-            f"{each.unanimous:.0%}",
-            "" if each.split is None else f"{each.split:.0%}",
-        )
+        (name, each.alpha, f"{each.unanimous:.0%}", "" if each.split is None else f"{each.split:.0%}")
         for name, each in jury.aspects.items()
     ]
     return Table(title, ("aspect", "alpha", "all equal", f"{SPLIT} or more\napart"), rows)
 
 
 def _bias(jury: Jury) -> Table:
-    rows = [
-        (
-            juror.name,
-            *(f"{bias:+.2f}\n{two_decimals(juror.with_rest[name])}" for name, bias in juror.bias.items()),
-        )
-        for juror in jury.jurors
-    ]
-    title = "Bias (a juror's mean minus the mean of the others) and Spearman correlation with the others"
+    rows = [(juror.name, *(f"{bias:+.2f}" for bias in juror.bias.values())) for juror in jury.jurors]
+    title = "Bias: a juror's mean score minus that of the other jurors"
     return Table(title, ("juror", *jury.jurors[0].bias), rows)
 
 
@@ -81,17 +70,14 @@ def _errors_by_labels(jury: Jury) -> Table:
     return Table("Errors against the labels", columns, rows)
 
 
-def _beside_best(jury: Jury) -> Iterator[str]:
-    """Yield whether the jury is better than its best juror."""
-    differences = {name: found.difference.negative() for name, found in jury.errors.items()}
-    beside = {
-        name: f", beside {each.best} on {counted(each.compared, 'row')}" * (each.best is not None)
-        for name, each in jury.errors.items()
-    }
-    named = {f"{name}: {each.size_in_words()}{beside[name]}": each for name, each in differences.items()}
-    how = "by how much smaller (if worse: larger) its error is"
-    yield f"The jury compared with its best juror, {how}: {verdicts_in_words(named)}"
-    yield from untested_in_words("difference", differences)
+def _beside_best(jury: Jury) -> str:
+    """Return whether the jury is better than its best juror."""
+    named = {}
+    for name, each in jury.errors.items():
+        jurys, best = two_decimals(each.jury.value), two_decimals(each.best_juror.value)
+        numbers = f": error {jurys}, {each.best} {best}, difference {each.difference.in_words()}"
+        named[name + numbers * (each.best is not None)] = each.difference.negative()
+    return f"The jury compared with its best juror (a smaller error is better): {verdicts_in_words(named)}"
 
 
 _VERDICTS = ("below", "unsound", "at chance", "doubtful", "untested", "sound", "passed")
@@ -110,7 +96,7 @@ def audit_findings(audit: Audit) -> Findings:
         for each in audit.checks
     ]
     columns = "check", "a sound judge", "held", "chance", "verdict", "rows"
-    shifts = [(check.name, _shift(check.shift), check.does, check.not_tested) for check in audit.checks]
+    shifts = [(check.name, check.shift, check.does, check.not_tested) for check in audit.checks]
     title, words = "Shift of the scores, and rows that were not tested", ("what it does", "not tested")
     details: dict[str, list[Table | str]] = {
         "shifts and rows that were not tested": [Table(title, ("check", "shift", *words), shifts, words=words)]
@@ -127,10 +113,3 @@ def _verdicts(audit: Audit) -> str:
         names = ", ".join(check.name for check in audit.checks if check.verdict == verdict)
         parts.append(f"{counts[verdict]} {verdict}" + f" ({names})" * (verdict in _NAMED))
     return f"{counted(len(audit.checks), 'check')}: {', '.join(parts)}"
-
-
-def _shift(shift: Estimate) -> str:
-    if shift.value is None:
-        return "–"  # noqa: RUF001
-    interval = "" if shift.low is None else f" ({shift.low:+.2f} to {shift.high:+.2f})"
-    return f"{shift.value:+.2f}{interval}"

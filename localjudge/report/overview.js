@@ -6,7 +6,7 @@ const breakable = (name) => name.split(/(?<=[=_])/).flatMap((part, place) => (pl
 function cell(value, kind, axis) {  // a number, an estimate with its interval, or words
   if (kind === "text") return make("th", { scope: "row" }, ...breakable(value));
   if (kind === "word") return make("td", { class: "word" }, value ?? "–");
-  if (value === null || typeof value !== "object") return make("td", {}, value === null ? "–" : String(value));
+  if (value === null || typeof value !== "object") return make("td", {}, value === null ? "–" : typeof value === "number" ? count(value) : value);
   const { low, high } = value, node = make("td", { class: "figure" }, make("span", { class: "mean" }, fixed(value.value)));
   if (low !== null || high !== null) {
     node.append(make("span", { class: "interval" }, high === null ? `≥\u00a0${fixed(low)}`
@@ -60,7 +60,10 @@ function saidOf(axes) {  // from where to where the lines below the values run
   const where = (axis, place) => (byRow ? `${[...axis.columns].join(", ")} of ${[...axis.rows].join(", ")}`
     : axis.columns.size === 1 || place < sorted.length - 1 ? [...axis.columns].join(", ") : place ? "the other columns" : "all columns");
   const runs = sorted.map((axis, place) => `from ${fixed(axis.ends[0])} to ${fixed(axis.ends[1])} in ${where(axis, place)}`);
-  return `The line below a value runs ${runs.join("; ")}.`;
+  const without = axes.flatMap(({ values }) => values.filter(({ low, high }) => low === null && high === null));
+  const reasons = [...new Set(without.flatMap(({ why }) => why ?? []))].join("; or because ");
+  const hollow = without.length ? ` A hollow point has no interval${reasons && `, because ${reasons}`}.` : "";
+  return `The line below a value runs ${runs.join("; ")}.${hollow}`;
 }
 function rowOf(id, system) {  // the first row with an id and a system, whose label can end in the name of its run
   const rows = [...head.ids.keys()].filter((row) => head.ids[row] === id), names = system.split(" over ");

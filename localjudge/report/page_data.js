@@ -103,7 +103,7 @@ function together(row) {  // the rows of the same instruction
 
 const count = (number) => number.toLocaleString("en");
 const fixed = (number, digits = 2) => number === null || Number.isNaN(number) ? "–"
-  : number.toFixed(digits).replace(/^-(?=[0.]*$)/, "").replace("-", "−");
+  : number.toFixed(digits).replace(/^-(?=[0.]*$)/, "");
 const percent = (share, digits = 0) => share === null || Number.isNaN(share) ? "–" : `${(100 * share).toFixed(digits)}\u00a0%`;
 const meanOf = (aspect, mean) => (aspects[aspect].kind === "boolean" ? percent : fixed)(mean);
 const ordered = aspects.flatMap(({ kind }, aspect) => (kind === "labels" ? [] : [aspect]));

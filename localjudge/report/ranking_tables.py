@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
-from localjudge.report.tables import Cell, Cells, Findings, Table, slice_table
+from localjudge.report.tables import Cell, Cells, Findings, Table, estimates_by_name
 from localjudge.rubrics.score_column import is_share
 from localjudge.statistics import UNDEFINED, Estimate, p_value
 from localjudge.statistics.system_order import differences_in_words
@@ -25,6 +25,7 @@ _OTHER_MEANS = (
     ("Means on the same instructions, by the additive model", "same_instructions"),
     ("Means at equal length", "length_held"),
 )
+_OVER_TAGS = "Significant differences are adjusted for all tags and all pairs of systems."
 _WITH_INTERVALS = 6
 """Largest number of systems whose matrix of win rates has intervals."""
 _WIDEST_MATRIX = 12
@@ -61,7 +62,7 @@ def ranking_findings(ranking: Ranking) -> Findings:
         title = f"Differences in {last}" + f", with 95 % intervals{adjustment(ranking)}" * (not without)
         details[f"differences in {last}"] = [_differences(title, ranking)]
     main: list[Table | str] = [_systems(ranking, untested)]
-    main += [slice_table(ranking.by_tag), ranking.by_tag.note] if ranking.by_tag else []
+    main += [estimates_by_name(ranking.by_tag), _OVER_TAGS] if ranking.by_tag else []
     return Findings(answer, main, details, ranking.notices, ranking.notes)
 
 
@@ -81,7 +82,7 @@ def _systems(ranking: Ranking, untested: bool) -> Table:
         length = None if system.length is None else round(system.length)
         counts = [length, system.rows, system.instructions]
         rows.append([system.name, system.means[last], *means, ranks(system.ranks[last]), *counts])
-    columns = ("system", last, *others, "possible\nranks", "characters", "rows", "instructions")
+    columns = ("system", last, *others, "possible\nranks", "mean length\n(characters)", "rows", "instructions")
     return Table(title + ", with 95 % intervals" * (not untested), columns, rows)
 
 

@@ -195,7 +195,7 @@ function criteriaTable({ row, prompts, results }, limit) {
     const score = given(scores, 0, row)[place];
     const below = [...(error ? [make("p", { class: "notice" }, "Failed: " + error)] : []), ...Object.values(texts ?? {}).map((said) => prose(said, limit))];
     return [make("tr", { class: below.length ? "reasoned" : "" },
-      make("td", { class: "mark" }, markOf(score, points)), make("td", {}, String(points).replace("-", "−")),
+      make("td", { class: "mark" }, markOf(score, points)), make("td", {}, String(points)),
       make("th", { scope: "row" }, name ? `${name}: ` : "", text, tags.length ? make("span", { class: "note" }, tags.join(", ")) : null),
       word(values[score] ?? "–"), known ? make("td", {}, fixed(shares?.[aspect].at(-1) ?? null)) : null),
     below.length ? make("tr", {}, make("td", { class: "word", colspan: known ? 5 : 4 }, ...below)) : null];

@@ -33,7 +33,7 @@ def value_texts(aspect: Aspect) -> list[str]:
     """Return the text of each value of an aspect, in the order of the values; of pairs, of each winner."""
     if aspect.preference is not None:
         return [*WINNERS]
-    return [_number(value) if aspect.scale is not None else shown(value) for value in aspect.values.values()]
+    return [shown(value) for value in aspect.values.values()]
 
 
 def value_colours(aspect: Aspect) -> list[str]:
@@ -53,10 +53,6 @@ def decides(rubric: Rubric) -> str | None:
     """Return the name of the score that decides which response is better; None if no aspect is ordered."""
     columns = deciding(rubric.row_columns)
     return None if not columns else columns[0].name if len(columns) == 1 else OVERALL
-
-
-def _number(value: object) -> str:
-    return str(value).replace("-", "\N{MINUS SIGN}")
 
 
 def share_colour(share: float) -> str:

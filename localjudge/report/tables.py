@@ -11,13 +11,13 @@ from localjudge.statistics import Estimate, two_decimals
 if TYPE_CHECKING:
     from localjudge.runs.repeat import Repetition
     from localjudge.runs.summary import Summary
-    from localjudge.studies.by_slice import Sliced
+    from localjudge.studies.by_system_or_tag import EstimateTable
 
 Cell = str | int | float | Estimate | None
 """A text, a count, a number with two decimals, an estimate with its interval, or nothing that is known."""
 Cells = tuple[Cell, ...]
 _MOST_ESTIMATES = 8
-"""Largest number of estimates of a slice that fit a line."""
+"""Largest number of estimates of a system or tag that fit a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,27 +117,27 @@ def joined(findings: Sequence[tuple[str, Findings]]) -> Findings | None:
     )
 
 
-def slice_table(sliced: Sliced) -> Table:
-    """Return a line for each slice: its instructions, its estimates, and what is significant.
+def estimates_by_name(found: EstimateTable) -> Table:
+    """Return a line for each system or tag: its instructions, its estimates, and what is significant.
 
     With many estimates, each has a line of its own. What is significant of changes is in their answer, so that
     a wide table fits a terminal.
     """
-    rows: list[Cells] = []
-    if len(sliced.names) > _MOST_ESTIMATES:
-        columns = [sliced.column, "instructions", "of", "value", "significant"]
-        for row in sliced.rows:
+    rows, names = list[Cells](), dict.fromkeys(name for row in found.rows for name in row.estimates)
+    if len(names) > _MOST_ESTIMATES:
+        columns = [found.column, "instructions", "of", "value", "significant"]
+        for row in found.rows:
             known = {name: value for name, value in row.estimates.items() if value.value is not None}
             said = ["\n".join(row.significant), *[""] * len(known)]
             each = zip(known, known.values(), said, strict=False)
             rows += [(row.name, row.instructions, *cells) for cells in each]
     else:
-        columns = [sliced.column, "instructions", *sliced.names, "significant"]
-        for row in sliced.rows:
-            values = map(row.estimates.get, sliced.names)
-            rows.append((row.name, row.instructions, *values, "\n".join(row.significant)))
-    shown = len(columns) - (sliced.statistic == "changes")
-    return Table(sliced.title, columns[:shown], [row[:shown] for row in rows], words=["of", "significant"])
+        columns = [found.column, "instructions", *names, "significant"]
+        for row in found.rows:
+            rows.append((row.name, row.instructions, *row.estimates.values(), "\n".join(row.significant)))
+    shown = len(columns) - (found.statistic == "changes")
+    title = f"By {found.column}: {found.statistic}, with 95 % intervals"
+    return Table(title, columns[:shown], [row[:shown] for row in rows], words=["of", "significant"])
 
 
 def summary_tables(summary: Summary) -> Iterator[Table | str]:
@@ -168,12 +168,12 @@ def repetition_table(repetition: Repetition) -> Table:
         (name, count, f"{count / repetition.rows:.1%}")
         for name, count in {**repetition.changed, **totals}.items()
     ]
-    return Table("", ("aspect", "changed", f"of {repetition.rows}"), rows)
+    return Table("", ("aspect", "changed", f"of {repetition.rows:,}"), rows)
 
 
 def _on_page(cell: Cell) -> Any:
     if isinstance(cell, Estimate):
-        return None if cell.value is None else cell.as_dict()
+        return None if cell.value is None else cell.as_dict() | ({"why": cell.why} if cell.why else {})
     if isinstance(cell, str):
         return cell.replace("\n", ", ")
     return two_decimals(cell) if isinstance(cell, float) else cell

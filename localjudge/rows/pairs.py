@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, islice
+from itertools import combinations
 from random import Random
 from sys import intern
 from typing import Literal, Self
@@ -16,6 +16,7 @@ from localjudge.records import Failure, Row
 from localjudge.rows.columns import IN_FULL, PAIR, SYSTEMS, compares_responses
 from localjudge.rows.inputs import find_inputs, read_records
 from localjudge.rows.row import known_columns, unreadable
+from localjudge.rows.row_limit import RowLimit
 
 ALL = "all"
 
@@ -104,12 +105,12 @@ class Pairing(BaseModel):
             return list(used)
         return ["candidate", "system", IN_FULL, *(field for field in used if field not in PAIR)]
 
-    def rows(self, rows: Iterable[Row | Failure], limit: int | None = None) -> PairedRows:
+    def rows(self, rows: Iterable[Row | Failure], limit: RowLimit | None = None) -> PairedRows:
         """Return the rows to judge; the orders of a pair follow each other.
 
         Args:
             rows: the rows of the input.
-            limit: the largest number of pairs; None for all.
+            limit: how many pairs are used; None for all.
         """
         return PairedRows(self, rows, limit)
 
@@ -121,14 +122,14 @@ class PairedRows:
         missing: for each system, the number of instructions that it has no response to, after the last row.
     """
 
-    def __init__(self, pairing: Pairing, rows: Iterable[Row | Failure], limit: int | None) -> None:
-        self._pairing, self._rows, self._limit = pairing, rows, limit
+    def __init__(self, pairing: Pairing, rows: Iterable[Row | Failure], limit: RowLimit | None) -> None:
+        self._pairing, self._rows, self._limit = pairing, rows, limit or RowLimit()
         self._random, self._compared = Random(pairing.seed), Counter[str | frozenset[str]]()
         self.missing: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[Row | Failure]:
         pairs = self._formed() if self._pairing.forms else self._rows
-        for pair in islice(pairs, self._limit):
+        for pair in self._limit.first(pairs):
             yield pair
             if self._pairing.orders == 2:
                 yield (pair.reversed() if isinstance(pair, Row) else pair.model_copy(update={"swapped": True}))

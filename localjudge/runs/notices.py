@@ -60,7 +60,7 @@ def notices(manifest: RunManifest, complete: bool, rows: int, candidates_cut: in
     if not complete:
         start = manifest.last_start
         planned = start.rows if manifest.shard else start.input_rows
-        there = f"{rows} of {planned} rows" if planned and rows < planned else f"{rows} rows, stopped early"
+        there = f"{rows:,} of {planned:,} rows" if planned and rows < planned else f"{rows:,} rows, not all"
         found.append(f"incomplete: {there}; means include only these rows")
     if manifest.shard:
         found.append(f"part: shard {manifest.shard} of the input")

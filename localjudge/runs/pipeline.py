@@ -127,7 +127,7 @@ def score_run(
         if run.set_aside:
             aside = folder / SET_ASIDE
             observer.warn(
-                f"{run.set_aside} earlier lines belong to no row of this input; they are kept in {aside}",
+                f"{run.set_aside:,} earlier lines belong to no row of this input; they are kept in {aside}",
                 always=True,
             )
         if run.tokenization_warning:
@@ -157,7 +157,7 @@ def score_run(
                 tasks.finish(report)  # only a dry run has any
         if tasks.too_long:
             observer.warn(
-                f"{tasks.too_long} of {tasks.encoded} encoded rows do not fit the model's context; they {what}"
+                f"{tasks.too_long:,} of {tasks.encoded:,} encoded rows do not fit the context; they {what}"
             )
         if judge.no_thoughts_notice:
             observer.warn(judge.no_thoughts_notice)
@@ -207,6 +207,12 @@ def _warn_of(plan: RunPlan, source: RowSource, observer: RunObserver) -> None:
     if not plan.rows:
         others = f"{counted(plan.input_rows, 'row')} of the input are in the others; merge needs this run, too"
         observer.warn(f"shard {plan.shard} has no rows: instructions are not divided, and the {others}")
+    if source.limit.left_out:
+        later, names = "rows" if source.pairing is None else "pairs", ", ".join(source.limit.left_out)
+        observer.warn(
+            f"`limit` {source.limit.count}: only later {later} are of {names}; to compare all systems, sort "
+            "the input by instruction"
+        )
     if source.missing:
         systems = ", ".join(f"{name} to {count}" for name, count in source.missing.items())
         observer.warn(
@@ -220,7 +226,7 @@ def _repetition(plan: RunPlan) -> str:
     row = plan.repeated_id()
     system = f" and the system {row.system!r}" if row.system else ""
     return (
-        f"{plan.repeated_ids} of {plan.rows} rows have the id and the system of an earlier row, such as the id "
-        f"{row.id!r}{system} at {row.source}; name the columns that tell rows apart with --column id=COLUMN, "
-        "--column system=COLUMN or --system-from filename"
+        f"{plan.repeated_ids:,} of {plan.rows:,} rows have the id and the system of an earlier row, such as "
+        f"the id {row.id!r}{system} at {row.source}; name the columns that tell rows apart with --column "
+        "id=COLUMN, --column system=COLUMN or --system-from filename"
     )

@@ -16,14 +16,11 @@ from localjudge.errors import UsageError
 from localjudge.modes import prompt_rows
 from localjudge.records import Failure, Row
 from localjudge.rows.columns import CRITERION, USED_FIELDS, Columns
-from localjudge.rows.formats import count_lines_of
+from localjudge.rows.formats import can_be_read_twice, count_lines_of
 from localjudge.rows.inputs import CheckedInputs, check_inputs, find_inputs, given_rows, read_rows
 from localjudge.rows.pairs import PairedRows, Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
-
-
-def _unknown() -> None:
-    """Return that a number is not known."""
+from localjudge.rows.row_limit import RowLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +35,7 @@ class RowSource:
         pairing: how rows of two responses are made; None for rows of one.
         empty: names of the files without rows.
         checked: what the first records of the files show; None for rows of a Python program.
-        limit: largest number of rows or pairs; None for all.
+        limit: how many rows or pairs are used.
         count_all: returns the number of all rows of the files, if it is known before they are read.
     """
 
@@ -49,8 +46,8 @@ class RowSource:
     pairing: Pairing | None = None
     empty: Sequence[str] = ()
     checked: CheckedInputs | None = None
-    limit: int | None = None
-    count_all: Callable[[], int | None] = _unknown
+    limit: RowLimit = field(default_factory=RowLimit)
+    count_all: Callable[[], int | None] = lambda: None
 
     @property
     def missing(self) -> dict[str, int]:
@@ -86,14 +83,15 @@ class RowSource:
         files = find_inputs(names)
         needed = used if pairing is None else pairing.used(used)
         checked = check_inputs(files, columns, needed, used)
-        rows = prompt_rows(partial(read_rows, files, columns, max_row_bytes), used, pairing, limit)
+        first = RowLimit(limit, reads_on=all(map(can_be_read_twice, files)))
+        rows = prompt_rows(partial(read_rows, files, columns, max_row_bytes), used, pairing, first)
         one_prompt = pairing is None and CRITERION not in used
-        count_all = partial(count_lines_of, files) if one_prompt else _unknown
-        return cls(rows, files, columns, max_row_bytes, pairing, checked.empty, checked, limit, count_all)
+        count_all = partial(count_lines_of, files) if one_prompt else lambda: None
+        return cls(rows, files, columns, max_row_bytes, pairing, checked.empty, checked, first, count_all)
 
     def count(self) -> int | None:
         """Return the number of rows, if it is known before they are read; None otherwise."""
-        return self.count_all() if self.limit is None else None
+        return self.count_all() if self.limit.count is None else None
 
     @classmethod
     def from_rows(cls, rows: object, used: Sequence[str] = USED_FIELDS, pairing: Pairing | None = None) -> Self:

@@ -180,8 +180,8 @@ class ValueMass:
                 yield (
                     f"improbable answers: in {aspect}, the share of the probability on valid answers is "
                     f"{'at least ' * is_lower_bound}{total / count:.2f} on average, and the model's likeliest "
-                    f"token begins one in only {likeliest} of {count} judgements; change how the prompt shows "
-                    "the answer, ask for the rationale first, or use another model"
+                    f"token begins one in only {likeliest:,} of {count:,} judgements; change how the prompt "
+                    "shows the answer, ask for the rationale first, or use another model"
                 )
 
 
@@ -229,7 +229,7 @@ class WarningSigns:
         found = []
         if self._copied >= max(2, COPIED * self._judged):
             found.append(
-                f"copied rationales: {self._copied} {rows} repeat the prompt's placeholder instead of giving "
+                f"copied rationales: {self._copied:,} {rows} repeat the prompt's placeholder instead of giving "
                 "reasons; use a larger model"
             )
         if self._cut >= CUT * self._judged:

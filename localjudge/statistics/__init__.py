@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from localjudge.system.quantities import counted
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -44,9 +46,16 @@ class Estimate:
         return replace(self, value=value, low=low, high=high)
 
     @property
-    def verdict(self) -> Literal["better", "worse", "not known"]:
-        """What a difference says of the first of two: what its interval excludes."""
-        return "better" if (self.low or 0) > 0 else "worse" if (self.high or 0) < 0 else "not known"
+    def verdict(self) -> Literal["better", "worse", "no clear difference", "unknown"]:
+        """What a difference says of the first of two: what its interval excludes; "unknown" without one."""
+        if self.low is None and self.high is None:
+            return "unknown"
+        return "better" if (self.low or 0) > 0 else "worse" if (self.high or 0) < 0 else "no clear difference"
+
+    @property
+    def no_interval(self) -> str:
+        """The reason of a difference to be "unknown", for the end of a sentence; empty with an interval."""
+        return f", because the difference has no interval: {self.why}" if self.why else ""
 
     def size_in_words(self) -> str:
         """Return by how much the first of two is better, or worse if its interval says so."""
@@ -70,12 +79,15 @@ class Estimate:
 
 
 def verdicts_in_words(differences: Mapping[str, Estimate]) -> str:
-    """Return the names with each verdict: "better on 1 of 3 (depth); not known on 2 of 3 (clarity, safety)"."""
-    kinds: dict[str, list[str]] = {"better": [], "worse": [], "not known": []}
-    for name, difference in differences.items():
-        kinds[difference.verdict].append(name)
-    of = len(differences)
-    return "; ".join(f"{kind} on {len(own)} of {of} ({', '.join(own)})" for kind, own in kinds.items() if own)
+    """Return the names of aspects with each verdict: "better on 1 of 3 aspects (depth); worse on …"."""
+    said = ("better", "worse", "no clear difference (0 is in the interval)", "unknown")
+    kinds = {(kind, ""): list[str]() for kind in said}
+    for name, each in differences.items():
+        kind = next(kind for kind in said if kind.startswith(each.verdict))
+        kinds.setdefault((kind, each.no_interval), []).append(name)
+    of, between = counted(len(differences), "aspect"), "; " if "," in "".join(differences) else ", "
+    found = ((*kind, names) for kind, names in kinds.items() if names)
+    return "; ".join(f"{kind} on {len(own)} of {of} ({between.join(own)}){why}" for kind, why, own in found)
 
 
 def untested_in_words(what: str, estimates: Mapping[str, Estimate]) -> Iterator[str]:

@@ -44,7 +44,7 @@ def alpha(counts: Floats, domain: Floats, level: str, weights: Floats | None = N
     labels = counts.sum(axis=1)
     own = np.ones(len(counts)) if weights is None else weights
     pairable, own, labels = counts[labels > 1], own[labels > 1], labels[labels > 1]
-    own = own * (labels.sum() / (own @ labels))
+    own = own * (labels.sum() / (own @ labels) if len(own) else 1.0)
     # The matrix of observed coincidences, [values, values].
     scaled = pairable * (own / (labels - 1))[:, None]
     observed = pairable.T @ scaled - np.diag(scaled.sum(axis=0))

@@ -193,7 +193,7 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
             rows=len(np.unique(marks.row)),
             **of_labels.counts(),
             comparisons=comparisons,
-            within=agree_within(columns | scores.baselines, marks, scores.group, scores.response, seed),
+            within=agree_within(columns | scores.baselines, marks, scores.by_digest, scores.response, seed),
             alpha=alpha_estimate(marks, scores.group, "ordinal"),
         )
     nominal = {
@@ -251,7 +251,7 @@ def agree_on_pairs(
             "higher averaged preference"
         )
     if pairs.failed:
-        notes.append(f"pairs that could not be judged, and are left out: {pairs.failed}")
+        notes.append(f"pairs that could not be judged, and are left out: {pairs.failed:,}")
     return PairAgreement(aspects, tuple(notes), pairs.notices)
 
 

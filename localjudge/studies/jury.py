@@ -17,14 +17,7 @@ from localjudge.matching.row_index import align_runs
 from localjudge.matching.run_rows import run_names
 from localjudge.matching.scores import Scores
 from localjudge.statistics import why_undefined
-from localjudge.statistics.agreement_statistics import of_all, spearman
-from localjudge.statistics.jury_agreement import (
-    JuryAspect,
-    JuryErrors,
-    RatedAspect,
-    jury_aspect,
-    jury_errors,
-)
+from localjudge.statistics.jury_agreement import JuryAspect, JuryErrors, RatedAspect, jury_aspect, jury_errors
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES, bootstrap_weights
 
 
@@ -32,14 +25,12 @@ from localjudge.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES, bootst
 class Juror:
     """One judge, compared with the others.
 
-    `bias` is the mean of its scores minus that of the others' scores, and `with_rest` its Spearman correlation
-    with the others, for each aspect or share of a label.
+    `bias` is the mean of its scores minus that of the others' scores, for each aspect or share of a label.
     """
 
     name: str
     model: str
     bias: Mapping[str, float]
-    with_rest: Mapping[str, float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +128,8 @@ def _jurors(scores: Scores, places: NDArray[np.intp], names: Sequence[str]) -> I
     """Yield each juror, compared with the others on the shared rows."""
     table = scores.integer[places]
     for number, name in enumerate(names):
-        rest = np.delete(table, number, axis=1).mean(axis=1)
-        columns = [*zip(scores.aspects, table[:, number].T, rest.T, strict=True)]
-        yield Juror(
-            name=name,
-            model=scores.manifests[number].model.name,
-            bias={aspect: float((own - others).mean()) for aspect, own, others in columns},
-            with_rest={aspect: of_all(spearman, own, others) for aspect, own, others in columns},
-        )
+        bias = (table[:, number] - np.delete(table, number, axis=1).mean(axis=1)).mean(axis=0).tolist()
+        yield Juror(name, scores.manifests[number].model.name, dict(zip(scores.aspects, bias, strict=True)))
 
 
 def _outlier(

@@ -108,8 +108,8 @@ class AuditCheck:
         if not self.decisive:
             return "no expected change is known for these aspects"
         no_room = sum(self.aspects[aspect].no_room for aspect in self.decisive)
-        reasons = [f"{count} {reason}" for reason, count in self.skipped.items()]
-        reasons += [f"{self.failed} failed"] * bool(self.failed)
+        reasons = [f"{count:,} {reason}" for reason, count in self.skipped.items()]
+        reasons += [f"{self.failed:,} failed"] * bool(self.failed)
         reasons += [f"{no_room} scores near the end of the scale"] * bool(no_room)
         return "; ".join(reasons)
 

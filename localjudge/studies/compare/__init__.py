@@ -12,7 +12,7 @@ from localjudge.records.outcome_columns import OVERALL
 from localjudge.statistics import Estimate, two_decimals, untested_in_words, verdicts_in_words
 from localjudge.statistics.paired_test import Change, tested_changes
 from localjudge.statistics.resampling import RESAMPLES, cell_means
-from localjudge.studies.by_slice import Sliced, SliceRow
+from localjudge.studies.by_system_or_tag import EstimateRow, EstimateTable
 from localjudge.studies.compare.matched_runs import Differs, MatchedRuns, RowWithoutScore, by_instruction
 from localjudge.studies.compare.two_judges import Labelled, TwoJudges, compare_labels, compare_two_judges
 from localjudge.system.quantities import counted
@@ -55,13 +55,13 @@ class Changes:
         item: what a row is called.
         instructions: number of instructions where both runs have a score.
         rows: number of rows of OLD with a score in both runs.
-        columns: the change of each column.
-        by_system: the change of each column for each system; None for one system.
+        columns: the change of each column; empty if no row has a score in both runs.
+        by_system: the change of each column for each system; None for one system, and without changes.
         moved: the rows that changed most.
         missing: the rows of OLD that have a score, but none in NEW.
         failed: the rows of OLD that failed, which are compared with nothing.
         unmatched: the rows of NEW that failed and belong to no row of OLD.
-        judges: the agreement of two judges; None for one judge.
+        judges: the agreement of two judges; None for one judge, and without changes.
         labelled: for each aspect with labels, how much better NEW agrees with them than OLD.
         notes: remarks for the reader.
         notices: the notices of the runs.
@@ -75,7 +75,7 @@ class Changes:
     instructions: int
     rows: int
     columns: Mapping[str, Change]
-    by_system: Sliced | None
+    by_system: EstimateTable | None
     moved: tuple[MovedRow, ...]
     missing: tuple[RowWithoutScore, ...]
     failed: tuple[RowWithoutScore, ...]
@@ -99,10 +99,10 @@ def compare_runs(
     """
     rows, both = matched.rows, matched.in_both
     old, new = (by_instruction(cells[both], matched.group[both]) for cells in (matched.old, matched.new))
-    tested = tested_changes(old, new, rows.width, resamples, seed)
-    by_system = None
-    if len(matched.systems) > 1:
-        by_system = _by_system(matched, resamples, seed)
+    # A gate can read a run that has lost the score of every row; then nothing is left to compare.
+    tested = tested_changes(old, new, rows.width, resamples, seed) if len(old) else []
+    by_system = _by_system(matched, resamples, seed) if len(old) and len(matched.systems) > 1 else None
+    two_judges = len(old) and matched.differs == "judge"
     notes = [rows.note, *matched.notes]
     if matched.only_new:
         notes.append(f"{counted(matched.only_new, 'row')} of {matched.names[1]} are not in {matched.names[0]}")
@@ -114,20 +114,20 @@ def compare_runs(
         item=rows.source.manifests[0].rubric.mode.item,
         instructions=len(old),
         rows=len(matched.row_pairs),
-        columns=dict(zip(rows.names, tested, strict=True)),
+        columns=dict(zip(rows.names, tested, strict=False)),
         by_system=by_system,
         moved=_moved(matched),
         missing=matched.missing,
         failed=matched.failed,
         unmatched=matched.unmatched,
-        judges=compare_two_judges(matched, resamples, seed) if matched.differs == "judge" else None,
+        judges=compare_two_judges(matched, resamples, seed) if two_judges else None,
         labelled=compare_labels(matched, labels, seed) if labels else {},
         notes=(*notes, *(labels.notes if labels else ())),
         notices=rows.source.notices,
     )
 
 
-def _by_system(matched: MatchedRuns, resamples: int, seed: int) -> Sliced:
+def _by_system(matched: MatchedRuns, resamples: int, seed: int) -> EstimateTable:
     """Return the changes of each system."""
     rows, names, chosen = matched.rows, matched.systems, matched.in_both
     group, place = matched.group[chosen], matched.system[chosen]
@@ -149,8 +149,8 @@ def _by_system(matched: MatchedRuns, resamples: int, seed: int) -> Sliced:
             if change.is_significant or (change.p is None and change.rose + change.fell)
         )
         estimates = {name: change.difference for name, change in columns.items()}
-        lines.append(SliceRow(name, instructions, estimates, moved if instructions else (_NOTHING,)))
-    return Sliced("system", "changes", tuple(lines))
+        lines.append(EstimateRow(name, instructions, estimates, moved if instructions else (_NOTHING,)))
+    return EstimateTable("system", "changes", tuple(lines))
 
 
 def _moved(matched: MatchedRuns) -> tuple[MovedRow, ...]:
@@ -182,11 +182,15 @@ def change_lines(changes: Changes) -> Iterator[str]:
     yield from _lines_without_scores(changes)
     columns, on = changes.columns, f"on {counted(changes.instructions, 'instruction')}"
     how = f"{changes.how[0].upper()}{changes.how[1:]}" + f". {changes.whose}" * bool(changes.whose)
+    if not columns:
+        yield f"{how}: {_NOTHING}."
+        return
     same = [name for name, change in columns.items() if change.equal == changes.instructions]
     if len(same) == len(columns):
         yield f"{how}: every column is the same {on}."
         return
     parts, calm, without = list[str](), dict[str, Change](), dict[str, Estimate]()
+    adjusted = f" adjusted for {len(columns)} columns" * (len(columns) > 1)
     for name, change in columns.items():
         if change.is_significant:
             by = change.difference if change.direction == "rose" else change.difference.negative()
@@ -194,7 +198,7 @@ def change_lines(changes: Changes) -> Iterator[str]:
         elif change.p is not None:
             calm[name] = change
         elif name not in same:
-            mean, test = ("", "") if without else ("mean change ", "exact sign test ")
+            mean, test = ("", "") if without else ("mean change ", f"exact sign test{adjusted}: ")
             mean += two_decimals(change.difference.value)
             parts.append(f"{name} {change.moved} ({mean}, {test}{change.sign_test})")
             without[name] = change.difference
@@ -231,16 +235,15 @@ def change_lines(changes: Changes) -> Iterator[str]:
 def _better_judge(changes: Changes) -> Iterator[str]:
     """Yield which of two judges agrees better with people, by a statistic of each aspect: the first that has an
     interval, or else a value."""
-    named, differences, (old, new) = dict[str, Estimate](), dict[str, Estimate](), changes.names
+    named, (old, new) = dict[str, Estimate](), changes.names
     for aspect, found in changes.labelled.items():
         known = {name: (by.ends("") is not None, by.value is not None) for name, by in found.difference.items()}
         statistic = max(known, key=lambda name: known[name])
         by = found.difference[statistic]
-        differences[aspect] = by = by.negative() if statistic == "mae" else by
-        size = "difference" if by.verdict == "not known" else "by"
+        by = by.negative() if statistic == "mae" else by
+        size = "by" if by.verdict in ("better", "worse") else "difference"
         named[f"{aspect}: {STATISTIC_NAMES[statistic]}, {size} {by.size_in_words()}"] = by
     yield f"Agreement of {new} with people, compared with that of {old}: {verdicts_in_words(named)}."
-    yield from untested_in_words("difference", differences)
 
 
 def _lines_without_scores(changes: Changes) -> Iterator[str]:
@@ -248,8 +251,8 @@ def _lines_without_scores(changes: Changes) -> Iterator[str]:
     (old, new), item = changes.names, changes.item
     total = counted(changes.rows + len(changes.missing), item)
     lost = {
-        f"{len(changes.missing):,} of {total} of {old} have no score in {new}; they are left out of the "
-        "changes, and a gate counts each as the lowest score": changes.missing,
+        f"{len(changes.missing):,} of {total} of {old} have no score in {new} (a gate counts each as the "
+        "lowest score, the changes leave them out)": changes.missing,
         f"{counted(len(changes.failed), item)} of {old} failed, so nothing is compared with "
         "them": changes.failed,
         f"{counted(len(changes.unmatched), item)} of {new} failed and belong to no {item} of {old} with a "

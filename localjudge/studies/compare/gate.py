@@ -97,8 +97,8 @@ def _of_mean(changes: Floats, width: float, margin: float | None, lowest: int) -
         chance = chance_to_pass(margin, variance, width, count)
         needed = instructions_to_pass(margin, variance, width)
         reason += (
-            f"; an unchanged system passes in {chance:.0%} of cases, and with {needed_in_words(needed)} "
-            "instructions in 80%"
+            f"; a system that did not change would pass in {chance:.0%} of such comparisons, and with "
+            f"{needed_in_words(needed)} instructions in 80%"
         )
     found = {"bound": bound, "room": bound + (margin or 0), "chance": chance, "needed": needed}
     return {"change": float(changes.mean()), **found, "reason": reason}
@@ -199,13 +199,8 @@ def gate_lines(conditions: Sequence[Condition]) -> Iterator[str]:
         yield f"Gate, {asks}, for each of {len(chosen)} systems: {result} ({lowest.system}: {lowest.reason})"
     if any(condition.bound is not None for condition in conditions):
         yield (
-            "A bound is one-sided, for one column of one system, and that of a mean allows for rare large "
-            "drops, so it differs from an interval."
-        )
-    if len(conditions) > 1:
-        yield (
-            "A gate passes only if every condition holds for every system, so none is adjusted for their "
-            "number: what is exactly at its limit passes by mistake in about 5 % of cases."
+            "A bound is the worst value that 95 % confidence leaves, for one condition alone. For a mean it "
+            "allows for rare large drops, so it is not an end of the interval in the table."
         )
 
 

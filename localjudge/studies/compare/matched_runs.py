@@ -198,8 +198,12 @@ def by_instruction(cells: Floats, group: Integers) -> Floats:
     return cell_means(cells, np.unique(group, return_inverse=True)[1], len(np.unique(group)))
 
 
-def match_runs(rows: ComparedRows) -> MatchedRuns:
+def match_runs(rows: ComparedRows, gate: bool = False) -> MatchedRuns:
     """Match the rows of two runs.
+
+    Args:
+        rows: the rows of both runs.
+        gate: for a gate, which counts rows without a score: in NEW, no row that counts needs to have one.
 
     Raises:
         UsageError: the judge and the responses differ; the runs have no row in common; or their systems cannot
@@ -228,10 +232,11 @@ def match_runs(rows: ComparedRows) -> MatchedRuns:
     for cell in matched:
         cell.match(ids, unread)
     missing, unmatched = _without_score(rows, matched, names[1])
+    has_others = any(cell.pairs for cell in matched)
     matched = [cell for cell in matched if cell.select(rows.counts)]
     row_pairs = np.array([pair for cell in matched for pair in cell.pairs], dtype=np.int64).reshape(-1, 2)
-    if not len(row_pairs):
-        lost = [row for row in missing if row.reason != _absent(names[1])]
+    lost = [row for row in missing if row.reason != _absent(names[1])]
+    if not len(row_pairs) and not (gate and (lost or has_others)):
         said = [f"{len(lost):,} of {len(missing):,} {row.reason} (such as id {row.id})" for row in lost]
         advice = [*said, "compare runs on the same instructions"][0]
         raise UsageError(f"{names[1]}: has no row of {names[0]} with a score; {advice}")
@@ -239,7 +244,9 @@ def match_runs(rows: ComparedRows) -> MatchedRuns:
     if not different:
         of = counted(len(row_pairs), rows.source.manifests[0].rubric.mode.item)
         how = f"the judge is the same, and the responses changed in {changed:,} of {of}"
-        if not changed:
+        if not len(row_pairs):
+            how = "the judge is the same"
+        elif not changed:
             how = "the judge and all responses" + " with a score in both runs" * bool(missing) + " are the same"
     systems = _systems(rows, matched)
     there = tuple(dict.fromkeys(systems))
@@ -348,7 +355,7 @@ def _by_instruction(rows: ComparedRows, names: Sequence[str]) -> Keys:
         {rows.identities[row].systems for row in rows.rows_of(run) if rows.group[row] >= 0} for run in (0, 1)
     ]
     is_one = all(len(of_run) == 1 for of_run in systems)
-    if not is_one and not systems[0] & systems[1]:
+    if not is_one and systems[1] and not systems[0] & systems[1]:
         raise UsageError(
             f"{names[1]}: has no system of {names[0]}; compare runs of the same systems, or of one system each"
         )

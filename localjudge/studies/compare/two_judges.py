@@ -210,7 +210,9 @@ def _with_labels(
         if isinstance(rows.source, Scores):
             _, first, place = np.unique(rows.source.response[places[:, 0]], True, True)
             every = np.arange(len(group), dtype=np.int32)
-            responses = LabelledResponses.from_labels(LabelArray(every, every, label[0]), group, first[place])
+            # The folds of the instructions are those of `agree`, so that both print one number.
+            told = LabelArray(every, every, label[0]), rows.source.by_digest[places[:, 0]]
+            responses = LabelledResponses.from_labels(*told, first[place])
             if responses is not None:
                 old, new = (responses.compare(each, seed)[1] for each in scores)
                 statistics["in_order"] = (old, new, 1.0)

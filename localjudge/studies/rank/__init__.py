@@ -25,7 +25,7 @@ from localjudge.statistics.system_order import (
     differences_in_words,
     sets_in_words,
 )
-from localjudge.studies.by_slice import Sliced, rank_by_tag
+from localjudge.studies.by_system_or_tag import EstimateTable, rank_by_tag
 from localjudge.system.quantities import counted
 
 
@@ -80,7 +80,7 @@ class Ranking:
     detectable: Mapping[str, float | None]
     contradictions: tuple[Pair, ...]
     without_intervals: str
-    by_tag: Sliced | None
+    by_tag: EstimateTable | None
     notes: tuple[str, ...]
     notices: tuple[str, ...]
 
@@ -155,7 +155,7 @@ def rank(
     notes = [*(labels.notes if labels else ()), *scores.notes, *_notes_on_columns(scores, columns, of, by)]
     notes += [scores.untested] * bool(scores.untested)
     if scores.failed:
-        notes.append(f"{scores.failed} failed rows are excluded")
+        notes.append(f"{scores.failed:,} failed rows are excluded")
     notes += [scores.uneven] if scores.uneven else []
     notes += sets_in_words("means", [system.name for system in systems], last.component[order])
     if incomplete:
@@ -302,8 +302,8 @@ def _sentence(ranking: Ranking, pair: Pair) -> str:
         return f"{on} and {other} have equal means in {where}."
     if pair.p is None:
         why = difference.why or ranking.without_intervals
-        signs = p_in_words(sign_test(pair.wins, pair.losses))
-        by_signs = f"; {one} is higher on {pair.wins:,} and lower on {pair.losses:,} (exact sign test {signs})"
+        signs = f"{' of this pair' * bool(adjustment(ranking))} {p_in_words(sign_test(pair.wins, pair.losses))}"
+        by_signs = f"; {one} is higher on {pair.wins:,} and lower on {pair.losses:,} (exact sign test{signs})"
         by_signs *= ranking.basis == "judge" and not ranking.without_intervals
         untested = f"an untested difference in means ({minus}{figures})"
         return f"{on} and {other} have {untested}, because {why}{by_signs}."

@@ -125,7 +125,7 @@ def rank_pairs(
             f"{decides}, the first aspect, decides the order of the systems; rank --by chooses another"
         )
     if pairs.failed:
-        notes.append(f"{pairs.failed} failed pairs are excluded")
+        notes.append(f"{pairs.failed:,} failed pairs are excluded")
     if unnamed := len(pairs) - len(preferences[decides].first):
         notes.append(f"{unnamed} pairs that do not name both systems are excluded")
     notes += orders[decides].notes

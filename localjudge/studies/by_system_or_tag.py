@@ -1,7 +1,7 @@
-"""Statistics of each slice of a run: changes of each system, and the systems by the criteria with each tag.
+"""A statistic of each system or of each tag: the changes of each system, the means of the systems by tag.
 
-Among many slices some differ by chance. So the intervals of changes and the tests of significance hold for all
-slices of a table together (see `Studentised`). Those of single means are not adjusted.
+Among many systems or tags some differ by chance. So the intervals of changes and the tests of significance hold
+for all rows of a table together (see `Studentised`). Those of single means are not adjusted.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from itertools import combinations
 
 import numpy as np
 
-from localjudge.matching.scores import ScoreKind, Scores, Slices
+from localjudge.matching.scores import RowTags, ScoreKind, Scores
 from localjudge.statistics import Estimate
 from localjudge.statistics.resampling import studentise
 from localjudge.statistics.system_means import column_means, instruction_means
 from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL
-from localjudge.system.quantities import counted
 
 
 @dataclass(frozen=True, slots=True)
-class SliceRow:
-    """The statistics of a slice: estimates by the name of a system or column, and significant differences."""
+class EstimateRow:
+    """The estimates of a system or a tag, by the name of a column or a system, and significant differences."""
 
     name: str
     instructions: int
@@ -31,45 +30,33 @@ class SliceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Sliced:
-    """A statistic of each slice; `statistic` says what it is."""
+class EstimateTable:
+    """A statistic of each system or of each tag; `column` says of which, and `statistic` what it is."""
 
     column: str
     statistic: str
-    rows: tuple[SliceRow, ...]
-
-    @property
-    def title(self) -> str:
-        return f"By {self.column}: {self.statistic}, with 95 % intervals"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the estimates, which all slices have."""
-        return tuple(dict.fromkeys(name for row in self.rows for name in row.estimates))
-
-    @property
-    def note(self) -> str:
-        """A sentence that says for which tests the p-values are adjusted."""
-        return f"Differences are adjusted for {counted(len(self.rows), 'slice')}."
+    rows: tuple[EstimateRow, ...]
 
 
-def rank_by_tag(scores: Scores, slices: Slices, of: ScoreKind | None, resamples: int, seed: int) -> Sliced:
+def rank_by_tag(
+    scores: Scores, tags: RowTags, of: ScoreKind | None, resamples: int, seed: int
+) -> EstimateTable:
     """Return the means of the systems in the score of the criteria with each tag.
 
     Args:
         scores: the scores of all systems by tag, and the tag of each: `Scores.by_tag` of complete runs.
-        slices: the tags of their rows.
+        tags: the tags of their rows.
         of: as for `localjudge.studies.rank.rank`.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
     """
     ((column, (values, (low, high))),) = scores.table(of or scores.best).items()
-    count, systems, groups = len(slices.names), scores.systems, scores.groups
+    count, systems, groups = len(tags.names), scores.systems, scores.groups
     means = np.full((groups, count, len(systems)), np.nan)
     for place in range(count):
-        chosen = slices.of_row == place
+        chosen = tags.of_row == place
         part = instruction_means(scores.take(chosen), values[chosen])
-        means[: len(part), place] = part  # the last instructions of all may be missing in a slice
+        means[: len(part), place] = part  # the last instructions of all may be missing for a tag
     of_means = studentise(
         column_means(means.reshape(groups, -1)), low, high, False, resamples, seed
     ).estimates()
@@ -84,16 +71,16 @@ def rank_by_tag(scores: Scores, slices: Slices, of: ScoreKind | None, resamples:
             if chance < SIGNIFICANCE_LEVEL or (np.isnan(chance) and abs(difference) > NO_DIFFERENCE):
                 yield f"{systems[better]} > {systems[worse]}" + ", not tested" * bool(np.isnan(chance))
 
-    return Sliced(
-        slices.column,
+    return EstimateTable(
+        tags.column,
         f"means of {column}",
         tuple(
-            SliceRow(
+            EstimateRow(
                 name,
                 int(np.isfinite(means[:, place]).any(axis=1).sum()),
                 dict(zip(systems, of_means[place * len(systems) :], strict=False)),
                 tuple(significant(place)),
             )
-            for place, name in enumerate(slices.names)
+            for place, name in enumerate(tags.names)
         ),
     )
