@@ -135,15 +135,22 @@ class Row:
     def identity(self) -> dict[str, Any]:
         """The fields that identify this row in its outcome."""
         return {
-            "id": self.id,
-            "system": self.system,
-            "opponent": self.opponent,
-            "swapped": self.swapped,
+            **self.origin,
             "group": self.group,
             "digest": self.digest.hex(),
             **dict(zip(RESPONSE_DIGESTS, self.response_digests, strict=False)),
             **dict(zip(RESPONSE_LENGTHS, map(len, self.texts), strict=False)),
             "reference_overlap": self.reference_overlap,
+        }
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The fields of `identity` that do not follow from the texts."""
+        return {
+            "id": self.id,
+            "system": self.system,
+            "opponent": self.opponent,
+            "swapped": self.swapped,
             "row": self.number,
             "source": self.source,
             "columns": dict(self.columns),
@@ -230,7 +237,7 @@ class _Outcome(BaseModel):
 
     def copied_to(self, row: Row | Failure) -> Self:
         """Return this outcome for a row of the same content; itself if it belongs to the row already."""
-        own = row.identity
+        own = row.origin if isinstance(row, Row) else row.identity
         if all(getattr(self, name) == value for name, value in own.items()):
             return self
         if isinstance(self, Failure):
