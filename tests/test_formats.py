@@ -158,34 +158,45 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
     ),
     "nanoseconds in an unknown zone": (
         pyarrow.array([7], pyarrow.timestamp("ns", "A/B")),
-        "timestamp[ns, tz=A/B]: 7",
+        "timestamp[ns, tz=A/B]: [1970-01-01 00:00:00.000000007Z]",
     ),
     "a zone": (pyarrow.array([1], pyarrow.timestamp("ns", "UTC")), "1970-01-01 00:00:00.000000001Z"),
-    "an unknown zone": (pyarrow.array([7], pyarrow.timestamp("us", "A/B")), "timestamp[us, tz=A/B]: 7"),
+    "an unknown zone": (
+        pyarrow.array([7], pyarrow.timestamp("us", "A/B")),
+        "timestamp[us, tz=A/B]: [1970-01-01 00:00:00.000007Z]",
+    ),
     "a time of the day": (pyarrow.array([1], pyarrow.time64("ns")), "00:00:00.000000001"),
     "a duration": (pyarrow.array([90], pyarrow.duration("s")), "0:01:30"),
-    "a duration of nanoseconds": (pyarrow.array([1], pyarrow.duration("ns")), "duration[ns]: 1"),
-    "a second in nanoseconds": (pyarrow.array([10**9], pyarrow.duration("ns")), "duration[ns]: 1000000000"),
-    "a duration out of range": (pyarrow.array([HUGE], pyarrow.duration("s")), f"duration[s]: {HUGE}"),
+    "a duration of nanoseconds": (pyarrow.array([1], pyarrow.duration("ns")), "duration[ns]: [1]"),
+    "a second in nanoseconds": (pyarrow.array([10**9], pyarrow.duration("ns")), "duration[ns]: [1000000000]"),
+    "a duration out of range": (pyarrow.array([HUGE], pyarrow.duration("s")), f"duration[s]: [{HUGE}]"),
     "a date": (pyarrow.array([datetime.date(2026, 1, 2)]), "2026-01-02"),
-    "a date out of range": (pyarrow.array([10**9], pyarrow.date32()), "date32[day]: 1000000000"),
-    "a timestamp out of range": (pyarrow.array([HUGE], pyarrow.timestamp("ms")), f"timestamp[ms]: {HUGE}"),
+    "a date out of range": (
+        pyarrow.array([10**9], pyarrow.date32()),
+        "date32[day]: [<value out of range: 1000000000>]",
+    ),
+    "a timestamp out of range": (
+        pyarrow.array([HUGE], pyarrow.timestamp("ms")),
+        f"timestamp[ms]: [<value out of range: {HUGE}>]",
+    ),
     "null": (pyarrow.array([None], pyarrow.duration("ns")), None),
     "a list": (
-        pyarrow.array([[1, None]], pyarrow.list_(pyarrow.duration("ns"))),
-        ["duration[ns]: 1", None],
+        pyarrow.array([[1, None, *range(30)]], pyarrow.list_(pyarrow.duration("ns"))),
+        f"list<element: duration[ns]>: [[1,null,{','.join(map(str, range(30)))}]]",
     ),
     "a map": (
         pyarrow.array([[("k", 1)]], pyarrow.map_(pyarrow.string(), pyarrow.time64("ns"))),
-        [{"key": "k", "value": "00:00:00.000000001"}],
+        'map<string, time64[ns] (\'x\')>: [keys:["k"]values:[00:00:00.000000001]]',
     ),
     "a struct": (
         pyarrow.array([{"t": HUGE, "n": 1}], pyarrow.struct([("t", pyarrow.duration("s")), ("n", "int8")])),
-        {"t": f"duration[s]: {HUGE}", "n": 1},
+        "struct<t: duration[s], n: int8>: -- is_valid: all not null\n-- child 0 type: duration[s]\n"
+        f"[{HUGE}]\n-- child 1 type: int8\n[1]",
     ),
     "a struct with a name twice": (
         pyarrow.StructArray.from_arrays([pyarrow.array([1]), pyarrow.array([2])], names=["x", "x"]),
-        [["x", 1], ["x", 2]],
+        "struct<x: int64, x: int64>: -- is_valid: all not null\n-- child 0 type: int64\n[1]\n"
+        "-- child 1 type: int64\n[2]",
     ),
     "a dictionary": (pyarrow.array([1], pyarrow.time64("ns")).dictionary_encode(), "00:00:00.000000001"),
 }  # fmt: skip

@@ -47,7 +47,7 @@ def csv_reader(name: str, head: bytes, *, is_whole: bool, usual: str) -> partial
             raise UsageError(f"{name}: {delimiters} may separate its columns; {advice}")
         delimiter = possible[0] if possible else usual
     quoted = delimiter != "\t" or _is_quoted(text if is_whole else text[: text.rfind("\n") + 1])
-    return partial(read_csv, delimiter=delimiter, quoted=quoted, skipped=bool(named))
+    return partial(read_csv, delimiter=delimiter, quoted=quoted)
 
 
 def _widths(text: str, delimiter: str, is_whole: bool) -> Iterator[int]:
@@ -91,7 +91,7 @@ _DOUBLED = re.compile(r'""|"(?:[^"]|"")*""(?:[^"]|"")*"')
 
 
 def read_csv(
-    stream: BinaryIO, most_bytes: int, delimiter: str = ",", quoted: bool = True, skipped: bool = False
+    stream: BinaryIO, most_bytes: int, delimiter: str = ",", quoted: bool = True
 ) -> Iterator[tuple[int, Record]]:
     """Yield the records of a CSV file with a header, each with the number of its first line.
 
@@ -100,7 +100,6 @@ def read_csv(
         most_bytes: size limit of a record.
         delimiter: what separates the fields.
         quoted: whether a field may stand in double quotes.
-        skipped: whether a line before the header names the delimiter.
 
     A quote that is never closed makes one record of all the lines after it. Each of those lines is reported as
     unreadable: no line is lost, and no part of a quoted text becomes a row.
@@ -110,8 +109,6 @@ def read_csv(
     with io.TextIOWrapper(stream, "utf-8", errors="surrogateescape", newline="") as text:
         lines = _CsvLines(text, most_bytes)
         reader = csv.reader(lines, delimiter=delimiter, strict=True, quoting=0 if quoted else csv.QUOTE_NONE)
-        if skipped:
-            next(lines, None)
         header: list[str] | None = None
         while True:
             lines.begin_record()
@@ -130,7 +127,7 @@ def read_csv(
                 yield number, too_large(most_bytes)
                 header = header or []
             elif header is None:
-                header = fields or None
+                header = fields if fields and fields != ["sep=", ""] else None
             elif fields:
                 yield number, _record(header, fields)
 

@@ -58,12 +58,10 @@ _COMPRESSED: dict[str, Callable[[str], Any]] = {
 }
 _LFS = b"version https://git-lfs.github.com/spec/"
 _ARROW = (".parquet", ".arrow", ".feather")
-_READERS: dict[str, Callable[[str, int], Records]] = {
-    _SAVED: read_arrow,
+_READERS: dict[str, Callable[[str, int], Iterator[Record]]] = {
     _INSPECT: read_inspect,
     ".parquet": read_parquet,
-    ".arrow": read_arrow,
-    ".feather": read_arrow,
+    **dict.fromkeys((_SAVED, ".arrow", ".feather"), read_arrow),
 }
 _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 _NOT_VALID = "localjudge.not-valid"
@@ -85,9 +83,7 @@ def check_file(name: str) -> tuple[str, bool]:
         dataset_files(name)
     is_file = Path(name).is_file()  # a pipe can be read only once
     if is_file and Path(name).stat().st_size < 1000 and Path(name).read_bytes().startswith(_LFS):
-        raise UsageError(
-            f"{name}: is a pointer of Git LFS, not the file itself; fetch the file with: git lfs pull"
-        )
+        raise UsageError(f"{name}: is a pointer of Git LFS, not the file itself; fetch it with: git lfs pull")
     if kind in _READERS or not is_file:
         return "", True
     with _open(name) as stream:
@@ -108,7 +104,7 @@ def read_file(name: str, most_bytes: int) -> Records:
         UsageError: see `check_file`; if the file is a pipe, this is found here.
     """
     if (kind := _kind(name)) in _READERS:
-        yield from _READERS[kind](name, most_bytes)
+        yield from _numbered(_READERS[kind](name, most_bytes))
         return
     number = 0
     with _open(name) as stream:
@@ -120,6 +116,16 @@ def read_file(name: str, most_bytes: int) -> Records:
         except DAMAGED as error:
             lines = 0 if read in _INSTEAD else text.lines
             yield max(number, lines) + 1, unreadable_from_here(error)
+
+
+def _numbered(records: Iterable[Record]) -> Records:
+    """Yield records with their numbers, from 1; a failure where an error of the library ends them."""
+    number = 0
+    try:
+        for number, record in enumerate(records, 1):
+            yield number, record
+    except Exception as error:  # those of Arrow, and of what Inspect reads with, have no common class
+        yield number + 1, unreadable_from_here(" ".join(str(error).split()))
 
 
 def has_no_suffix(name: str) -> bool:

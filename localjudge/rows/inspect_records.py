@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RowError
-from localjudge.rows.record import Record, numbered, too_large
+from localjudge.rows.record import Record, too_large
 
 SUFFIX = ".eval"
 _MOST_EVENTS = 12
@@ -28,17 +28,12 @@ def is_inspect_log(name: str) -> bool:
         return _HEAD.match(stream.read(200)) is not None
 
 
-def read_inspect(name: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
-    """Yield the records of the samples of a log, with their numbers, from 1.
+def read_inspect(name: str, most_bytes: int) -> Iterator[Record]:
+    """Yield the records of the samples of a log.
 
     A record has the metadata of its sample and `id`, `messages`, `reference` (the target), `system` (the model
     that was evaluated) and `epoch`. A sample that ended with an error is a failure.
     """
-    # The errors of the libraries that Inspect reads with have no common class.
-    return numbered(_records(name, most_bytes), Exception)
-
-
-def _records(name: str, most_bytes: int) -> Iterator[Record]:
     from inspect_ai.log import read_eval_log
 
     is_json = not name.endswith(SUFFIX)

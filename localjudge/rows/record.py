@@ -87,18 +87,6 @@ def unreadable_from_here(error: Exception | str) -> RowError:
     return RowError(f"the rest of the file cannot be read: {error}")
 
 
-def numbered(
-    records: Iterable[Record], damage: type[Exception] | tuple[type[Exception], ...]
-) -> Iterator[tuple[int, Record]]:
-    """Yield records with their numbers, from 1; a failure where one of these errors ends them."""
-    number = 0
-    try:
-        for number, record in enumerate(records, 1):
-            yield number, record
-    except damage as error:
-        yield number + 1, unreadable_from_here(" ".join(str(error).split()))
-
-
 def repeated_name(names: Iterable[str]) -> str | None:
     """Return the first name that occurs twice."""
     return next((name for name, times in Counter(names).items() if times > 1), None)

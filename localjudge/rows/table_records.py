@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RowError, UsageError
-from localjudge.rows.record import Record, numbered, repeated_name, too_large
+from localjudge.rows.record import Record, repeated_name, too_large
 from localjudge.system.requirements import require
 
 STATE = "state.json"
@@ -20,27 +20,23 @@ _ROWS_AT_ONCE = 32
 """Rows of a table that are in memory as Python values; large rows take as many times their limit."""
 
 
-def read_parquet(name: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
-    """Yield the records of a Parquet file with their numbers, from 1."""
+def read_parquet(name: str, most_bytes: int) -> Iterator[Record]:
+    """Yield the records of a Parquet file."""
     import pyarrow.parquet
 
-    def batches() -> Iterator[Any]:
-        with pyarrow.parquet.ParquetFile(name, buffer_size=2**20) as file:
-            yield from file.iter_batches(batch_size=_ROWS_AT_ONCE)
-
-    return _numbered(arrow_records(batch, most_bytes) for batch in batches())
+    with pyarrow.parquet.ParquetFile(name, buffer_size=2**20) as file:
+        for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
+            yield from arrow_records(batch, most_bytes)
 
 
-def read_arrow(name: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
-    """Yield the records of an Arrow IPC file (Feather version 2) or stream with their numbers, from 1.
+def read_arrow(name: str, most_bytes: int) -> Iterator[Record]:
+    """Yield the records of an Arrow IPC file (Feather version 2) or stream.
 
     A folder is a dataset that `save_to_disk` of Hugging Face's datasets wrote.
-
-    Raises:
-        UsageError: see `dataset_files`.
     """
-    files = dataset_files(name) if Path(name).is_dir() else [name]
-    return _numbered(_checked_records(batch, most_bytes) for file in files for batch in _ipc_batches(file))
+    for file in dataset_files(name) if Path(name).is_dir() else [name]:
+        for batch in _ipc_batches(file):
+            yield from _checked_records(batch, most_bytes)
 
 
 def dataset_files(folder: str) -> list[str]:
@@ -61,13 +57,6 @@ def dataset_files(folder: str) -> list[str]:
     if missing := [name for name in names if Path(name).name != name or not Path(folder, name).is_file()]:
         raise UsageError(f"{folder}: has no file {missing[0]}, which its {STATE} names; copy it there")
     return [str(Path(folder, name)) for name in names]
-
-
-def _numbered(batches: Iterable[Iterable[Record]]) -> Iterator[tuple[int, Record]]:
-    import pyarrow
-
-    # A name that is not UTF-8 is a ValueError.
-    return numbered(chain.from_iterable(batches), (pyarrow.ArrowException, OSError, ValueError))
 
 
 def _ipc_batches(name: str) -> Iterator[Any]:
@@ -122,40 +111,25 @@ def _row_bytes(row: Any) -> int:
 
 
 def _values(column: Any) -> list[Any]:
-    # Python's types have no nanoseconds; for these pyarrow would import pandas if it is installed.
-    if _NANOSECONDS not in str(column.type):
-        with suppress(*_NOT_IN_PYTHON):
-            return list(column.to_pylist())
-    return [_python_value(scalar) for scalar in column]
-
-
-_NANOSECONDS = "[ns"
-# Errors of pyarrow for text that is not UTF-8, dates out of range, unknown time zones.
-_NOT_IN_PYTHON = (ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError)
-
-
-def _python_value(scalar: Any) -> Any:
-    """Return an Arrow scalar as a Python value; a value without a Python type becomes text."""
+    """Return the values of a column; those that Python has no type for are texts, as Arrow writes them."""
     import pyarrow
 
-    if not scalar.is_valid:
-        return None
-    if isinstance(scalar, pyarrow.ListScalar):
-        return [_python_value(each) for each in scalar.values]
-    if isinstance(scalar, pyarrow.StructScalar):
-        pairs = [(each.name, _python_value(scalar[place])) for place, each in enumerate(scalar.type)]
-        return dict(pairs) if len(dict(pairs)) == len(pairs) else [*map(list, pairs)]
-    if isinstance(inner := getattr(scalar, "value", None), pyarrow.Scalar):  # dictionary, extension, union
-        return _python_value(inner)
-    kind = str(scalar.type)
+    kind = str(column.type)
     with suppress(*_NOT_IN_PYTHON):
-        if _NANOSECONDS not in kind:
-            return scalar.as_py()
-        if not kind.startswith("duration"):  # which Arrow writes without its unit
-            return scalar.cast(pyarrow.string()).as_py()
-    if isinstance(scalar, pyarrow.BinaryScalar):
-        return scalar.as_buffer().to_pybytes().decode("utf-8", "surrogateescape")
-    return f"{kind}: {inner}"
+        if "[ns" not in kind:  # for nanoseconds pyarrow would import pandas if it is installed
+            return list(column.to_pylist())
+        if not kind.startswith("duration"):  # the text of one has no unit
+            return list(column.cast(pyarrow.string()).to_pylist())
+    with suppress(*_NOT_IN_PYTHON):
+        texts = column.cast(pyarrow.binary()).to_pylist()
+        return [text and text.decode("utf-8", "surrogateescape") for text in texts]
+    parts = [column.slice(place, 1) for place in range(len(column))]
+    whole: dict[str, Any] = {"window": 2**31 - 1, "container_window": 2**31 - 1, "skip_new_lines": True}
+    return [None if part.null_count else f"{kind}: {part.to_string(**whole)}" for part in parts]
+
+
+_NOT_IN_PYTHON = (ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError)
+"""Errors of pyarrow for text that is not UTF-8, dates out of range, unknown time zones."""
 
 
 def table_records(table: object) -> Iterator[Record] | None:
