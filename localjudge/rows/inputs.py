@@ -31,6 +31,8 @@ from localjudge.rows.table_records import table_records
 FILENAME = "@filename"
 """Column with the name of a row's file, without folder and suffix."""
 _RECORDS_CHECKED = 100
+_REQUIRED = {"reference", "system"}
+"""Fields that a row may lack, and that each row needs if the rubric shows them or pairs are formed by them."""
 _NO_VALUE: tuple[Any, ...] = (None, "", [], {})
 
 
@@ -42,10 +44,8 @@ def find_inputs(names: Sequence[str]) -> list[str]:
     """
     found: list[str] = []
     for name in names:
-        is_glob = glob.has_magic(name) and not Path(name).exists()
-        matches = sorted(glob.glob(name, recursive=True)) if is_glob else [name]
-        if not matches:
-            raise UsageError(f"{name}: no file matches")
+        matches = [] if Path(name).exists() else sorted(glob.glob(name, recursive=True))
+        matches = matches or [name]
         for path in map(Path, () if has_no_suffix(name) else matches):
             try:
                 if path.is_file() or not path.exists():  # opening a pipe would take its writer's rows
@@ -147,38 +147,31 @@ def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedI
     """
     instead, is_utf8 = check_file(name)
     checked.not_utf8 += [name] * (not is_utf8)
-    absent, taken, last = {*reader.given}, dict[str, str](), dict[str, Any]()
-    titles, reasons = dict[str, None](), Counter[str]()
-
-    def note(fields: Fields) -> None:
-        read = [name for name in absent if value_at(fields.record, reader.given[name]) is not ABSENT]
-        absent.difference_update(read)
-        titles[fields.shape.title] = None
-        checked.not_shown |= {key: None for key, value in fields.others.items() if value not in _NO_VALUE}
-        chat = CONVERSATION if CONVERSATION in fields.taken else MESSAGES
-        whole = fields.taken.get(chat)  # what is read from it is not in a column of its own
-        if not taken:
-            own = fields.taken.items()
-            taken.update({name: each for name, each in own if each != whole or name == chat})
-
+    read, reasons, last = list[Fields](), Counter[str](), dict[str, Any]()
     count, rows = 0, 0
     for where, record in islice(joined_records([name], reader, joins=joins), _RECORDS_CHECKED):
         count += 1
         last = record if isinstance(record, dict) else last
-        for row in rows_of(record, where, reader, note):
+        for row in rows_of(record, where, reader, read.append):
             if isinstance(row, Failure):
                 reasons[row.reason] += 1
-                continue
-            needed = {"reference", "system"}.intersection(reader.used)
-            missing = [each for each in needed if getattr(row, each) is None]
-            if missing:
+            elif missing := [each for each in _REQUIRED & {*reader.used} if getattr(row, each) is None]:
                 reasons[lacks(missing, last, reader)] += 1
-            rows += not missing
+            else:
+                rows += 1
+    titles = dict.fromkeys(each.shape.title for each in read)
     at = f" at {reader.found_at}" if reader.found_at else ""
     checked.read_as |= dict.fromkeys(
         filter(None, (instead, *(f"{each or (at and 'a list')}{at}" for each in titles)))
     )
-    if taken and absent:
+    for fields in read:
+        checked.not_shown |= {key: None for key, value in fields.others.items() if value not in _NO_VALUE}
+    absent = {
+        field: path
+        for field, path in reader.given.items()
+        if all(value_at(each.record, path) is ABSENT for each in read)
+    }
+    if read and absent:
         others = [] if rows or reader.first(last, "reference") is not None else ["reference"]
         raise UsageError(f"{name}: {lacks([*absent, *others], last, reader)}")
     if not count:
@@ -186,9 +179,12 @@ def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedI
     elif not rows:
         ((reason, times),) = reasons.most_common(1)
         raise UsageError(f"{name}: none of its first records is a row: {reason} ({times} of its first {count})")
+    taken = next((fields.taken for fields in read if fields.taken), {})
+    chat = CONVERSATION if CONVERSATION in taken else MESSAGES
     for own, column in taken.items():
-        found = checked.columns.setdefault(own, [])
-        found += [column] * (column not in found)
+        if own == chat or column != taken.get(chat):  # what is read from it is not in a column of its own
+            found = checked.columns.setdefault(own, [])
+            found += [column] * (column not in found)
 
 
 def read_rows(

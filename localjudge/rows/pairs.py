@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from random import Random
 from sys import intern
@@ -154,13 +155,10 @@ class PairedRows:
                     systems.append(intern(str(row.system)))
             names = dict.fromkeys(systems)
             listed = self._listed(names)
-            answered = Counter(
-                name for places in groups.values() for name in {systems[each] for each in places}
-            )
-            self.missing = {
-                name: len(groups) - answered[name] for name in names if answered[name] < len(groups)
-            }
-            formed = 0
+            missing = Counter(dict.fromkeys(names, len(groups)))
+            for places in groups.values():
+                missing.subtract({systems[each] for each in places})
+            self.missing, formed = dict(+missing), 0
             for places in groups.values():
                 pairs = (_ordered(*pair, systems, listed) for pair in combinations(places, 2))
                 for first, second in self._chosen([*filter(None, pairs)], systems):
@@ -237,15 +235,12 @@ def _pair(first: Row | Failure, second: Row | Failure) -> Row:
     assert isinstance(second, Row)
     names = dict.fromkeys([*first.columns, *second.columns])
     both = {name: (first.columns.get(name), second.columns.get(name)) for name in names}
-    return Row(
-        instruction=first.instruction,
+    return replace(
+        first,
         responses=(*first.responses, *second.responses),
-        reference=first.reference,
-        fields=first.fields,
         id=f"{first.id} vs {second.id}",
         source=f"{first.source} and {second.source}",
         columns={name: one if one == other else [one, other] for name, (one, other) in both.items()},
-        reads_reference=first.reads_reference,
     )
 
 
