@@ -168,7 +168,7 @@ def test_no_text_of_a_turn_can_pass_for_another_turn(text: str) -> None:
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}],
          "turn 1 has a part of type image_url, which is not supported; only text is judged"),
         ([{"role": "user", "content": None}],
-         "turn 1 has content of type NoneType; it must be text or a list of text parts"),
+         "turn 1 has content of type NoneType; it must be text or a list of parts"),
         (TURNS[:-1], "the last turn is the user's; it must be the assistant's, which is judged"),
         ([TURNS[-1] | {"content": "\ud800"}], "the candidate, has a lone surrogate (U+D800) at character 1"),
     ],

@@ -183,7 +183,7 @@ def test_a_file_of_questions_that_is_not_whole_is_refused(tmp_path: Path, line: 
         (
             [{"turns": [{"content": None}]}],
             "'turns + choices[*].turns', the conversation: turn 2 has content of type NoneType; it must be "
-            "text or a list of text parts",
+            "text or a list of parts",
         ),
     ],
 )

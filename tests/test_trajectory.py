@@ -137,7 +137,7 @@ def test_the_older_form_of_a_call_and_other_forms_of_its_arguments_are_read() ->
         row_of([asked, custom, {"role": "tool", "tool_call_id": "c", "content": "42"}], *WHOLE).candidate
         == text
     )
-    bare = {"role": "assistant", "content": [], "tool_calls": [{"function": {"name": "now", "arguments": ""}}]}
+    bare = {"role": "assistant", "content": [], "tool_calls": {"function": {"name": "now", "arguments": ""}}}
     assert row_of([asked, bare], *WHOLE).candidate == "User:\n> 7 * 6?\n\nAssistant, call 1:\n> now"
     failed = {"type": "tool_result", "tool_use_id": "u", "is_error": True, "content": "no such city"}
     use = {"type": "tool_use", "id": "u", "name": "weather", "input": {}}
@@ -193,9 +193,9 @@ MALFORMED: list[tuple[Any, str]] = [
     ([{"role": "function", "name": "g", "content": "1"}], "turn 1 is the result of a call of 'g', and has no"),
     ([{"role": "tool", "content": "1"}], "turn 1 is the result of a call, and has no matching earlier call"),
     ([CALLING, CALLING], "turn 2 has a call with the id 'a', which a call without a result has"),
-    ([CALLING | {"tool_calls": "f()"}], "turn 1 has tool_calls of type str; give a list of calls"),
-    ([CALLING | {"tool_calls": {"a": CALL}}], "turn 1 has tool_calls of type dict; give a list of calls"),
-    ([CALLING | {"tool_calls": ["f()"]}], "turn 1 has a call of type str; give an object with a function"),
+    ([CALLING | {"tool_calls": "f()"}], "turn 1 has a call without the name of its tool"),
+    ([CALLING | {"tool_calls": {"a": CALL}}], "turn 1 has a call without the name of its tool"),
+    ([CALLING | {"tool_calls": ["f()"]}], "turn 1 has a call without the name of its tool"),
     ([CALLING | {"tool_calls": [{"id": "a"}]}], "turn 1 has a call without the name of its tool"),
     ([CALLING | {"tool_calls": [{"function": {"name": 7}}]}], "turn 1 has a call without the name of its tool"),
     ([CALLING | {"tool_calls": [{"function": {"name": "f", "arguments": {(1, 2): 3}}}]}],

@@ -256,8 +256,8 @@ def cut_results(row: Row, used: Sequence[str], kept: Callable[[str], tuple[str, 
                 blocks[place] = shorter
                 left_out += len(content) - len(begin) - len(end)
     text = _GAP.join(blocks)
-    fields = row.fields if whole else {**row.fields, name: text}
-    return replace(row.with_candidate(text) if whole else row, fields=fields), left_out
+    cut = row.with_candidate(text) if whole else replace(row, fields={**row.fields, name: text})
+    return cut, left_out
 
 
 def _quoted(text: str) -> str:

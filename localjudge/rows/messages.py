@@ -115,8 +115,7 @@ class _Reader:
             own = own[0] if isinstance(own, list) else own
             return Message("tool", [self._result(message, own, name)])
         calls = message.get("tool_calls") or []
-        if not isinstance(calls, list):
-            raise RecordError(f"has tool_calls of type {type(calls).__name__}; give a list of calls")
+        calls = calls if isinstance(calls, list) else [calls]
         calls = [*calls, *filter(None, [message.get("function_call")])]
         if calls and role != "assistant":
             raise RecordError(f"is the {role}'s and has calls of tools; only the assistant's can have them")
@@ -141,8 +140,7 @@ class _Reader:
         return [Block("text", _text(part))]
 
     def _call(self, call: Any) -> Block:
-        if not isinstance(call, Mapping):
-            raise RecordError(f"has a call of type {type(call).__name__}; give an object with a function")
+        call = call if isinstance(call, Mapping) else {}
         inner = call.get("function") or call.get("custom")
         given = inner if isinstance(inner, Mapping) else call
         name = given.get("name") or inner
@@ -249,9 +247,7 @@ def _parts(content: Any) -> list[Any]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if not isinstance(content, list):
-        raise RecordError(
-            f"has content of type {type(content).__name__}; it must be text or a list of text parts"
-        )
+        raise RecordError(f"has content of type {type(content).__name__}; it must be text or a list of parts")
     return content
 
 

@@ -130,9 +130,8 @@ class RecordReader:
 
     def first(self, record: Mapping[str, Any], field: str) -> Any:
         """Return the first value that a record has for a field; None if it has none."""
-        declared = self.shape_of(record).fields
-        names = [*([declared[field]] if field in declared else ()), *self.names.get(field, ())]
-        names = [self.given[field]] if field in self.given else names
+        declared = filter(None, [self.shape_of(record).fields.get(field)])
+        names = [self.given[field]] if field in self.given else [*declared, *self.names.get(field, ())]
         return next((value for name in names if not is_missing(value := value_of(name, record))), None)
 
     def fields(self, record: Mapping[str, Any], shape: Shape) -> Iterator[Fields]:
@@ -213,7 +212,7 @@ class RecordReader:
         """
         if shape.joins is not None:
             raise RecordError(
-                f"is {shape.title}; give the file with the rest, too: its {shape.joins} joins the two"
+                f"is {shape.title}; give the file with the rest, too: {shape.joins} joins the two"
             )
         two = PAIR[0] in shape.fields
         if "candidate" in self.judged.keys() - layout.sources.keys() and (two or shape.unanswered):

@@ -149,19 +149,18 @@ def shape_named(name: str) -> Shape:
     Raises:
         UsageError: there is no such shape.
     """
-    if name not in (COLUMNS.name, *shapes()):
-        raise UsageError(
-            f"`shape` {name}: give {COLUMNS.name}, for the usual names of columns, or {', '.join(shapes())}"
-        )
-    return shapes().get(name, COLUMNS)
+    known = {COLUMNS.name: COLUMNS, **shapes()}
+    if name not in known:
+        raise UsageError(f"`shape` {name}: give one of {', '.join(known)}")
+    return known[name]
 
 
 @lru_cache(maxsize=1024)
 def _possible(columns: tuple[str, ...]) -> tuple[Shape, ...]:
-    def may_have(path: str) -> bool:
-        return path in columns or column(path) in columns
+    def may_have(way: Sequence[str]) -> bool:
+        return all(path in columns or column(path) in columns for path in way)
 
-    return tuple(each for each in shapes().values() if any(all(map(may_have, way)) for way in each.has))
+    return tuple(shape for shape in shapes().values() if any(map(may_have, shape.has)))
 
 
 def recognized(record: Mapping[str, Any]) -> Shape:
