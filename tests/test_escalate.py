@@ -323,7 +323,9 @@ def test_a_small_judge_that_is_never_sure_enough_keeps_nothing_and_says_so(tmp_p
     assert "small keeps nothing" in end.err
     assert shares in " ".join(end.err.split())
     few = cli("escalate", small, "--labels", write_labels(tmp_path / "few.jsonl", truth, 20))
-    assert "they count as 20 of different instructions, and at least 36 are needed" in " ".join(few.err.split())
+    assert "at least 36 rows of different instructions must have labels, and these count as 20" in " ".join(
+        few.err.split()
+    )
 
 
 def test_a_model_judges_the_rows_that_are_passed_on_also_of_systems_that_answer_alike(

@@ -62,14 +62,14 @@ def test_a_judge_that_tells_responses_apart_and_gives_reasons_has_no_sign() -> N
 def test_a_value_that_is_mostly_not_the_likeliest_token_is_a_sign() -> None:
     (line,) = signs(40, likeliest=19)
     assert line.startswith(
-        "improbable answers: in depth, the share of the probability on valid answers is 0.25 on average, and "
-        "the model's likeliest token begins one in only 19 of 40 judgements"
+        "improbable answers: the model's likeliest token begins a valid answer in few judgements (in brackets, "
+        "the share of its probability on valid answers): depth 19 of 40 (0.25); change"
     )
 
 
 def test_of_a_server_that_lists_few_tokens_the_share_on_valid_answers_is_a_lower_bound() -> None:
     (line,) = signs(40, likeliest=0, mass_is_lower_bound=True)
-    assert "the share of the probability on valid answers is at least 0.25 on average" in line
+    assert "depth 0 of 40 (at least 0.25)" in line
 
 
 def test_a_few_rows_are_no_sign() -> None:
@@ -133,7 +133,7 @@ def test_a_place_that_wins_most_pairs_is_a_sign() -> None:
     (line,) = order_signs(verdicts)
     assert line == (
         "place: in better, of 12 pairs whose orders differ, 12 favour the response that is shown first "
-        "(p < 0.001)"
+        "(p < .001)"
     )
     assert order_signs(verdicts[8:]) == (), "4 of 4 pairs"
     assert order_signs([("A", "tie"), ("tie", "A")] * 6 + verdicts[12:])[0].startswith(

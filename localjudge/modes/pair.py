@@ -218,11 +218,10 @@ class PairDetails(RowDetails[PairOutcome]):
             both, same = effect.in_both_orders, effect.same_response
             parts = [f"{counted(self._winners[name, 'tie'], 'tie')} in {counted(self.first.judged, 'pair')}"]
             if both:
-                parts = [f"{same} of {counted(both, 'pair')} have the same winner in both orders"]
-                parts += [f"in {effect.decided - same}, each order names another winner"] * (
-                    effect.decided > same
-                )
-                parts += [f"in {both - effect.decided}, an order says a tie"] * (both > effect.decided)
+                parts = [f"{same:,} of {counted(both, 'pair')} have the same winner in both orders"]
+                others, ties = effect.decided - same, both - effect.decided
+                parts += [f"in {others:,}, each order names another winner"] * (others > 0)
+                parts += [f"in {ties:,}, an order says a tie"] * (ties > 0)
             wins, named = effect.shown_first
             first = f"the response shown first wins in {wins} of {named} orders that name a winner"
             parts += [first] * bool(named)

@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 from localjudge.records import Judgement
 from localjudge.rubrics.aspect import Aspect
+from localjudge.system.quantities import counted, p_in_words
 
 Winner = Literal["a", "b", "tie"]
 WINNERS = ("a", "tie", "b", "undecided")
@@ -247,20 +248,19 @@ class OrderEffect:
         """Yield the signs of an aspect whose orders do not agree beyond chance, or whose place decides."""
         pairs, decided, same = self.in_both_orders, self.decided, self.same_response
         if not decided:
-            yield f"order: in {aspect}, none of {pairs} pairs has a winner in both orders"
+            yield f"order: in {aspect}, none of {pairs:,} pairs has a winner in both orders"
         elif (p := self.agreement_p()) > LEVEL:
             yield (
                 f"order: nothing shows that the judge compares the responses in {aspect}: both orders name "
-                f"the same winner in {same} of the {decided} pairs where each names one, and "
-                f"{self.same_by_chance:.1f} are expected if only the place decides ({_p(p)}); "
+                f"the same winner in {same:,} of the {decided:,} pairs where each names one, and "
+                f"{self.same_by_chance:.1f} are expected if only the place decides ({p_in_words(p)}); "
                 "judge more pairs, or use a larger model"
             )
         if (p := self.place_p()) < PLACE_LEVEL:
             first, second = self.by_place
-            place = "first" if first > second else "second"
             yield (
-                f"place: in {aspect}, of {first + second} pairs whose orders differ, {max(first, second)} "
-                f"favour the response that is shown {place} ({_p(p)})"
+                f"place: in {aspect}, of {first + second:,} pairs whose orders differ, {max(first, second):,} "
+                f"favour the response that is shown {'first' if first > second else 'second'} ({p_in_words(p)})"
             )
 
     @property
@@ -281,10 +281,6 @@ def _tail(weights: list[tuple[int, float]], least: int) -> float:
     return sum(exp(weight - most) for number, weight in weights if number >= least) / total
 
 
-def _p(value: float) -> str:
-    return f"p = {value:.2g}" if value >= 0.001 else "p < 0.001"
-
-
 def pairs_in_words(pairs: int, orders: int) -> str:
     """Return the number of pairs and the orders in which each is judged, in words."""
-    return f"{pairs} pair{'s' * (pairs != 1)} in {'both orders' if orders > 1 else 'one order'}"
+    return f"{counted(pairs, 'pair')} in {'both orders' if orders > 1 else 'one order'}"

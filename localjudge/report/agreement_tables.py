@@ -276,25 +276,22 @@ def calibration_findings(calibration: Calibration, of_labels: Sequence[str] = ()
     for name, found in calibration.aspects.items():
         scores = np.linspace(found.x[0], found.x[-1], _MAPPED_SCORES)
         labels = np.interp(scores, found.x, found.y)
-        curve = " ".join(f"{x:.3g}→{y:.2f}" for x, y in dict(zip(scores, labels, strict=True)).items())
+        curve = " ".join(f"{x:.1f}→{y:.1f}" for x, y in dict(zip(scores, labels, strict=True)).items())
         errors = (rmse and rmse**2 for rmse in (found.before, found.after, found.constant))
         rows.append([name, found.rows, *errors, found.gain, found.over_constant, curve])
     names = ", ".join(name for name, found in calibration.aspects.items() if not found.has_gain)
-    notes = [*of_labels]
-    notes += [
-        f"No gain is shown for {names}: the interval over the judge's scores, or over one constant for all "
-        "rows, is not above 0 or is undefined."
+    notes = [
+        f"No gain is shown for {names}: the gains over the judge's scores and over one constant for all rows "
+        "must both have intervals above 0."
     ] * bool(names)
-    notes.append(
-        "A calibrated mean is not a human mean: rank --labels estimates that, from labels of a random sample."
-    )
+    not_human = "A calibrated mean is not a human mean: rank --labels estimates that, from a random sample."
     title = f"Map from the {calibration.of} score to the mean label; mean squared errors on unseen instructions"
     columns = (
         *("aspect", "rows", "as judged", "calibrated", "constant"),
         *("gain over\nas judged", "gain over\nconstant", "score→label"),
     )
     main = [Table(title, columns, rows), *_intervals(calibration)]
-    return Findings((), main, notices=calibration.notices, notes=notes)
+    return Findings((), main, notices=calibration.notices, notes=[*of_labels, *notes, not_human])
 
 
 def _intervals(calibration: Calibration) -> Iterator[Table | str]:
@@ -310,10 +307,9 @@ def _intervals(calibration: Calibration) -> Iterator[Table | str]:
     columns = "aspect", "labelled rows", "annotators", "instructions", "mean width", "of a constant interval"
     yield Table(f"Intervals for one person's label of a response, {level:.0%}", columns, rows)
     yield (
-        f"They hold at least {level:.0%} of the single labels that the same annotators give to responses to "
-        "new instructions like the labelled ones: in the mean over instructions, each with the same weight, "
-        "and not for each row, system, score or annotator, nor for other annotators. The labelled rows must be "
-        "a random sample."
+        "Of the labels that the same annotators will give to responses to new instructions like these, at "
+        f"least {level:.0%} lie in these intervals, each instruction with the same weight. That is not said of "
+        "a single row, system, score or annotator, nor of others; the labelled rows must be a random sample."
     )
     if other := ", ".join(name for name, found in known.items() if found.lowest is None):
         yield (

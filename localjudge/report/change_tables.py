@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from localjudge.report.tables import Cells, Findings, Table, estimates_by_name
-from localjudge.statistics import p_value
 from localjudge.studies.compare import STATISTIC_NAMES, Changes, MovedRow, change_lines
 from localjudge.studies.compare.gate import Condition, gate_lines
 from localjudge.studies.compare.two_judges import TwoJudges
-from localjudge.system.quantities import counted
+from localjudge.system.quantities import counted, p_value
 
 _RESULT = {True: "passed", False: "FAILED"}
 

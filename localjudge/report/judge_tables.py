@@ -18,9 +18,7 @@ def jury_findings(jury: Jury) -> Findings:
 
     The details are each juror's bias, and the errors against labels.
     """
-    details: dict[str, list[Table | str]] = {}
-    if jury.errors:
-        details["errors against the labels"] = [_errors_by_labels(jury)]
+    details = {"errors against the labels": [_errors_by_labels(jury)]} if jury.errors else {}
     details["bias of the jurors"] = [_bias(jury)]
     left_out = f"Left out: {counted(jury.not_shared, 'judgement')} of rows that some jurors have not judged"
     notes = [*jury.notes, *[left_out] * bool(jury.not_shared)]
@@ -95,14 +93,14 @@ def audit_findings(audit: Audit) -> Findings:
         (each.name, each.expected, each.held_text, each.chance_text, each.verdict, each.rows)
         for each in audit.checks
     ]
-    columns = "check", "a sound judge", "held", "chance", "verdict", "rows"
+    columns = "check", "scores of a sound judge", "held", "chance", "verdict", "rows"
     shifts = [(check.name, check.shift, check.does, check.not_tested) for check in audit.checks]
     title, words = "Shift of the scores, and rows that were not tested", ("what it does", "not tested")
-    details: dict[str, list[Table | str]] = {
-        "shifts and rows that were not tested": [Table(title, ("check", "shift", *words), shifts, words=words)]
-    }
-    main = Table("", columns, checks, words=["a sound judge", "verdict"])
-    return Findings([_verdicts(audit)], [main], details, audit.notices)
+    details = [Table(title, ("check", "shift", *words), shifts, words=words)]
+    main = Table("", columns, checks, words=["scores of a sound judge", "verdict"])
+    return Findings(
+        [_verdicts(audit)], [main], {"shifts and rows that were not tested": details}, audit.notices
+    )
 
 
 def _verdicts(audit: Audit) -> str:
@@ -112,4 +110,7 @@ def _verdicts(audit: Audit) -> str:
     for verdict in filter(counts.__getitem__, _VERDICTS):
         names = ", ".join(check.name for check in audit.checks if check.verdict == verdict)
         parts.append(f"{counts[verdict]} {verdict}" + f" ({names})" * (verdict in _NAMED))
-    return f"{counted(len(audit.checks), 'check')}: {', '.join(parts)}"
+    meaning = " (these rows do not show that the judge reads the text)" * bool(counts["at chance"])
+    return f"{counted(len(audit.checks), 'check')}: {', '.join(parts)}".replace(
+        "at chance", f"at chance{meaning}"
+    )

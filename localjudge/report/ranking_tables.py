@@ -8,10 +8,11 @@ from itertools import combinations, pairwise
 
 from localjudge.report.tables import Cell, Cells, Findings, Table, estimates_by_name
 from localjudge.rubrics.score_column import is_share
-from localjudge.statistics import UNDEFINED, Estimate, p_value
+from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.system_order import differences_in_words
 from localjudge.studies.rank import Ranking, adjustment, compared, comparison_lines
 from localjudge.studies.rank.preference_ranking import PreferenceOrder, PreferenceRanking
+from localjudge.system.quantities import p_value
 
 _SHARES_OF = {
     "integer": "the judge's answers",

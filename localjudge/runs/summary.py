@@ -169,20 +169,23 @@ class ValueMass:
         return {aspect: round(total / count, 4) for aspect, (total, count, _) in self._of.items()}
 
     def signs(self, least: int, is_lower_bound: bool) -> Iterator[str]:
-        """Yield a line for each aspect in which the model's likeliest token is mostly not a value.
+        """Yield a line on the aspects in which the model's likeliest token is mostly not a value.
 
         Args:
             least: the least number of judgements for a sign.
             is_lower_bound: whether the masses are lower bounds.
         """
-        for aspect, (total, count, likeliest) in self._of.items():
-            if count >= least and likeliest < count / 2:
-                yield (
-                    f"improbable answers: in {aspect}, the share of the probability on valid answers is "
-                    f"{'at least ' * is_lower_bound}{total / count:.2f} on average, and the model's likeliest "
-                    f"token begins one in only {likeliest:,} of {count:,} judgements; change how the prompt "
-                    "shows the answer, ask for the rationale first, or use another model"
-                )
+        named = [
+            f"{aspect} {likeliest:,} of {count:,} ({'at least ' * is_lower_bound}{total / count:.2f})"
+            for aspect, (total, count, likeliest) in self._of.items()
+            if count >= least and likeliest < count / 2
+        ]
+        if named:
+            yield (
+                "improbable answers: the model's likeliest token begins a valid answer in few judgements (in "
+                f"brackets, the share of its probability on valid answers): {', '.join(named)}; change how the "
+                "prompt shows the answer, ask for the rationale first, or use another model"
+            )
 
 
 class WarningSigns:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from localjudge.system.quantities import counted
+from localjudge.system.quantities import UNDEFINED_SIGN, counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,25 +136,10 @@ VARIES_TOO_LITTLE = (
 )
 NOT_DEFINED = "it is not defined"
 UNDEFINED = Estimate()
-UNDEFINED_SIGN = "–"  # noqa: RUF001
 
 
 def two_decimals(value: float | None) -> str:
     return UNDEFINED_SIGN if value is None else f"{value:.2f}".replace("-0.00", "0.00")
-
-
-def p_in_words(value: float) -> str:
-    """Return a p-value for a sentence: p = .17, p < .001."""
-    return f"p {'' if value < 0.001 else '= '}{p_value(value)}"
-
-
-def p_value(value: float | None) -> str:
-    """Return a p-value without its leading zero: .17, .047, .003, < .001."""
-    if value is None:
-        return UNDEFINED_SIGN
-    if value < 0.001:
-        return "< .001"
-    return f"{value:.{2 if value >= 0.1 else 3}f}".removeprefix("0")
 
 
 def _bare(value: float) -> str:

@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from localjudge.arrays import Floats, Integers
-from localjudge.statistics import Estimate, p_in_words, sign_test
+from localjudge.statistics import Estimate, sign_test
 from localjudge.statistics.resampling import cell_means, studentise
 from localjudge.statistics.system_means import column_means
 from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL
+from localjudge.system.quantities import p_in_words
 
 ALPHA = 0.05
 MOST = 10_000_000

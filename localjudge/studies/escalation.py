@@ -157,15 +157,15 @@ class Selection:
             surest = np.argsort(-self.verdicts.confidence[self.tested])[: round(FIRST * len(self.tested))]
             independent = independent_rows(instructions)[-1] if len(instructions) else 0
             why = (
-                f"they count as {independent:,.0f} of different instructions, and at least "
-                f"{fewest_labels(rate)} are needed"
+                f"at least {fewest_labels(rate)} {item}s of different instructions must have labels, and these "
+                f"count as {independent:,.0f}"
                 if independent < fewest_labels(rate)
                 else f"{self.agreed.mean():.0%} of these {item}s agree, and {self.agreed[surest].mean():.0%} "
                 f"of the {FIRST:.0%} with the highest confidence"
             )
             return (
-                f"{name} keeps nothing: no threshold of its confidence gives {rate:.0%} agreement with "
-                f"{1 - ERROR:.1%} confidence on {on}; {why}"
+                f"{name} keeps nothing: {on} do not show ({1 - ERROR:.1%} confidence) that {rate:.0%} of its "
+                f"verdicts above any threshold agree with people; {why}"
             )
         kept, used = self.kept, self.kept[self.tested]
         independent = independent_rows(instructions[used])[-1]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 GIB = 2**30
+UNDEFINED_SIGN = "–"  # noqa: RUF001
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -63,3 +64,17 @@ def figure(value: float) -> str:
 def bars(shares: Iterable[float]) -> str:
     """Return one bar character for each share from 0 to 1; a share below 0.005 is a dot."""
     return "".join("·" if share < 0.005 else "▁▂▃▄▅▆▇█"[min(7, int(share * 8))] for share in shares)
+
+
+def p_in_words(value: float) -> str:
+    """Return a p-value for a sentence: p = .17, p < .001."""
+    return f"p {'' if value < 0.001 else '= '}{p_value(value)}"
+
+
+def p_value(value: float | None) -> str:
+    """Return a p-value without its leading zero: .17, .047, .003, < .001."""
+    if value is None:
+        return UNDEFINED_SIGN
+    if value < 0.001:
+        return "< .001"
+    return f"{value:.{2 if value >= 0.1 else 3}f}".removeprefix("0")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from localjudge.statistics import UNDEFINED_SIGN, Estimate
+from localjudge.statistics import Estimate
 from localjudge.studies.audit.perturbations import Direction
+from localjudge.system.quantities import UNDEFINED_SIGN
 
 NOISE = 1 / 16
 """Largest change that counts as no change, as a share of the scale's range: 0.25 on a scale from 1 to 5."""
@@ -108,9 +109,9 @@ class AuditCheck:
         if not self.decisive:
             return "no expected change is known for these aspects"
         no_room = sum(self.aspects[aspect].no_room for aspect in self.decisive)
-        reasons = [f"{count:,} {reason}" for reason, count in self.skipped.items()]
-        reasons += [f"{self.failed:,} failed"] * bool(self.failed)
-        reasons += [f"{no_room} scores near the end of the scale"] * bool(no_room)
+        reasons = [f"{reason}: {count:,}" for reason, count in self.skipped.items()]
+        reasons += [f"failed: {self.failed:,}"] * bool(self.failed)
+        reasons += [f"scores near the end of the scale: {no_room:,}"] * bool(no_room)
         return "; ".join(reasons)
 
 

@@ -14,7 +14,7 @@ from localjudge.matching.scores import ScoreKind, Scores, check_one_judge
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.score_column import averaged, deciding
 from localjudge.runs.reader import is_complete
-from localjudge.statistics import Estimate, p_in_words, sign_test
+from localjudge.statistics import Estimate, sign_test
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.statistics.system_means import LabelledRows
 from localjudge.statistics.system_order import (
@@ -26,7 +26,7 @@ from localjudge.statistics.system_order import (
     sets_in_words,
 )
 from localjudge.studies.by_system_or_tag import EstimateTable, rank_by_tag
-from localjudge.system.quantities import counted
+from localjudge.system.quantities import counted, p_in_words
 
 
 @dataclass(frozen=True, slots=True)
