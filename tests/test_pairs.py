@@ -356,7 +356,7 @@ def test_rows_without_a_system_form_no_pairs_and_their_other_columns_are_named()
 @pytest.mark.parametrize(
     ("pairing", "problem"),
     [
-        ({"baseline": "four"}, "`baseline` four: no row is of this system; there are one, two, three"),
+        ({"baseline": "four"}, "`baseline`: no row is of the system 'four'; there are one, two, three"),
         ({"systems": (("one", "four"),)}, "`pairs`: no row is of the system 'four'"),
     ],
 )

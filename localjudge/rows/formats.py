@@ -220,10 +220,9 @@ def _text_reader(name: str, suffix: str, head: bytes) -> Callable[[io.BufferedRe
     if is_json and begin[:1] not in (b"{", b""):
         raise UsageError(f"{name}: is not an array of objects; write [{{…}}, {{…}}], or one object a line")
     line, end, more = begin.partition(b"\n")
-    is_line = bool(end) and not isinstance(parse_json(line, "line"), RowError)
     goes_on = bool(end) and line.rstrip()[-1:] in (b"{", b"[", b",") and more.lstrip()[:1] != b"{"
-    has_one = is_json and not (is_line and more.strip())
-    return read_json_objects if begin[:1] == b"{" and (has_one or (goes_on and not is_line)) else read_jsonl
+    is_line = bool(more.strip()) and not isinstance(parse_json(line, "line"), RowError)
+    return read_json_objects if begin[:1] == b"{" and (is_json or goes_on) and not is_line else read_jsonl
 
 
 class Utf8Stream(io.RawIOBase):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations
 from random import Random
 from sys import intern
 from typing import Literal, Self
@@ -160,8 +160,7 @@ class PairedRows:
                 missing.subtract({systems[each] for each in places})
             self.missing, formed = dict(+missing), 0
             for places in groups.values():
-                pairs = (_ordered(*pair, systems, listed) for pair in combinations(places, 2))
-                for first, second in self._chosen([*filter(None, pairs)], systems):
+                for first, second in self._chosen(places, systems, listed):
                     formed += 1
                     yield _pair(stored[first], stored[second])
             if not formed:
@@ -178,52 +177,48 @@ class PairedRows:
         """
         there = ", ".join(list(names)[:12]) or "none"
         baseline, pairs = self._pairing.baseline, self._pairing.systems
-        given = {f"`baseline` {baseline}: no row is of this system": baseline} if baseline is not None else {}
-        given |= {f"`pairs`: no row is of the system {name!r}": name for pair in pairs or () for name in pair}
-        for problem, name in given.items():
+        if baseline is not None:
+            pairs = tuple((name, baseline) for name in names)
+        option = "`pairs`" if baseline is None else "`baseline`"
+        for name in chain.from_iterable(pairs or ()):
             if name not in names:
-                raise UsageError(f"{problem}; there are {there}")
+                raise UsageError(f"{option}: no row is of the system {name!r}; there are {there}")
         if len(names) < 2:
             raise UsageError(
                 f"`pairs`: give rows of two systems or more; those of these rows are: {there}. Name their "
                 "column with `columns` system=COLUMN, or give a file for each with `system_from` filename"
             )
-        if baseline is not None:
-            pairs = tuple((name, baseline) for name in names)
         return None if pairs is None else {frozenset(pair): pair[0] for pair in pairs}
 
-    def _chosen(self, pairs: list[tuple[int, int]], systems: Sequence[str]) -> list[tuple[int, int]]:
-        """Return the pairs of responses to compare, of those to one instruction.
+    def _chosen(
+        self, places: Sequence[int], systems: Sequence[str], listed: Mapping[frozenset[str], str] | None
+    ) -> list[tuple[int, int]]:
+        """Return the pairs of responses to compare, of those to one instruction; each in its order.
 
         If their number is limited, the pairs of systems that were compared least come first, and of these the
         ones whose systems were compared least: equal numbers for all pairs leave the smallest error in the
         strengths while nothing is known about them. The seed decides between equals.
         """
-        most, compared = self._pairing.per_instruction, self._compared
+        most, compared, pairs = self._pairing.per_instruction, self._compared, list[tuple[int, int]]()
+        for one, other in combinations(places, 2):
+            both = frozenset((systems[one], systems[other]))
+            first = systems[one] if listed is None else listed.get(both)
+            if len(both) > 1 and first is not None:
+                pairs.append((one, other) if first == systems[one] else (other, one))
         if most is None or most >= len(pairs):
             return pairs
         rank, chosen = {pair: self._random.random() for pair in pairs}, set[tuple[int, int]]()
 
         def before(pair: tuple[int, int]) -> tuple[float, ...]:
-            one, other = (systems[each] for each in pair)
-            return compared[frozenset((one, other))], compared[one] + compared[other], rank[pair]
+            both = [systems[each] for each in pair]
+            return compared[frozenset(both)], sum(compared[system] for system in both), rank[pair]
 
         for _ in range(most):
             best = min(rank.keys() - chosen, key=before)
             chosen.add(best)
-            both = [systems[each] for each in best]
-            compared.update([*both, frozenset(both)])
+            names = [systems[each] for each in best]
+            compared.update([*names, frozenset(names)])
         return [pair for pair in pairs if pair in chosen]
-
-
-def _ordered(
-    one: int, other: int, systems: Sequence[str], listed: Mapping[frozenset[str], str] | None
-) -> tuple[int, int] | None:
-    """Return the places of two responses in the order of their pair; None if they are not compared."""
-    pair = frozenset((systems[one], systems[other]))
-    if len(pair) == 1 or (listed is not None and pair not in listed):
-        return None
-    return (other, one) if listed is not None and listed[pair] != systems[one] else (one, other)
 
 
 def _pair(first: Row | Failure, second: Row | Failure) -> Row:
