@@ -128,6 +128,11 @@ def test_null_messages_are_missing_and_the_question_with_its_response_is_the_con
     assert (row.instruction, row.candidate) == ("Hello", "A")
 
 
+def test_a_message_alone_that_is_given_as_the_instruction_is_its_text() -> None:
+    row = row_of({"talk": TURNS[1:3]}, "instruction", "candidate", instruction="talk[0]", candidate="talk[1]")
+    assert (row.instruction, row.candidate) == ("Hello", "Hi!\nHow are you?")
+
+
 @pytest.mark.parametrize("column", ["messages", "conversation"])
 def test_a_whole_conversation_may_end_with_the_user_also_in_a_cell(column: str) -> None:
     for turns in (TURNS[:-1], json.dumps(TURNS[:-1])):

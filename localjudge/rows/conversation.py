@@ -110,8 +110,9 @@ def _gather(fields: dict[str, Any], taken: dict[str, str]) -> None:
         chat = as_chat(fields.get(name))
         is_question = name == "instruction" and roles_of(fields.get(MESSAGES, chat))[-1:] == ["user"]
         if chat and ("candidate" in fields or not is_question):
-            fields.setdefault(MESSAGES, fields.pop(name))
+            fields.setdefault(MESSAGES, chat)
             taken.setdefault(MESSAGES, taken.pop(name))
+            del fields[name]
     if as_chat(answer := fields.get("candidate")) is not None:
         said = [taken[name] for name in (MESSAGES, "instruction", "candidate") if name in fields]
         fields[MESSAGES], taken[MESSAGES] = _continued(fields.get(MESSAGES), fields, answer), " + ".join(said)
