@@ -157,7 +157,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "no --out": ("score ROWS", "Missing option '--out'"),
     "no such flag": ("score ROWS --out OUT --speed 9", "No such option"),
     "no such file": ("score none.jsonl --out OUT", "none.jsonl: No such file"),
-    "no match": ("score *.none --out OUT", "*.none: no file matches"),
+    "no match": ("score *.none --out OUT", "*.none: No such file or directory"),
     "a folder": ("score . --out OUT", ".: is a folder; name its files"),
     "unknown kind": ("score rows.xlsx --out OUT", "rows.xlsx: unknown format; use .jsonl"),
     "empty input": ("score empty.jsonl --out OUT --model MODEL --rubric RUBRIC", "empty.jsonl: holds no rows"),
