@@ -18,6 +18,7 @@ from scripted import Opinion, scripted_judge
 
 from localjudge import Row, Rubric, UsageError, read_rows
 from localjudge.cli.audit import _thresholds
+from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.statistics import UNDEFINED
 from localjudge.studies.audit import read_audit
 from localjudge.studies.audit.audit_findings import Audit
@@ -414,10 +415,14 @@ def test_shifts_of_different_scales_are_shares_of_the_scale(rows: Path, tmp_path
 
 
 def test_a_perturbed_row_that_is_too_long_to_read_is_left_out(cli: Cli, tmp_path: Path) -> None:
-    rows = [{"instruction": f"Q{n}?", "reference": "The sky is blue.", "candidate": "It is."} for n in range(3)]
-    rows[0]["candidate"] = "The sky is blue and wide. " * 165_000  # doubled, it is above the limit of a row
+    """The reference makes the row long: the rubric does not show it, so that no tokenizer reads it."""
+    rows = [{"instruction": f"Q{n}?", "candidate": "The sky is blue, and it is wide."} for n in range(3)]
+    rows[0] |= {"candidate": "The sky is blue and wide. " * 100, "reference": "x" * (MAX_ROW_BYTES - 5000)}
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    given = ("--engine", "dry-run", "--rubric", "six-aspects", "--out", tmp_path / "audit", "--json")
+    given = ("--engine", "dry-run", "--rubric", "no-reference", "--out", tmp_path / "audit", "--json")
     end = cli("audit", tmp_path / "rows.jsonl", *given)
     assert end.code == 0, end.err
-    assert json.loads(end.out)["rows"] == 3
+    found = json.loads(end.out)
+    checks = {each["name"]: each["rows"] for each in found["checks"]}
+    assert found["rows"] == 3
+    assert (checks["half"], checks["padded"]) == (3, 2), "the padded row alone is above the limit"
