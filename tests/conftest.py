@@ -5,11 +5,12 @@ PyTorch and transformers take seconds to import; the process that only hands tes
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--hostile-rows", type=int, default=300, help="How many of test_hostile.py's rows to judge."
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without a garbage collector: their modules make a million objects, which stay."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

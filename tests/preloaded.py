@@ -78,11 +78,16 @@ class Preloaded:
 
 
 def preload() -> None:
-    """Import what the programs use. A library that starts a thread is refused: a fork would lack the thread."""
+    """Import what the programs use. A library that starts a thread is refused: a fork would lack the thread.
+
+    The garbage collector of a fork looks at no object that is here: it would copy the memory of all of them.
+    """
+    import gc
     from importlib import import_module
     from pathlib import Path
     from pkgutil import iter_modules
 
+    gc.disable()
     given = dict(os.environ)
     import_module("localjudge.cli.options").settle_environment()
     commands = import_module("localjudge.cli").__path__
@@ -90,6 +95,8 @@ def preload() -> None:
         import_module(name)
     os.environ.clear()
     os.environ |= given
+    gc.freeze()
+    gc.enable()
     others = (task for task in Path("/proc/self/task").iterdir() if task.name != str(os.getpid()))
     threads = {(task / "comm").read_text("utf-8").strip() for task in others}
     assert threads <= THREADS, f"started at import: {threads - THREADS}"
