@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import psutil
+from vllm.platforms.cpu import CpuPlatform
+from vllm_on_a_cpu import check_and_then, fork
 
 from localjudge import Rubric
 from localjudge.constraint.compiler import token_table
@@ -22,6 +24,7 @@ OPTIONS = {"dtype": "float32", "enforce_eager": "true", "block_size": "32", "max
 
 
 def main() -> None:
+    CpuPlatform.check_and_update_config = check_and_then(fork)
     model = Model.find(sys.argv[1])
     rubric = Rubric.model_validate(
         {
@@ -38,7 +41,7 @@ def main() -> None:
     report = {}
     for victim in ("EngineCore", "Worker"):
         before = engine.statistics()["engine_restarts"]
-        asked, answers = 200, list[int]()
+        asked, answers = 100, list[int]()
         whole, is_killed = 0, False
         for finished in engine.complete(Prompt(n, [11 + n] * 40, seed=n) for n in range(asked)):
             if not is_killed:  # what comes then can be without an answer

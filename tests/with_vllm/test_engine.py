@@ -25,6 +25,7 @@ from transformers import LlamaForCausalLM
 from value_oracle import ASPECTS, total_variation, values_one_by_one
 from vllm.inputs import TokensPrompt
 from vllm.platforms.cpu import CpuPlatform
+from vllm_on_a_cpu import check_and_then, schedule_asynchronously
 
 from localjudge import EngineError, ModelError, Rubric, UsageError
 from localjudge.constraint import value_paths
@@ -203,14 +204,8 @@ def test_answers_are_whole_under_asynchronous_scheduling(
         def record(self, stream: object = None) -> None: ...
         def synchronize(self) -> None: ...
 
-    check = CpuPlatform.check_and_update_config.__func__
-
-    def check_and_update_config(cls: Any, config: Any) -> None:
-        check(cls, config)
-        config.scheduler_config.async_scheduling = True
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CpuPlatform, "check_and_update_config", classmethod(check_and_update_config))
+        patch.setattr(CpuPlatform, "check_and_update_config", check_and_then(schedule_asynchronously))
         for name in ("Event", "Stream", "current_stream"):
             patch.setattr(torch.cuda, name, lambda *_, **__: Stream())
         patch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
@@ -478,7 +473,8 @@ def test_an_engine_that_dies_of_everything_is_given_up(
 def test_a_killed_engine_is_started_again_and_nothing_is_lost(model: Model, tmp_path: Path) -> None:
     """In processes of their own, killed in the middle of a run: first the engine's, then its worker's."""
     script = Path(__file__).with_name("killed_engine.py")
-    environment = os.environ | {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
+    path = os.pathsep.join(filter(None, sys.path))
+    environment = os.environ | {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "PYTHONPATH": path}
     ended = subprocess.run(
         [sys.executable, str(script), str(model.path), str(tmp_path / "vllm.log")],
         env=environment,

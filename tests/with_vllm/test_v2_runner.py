@@ -19,9 +19,10 @@ def test_answers_in_the_v2_runner_are_whole_and_those_of_the_plain_engine(model:
     pytest.importorskip("triton")
     # As on a GPU, where asynchronous is what vLLM does; `synchronous` is the script's other choice.
     scheduling = "asynchronous"
+    switches = {"TRITON_INTERPRET": "1", "VLLM_USE_V2_MODEL_RUNNER": "1"}
     ended = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("v2_on_a_cpu.py")), str(model.path), scheduling],
-        env=os.environ | {"TRITON_INTERPRET": "1", "VLLM_USE_V2_MODEL_RUNNER": "1"},
+        env=os.environ | switches | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,
         timeout=280,

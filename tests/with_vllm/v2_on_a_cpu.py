@@ -54,22 +54,13 @@ def pretend_a_gpu() -> None:
     buffer_utils.UvaBuffer = UvaBuffer
 
 
-def schedule_asynchronously() -> None:
-    from vllm.platforms.cpu import CpuPlatform
-
-    check = CpuPlatform.check_and_update_config.__func__
-
-    def check_and_update_config(cls: Any, config: Any) -> None:
-        check(cls, config)
-        config.scheduler_config.async_scheduling = True
-
-    CpuPlatform.check_and_update_config = classmethod(check_and_update_config)
-
-
 def main() -> None:
     pretend_a_gpu()
     if sys.argv[2] == "asynchronous":
-        schedule_asynchronously()
+        from vllm.platforms.cpu import CpuPlatform
+        from vllm_on_a_cpu import check_and_then, schedule_asynchronously
+
+        CpuPlatform.check_and_update_config = check_and_then(schedule_asynchronously)
     import numpy as np
 
     from localjudge import Rubric
