@@ -199,7 +199,7 @@ def test_files_of_other_benchmarks_are_read_as_they_come() -> None:
         (None, "of type NoneType"),
         (3, "of type int"),
         ([], "an empty list"),
-        ("Be polite", "not JSON"),
+        ("Be polite", "of type str; give a list of texts or of"),
         ('{"criterion": "x"}', "of type dict"),
         ([3], "criterion 1 is of type int"),
         (["a", " "], "criterion 2 has no text"),

@@ -77,6 +77,7 @@ def read_conversation(fields: dict[str, Any], taken: dict[str, str], used: Seque
     """
     if fields.get(MESSAGES, ()) is None:
         del fields[MESSAGES], taken[MESSAGES]
+    # First, all turns of the record become its messages, in whichever columns they stand.
     shown, is_prompt = CONVERSATIONS.intersection(used), as_chat(fields.get("instruction")) is not None
     _gather(fields, taken)
     if judges_conversation(used) and fields.keys() & {CONVERSATION, MESSAGES, "candidate"} == {CONVERSATION}:
@@ -84,6 +85,7 @@ def read_conversation(fields: dict[str, Any], taken: dict[str, str], used: Seque
         return
     if MESSAGES not in fields and not shown:
         return
+    # Then, what is judged, and which fields are missing.
     is_long = roles_of(fields.get(MESSAGES)).count("user") > 1
     whole = judges_conversation(used) or (IN_FULL in used and is_long and not shown)
     missing = {"candidate", *used} & {"candidate", "instruction", *CONVERSATIONS} - fields.keys()
@@ -93,6 +95,7 @@ def read_conversation(fields: dict[str, Any], taken: dict[str, str], used: Seque
     is_null = whole and "candidate" in fields and answer is None and last == ["user"]
     if MESSAGES not in fields or not (whole or missing) or is_null or not isinstance(answer, str | None):
         return
+    # The missing fields are read from the messages, and from the answer if it has a column of its own.
     given, messages = taken[MESSAGES], fields.pop(MESSAGES)
     is_prompt &= not shown
     with said_of(f"{given!r}, the conversation:"):

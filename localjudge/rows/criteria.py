@@ -35,14 +35,12 @@ def read_criteria(given: Any) -> tuple[Criterion, ...]:
         RecordError: it is neither, or a criterion in it is wrong; the message names the first.
     """
     given = unpacked(given.strip() if isinstance(given, str) else given)
-    if isinstance(given, str):
-        raise RecordError(f"not JSON; {_FORM}, or its JSON text")
     if isinstance(given, Mapping) and _PARTS in given:
         found = [_criterion(*leaf) for leaf in _leaves(given, 1.0, "its root")]
     elif isinstance(given, list):
         found = [_criterion(each, f"criterion {number}") for number, each in enumerate(given, 1)]
     else:
-        raise RecordError(f"of type {type(given).__name__}; {_FORM}")
+        raise RecordError(f"of type {type(given).__name__}; {_FORM}, or its JSON text")
     if not found:
         raise RecordError(f"an empty list; {_FORM}")
     return tuple(

@@ -37,10 +37,8 @@ def csv_reader(name: str, head: bytes, *, is_whole: bool, usual: str) -> partial
     else:
         widths = {each: list(_widths(text, each, is_whole)) for each in DELIMITERS}
         possible = [each for each, found in widths.items() if found and found[0] > 1]
-        if usual == "\t" and usual in possible:
-            possible = [usual]
-        if len(possible) > 1:
-            possible = [each for each in possible if len(set(widths[each])) == 1] or possible
+        possible = [usual] if usual == "\t" and usual in possible else possible
+        possible = [each for each in possible if len(set(widths[each])) == 1] or possible
         if len(possible) > 1:
             delimiters = " or ".join(DELIMITERS[each] for each in possible)
             advice = "put each name of its first line in double quotes"

@@ -164,13 +164,10 @@ def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedI
     checked.read_as |= dict.fromkeys(
         filter(None, (instead, *(f"{each or (at and 'a list')}{at}" for each in titles)))
     )
+    absent = {*reader.given}
     for fields in read:
         checked.not_shown |= {key: None for key, value in fields.others.items() if value not in _NO_VALUE}
-    absent = {
-        field: path
-        for field, path in reader.given.items()
-        if all(value_at(each.record, path) is ABSENT for each in read)
-    }
+        absent -= {own for own in absent if value_at(fields.record, reader.given[own]) is not ABSENT}
     if read and absent:
         others = [] if rows or reader.first(last, "reference") is not None else ["reference"]
         raise UsageError(f"{name}: {lacks([*absent, *others], last, reader)}")

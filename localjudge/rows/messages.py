@@ -201,10 +201,9 @@ def role_of(message: Any) -> Any:
     """Return the role of a message, by the name that a judge reads; None if it has none."""
     if not isinstance(message, Mapping):
         return None
-    role, kind = message.get("role") or message.get("from"), message.get("type")
-    if role is None:
-        return _ROLE_OF.get(kind) if isinstance(kind, str) else None
-    return _ROLE_OF.get(role, role) if isinstance(role, str) else role
+    role = message.get("role") or message.get("from")
+    name = message.get("type") if role is None else role
+    return _ROLE_OF.get(name, role) if isinstance(name, str) else role
 
 
 def as_chat(value: Any) -> list[Any] | None:

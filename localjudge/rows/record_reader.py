@@ -36,9 +36,9 @@ from localjudge.rows.record import RecordError
 from localjudge.rows.shapes import Shape, found_in, paths_in, recognized, shape_named, value_of
 
 _LIKE_A_RESPONSE = re.compile(
-    r"(output|response|answer|completion|generation|prediction|reply|candidate)s?_?\d*$"
+    r"(?!correct|gold|best|expected|reference|ideal|true|right|label|num_|n_)"
+    r".*(output|response|answer|completion|generation|prediction|reply|candidate)s?_?\d*$"
 )
-_NOT_A_RESPONSE = re.compile(r"^(correct|gold|best|expected|reference|ideal|true|right|label)|^(num|n)_")
 _END_OF_SENTENCE = (".", "!", "?", ":", "\n")
 _LONGEST_NAME = 100
 GATHERED = "@responses"
@@ -194,14 +194,8 @@ class RecordReader:
         }
         taken = {field: found[0] for field, found in usual.items()}
         kept = [key for key in record if key not in claimed and key not in taken.values()]
-        doubtful = [
-            key
-            for key in kept
-            if folded(taken.get("candidate", "")) in _CANDIDATE_OR_REFERENCE
-            and isinstance(key, str)
-            and _LIKE_A_RESPONSE.search(folded(key))
-            and not _NOT_A_RESPONSE.search(folded(key))
-        ]
+        named = [key for key in kept if isinstance(key, str) and _LIKE_A_RESPONSE.match(folded(key))]
+        doubtful = named if folded(taken.get("candidate", "")) in _CANDIDATE_OR_REFERENCE else []
         return _Layout({**sources, **taken}, kept, [path for path, _ in paths if EACH in path], usual, doubtful)
 
     def _check(self, record: Mapping[str, Any], shape: Shape, layout: _Layout) -> None:

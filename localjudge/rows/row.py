@@ -155,12 +155,8 @@ def lacks(fields: Iterable[str], record: Mapping[str, Any], reader: RecordReader
     """Return the reason why a record without these fields is not a row, with the flags to name them."""
     wanted = {*fields} & {*reader.used, *reader.judged, *reader.given}
     fields = [field for field in dict.fromkeys([*reader.names, *reader.used]) if field in wanted]
-    lacking = [
-        f"no column {reader.given[field]!r} for the {field}"
-        if field in reader.given
-        else f"no {'criteria' if field == CRITERION else field}"
-        for field in fields
-    ]
+    said = {field: f"no column {path!r} for the {field}" for field, path in reader.given.items()}
+    lacking = ({CRITERION: "no criteria", **said}.get(field, f"no {field}") for field in fields)
     flags = " ".join(f"--column {field}=COLUMN" for field in fields)
     other = ", or judge without one: --rubric no-reference" if fields == ["reference"] else ""
     names = {field: {*COLUMN_NAMES[field]} for field in (*PAIR, "candidate", "system")}

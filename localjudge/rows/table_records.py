@@ -51,9 +51,8 @@ def dataset_files(folder: str) -> list[str]:
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         raise UsageError(f"{folder}: its {STATE} names no Arrow files; save the dataset again") from None
     if any(name.startswith("_indices") and value for name, value in state.items()):
-        raise UsageError(
-            f"{folder}: its rows are a selection; save it again with dataset.flatten_indices().save_to_disk(…)"
-        )
+        said = "its rows are a selection; save it again with dataset.flatten_indices().save_to_disk(…)"
+        raise UsageError(f"{folder}: {said}")
     if missing := [name for name in names if Path(name).name != name or not Path(folder, name).is_file()]:
         raise UsageError(f"{folder}: has no file {missing[0]}, which its {STATE} names; copy it there")
     return [str(Path(folder, name)) for name in names]
