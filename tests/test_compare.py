@@ -65,6 +65,7 @@ def test_new_responses_by_one_judge_are_compared_on_the_same_instructions(tmp_pa
     new = judged(tmp_path / "new", rows_of(after, "another answer", "south")[::-1])
     found = compared(cli, old, new)
     assert (found["differs"], found["instructions"], found["rows"]) == ("responses", 60, 60)
+    assert "old → new · north → south · 60 rows" in cli("compare", old, new, "--resamples", FEW).out
     change = found["columns"]["helpfulness"]
     assert change["difference"]["value"] == pytest.approx(np.mean(after) - np.mean(before))
     assert change["difference"]["high"] < 0
@@ -257,6 +258,10 @@ def test_the_report_of_two_runs_says_what_compare_says(tmp_path: Path, cli: Cli)
     systems = [judged(tmp_path / "of 4", of_both(4, "old")), judged(tmp_path / "of 1", of_both(1, "new"))]
     assert cli("report", *systems, "--out", page).code == 0
     with OpenPage(page, tmp_path) as opened:
+        said = " ".join(opened.texts("#changes-body .axes"))
+        assert (
+            "A hollow point has no interval, because it is the same on all instructions; or because it" in said
+        )
         opened.run("document.querySelector('#changes-body th a').click()")
         opened.wait(f"{chosen}?.includes('question 5') && {chosen}.startsWith('y')")
 

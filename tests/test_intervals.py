@@ -157,6 +157,14 @@ def test_alpha_of_annotators_who_always_agree_has_no_interval() -> None:
     assert found.low < found.value < found.high < 1
 
 
+def test_annotators_of_one_instruction_have_an_alpha_without_interval() -> None:
+    row, annotator = np.indices((3, 2), dtype=np.int32).reshape(2, -1)
+    marks = LabelArray(row, annotator, np.array([1.0, 1, 3, 3, 2, 3]))
+    found = alpha_estimate(marks, np.zeros(3, dtype=np.int32), "ordinal")
+    assert found.value is not None
+    assert (found.low, found.high) == (None, None)
+
+
 def test_a_share_of_rows_of_few_large_instructions_lies_in_its_interval() -> None:
     random, held = np.random.default_rng(0), []
     for _ in range(100):

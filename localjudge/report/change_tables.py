@@ -55,9 +55,8 @@ def _columns(changes: Changes) -> Table:
     ]
     equal = f"equal of {counted(changes.instructions, 'instruction')}".replace(" of ", "\nof ")
     columns = ("column", *changes.names, "change", "p", equal, "detectable\nchange")
-    whose = f" · {changes.whose}" * bool(changes.whose)
-    title = f"{' → '.join(changes.names)}{whose} · {counted(changes.rows, changes.item)}"
-    return Table(title, columns, rows, apart=["change"])
+    said = (" → ".join(changes.names), changes.whose, counted(changes.rows, changes.item))
+    return Table(" · ".join(filter(None, said)), columns, rows, apart=["change"])
 
 
 def _judges(judges: TwoJudges) -> Table:
@@ -99,6 +98,7 @@ def _from_to(row: MovedRow, name: str) -> str:
     said = was if was == now else f"{was} → {now}"
     if name not in row.numbers:
         return said
-    old, new = (f"{number:g}" if number == round(number) else f"{number:.2f}" for number in row.numbers[name])
+    form = "g" if all(number == round(number) for number in row.numbers[name]) else ".2f"
+    old, new = (f"{number:{form}}" for number in row.numbers[name])
     numbers = old if old == new else f"{old} → {new}"
     return numbers if said in ("", numbers) or was.lstrip("-").isdigit() else f"{numbers} ({said})"

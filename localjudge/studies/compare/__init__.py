@@ -209,7 +209,7 @@ def change_lines(changes: Changes) -> Iterator[str]:
     yield f"{how}: {on}, {'; '.join(parts)}."
     yield from untested_in_words("change", without)
     if changes.differs == "judge" and not changes.labelled:
-        yield "Higher scores are leniency, not a better judge: --labels says which one agrees with people."
+        yield "Higher scores are leniency, not a better judge: only labels (--labels) show which is better."
     alone: dict[str, list[str]] = {}
     for row in changes.by_system.rows if changes.by_system else ():
         alone.setdefault(", ".join(row.significant), []).append(row.name)
