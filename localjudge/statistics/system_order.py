@@ -112,7 +112,7 @@ def differences_in_words(
     """
     together = [", ".join(group) for group in groups if len(group) > 1]
     if together:
-        power = f" (80 % of such runs would find a true difference of {detectable or 0:.2f})" * bool(detectable)
+        power = f" (of such runs, 80 % find a true difference of {detectable or 0:.2f})" * bool(detectable)
         each = f" within each of {len(together)} groups" * (len(together) > 1)
         yield f"No significant difference {where}{each}: {'; '.join(together)}{power}"
     elif not untested:
