@@ -43,6 +43,14 @@ NEAR = 6
 """Tokens of rationale in the answers to most tests: their limit is always near."""
 
 
+@pytest.fixture(scope="session", autouse=True)
+def imports_stay_frozen() -> Iterator[None]:
+    from vllm_on_a_cpu import frozen_imports
+
+    with frozen_imports():
+        yield
+
+
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
     """A model of random weights, loud enough to have opinions, with the bundled model's tokenizer."""
@@ -85,8 +93,9 @@ OpenEngine = Callable[..., "VllmEngine"]
 
 @pytest.fixture(scope="session")
 def options() -> dict[str, str]:
-    """An engine that starts quickly and computes exactly."""
-    return {"dtype": "float32", "enforce_eager": "true", "block_size": "32", "max_model_len": "512"}
+    """An engine that starts quickly and computes exactly; its cache holds more than 60 rows of the longest."""
+    options = {"dtype": "float32", "enforce_eager": "true", "block_size": "32", "max_model_len": "512"}
+    return options | {"num_gpu_blocks_override": "1024"}
 
 
 @pytest.fixture(scope="module")

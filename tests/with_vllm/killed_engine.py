@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 from vllm.platforms.cpu import CpuPlatform
-from vllm_on_a_cpu import check_and_then, fork
+from vllm_on_a_cpu import check_and_then, fork, frozen_imports
 
 from localjudge import Rubric
 from localjudge.constraint.compiler import token_table
@@ -36,7 +36,7 @@ def main() -> None:
     opening = rubric.answer_layout.opening
     table = token_table(rubric.answer_layout, model.vocabulary, model.prompts.spell)
     decoding = Decoding(table, 24, closing_margin=4, temperature=1.0)
-    options = VllmOptions.parse(OPTIONS | {"max_num_seqs": "16"})
+    options = VllmOptions.parse(OPTIONS | {"max_num_seqs": "16", "num_gpu_blocks_override": "1024"})
     engine = VllmEngine(model, decoding, options, log=Path(sys.argv[2]))
     report = {}
     for victim in ("EngineCore", "Worker"):
@@ -70,4 +70,5 @@ def kill(name: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with frozen_imports():
+        main()
