@@ -283,6 +283,15 @@ def test_an_array_is_read_as_it_was_written(
     assert [record for _, record in read_records(str(tmp_path / "a.json"))] == records
 
 
+@pytest.mark.parametrize("form", ["[{}]", "{}"])
+def test_json_is_read_the_same_wherever_a_piece_of_the_file_ends(tmp_path: Path, form: str) -> None:
+    for place in range(24):
+        records = [{"n": "x" * (65_520 - place)}, {"n": 2}, {"n": 3}]
+        text = " ,\n ".join(map(json.dumps, records))
+        (tmp_path / "a.json").write_text(form.format(text))
+        assert [record for _, record in read_records(str(tmp_path / "a.json"))] == records
+
+
 CELLS = st.text("a,;\t\"'\n\r é", max_size=8)
 
 

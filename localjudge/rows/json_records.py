@@ -84,9 +84,9 @@ def _texts(stream: BufferedIOBase, most_bytes: float, *, is_array: bool) -> Iter
         is_array: whether the values are the elements of an array.
     """
     pieces = codecs.iterdecode(iter(partial(stream.read1, _PIECE), b""), "utf-8", "surrogateescape")
-    held, at = next(filter(str.strip, pieces), "").lstrip()[is_array:].lstrip(), 0
+    held, end = next(filter(str.strip, pieces), "").lstrip()[is_array:], 0
     decode, encode = json.JSONDecoder().raw_decode, partial(str.encode, errors="surrogateescape")
-    while not (is_array and held.startswith("]", at)):
+    while not (held.startswith("]", at := next(_BETWEEN.finditer(held, end)).end()) and is_array):
         try:
             _, end = decode(held, at)
         except (ValueError, RecursionError) as error:
@@ -94,7 +94,7 @@ def _texts(stream: BufferedIOBase, most_bytes: float, *, is_array: bool) -> Iter
             is_cut = "Unterminated" in str(error) or not held[place + _LONGEST_TOKEN :].strip()
             is_large = size > _MOST_HELD * most_bytes
             if is_cut and not is_large and (more := "".join(islice(pieces, 1 + size // _PIECE))):
-                held, at = (held[at:] + more).lstrip(), 0
+                held, end = held[end:] + more, 0  # a comma may follow what is read already
                 continue
             problem = too_large(most_bytes) if is_large else parse_json(encode(held[at:]), "record")
             if size or is_array:
@@ -102,7 +102,6 @@ def _texts(stream: BufferedIOBase, most_bytes: float, *, is_array: bool) -> Iter
                 yield unreadable_from_here(said)
             return
         yield encode(held[at:end])
-        at = next(_BETWEEN.finditer(held, end)).end()
     if any(map(str.strip, chain([held[at + 1 :]], pieces))):
         yield unreadable_from_here("there is text after the end of the array")
 
