@@ -7,7 +7,7 @@ from itertools import chain, islice
 
 from localjudge.records import Failure, Row
 
-_FURTHER_ROWS = 100_000
+_FURTHER_ROWS = 20_000
 """Number of rows after the last one that are searched for other systems."""
 
 
