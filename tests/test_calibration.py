@@ -81,6 +81,20 @@ def calibration(run: Path, tmp_path: Path, cli: Cli) -> Path:
     return tmp_path / "map.json"
 
 
+def test_the_map_of_a_share_is_printed_at_the_scores_where_it_was_read(tmp_path: Path, cli: Cli) -> None:
+    rows = [
+        {"id": f"{n}", "instruction": f"Question {n}?", "reference": "", "candidate": f"{n}", "ok": n % 2}
+        for n in range(40)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    import_scores([str(tmp_path / "rows.jsonl")], tmp_path / "run", ["ok"], scale=(0, 1))
+    labels = [json.dumps({"id": f"{n}", "ok": int(n % 2 and n % 20 > 0)}) for n in range(40)]
+    (tmp_path / "labels.jsonl").write_text("\n".join(labels))
+    given = "--labels", tmp_path / "labels.jsonl", "--out", tmp_path / "map.json"
+    said = cli("calibrate", tmp_path / "run", *given).out
+    assert "0.00→0.00 0.25→0.25 0.50→0.50 0.75→0.75 1.00→1.00" in said
+
+
 def test_a_blank_line_in_the_label_file_does_not_hide_that_the_map_was_fitted_on_it(
     run: Path, calibration: Path, tmp_path: Path, cli: Cli
 ) -> None:

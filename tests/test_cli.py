@@ -99,7 +99,12 @@ def test_a_limit_names_the_systems_that_it_leaves_out(
         for s in "abc"
         for n in "123"
     ]
-    files = {"by system": rows, "by instruction": sorted(rows, key=lambda row: row["instruction"])}
+    many = [{**rows[0], "system": f"s{n}"} for n in range(1_014)]
+    files = {
+        "by system": rows,
+        "by instruction": sorted(rows, key=lambda row: row["instruction"]),
+        "many": many,
+    }
 
     def said(name: str, limit: int) -> str:
         file = tmp_path / "rows.jsonl"
@@ -113,6 +118,8 @@ def test_a_limit_names_the_systems_that_it_leaves_out(
         assert "--limit 3:" not in said("by system", 3)
         return
     assert "--limit 2: only later rows are of b, c; to" in said("by system", 2)
+    assert "--limit 1: only later rows are of s1, s2, s3," in (line := said("many", 1))
+    assert "s12 and 1,001 more; to" in line
     assert "--limit 4: only later rows are of c; to" in said("by system", 4)
     assert "--limit 7:" not in said("by system", 7)
     assert "--limit 3:" not in said("by instruction", 3)

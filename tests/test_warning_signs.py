@@ -62,8 +62,8 @@ def test_a_judge_that_tells_responses_apart_and_gives_reasons_has_no_sign() -> N
 def test_a_value_that_is_mostly_not_the_likeliest_token_is_a_sign() -> None:
     (line,) = signs(40, likeliest=19)
     assert line.startswith(
-        "improbable answers: the model's likeliest token begins a valid answer in few judgements (in brackets, "
-        "the share of its probability on valid answers): depth 19 of 40 (0.25); change"
+        "improbable answers: the model's likeliest token begins a valid answer in less than half of the "
+        "judgements (in brackets, the share of its probability on valid answers): depth 19 of 40 (0.25); change"
     )
 
 

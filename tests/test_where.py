@@ -102,6 +102,16 @@ def test_a_gate_fails_if_new_lost_the_score_of_every_row_that_counts(
     assert cli("compare", *runs, *asked[:2]).code == 2, "without a gate, nothing is left to say"
 
 
+def test_a_gate_on_rows_that_have_no_score_in_old_is_refused(tmp_path: Path, cli: Cli) -> None:
+    after = with_topics(0)
+    before = [{**row, "helpfulness": None} if row["topic"] == "code" else row for row in after]
+    runs = judged(tmp_path / "old", before), judged(tmp_path / "new", after)
+    for gate in ((), ("--margin", "helpfulness=0.2"), ("--max-failed", "0.5")):
+        end = cli("compare", *runs, "--where", "topic=code", *gate)
+        assert (end.code, end.out) == (2, "")
+        assert "old: has no row with a score to compare" in end.err
+
+
 def test_a_selection_that_failed_in_new_is_refused_with_the_number_of_its_rows(
     tmp_path: Path, cli: Cli
 ) -> None:

@@ -276,7 +276,9 @@ def calibration_findings(calibration: Calibration, of_labels: Sequence[str] = ()
     for name, found in calibration.aspects.items():
         scores = np.linspace(found.x[0], found.x[-1], _MAPPED_SCORES)
         labels = np.interp(scores, found.x, found.y)
-        curve = " ".join(f"{x:.1f}→{y:.1f}" for x, y in dict(zip(scores, labels, strict=True)).items())
+        digits = 2 if scores[-1] - scores[0] <= 1 else 1  # of a share, the scores are quarters
+        points = dict(zip(scores, labels, strict=True)).items()
+        curve = " ".join(f"{x:.{digits}f}→{y:.{digits}f}" for x, y in points)
         errors = (rmse and rmse**2 for rmse in (found.before, found.after, found.constant))
         rows.append([name, found.rows, *errors, found.gain, found.over_constant, curve])
     names = ", ".join(name for name, found in calibration.aspects.items() if not found.has_gain)

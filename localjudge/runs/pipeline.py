@@ -207,11 +207,12 @@ def _warn_of(plan: RunPlan, source: RowSource, observer: RunObserver) -> None:
     if not plan.rows:
         others = f"{counted(plan.input_rows, 'row')} of the input are in the others; merge needs this run, too"
         observer.warn(f"shard {plan.shard} has no rows: instructions are not divided, and the {others}")
-    if source.limit.left_out:
-        later, names = "rows" if source.pairing is None else "pairs", ", ".join(source.limit.left_out)
+    if names := source.limit.left_out:
+        later, more = "rows" if source.pairing is None else "pairs", len(names) - 12
+        some = ", ".join(names[:12]) + f" and {more:,} more" * (more > 0)
         observer.warn(
-            f"`limit` {source.limit.count}: only later {later} are of {names}; to compare all systems, sort "
-            "the input by instruction"
+            f"`limit` {source.limit.count}: only later {later} are of {some}; to compare all systems, raise it "
+            "or sort the input by instruction"
         )
     if source.missing:
         systems = ", ".join(f"{name} to {count}" for name, count in source.missing.items())

@@ -182,9 +182,10 @@ class ValueMass:
         ]
         if named:
             yield (
-                "improbable answers: the model's likeliest token begins a valid answer in few judgements (in "
-                f"brackets, the share of its probability on valid answers): {', '.join(named)}; change how the "
-                "prompt shows the answer, ask for the rationale first, or use another model"
+                "improbable answers: the model's likeliest token begins a valid answer in less than half of "
+                "the judgements (in brackets, the share of its probability on valid answers): "
+                f"{', '.join(named)}; change how the prompt shows the answer, ask for the rationale first, or "
+                "use another model"
             )
 
 

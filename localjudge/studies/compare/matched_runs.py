@@ -206,8 +206,8 @@ def match_runs(rows: ComparedRows, gate: bool = False) -> MatchedRuns:
         gate: for a gate, which counts rows without a score: in NEW, no row that counts needs to have one.
 
     Raises:
-        UsageError: the judge and the responses differ; the runs have no row in common; or their systems cannot
-            be told apart.
+        UsageError: the judge and the responses differ; OLD has no score; the runs have no row in common; or
+            their systems cannot be told apart.
     """
     names = tuple(run_names(rows.source.folders))
     judges = [manifest.judge for manifest in rows.source.manifests]
@@ -234,6 +234,8 @@ def match_runs(rows: ComparedRows, gate: bool = False) -> MatchedRuns:
     missing, unmatched = _without_score(rows, matched, names[1])
     has_others = any(cell.pairs for cell in matched)
     matched = [cell for cell in matched if cell.select(rows.counts)]
+    if not matched:
+        raise UsageError(f"{names[0]}: has no row with a score to compare")
     row_pairs = np.array([pair for cell in matched for pair in cell.pairs], dtype=np.int64).reshape(-1, 2)
     lost = [row for row in missing if row.reason != _absent(names[1])]
     if not len(row_pairs) and not (gate and (lost or has_others)):
