@@ -112,6 +112,16 @@ def test_a_gate_on_rows_that_have_no_score_in_old_is_refused(tmp_path: Path, cli
         assert "old: has no row with a score to compare" in end.err
 
 
+def test_a_gate_for_a_named_system_without_a_score_in_old_is_refused(tmp_path: Path, cli: Cli) -> None:
+    after = [{**row, "system": f"s{at % 2}"} for at, row in enumerate(with_topics(0))]
+    before = [{**row, "helpfulness": None} if row["system"] == "s1" else row for row in after]
+    runs = judged(tmp_path / "old", before), judged(tmp_path / "new", after)
+    gate = ("--margin", "helpfulness=2", "--resamples", FEW)
+    assert cli("compare", *runs, *gate, "--system", "s0").code == 0
+    end = cli("compare", *runs, *gate, "--system", "s0", "--system", "s1")
+    assert (end.code, "--system s1: has no row with a score in old" in end.err) == (2, True)
+
+
 def test_a_selection_that_failed_in_new_is_refused_with_the_number_of_its_rows(
     tmp_path: Path, cli: Cli
 ) -> None:

@@ -119,6 +119,11 @@ def compare(
                 "--labels: compares two judges, and these runs have one; localjudge rank OLD NEW --labels "
                 "estimates the means of people"
             )
+        known_in_old = {rows.systems[row] for row in matched.places[:, 0]}
+        if gate and (unscored := {row.system for row in matched.failed}.intersection(systems) - known_in_old):
+            raise UsageError(
+                f"--system {min(unscored)}: has no row with a score in {matched.names[0]}, so no gate can hold"
+            )
         conditions = check_gate(matched, margins, improve or (), fell, max_failed)
     with progress.step(statistics.computing):
         changes = compare_runs(matched, known, *statistics.draws)
