@@ -245,7 +245,8 @@ def test_intervals_hold_the_single_labels_that_their_sentence_names(
         end = cli("calibrate", folder / "run", "--labels", labels, "--interval", "0.9", "--out", out)
         assert end.code == 0, end.err
         said = " ".join(end.out.split())
-        assert "at least 90% of the single labels that the same annotators give" in said
+        assert "Of the labels that the same annotators will give" in said
+        assert "at least 90% lie in these intervals" in said
         assert ("lie outside the judge's scale" in said) == (highest == 10)
         assert cli("export", folder / "run", "--out", tmp_path / "x.jsonl", "--intervals", out).code == 0
         ends = {
