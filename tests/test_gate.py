@@ -78,7 +78,7 @@ def test_fewer_than_five_instructions_pass_no_condition(tmp_path: Path, cli: Cli
         (0.25, None, None),
         (0, None, None),
     ]
-    assert "4 instructions are too few; a gate needs 5" in cli("compare", old, new, *asked).out
+    assert "too few (4 instructions); a gate needs 5" in cli("compare", old, new, *asked).out
 
 
 def change(old: Sequence[Record], new: Sequence[Record], system: str) -> float:

@@ -105,7 +105,7 @@ def compare_runs(
     two_judges = len(old) and matched.differs == "judge"
     notes = [rows.note, *matched.notes]
     if matched.only_new:
-        notes.append(f"{counted(matched.only_new, 'row')} of {matched.names[1]} are not in {matched.names[0]}")
+        notes.append(f"not in {matched.names[0]}: {counted(matched.only_new, 'row')} of {matched.names[1]}")
     return Changes(
         names=matched.names,
         differs=matched.differs,

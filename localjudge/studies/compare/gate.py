@@ -168,7 +168,7 @@ def check_gate(
             held = matched.row_change[:, at] <= NO_DIFFERENCE - width / 2 if name else matched.is_lost
             chosen = cells[matched.cell]
             if len(changes) < MIN_INSTRUCTIONS:
-                few = f"{counted(len(changes), 'instruction')} are too few; a gate needs {MIN_INSTRUCTIONS}"
+                few = f"too few ({counted(len(changes), 'instruction')}); a gate needs {MIN_INSTRUCTIONS}"
                 measured = float((changes if most_share is None else held[chosen]).mean())
                 found: dict[str, Any] = {"change": measured, "bound": None, "room": None, "reason": few}
             elif most_share is None:

@@ -240,7 +240,7 @@ def match_runs(rows: ComparedRows, gate: bool = False) -> MatchedRuns:
     lost = [row for row in missing if row.reason != _absent(names[1])]
     if not len(row_pairs) and not (gate and (lost or has_others)):
         said = [f"{len(lost):,} of {len(missing):,} {row.reason} (such as id {row.id})" for row in lost]
-        advice = [*said, "compare runs on the same instructions"][0]
+        advice = [*said, "compare runs of the same systems on the same instructions"][0]
         raise UsageError(f"{names[1]}: has no row of {names[0]} with a score; {advice}")
     changed = sum(_changed(rows.identities, cell.pairs) for cell in matched)
     if not different:
