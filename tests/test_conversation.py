@@ -128,6 +128,17 @@ def test_null_messages_are_missing_and_the_question_with_its_response_is_the_con
     assert (row.instruction, row.candidate) == ("Hello", "A")
 
 
+def test_a_thought_before_the_answer_is_no_turn_of_the_prompt() -> None:
+    thoughts: list[dict[str, Any]] = [
+        {"type": "reasoning", "summary": []},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}]},
+    ]
+    for thought in thoughts:
+        output = [thought, {"role": "assistant", "content": [{"type": "output_text", "text": "A"}]}]
+        row = row_of({"input": TURNS[1:2], "output": output}, "instruction", "candidate")
+        assert (row.instruction, row.candidate) == ("Hello", "A")
+
+
 def test_a_message_alone_that_is_given_as_the_instruction_is_its_text() -> None:
     row = row_of({"talk": TURNS[1:3]}, "instruction", "candidate", instruction="talk[0]", candidate="talk[1]")
     assert (row.instruction, row.candidate) == ("Hello", "Hi!\nHow are you?")

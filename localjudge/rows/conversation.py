@@ -215,7 +215,9 @@ def _fields(
     thoughts = Message("assistant", [block for block in last.blocks if block.kind == "reasoning"])
     text = written([*before, thoughts], reasoning=reasoning)
     found = {"candidate": "\n".join(last.texts()), CONVERSATION: text, WITH_REASONING: text}
-    asked = [text] if is_prompt and [turn.role for turn in before] != ["user"] else _asked(before)
+    asked = _asked(before)
+    if is_prompt and text not in [f"User:\n{_quoted(each)}" for each in asked]:
+        asked = [text]
     return found | ({"instruction": asked[-1]} if asked else {})
 
 
