@@ -164,6 +164,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "no --out": ("score ROWS", "Missing option '--out'"),
     "no such flag": ("score ROWS --out OUT --speed 9", "No such option"),
     "no such file": ("score none.jsonl --out OUT", "none.jsonl: No such file"),
+    "a long name": ("score " + "n" * 300 + " --out OUT", "n" * 300 + ": File name too long"),
     "no match": ("score *.none --out OUT", "*.none: No such file or directory"),
     "a folder": ("score . --out OUT", ".: is a folder; name its files"),
     "unknown kind": ("score rows.xlsx --out OUT", "rows.xlsx: unknown format; use .jsonl"),

@@ -16,8 +16,10 @@ import gzip
 import io
 import json
 import lzma
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
@@ -140,7 +142,8 @@ def count_lines_of(files: Iterable[str]) -> int | None:
         if not name.endswith(JSON_LINES) or not Path(name).is_file():
             return None
         with Path(name).open("rb") as stream:
-            count += sum(1 for _ in stream)
+            pieces = iter(partial(stream.readline, _PIECE), b"")  # a line may be larger than the memory
+            count += sum(len(piece) < _PIECE or piece.endswith(b"\n") for piece in pieces)
     return count
 
 
@@ -151,7 +154,7 @@ def can_be_read_twice(name: str) -> bool:
 
 def needs_pyarrow(name: str) -> bool:
     """Return whether this file or folder is read by pyarrow."""
-    return name.lower().endswith((*_ARROW, ".zst")) or Path(name, STATE).is_file()
+    return name.lower().endswith((*_ARROW, ".zst")) or os.path.isfile(os.path.join(name, STATE))
 
 
 def input_extras(names: Iterable[str]) -> list[str]:

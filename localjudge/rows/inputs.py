@@ -44,8 +44,7 @@ def find_inputs(names: Sequence[str]) -> list[str]:
     """
     found: list[str] = []
     for name in names:
-        matches = [] if Path(name).exists() else sorted(glob.glob(name, recursive=True))
-        matches = matches or [name]
+        matches = glob.glob(glob.escape(name)) or sorted(glob.glob(name, recursive=True)) or [name]
         for path in map(Path, () if has_no_suffix(name) else matches):
             try:
                 if path.is_file() or not path.exists():  # opening a pipe would take its writer's rows
@@ -147,28 +146,32 @@ def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedI
     """
     instead, is_utf8 = check_file(name)
     checked.not_utf8 += [name] * (not is_utf8)
-    read, reasons, last = list[Fields](), Counter[str](), dict[str, Any]()
-    count, rows = 0, 0
+    reasons, last, count, rows = Counter[str](), dict[str, Any](), 0, 0
+    absent, taken, titles = {*reader.given}, dict[str, str](), dict[str, None]()
+
+    def note(fields: Fields) -> None:  # and keep no record: a hundred may be large
+        titles[fields.shape.title] = None
+        checked.not_shown |= {key: None for key, value in fields.others.items() if value not in _NO_VALUE}
+        absent.difference_update(
+            [own for own in absent if value_at(fields.record, reader.given[own]) is not ABSENT]
+        )
+        taken.update({} if taken else fields.taken)
+
     for where, record in islice(joined_records([name], reader, joins=joins), _RECORDS_CHECKED):
         count += 1
         last = record if isinstance(record, dict) else last
-        for row in rows_of(record, where, reader, read.append):
+        for row in rows_of(record, where, reader, note):
             if isinstance(row, Failure):
                 reasons[row.reason] += 1
             elif missing := [each for each in _REQUIRED & {*reader.used} if getattr(row, each) is None]:
                 reasons[lacks(missing, last, reader)] += 1
             else:
                 rows += 1
-    titles = dict.fromkeys(each.shape.title for each in read)
     at = f" at {reader.found_at}" if reader.found_at else ""
     checked.read_as |= dict.fromkeys(
         filter(None, (instead, *(f"{each or (at and 'a list')}{at}" for each in titles)))
     )
-    absent = {*reader.given}
-    for fields in read:
-        checked.not_shown |= {key: None for key, value in fields.others.items() if value not in _NO_VALUE}
-        absent -= {own for own in absent if value_at(fields.record, reader.given[own]) is not ABSENT}
-    if read and absent:
+    if titles and absent:
         others = [] if rows or reader.first(last, "reference") is not None else ["reference"]
         raise UsageError(f"{name}: {lacks([*absent, *others], last, reader)}")
     if not count:
@@ -176,7 +179,6 @@ def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedI
     elif not rows:
         ((reason, times),) = reasons.most_common(1)
         raise UsageError(f"{name}: none of its first records is a row: {reason} ({times} of its first {count})")
-    taken = next((fields.taken for fields in read if fields.taken), {})
     chat = CONVERSATION if CONVERSATION in taken else MESSAGES
     for own, column in taken.items():
         if own == chat or column != taken.get(chat):  # what is read from it is not in a column of its own

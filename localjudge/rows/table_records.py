@@ -122,9 +122,17 @@ def _values(column: Any) -> list[Any]:
     with suppress(*_NOT_IN_PYTHON):
         texts = column.cast(pyarrow.binary()).to_pylist()
         return [text and text.decode("utf-8", "surrogateescape") for text in texts]
-    parts = [column.slice(place, 1) for place in range(len(column))]
+    if len(column) != 1:  # one such value changes no other
+        return [_values(column.slice(place, 1))[0] for place in range(len(column))]
+    if column.null_count:
+        return [None]
+    if kind.startswith(("list<", "large_list<", "fixed_size_list<")):
+        return [_values(column.flatten())]
+    names = [each.name for each in column.type] if kind.startswith("struct<") else []
+    if names and repeated_name(names) is None:
+        return [{name: _values(each)[0] for name, each in zip(names, column.flatten(), strict=True)}]
     whole: dict[str, Any] = {"window": 2**31 - 1, "container_window": 2**31 - 1, "skip_new_lines": True}
-    return [None if part.null_count else f"{kind}: {part.to_string(**whole)}" for part in parts]
+    return [f"{kind}: {column.to_string(**whole)}"]
 
 
 _NOT_IN_PYTHON = (ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError)
