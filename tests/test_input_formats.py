@@ -292,6 +292,21 @@ def test_json_is_read_the_same_wherever_a_piece_of_the_file_ends(tmp_path: Path,
         assert [record for _, record in read_records(str(tmp_path / "a.json"))] == records
 
 
+def test_white_space_between_two_elements_of_an_array_is_not_held(tmp_path: Path) -> None:
+    space = b" " * 3_000_000
+    (tmp_path / "a.json").write_bytes(
+        b"[" + space + b'{"n": 1}' + space + b"," + space + b'{"n": 2}' + space + b"]"
+    )
+    tracemalloc.start()
+    try:
+        records = [record for _, record in read_records(str(tmp_path / "a.json"))]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert records == [{"n": 1}, {"n": 2}]
+    assert peak < 1_500_000, "of 12 MB"
+
+
 CELLS = st.text("a,;\t\"'\n\r é", max_size=8)
 
 

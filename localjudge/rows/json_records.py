@@ -94,7 +94,8 @@ def _texts(stream: BufferedIOBase, most_bytes: float, *, is_array: bool) -> Iter
             is_cut = "Unterminated" in str(error) or not held[place + _LONGEST_TOKEN :].strip()
             is_large = size > _MOST_HELD * most_bytes
             if is_cut and not is_large and (more := "".join(islice(pieces, 1 + size // _PIECE))):
-                held, end = held[end:] + more, 0  # a comma may follow what is read already
+                # A comma may be the last that was read; white space before an element is not held.
+                held, end = held[end:at].strip() + held[at:] + more, 0
                 continue
             problem = too_large(most_bytes) if is_large else parse_json(encode(held[at:]), "record")
             if size or is_array:
