@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Row, UsageError, read_rows
+from localjudge.errors import RowError
 from localjudge.rows.inputs import find_inputs, given_rows, read_records
 
 Records = list[dict[str, str]]
@@ -318,6 +319,9 @@ CELLS = st.text("a,;\t\"'\n\r é", max_size=8)
     st.sampled_from(["a.csv", "a.tsv"]),
 )
 @example(delimiter="\t", quoting=csv.QUOTE_MINIMAL, header=["\t\n", ";"], cells=[], name="a.tsv")
+@example(
+    delimiter="\t", quoting=csv.QUOTE_MINIMAL, header=[";", "\t"], cells=[["", "\t", "", ""]], name="a.csv"
+)
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_a_csv_writer_wrote_is_read_back_or_refused_and_never_split_wrongly(
     tmp_path: Path, delimiter: str, quoting: Any, header: list[str], cells: list[list[str]], name: str
@@ -337,6 +341,11 @@ def test_what_a_csv_writer_wrote_is_read_back_or_refused_and_never_split_wrongly
         assert plain, "only a header that holds another delimiter is ambiguous"
         return
     read = [record for _, record in read_records(str(file))]
+    if reasons := [each.reason for each in read if isinstance(each, RowError)]:
+        assert "\t" in "".join(header), "tabs alone give each line as many fields, of which two have one name"
+        assert len(reasons) == len(records)
+        assert all(each.startswith("two columns have the name") for each in reasons)
+        return
     assert read == [dict(zip(header, row, strict=True)) for row in records]
 
 
