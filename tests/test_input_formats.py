@@ -342,7 +342,7 @@ def test_what_a_csv_writer_wrote_is_read_back_or_refused_and_never_split_wrongly
         return
     read = [record for _, record in read_records(str(file))]
     if reasons := [each.reason for each in read if isinstance(each, RowError)]:
-        assert "\t" in "".join(header), "tabs alone give each line as many fields, of which two have one name"
+        assert "\t" in "".join(header), "read without quotes, two columns have the same name"
         assert len(reasons) == len(records)
         assert all(each.startswith("two columns have the name") for each in reasons)
         return

@@ -246,7 +246,7 @@ class TokenTable:
         return False
 
     def _goes_on(self, state: NDArray[np.int64] | int, after: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return whether the text of a state goes on in another, bool (…): it is not closed or closing."""
+        """Return whether the text of a state continues in the state after it, bool (…)."""
         same = (self.text[after] == self.text[state]) & (self.text[after] >= 0)
         goes_on: NDArray[np.bool_] = same & ~self.closing[after]
         return goes_on
