@@ -12,7 +12,7 @@
     * RunBrokenError: the run directory was removed or taken over, or its disk is full (exit code 1)
 
 A row that cannot be judged raises no exception: it becomes a `Failure`. The reason is stored in files, so it
-names a setting by its flag. The key of an unreadable row depends on the reason: do not change its wording.
+names a setting by its flag. The key of an unreadable row depends on the `RowProblem`, not on the sentence.
 
 The message of an exception names a setting as a Python program does, in backquotes: "allow larger rows with
 `max_row_bytes`". The command line shows its flag instead, --max-row-bytes (`localjudge.cli.commands.in_flags`).
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 
@@ -84,6 +85,33 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
+class RowProblem(StrEnum):
+    """The kind of problem of a record that is not a row; a part of the key of its failure."""
+
+    SYNTAX = "syntax"
+    """The record is not JSON, CSV or a valid table row, or not an object with named fields."""
+    ENCODING = "encoding"
+    """A text is not UTF-8, or UTF-8 cannot encode it."""
+    DAMAGED = "damaged"
+    """The rest of the file cannot be read."""
+    TOO_LARGE = "too-large"
+    """The record is above the size limit, or nested too deep."""
+    FORM = "form"
+    """The record is of another form than the file."""
+    MISSING = "missing"
+    """A field has no value."""
+    KIND = "kind"
+    """The value of a field is of another kind than in the file."""
+    VALUE = "value"
+    """The value of a field cannot be used."""
+    CONVERSATION = "conversation"
+    """The turns are not a conversation that can be judged."""
+    JOIN = "join"
+    """The other file has no record for this one."""
+    MEDIA = "media"
+    """The record has images, sound or video."""
+
+
 @dataclass(frozen=True, slots=True)
 class RowError:
     """The reason why a record is not a row, or a row cannot be judged: a value, which is never raised.
@@ -93,3 +121,4 @@ class RowError:
 
     reason: str
     record: Mapping[str, Any] | None = None
+    problem: RowProblem = RowProblem.SYNTAX

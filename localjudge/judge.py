@@ -31,8 +31,8 @@ from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.records import Failure, Outcome, Row, numbered
 from localjudge.records.keys import row_key, settings_digest
 from localjudge.rows.columns import CONVERSATIONS
-from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
+from localjudge.rows.program_rows import rows_of_program
 from localjudge.system.quantities import counted
 from localjudge.system.steps import Report, no_progress
 
@@ -262,7 +262,7 @@ class Judge:
         Raises:
             UsageError: the argument is a single row, or not a collection of rows; or the order is unknown.
         """
-        return self._outcomes(prompt_rows(partial(given_rows, rows), self.rubric.fields), order)
+        return self._outcomes(prompt_rows(partial(rows_of_program, rows), self.rubric.fields), order)
 
     def compare(
         self, rows: Iterable[Any], pairing: Pairing | None = None, order: Order = "rows"
@@ -279,7 +279,7 @@ class Judge:
         """
         self.rubric.mode.require("pairs", f"the rubric {self.rubric.name}", "; compare with pairwise")
         pairing = pairing or Pairing()
-        read = prompt_rows(partial(given_rows, rows), self.rubric.fields, pairing)
+        read = prompt_rows(partial(rows_of_program, rows), self.rubric.fields, pairing)
         join = self.rubric.mode.join(self.rubric.aspects, pairing.orders)
         return join.all(self._outcomes(read, order))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from shape_records import (
@@ -120,9 +121,9 @@ def nectar(texts: Texts, number: int) -> Made:
     return Made(record, tuple(readings))
 
 
-def opencompass(texts: Texts, number: int) -> Made:
+def opencompass(texts: Texts, number: int, *, listed: bool) -> Made:
     asked, said, gold = texts.text(), texts.text(), texts.line()
-    prompt: Any = [{"role": "HUMAN", "prompt": asked}] if number % 2 else asked
+    prompt: Any = [{"role": "HUMAN", "prompt": asked}] if listed else asked
     record = {"origin_prompt": prompt, "prediction": said, "gold": gold}
     return Made(record, (Reading((said,), instruction=asked, reference=gold),))
 
@@ -208,9 +209,8 @@ def phoenix(texts: Texts, number: int) -> Made:
     return Made(record, (Reading((said,), instruction=asked, systems=("m",)),))
 
 
-def braintrust(texts: Texts, number: int) -> Made:
+def braintrust(texts: Texts, number: int, *, inner: bool) -> Made:
     asked, said, gold = texts.text(), texts.text(), texts.line()
-    inner = number % 2
     record = {
         "id": texts.word(),
         "span_id": "s",
@@ -285,8 +285,14 @@ FURTHER = (
     Shape("OpenAI summaries", summaries, json_lines("batch3.jsonl"), (PAIR,), (ANSWER,), labels=True),
     Shape("RM-Bench", rm_bench, json_array("total_dataset.json"), (PAIR,)),
     Shape("Nectar", nectar, json_lines("nectar.jsonl")),
-    Shape(
-        "OpenCompass predictions", opencompass, json_document("predictions.json", by_number), (ANSWER, GRADED)
+    *(
+        Shape(
+            name,
+            partial(opencompass, listed=listed),
+            json_document("predictions.json", by_number),
+            (ANSWER, GRADED),
+        )
+        for name, listed in (("OpenCompass predictions", False), ("OpenCompass predictions of messages", True))
     ),
     Shape("HELM request states", helm, json_document("scenario_state.json", states), (ANSWER,), (GRADED,)),
     Shape("lighteval details", lighteval, parquet("details.parquet"), (ANSWER,), (GRADED,)),
@@ -295,7 +301,10 @@ FURTHER = (
     Shape("WildBench outputs", wildbench, json_array("north-1.json")),
     Shape("LiveCodeBench outputs", livecodebench, json_array("Scenario.codegeneration.json")),
     Shape("Phoenix spans", phoenix, parquet("spans.parquet")),
-    Shape("Braintrust experiment", braintrust, json_lines("experiment.jsonl"), (ANSWER, GRADED)),
+    *(
+        Shape(name, partial(braintrust, inner=inner), json_lines("experiment.jsonl"), (ANSWER, GRADED))
+        for name, inner in (("Braintrust experiment", False), ("Braintrust experiment of objects", True))
+    ),
     Shape("Gemini batch", gemini_batch, json_lines("predictions.jsonl")),
     Shape("Anthropic batch", anthropic_batch, two_files("results.jsonl", "requests.jsonl"), (ANSWER, DIALOGUE)),
     Shape("Bedrock batch", bedrock_batch, json_lines("records.jsonl.out.jsonl"), (ANSWER, DIALOGUE)),

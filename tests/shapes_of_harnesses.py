@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -269,14 +270,13 @@ def response_with_input(texts: Texts, number: int) -> Made:
 
 
 def promptfoo_result(texts: Texts, number: int) -> Made:
-    """One result: `prompt.raw` is what was sent, a text or the JSON of messages; an error has no output."""
+    """One result: `prompt.raw` is what was sent, also the JSON of messages; an error has no output."""
     asked, answer, provider, label = texts.text(), texts.text(), f"openai:{texts.name()}", texts.name()
     label = label if number % 2 else ""
-    turns: tuple[Said, ...] = (Said(USER, asked),)
     raw = asked
     if number % 3 == 0:
-        turns = (Said(SYSTEM, texts.text()), *turns)
-        raw = json.dumps(chat(*turns))
+        raw = json.dumps(chat(Said(SYSTEM, texts.text()), Said(USER, asked)))
+    turns = (Said(USER, raw),)
     failed = number % 8 == 5
     record: Record = {
         "cost": 0,
@@ -391,16 +391,16 @@ def deepeval_run_document(made: Sequence[Made]) -> Record:
     }
 
 
-def ragas_old(texts: Texts, number: int) -> Made:
+def ragas_old(texts: Texts, number: int, *, listed: bool) -> Made:
     """The names until 0.1; `ground_truths` is a list of alternatives in the first of them."""
     asked, answer, contexts = texts.text(), texts.text(), [texts.line(), texts.line()]
     truths = [texts.text() for _ in range(1 + number % 2)]
     record: Record = {"question": asked, "contexts": contexts, "answer": answer}
-    record |= {"ground_truths": truths} if number % 2 else {"ground_truth": truths[0]}
+    record |= {"ground_truths": truths} if listed else {"ground_truth": truths[0]}
     reading = Reading(
         (answer,),
         instruction=asked,
-        reference=tuple(truths) if number % 2 else truths[0],
+        reference=tuple(truths) if listed else truths[0],
         shown={"context": tuple(contexts)},
     )
     return Made(texts.shuffled(record), (reading,))
@@ -438,12 +438,12 @@ def ragas_turns(texts: Texts, number: int) -> Made:
 # --- MLflow, Langfuse, LangSmith
 
 
-def mlflow_records(texts: Texts, number: int) -> Made:
+def mlflow_records(texts: Texts, number: int, *, inside: bool) -> Made:
     """The rows of `mlflow.genai.evaluate`: the reference is an expectation by the name `expected_response`."""
     asked, answer, expected = texts.text(), texts.text(), texts.text()
     record = {
         "inputs": {"question": asked},
-        "outputs": answer if number % 2 else {"response": answer},
+        "outputs": {"response": answer} if inside else answer,
         "expectations": {"expected_response": expected},
         "tags": {"topic": texts.word()},
     }
@@ -478,17 +478,20 @@ def mlflow_traces(texts: Texts, number: int) -> Made:
     return Made(record, (Reading((answer,), instruction=asked),))
 
 
-def langfuse_traces(texts: Texts, number: int) -> Made:
+def langfuse_traces(texts: Texts, number: int, *, form: str) -> Made:
     """A trace or an observation: input and output are texts, messages, or objects of messages."""
-    turns, answer = dialogue(texts, 1, system=number % 3 == 1), texts.text()
-    form = number % 3
-    given: Any = turns[-1].text if form == 0 else chat(*turns) if form == 1 else {"messages": chat(*turns)}
+    turns, answer = dialogue(texts, 1, system=form == "messages"), texts.text()
+    inputs: dict[str, Any] = {
+        "texts": turns[-1].text,
+        "messages": chat(*turns),
+        "objects": {"messages": chat(*turns)},
+    }
     record = {
         "id": texts.word(),
         "timestamp": "2026-01-01T00:00:00.000Z",
         "name": "qa",
-        "input": given,
-        "output": answer if form == 0 else {"role": "assistant", "content": answer},
+        "input": inputs[form],
+        "output": answer if form == "texts" else {"role": "assistant", "content": answer},
         "sessionId": None,
         "metadata": {"topic": texts.word()},
         "tags": [],
@@ -724,10 +727,21 @@ HARNESSES = (
         json_document("run.json", deepeval_run_document),
         read=(ANSWER, GRADED),
     ),
-    Shape("ragas, old names", ragas_old, json_lines("ragas.jsonl"), read=(ANSWER, GRADED, GROUNDED)),
+    *(
+        Shape(
+            name,
+            partial(ragas_old, listed=listed),
+            json_lines("ragas.jsonl"),
+            read=(ANSWER, GRADED, GROUNDED),
+        )
+        for name, listed in (("ragas, old names", False), ("ragas, oldest names", True))
+    ),
     Shape("ragas, new names", ragas_new, json_lines("ragas.jsonl"), read=(ANSWER, GRADED, GROUNDED)),
     Shape("ragas, several turns", ragas_turns, json_lines("ragas.jsonl"), read=(ANSWER, DIALOGUE)),
-    Shape("MLflow evaluation records", mlflow_records, json_lines("e.jsonl"), read=(ANSWER, GRADED)),
+    *(
+        Shape(name, partial(mlflow_records, inside=inside), json_lines("e.jsonl"), read=(ANSWER, GRADED))
+        for name, inside in (("MLflow evaluation records", False), ("MLflow records of objects", True))
+    ),
     Shape(
         "MLflow results table",
         mlflow_table,
@@ -735,8 +749,14 @@ HARNESSES = (
         read=(ANSWER, GRADED),
     ),
     Shape("MLflow traces", mlflow_traces, json_lines("traces.jsonl"), refuse=(GRADED,)),
-    Shape(
-        "Langfuse traces", langfuse_traces, json_document("traces.json", langfuse_page), read=(ANSWER, DIALOGUE)
+    *(
+        Shape(
+            f"Langfuse traces of {form}",
+            partial(langfuse_traces, form=form),
+            json_document("traces.json", langfuse_page),
+            read=(ANSWER, DIALOGUE),
+        )
+        for form in ("texts", "messages", "objects")
     ),
     Shape("Langfuse items", langfuse_items, json_lines("items.jsonl"), read=(), refuse=(ANSWER, GRADED)),
     Shape("LangSmith runs", langsmith_runs, json_lines("runs.jsonl"), refuse=(GRADED,)),

@@ -28,7 +28,7 @@ from localjudge.modes.checklist import CHECKLIST, SCORE_COLUMN, ChecklistOutcome
 from localjudge.modes.mode import SystemCounts
 from localjudge.records import Criterion, Failure, Judgement, Outcome, Row
 from localjudge.rows.criteria import read_criteria
-from localjudge.rows.inputs import given_rows
+from localjudge.rows.program_rows import rows_of_program
 from localjudge.rows.record import RecordError
 
 HELD_PROGRAM = Path(__file__).parent / "held_program.py"
@@ -167,7 +167,6 @@ def test_a_tree_of_paperbench_gives_its_leaves_their_share() -> None:
     assert [each.text for each in leaves] == ["The loss is right.", "The data is right.", "The result holds."]
     assert [each.points for each in leaves] == pytest.approx([2 / 3 * 1 / 4, 2 / 3 * 3 / 4, 1 / 3])
     assert leaves[0].tags == ["Code Development"]
-    assert read_criteria(json.dumps(tree)) == leaves
     found = ChecklistOutcome.from_prompts(
         [said(each, float(each is not leaves[1]), each.part) for each in leaves], ASPECTS
     )
@@ -188,19 +187,18 @@ def test_files_of_other_benchmarks_are_read_as_they_come() -> None:
         (rewards, [("Forgets the dose", -2, "Pitfall", [])]),
         (["a", "b"], [("a", 1, None, []), ("b", 1, None, [])]),
     ):
-        for form in (given, json.dumps(given)):
-            found = [(each.text, each.points, each.name, each.tags) for each in read_criteria(form)]
-            assert found == known
+        found = [(each.text, each.points, each.name, each.tags) for each in read_criteria(given)]
+        assert found == known
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (None, "of type NoneType"),
         (3, "of type int"),
         ([], "an empty list"),
         ("Be polite", "of type str; give a list of texts or of"),
-        ('{"criterion": "x"}', "of type dict"),
+        ({"criterion": "x"}, "of type dict"),
+        ('[{"criterion": "x"}]', "of type str; give a list of texts or of"),
         ([3], "criterion 1 is of type int"),
         (["a", " "], "criterion 2 has no text"),
         (["a\ud800"], "criterion 1 has a lone surrogate"),
@@ -241,7 +239,7 @@ def test_a_malformed_list_fails_its_row_with_one_line(given: Any, says: str) -> 
 def test_a_row_becomes_a_prompt_for_each_criterion_and_a_key_does_not_depend_on_points(model: Path) -> None:
     used = Rubric.load("checklist").fields
     given = ([row(["a", {"criterion": "b", "points": points}])] for points in (-2, 9))
-    found = (prompt_rows(partial(given_rows, rows), used) for rows in given)
+    found = (prompt_rows(partial(rows_of_program, rows), used) for rows in given)
     rows, other = ([each for each in rows if isinstance(each, Row)] for rows in found)
     assert [(each.text, each.part, each.parts) for row in rows for each in row.criteria] == [
         ("a", 1, 2), ("b", 2, 2),

@@ -19,6 +19,7 @@ from preloaded import Preloaded
 from localjudge.cli import app
 from localjudge.config import JudgeConfig
 from localjudge.models.catalogue import BUNDLED_NOTICE
+from localjudge.rows.inputs import Inputs
 
 ESCAPE = "\x1b[31m"
 OVERRIDE = "\u202e"
@@ -223,8 +224,8 @@ WRONG: dict[str, tuple[str, str]] = {
     "show: no run": ("show empty", "it has no run.json; if a start was stopped before"),
     "show: a file": ("show rows.jsonl", "is a file; give the run directory, such as "),
     "show: no folder": ("show nowhere", "nowhere: not a run directory"),
-    "show: a damaged run": ("show damaged", "run.json: not a manifest of run format 9"),
-    "rank: a damaged run": ("rank damaged", "run.json: not a manifest of run format 9"),
+    "show: a damaged run": ("show damaged", "run.json: not a manifest of run format 10"),
+    "rank: a damaged run": ("rank damaged", "run.json: not a manifest of run format 10"),
     "report onto a device": ("report damaged --out pipe", "--out pipe: is not a file"),
     "export onto a device": ("export damaged --to csv --out pipe", "--out pipe: is not a file"),
     "export onto a folder": ("export damaged --to csv --out empty", "--out empty: is not a file"),
@@ -249,7 +250,7 @@ def test_each_wrong_use_ends_with_2_and_one_clear_line(
     for folder in ("empty", "pickled", "broken", "used", "damaged"):
         Path(folder).mkdir()
     os.mkfifo("pipe")
-    parts = {"format": 9, "settings": 1, "rubric": 2, "model": 3, "starts": 4, "shard": None}
+    parts = {"format": 10, "settings": 1, "rubric": 2, "model": 3, "starts": 4, "shard": None}
     Path("damaged/run.json").write_text(json.dumps(parts))
     for file in ("rows.xlsx", "pickled/config.json", "broken/config.json", "broken/model.safetensors"):
         Path(file).write_text("not what it seems")
@@ -629,7 +630,7 @@ def test_prompt_goes_on_past_a_bad_row_and_ends_with_3(cli: Cli, rows: Path, sho
     end = cli("prompt", rows, "--rubric", short_rubric)
     assert end.code == 3
     assert end.out.splitlines()[1] == "Q: Question 0? R: Yes. A: word  Tact, wit: 1-3"
-    assert end.err.startswith(f"{rows}:1: not JSON")
+    assert f"\n{rows}:1: not JSON" in end.err
 
 
 @pytest.mark.parametrize("command", ["score", "audit", "prompt"])
@@ -674,9 +675,8 @@ def test_a_run_names_the_inputs_without_rows_and_the_ids_that_are_not_unique(
 def test_the_largest_row_can_be_set(cli: Cli, tmp_path: Path, rows: Path, model: Path, command: str) -> None:
     flags = [] if command == "prompt" else ["--engine", "dry-run", "--model", model, "--out", tmp_path / "out"]
     end = cli(command, rows, "--max-row-bytes", 10, *flags)
-    assert end.code == (2 if command == "audit" else 3)
-    message = "the input has none" if command == "audit" else "the row is larger than 10 bytes; allow larger"
-    assert message in end.err
+    assert end.code == 2
+    assert "the row is larger than 10 bytes; allow larger" in end.err
     assert (
         cli(command, rows, "--max-row-bytes", 9999, *flags[:-1], *([tmp_path / "new"] if flags else [])).code
         == 0
@@ -689,7 +689,9 @@ def test_rows_above_the_default_limit_are_found_again_by_the_limit_of_their_run(
     rows = write_rows(tmp_path / "long.jsonl", 2)
     flags = ["--engine", "dry-run", "--model", model, "--rubric", short_rubric, "--max-row-bytes", 10**6]
     assert cli("score", rows, "--out", tmp_path / "out", *flags).code == 0
-    monkeypatch.setattr("localjudge.rows.inputs.read_rows.__defaults__", (None, 10))
+    defaults = Inputs.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "max_row_bytes", 10)
     assert cli("export", tmp_path / "out", "--to", "csv", "--out", tmp_path / "t.csv", "--with-texts").code == 0
 
 

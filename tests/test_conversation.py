@@ -12,10 +12,12 @@ import pytest
 from conftest import Cli, random_model
 from hypothesis import given
 from hypothesis import strategies as st
-from one_row import as_row
+from one_row import as_row, checked_inputs
 
 from localjudge import Failure, Row, Rubric, RubricError, UsageError
-from localjudge.rows.inputs import check_inputs, find_inputs, given_rows, read_rows
+from localjudge.rows.columns import parse_columns
+from localjudge.rows.inputs import find_inputs, read_rows
+from localjudge.rows.program_rows import rows_of_program
 from localjudge.runs.reread_texts import rows_again
 from localjudge.runs.run_manifest import read_manifest
 
@@ -93,7 +95,7 @@ def test_without_a_candidate_in_the_template_the_whole_conversation_is_judged() 
     )
     again = row_of({"conversation": "A: Hello\nB: Hi", "id": "t"}, *CONVERSATION)
     assert (again.candidate, again.columns) == ("A: Hello\nB: Hi", {}), "a text is a conversation as it is"
-    (checked,) = given_rows([row], CONVERSATION)
+    (checked,) = rows_of_program([row], CONVERSATION)
     assert isinstance(checked, Row)
     assert checked.digest == row.digest
 
@@ -145,9 +147,12 @@ def test_a_message_alone_that_is_given_as_the_instruction_is_its_text() -> None:
 
 
 @pytest.mark.parametrize("column", ["messages", "conversation"])
-def test_a_whole_conversation_may_end_with_the_user_also_in_a_cell(column: str) -> None:
-    for turns in (TURNS[:-1], json.dumps(TURNS[:-1])):
-        assert row_of({column: turns}, *CONVERSATION).candidate == BEFORE
+def test_a_whole_conversation_may_end_with_the_user_also_in_a_declared_cell(column: str) -> None:
+    assert row_of({column: TURNS[:-1]}, *CONVERSATION).candidate == BEFORE
+    encoded = parse_columns((), CONVERSATION, encoded=[column])
+    row = as_row({column: json.dumps(TURNS[:-1])}, "a:1", encoded, CONVERSATION)
+    assert isinstance(row, Row)
+    assert row.candidate == BEFORE
 
 
 def test_two_conversations_in_which_the_user_says_nothing_have_no_instruction() -> None:
@@ -175,12 +180,12 @@ def test_no_text_of_a_turn_can_pass_for_another_turn(text: str) -> None:
 @pytest.mark.parametrize(
     ("messages", "reason"),
     [
-        ([], "'messages', the conversation: no turns; give a list of turns, each with role and content"),
-        ({"role": "user"}, "'messages', the conversation: no turns; give a list of turns"),
-        ("not JSON", "'messages', the conversation: no turns; give a list of turns"),
+        ([], "no candidate, no conversation; its columns are messages"),
+        ({"role": "user"}, "'messages', the conversation: turn 1 has content of type NoneType"),
+        ("not JSON", "'messages', the messages, is a text; it must be a list of messages"),
         ([*TURNS, "bye"], "turn 6 is of type str; give an object with role and content"),
         ([{"role": "critic", "content": "7"}, *TURNS], "turn 1 has the role 'critic', which is not supported"),
-        ([{"speaker": "human", "value": "Hi"}], "turn 1 has no role, which is not supported; use system,"),
+        ([{"speaker": "human", "value": "Hi"}], "'messages', the messages, is an object or a list; it must be"),
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}],
          "turn 1 has a part of type image_url, which is not supported; only text is judged"),
         ([{"role": "user", "content": None}],
@@ -212,11 +217,12 @@ def test_messages_are_read_from_files_and_tables_of_every_kind(tmp_path: Path) -
     (tmp_path / "b.jsonl").write_text(json.dumps({"chat": texts}))
     pandas.DataFrame([{"messages": json.dumps(texts)}]).to_csv(tmp_path / "a.csv", index=False)
     rows = [
-        *read_rows([str(tmp_path / f"a.{kind}") for kind in ("parquet", "jsonl", "csv")], used=ANSWER),
+        *read_rows([str(tmp_path / f"a.{kind}") for kind in ("parquet", "jsonl")], used=ANSWER),
+        *read_rows([str(tmp_path / "a.csv")], parse_columns((), ANSWER, encoded=["messages"]), used=ANSWER),
         *read_rows([str(tmp_path / "b.jsonl")], {"messages": "chat"}, used=ANSWER),
-        *given_rows(table, ANSWER),
-        *given_rows(pandas.read_parquet(tmp_path / "a.parquet"), ANSWER),
-        *given_rows(polars.read_parquet(tmp_path / "a.parquet"), ANSWER),
+        *rows_of_program(table, ANSWER),
+        *rows_of_program(pandas.read_parquet(tmp_path / "a.parquet"), ANSWER),
+        *rows_of_program(polars.read_parquet(tmp_path / "a.parquet"), ANSWER),
     ]
     assert len(rows) == 7
     assert len({row.digest.hex() if isinstance(row, Row) else row.error for row in rows}) == 1
@@ -227,19 +233,19 @@ def test_a_file_with_messages_lacks_no_column_that_they_have(tmp_path: Path) -> 
     file.write_text(json.dumps({"messages": TURNS}))
     files = find_inputs([str(file)])
     for used in (ANSWER, CONVERSATION, ("instruction", "candidate")):
-        assert check_inputs(files, {}, used).empty == []
+        assert checked_inputs(files, {}, used).empty == []
     with pytest.raises(UsageError, match="no reference; its columns are messages; name them with"):
-        check_inputs(files, {}, ("instruction", "reference", "candidate"))
+        checked_inputs(files, {}, ("instruction", "reference", "candidate"))
     file.write_text(json.dumps({"chat": TURNS}))
-    assert check_inputs(files, {"messages": "chat"}, ANSWER).empty == []
+    assert checked_inputs(files, {"messages": "chat"}, ANSWER).empty == []
     with pytest.raises(UsageError, match=r"no column 'talk' for the messages.*; its columns are chat"):
-        check_inputs(files, {"messages": "talk"}, ANSWER)
-    assert check_inputs(files, {}, ANSWER).columns == {"conversation": ["chat"]}
+        checked_inputs(files, {"messages": "talk"}, ANSWER)
+    assert checked_inputs(files, {}, ANSWER).columns == {"conversation": ["chat"]}
     file.write_text(json.dumps({"chat": TURNS, "talk": TURNS}))
     with pytest.raises(
         UsageError, match="'chat' and 'talk' are conversations; choose one with --column messages=chat"
     ):
-        check_inputs(files, {}, ANSWER)
+        checked_inputs(files, {}, ANSWER)
 
 
 def test_a_run_judges_conversations_and_finds_their_texts_again(cli: Cli, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from conftest import Cli, read_lines
 
 from localjudge import Failure, Judge, Row, RowSource, Rubric, load_run, score_run
 from localjudge.integrations.judge_service import JudgeService
-from localjudge.rows.inputs import given_rows
+from localjudge.rows.program_rows import rows_of_program
 from localjudge.rubrics.rubric_file import shipped_rubrics
 
 REASON = "an empty instruction, which the rubric short shows to the judge"
@@ -32,12 +32,14 @@ def row(instruction: str, **others: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("instruction", EMPTY)
 def test_in_python(judge: Judge, instruction: str, tmp_path: Path) -> None:
     messages = [{"role": "user", "content": instruction}, {"role": "assistant", "content": "C"}]
-    given = [row(instruction), {"messages": messages, "reference": "R"}, row("Q")]
-    *failed, judged = judge.score(given)
-    assert [outcome.error for outcome in failed] == [f"row 1: {REASON}", f"row 2: {REASON}"]
+    (failed,) = judge.score([{"messages": messages, "reference": "R"}])
+    assert failed.error == f"row 1: {REASON}"
+    given = [row(instruction), row("Q")]
+    failed, judged = judge.score(given)
+    assert failed.error == f"row 1: {REASON}"
     assert judged.status == "judged"
     score_run(judge, RowSource.from_rows(given, judge.rubric.fields), tmp_path / "run")
-    assert [outcome.status for outcome in load_run(tmp_path / "run")] == ["failed", "failed", "judged"]
+    assert [outcome.status for outcome in load_run(tmp_path / "run")] == ["failed", "judged"]
 
 
 def test_in_files(cli: Cli, model: Path, short_rubric: Path, tmp_path: Path) -> None:
@@ -53,7 +55,7 @@ def test_in_files(cli: Cli, model: Path, short_rubric: Path, tmp_path: Path) -> 
 
 def test_in_a_service(judge: Judge) -> None:
     with JudgeService(judge) as service:
-        (future,) = service.submit(list(given_rows([row(" ")], judge.rubric.fields)))
+        (future,) = service.submit(list(rows_of_program([row(" ")], judge.rubric.fields)))
         assert isinstance(future.result(), Failure)
 
 
@@ -61,7 +63,7 @@ def test_in_a_service(judge: Judge) -> None:
 def test_a_rubric_that_shows_no_instruction_needs_none(name: str) -> None:
     rubric = Rubric.load(name)
     texts = dict.fromkeys((*rubric.fields, "reference", *rubric.mode.responses), "text") | {"criteria": ["a"]}
-    (given,) = given_rows([texts | {"instruction": ""}], rubric.fields)
+    (given,) = rows_of_program([texts | {"instruction": ""}], rubric.fields)
     assert isinstance(given, Row), given
     refused = rubric.refusal(given)
     assert ("empty instruction" in str(refused)) == ("instruction" in rubric.fields)

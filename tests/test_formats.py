@@ -19,12 +19,13 @@ import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from one_row import checked_inputs
 
 from localjudge import Failure, Judge, Row, UsageError, read_rows
 from localjudge.errors import RowError
 from localjudge.rows.csv_records import read_csv
 from localjudge.rows.formats import count_lines_of
-from localjudge.rows.inputs import check_inputs, given_rows
+from localjudge.rows.program_rows import rows_of_program
 from localjudge.rows.record import Record
 
 ROW = {"instruction": "Why?", "reference": "So.", "candidate": "Because."}
@@ -98,12 +99,15 @@ def test_reading_past_a_huge_row_takes_no_more_memory_than_a_few_rows_of_the_lim
     assert peak < 2_000_000, "of a row of 8 MB"
 
 
-def test_neither_the_check_of_a_file_nor_the_count_of_its_lines_holds_its_rows(tmp_path: Path) -> None:
+def test_neither_the_check_of_a_file_nor_the_count_of_its_lines_holds_more_than_some_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localjudge.rows.record.MOST_HELD", 500_000)
     file = write_records(tmp_path / "a.jsonl", [{**ROW, "candidate": "word " * 40_000}] * 100)
     (tmp_path / "b.jsonl").write_bytes(b" " * 10_000_000 + b"\n{}")
     tracemalloc.start()
     try:
-        check_inputs([str(file)], {}, list(ROW))
+        checked_inputs([str(file)], {}, list(ROW))
         assert count_lines_of([str(tmp_path / "b.jsonl")]) == 2
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -299,7 +303,7 @@ def test_a_table_is_its_rows_and_what_it_lacks_is_missing(library: str) -> None:
         "response": ["Because.", ""],
         "when": [datetime.datetime(2026, 1, 2), None],
     }
-    first, second = given_rows(table_of(library, columns))
+    first, second = rows_of_program(table_of(library, columns))
     assert isinstance(first, Row)
     assert isinstance(second, Row)
     assert (first.id, first.instruction, first.reference, first.candidate) == ("1", "Why?", "So.", "Because.")
@@ -311,7 +315,7 @@ def test_a_table_is_its_rows_and_what_it_lacks_is_missing(library: str) -> None:
 @pytest.mark.parametrize("nothing", [float("nan"), None])
 def test_a_reference_that_is_nan_everywhere_is_a_missing_one(library: str, nothing: float | None) -> None:
     table = table_of(library, {"instruction": ["a"], "candidate": ["b"], "reference": [nothing]})
-    (row,) = given_rows(table)
+    (row,) = rows_of_program(table)
     assert isinstance(row, Row)
     assert row.reference is None
 
@@ -346,21 +350,21 @@ def test_what_holds_no_rows_is_refused_at_once_with_the_line_to_write(
 def test_a_pandas_table_with_a_name_twice_or_a_polars_query_is_refused() -> None:
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     with pytest.raises(UsageError, match="two columns of the DataFrame have the name 'x'"):
-        given_rows(pandas.DataFrame([["a", "b"]], columns=["x", "x"]))
+        rows_of_program(pandas.DataFrame([["a", "b"]], columns=["x", "x"]))
     with pytest.raises(UsageError, match="a LazyFrame; give dicts, Rows, a table"):
-        given_rows(polars.LazyFrame(ROW))
+        rows_of_program(polars.LazyFrame(ROW))
 
 
 @pytest.mark.parametrize(
     ("record", "error"),
     [
         ("text", "row 1: a str; a row is a dict or a Row"),
-        ({1: "a", "x": "b"}, "row 1: no instruction, no reference, no candidate; its columns are 1, x"),
+        ({1: "a", "x": "b"}, "row 1: no instruction: no value at 'instruction'"),
         ({**ROW, "n": 10**5000}, "row 1: its columns cannot be written as JSON: "),
     ],
 )
 def test_a_record_that_cannot_be_a_row_fails_and_the_next_one_is_read(record: Any, error: str) -> None:
-    failure, row = given_rows([record, ROW])
+    failure, row = rows_of_program([record, ROW])
     assert isinstance(failure, Failure)
     assert failure.error.startswith(error)
     assert isinstance(row, Row)

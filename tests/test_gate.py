@@ -111,7 +111,7 @@ def test_each_row_that_has_no_score_in_new_counts_as_the_lowest_score(
     lost = {(row["id"], row["system"]) for row in before} - there
     assert {(row["id"], row["system"]) for row in found["missing"]} == lost
     assert sum(each["lowest"] for each in found["gate"]) == len(lost)
-    reason = {"failed": "no score of help", "absent": "not in new", "no response": "is null"}[how]
+    reason = {"failed": "no score of help", "absent": "not in new", "no response": "no value at"}[how]
     assert all(reason in row["reason"] for row in found["missing"])
     said = " ".join(cli("compare", old, new).out.split())
     assert f"{len(lost)} of {len(before)} rows of old have no score in new" in said
@@ -188,7 +188,7 @@ def test_rows_that_failed_in_old_are_named_and_compared_with_nothing(tmp_path: P
     found = compared(cli, old, new, "--margin", "help=0.5")
     assert {row["id"]: row["reason"] for row in found["failed"]} == {
         "5-1": "no score of help",
-        "6-2": "'candidate', the candidate, is null; it must be a string",
+        "6-2": "no candidate: no value at 'candidate'",
     }
     assert found["gate"][0]["change"] == 0
     said = " ".join(cli("compare", old, new).out.split())
@@ -426,7 +426,7 @@ def test_each_system_of_pairs_has_its_own_condition_and_its_lost_pairs(
     assert gate["a over m"]["change"] == 0
     assert (gate["z over m"]["change"], gate["z over m"]["lowest"]) == (pytest.approx(-0.98), 8)
     assert {row["reason"] for row in found["missing"]} == {
-        "failed in new: 'candidate', the candidate, is null; it must be a string"
+        "failed in new: no candidate: no value at 'candidate'"
     }
     everyone = {"a": "better", "m": "middle", "z": "worse"}
     whole = [pair_run(f"all-{name}", everyone, None) for name in ("old", "new")]

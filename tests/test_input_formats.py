@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 
 from localjudge import Failure, Row, UsageError, read_rows
 from localjudge.errors import RowError
-from localjudge.rows.inputs import find_inputs, given_rows, read_records
+from localjudge.rows.inputs import RecordStream, find_inputs
+from localjudge.rows.program_rows import rows_of_program
 
 Records = list[dict[str, str]]
 ROW = {"instruction": "Why?", "reference": "So.", "candidate": "Because\nof “it”; is,\t是的 🙂"}
@@ -281,7 +282,7 @@ def test_an_array_is_read_as_it_was_written(
     mark = "\ufeff" if "16" in encoding else ""
     text = mark + json.dumps(records, indent=indent, ensure_ascii=False)
     (tmp_path / "a.json").write_bytes(text.encode(encoding))
-    assert [record for _, record in read_records(str(tmp_path / "a.json"))] == records
+    assert [record for _, record in RecordStream(str(tmp_path / "a.json"))] == records
 
 
 @pytest.mark.parametrize("form", ["[{}]", "{}"])
@@ -290,7 +291,7 @@ def test_json_is_read_the_same_wherever_a_piece_of_the_file_ends(tmp_path: Path,
         records = [{"n": "x" * (65_520 - place)}, {"n": 2}, {"n": 3}]
         text = " ,\n ".join(map(json.dumps, records))
         (tmp_path / "a.json").write_text(form.format(text))
-        assert [record for _, record in read_records(str(tmp_path / "a.json"))] == records
+        assert [record for _, record in RecordStream(str(tmp_path / "a.json"))] == records
 
 
 def test_white_space_between_two_elements_of_an_array_is_not_held(tmp_path: Path) -> None:
@@ -300,7 +301,7 @@ def test_white_space_between_two_elements_of_an_array_is_not_held(tmp_path: Path
     )
     tracemalloc.start()
     try:
-        records = [record for _, record in read_records(str(tmp_path / "a.json"))]
+        records = [record for _, record in RecordStream(str(tmp_path / "a.json"))]
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -340,7 +341,7 @@ def test_what_a_csv_writer_wrote_is_read_back_or_refused_and_never_split_wrongly
         assert quoting == csv.QUOTE_MINIMAL
         assert plain, "only a header that holds another delimiter is ambiguous"
         return
-    read = [record for _, record in read_records(str(file))]
+    read = [record for _, record in RecordStream(str(file))]
     if reasons := [each.reason for each in read if isinstance(each, RowError)]:
         assert "\t" in "".join(header), "read without quotes, two columns have the same name"
         assert len(reasons) == len(records)
@@ -352,7 +353,7 @@ def test_what_a_csv_writer_wrote_is_read_back_or_refused_and_never_split_wrongly
 def test_a_quote_in_a_name_of_a_tsv_is_no_mark_of_quoting(tmp_path: Path) -> None:
     lines = ['question\tanswer (max 5")\treference', 'q1\t"Yes, he said\tr1', 'q2\tshe said no"\tr2']
     (tmp_path / "a.tsv").write_text("\n".join(lines) + "\n")
-    read = [record for _, record in read_records(str(tmp_path / "a.tsv"))]
+    read = [record for _, record in RecordStream(str(tmp_path / "a.tsv"))]
     header, *rows = (line.split("\t") for line in lines)
     assert read == [dict(zip(header, row, strict=True)) for row in rows]
 
@@ -541,13 +542,13 @@ class Iterated:
 @pytest.mark.parametrize("make", [Iterated, lambda rows: Exported(pyarrow.Table.from_pylist(rows))])
 def test_what_yields_dicts_or_exports_an_arrow_stream_is_its_rows(make: Callable[[Records], Any]) -> None:
     records = [{**ROW, "id": str(n)} for n in range(600)]
-    rows = list(given_rows(make(records)))
+    rows = list(rows_of_program(make(records)))
     assert [row.id for row in rows] == [str(n) for n in range(600)]
     assert {row.candidate for row in rows if isinstance(row, Row)} == {ROW["candidate"]}
 
 
 def test_a_column_of_a_table_is_no_rows() -> None:
-    (failure,) = given_rows(pyarrow.chunked_array([["text"]]))
+    (failure,) = rows_of_program(pyarrow.chunked_array([["text"]]))
     assert isinstance(failure, Failure)
     assert failure.error.endswith("a row is a dict or a Row")
 
@@ -561,5 +562,5 @@ def test_the_splits_of_a_dataset_are_not_rows(installed_as: Path, monkeypatch: p
     with pytest.raises(
         UsageError, match=r"^rows: is a single row, or several splits; write .* or score\(rows\['test'\]\)$"
     ):
-        given_rows(splits)
+        rows_of_program(splits)
     monkeypatch.delitem(sys.modules, "datasets")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from report_page import head
 
 from localjudge.errors import UsageError
-from localjudge.matching import Identity, SystemNames, identities_of
+from localjudge.matching import Identity, SystemNames, identities_of, label_reader
 from localjudge.matching.judged_rows import read_judged_pairs, read_scores
 from localjudge.matching.labels import read_labels
 from localjudge.matching.row_index import BY_ID_ALONE, RowIndex, align_runs
@@ -93,7 +93,7 @@ def test_a_record_is_of_its_own_row_or_of_none(
     fitting = [place for place, row in enumerate(rows) if fits(row, record)]
     matching = judged(rows)
     try:
-        ((own, _),) = identities_of(record, "labels:1", {}, READS_REFERENCE)
+        ((own, _),) = identities_of(record, "labels:1", label_reader([record], {}, READS_REFERENCE))
         found = matching.find(own).rows
     except UsageError:
         contents = {tuple(rows[place][name] for name in ("system", *READS_REFERENCE)) for place in fitting}
@@ -213,7 +213,7 @@ def test_a_record_of_a_pair_is_of_its_own_pair_in_its_order(
     asked = [name for each in known for name in names[each] if name != "id" or "texts" not in known]
     fitting = {place for place, each in enumerate(pairs) if all(each[name] == source[name] for name in asked)}
     try:
-        ((own, _),) = identities_of(record, "labels:1", {}, OF_PAIRS)
+        ((own, _),) = identities_of(record, "labels:1", label_reader([record], {}, OF_PAIRS))
         found = matching.find(own)
     except UsageError:
         contents = {tuple(pairs[place][name] for name in (*OF_PAIRS, *swap)) for place in fitting}

@@ -47,8 +47,11 @@ COMMANDS = (
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda manifest: manifest.update(format=8), "run.json: has run format 8, and {here} reads format 9"),
-        (lambda manifest: manifest.update(format=10), "run.json: has run format 10, and {here} reads format 9"),
+        (lambda manifest: manifest.update(format=9), "run.json: has run format 9, and {here} reads format 10"),
+        (
+            lambda manifest: manifest.update(format=11),
+            "run.json: has run format 11, and {here} reads format 10",
+        ),
     ],
 )
 def test_a_run_of_another_version_is_refused_everywhere_in_one_line_that_names_the_version(

@@ -23,8 +23,8 @@ from localjudge import Judge, Rubric, RubricError, UsageError, load_run
 from localjudge.modes.pair import PairOutcome
 from localjudge.modes.pair_preference import Odds, Preference
 from localjudge.records import Failure, Judgement, Row
-from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
+from localjudge.rows.program_rows import rows_of_program
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import read_manifest
 
@@ -64,7 +64,7 @@ def write(file: Path, rows: Iterable[dict[str, Any]]) -> Path:
 def formed(rows: list[dict[str, Any]], **pairing: Any) -> list[tuple[str, str, bool]]:
     """Return the systems of each row of two responses, in the order shown, and whether it is swapped."""
     how = Pairing(forms=True, **pairing)
-    found = list(how.rows(given_rows(rows, how.used(USED))))
+    found = list(how.rows(rows_of_program(rows, how.used(USED))))
     assert all(isinstance(row, Row) for row in found)
     return [(str(row.system), str(row.opponent), row.swapped) for row in found]
 
@@ -217,7 +217,7 @@ def test_pairs_are_read_in_the_layouts_that_people_have(columns: dict[str, Any])
         ({"instruction": "Q", "candidate_a": "A"}, "no candidate_b; its columns are instruction, candidate_a"),
         (
             {"instruction": "Q", "candidate_a": "A", "candidate_b": None},
-            "'candidate_b', the candidate_b, is null",
+            "no candidate_b: no value at 'candidate_b'",
         ),
         (
             {"instruction": "Q", "output_1": "A", "chosen": "B", "candidate_b": "C"},
@@ -305,7 +305,7 @@ def test_the_files_of_alpaca_eval_and_arena_hard_form_pairs_as_they_come(
 def test_a_system_without_a_response_is_counted() -> None:
     how = Pairing(forms=True)
     rows = [row for row in system_rows(4) if row["id"] not in ("two-1", "two-3", "one-3")]
-    paired = how.rows(given_rows(rows, how.used(USED)))
+    paired = how.rows(rows_of_program(rows, how.used(USED)))
     assert len(list(paired)) == 2 * (3 + 1 + 3)
     assert paired.missing == {"one": 1, "two": 2}
 
@@ -313,7 +313,7 @@ def test_a_system_without_a_response_is_counted() -> None:
 def test_a_formed_pair_keeps_the_other_columns_of_both_rows() -> None:
     rows = [row | {"dataset": "d", "tokens": len(row["id"])} for row in system_rows(1, ("a", "bbb"))]
     how = Pairing(forms=True, orders=1)
-    (row,) = how.rows(given_rows(rows, how.used(USED)))
+    (row,) = how.rows(rows_of_program(rows, how.used(USED)))
     assert isinstance(row, Row)
     assert (row.id, row.source) == ("a-0 vs bbb-0", "row 1 and row 2")
     assert row.columns == {"dataset": "d", "tokens": [3, 5]}
@@ -343,14 +343,14 @@ def test_columns_of_the_rows_that_form_pairs_are_named_by_their_own_fields(
 def test_rows_without_a_system_form_no_pairs_and_their_other_columns_are_named() -> None:
     nameless = {"instruction": "Q", "candidate": "c", "team": "red"}
     how = Pairing(forms=True)
-    (failure, *_) = how.rows(given_rows([nameless, *system_rows(1)], how.used(USED)))
+    (failure, *_) = how.rows(rows_of_program([nameless, *system_rows(1)], how.used(USED)))
     assert isinstance(failure, Failure)
     assert "its other columns are team; name it with --column system=COLUMN" in failure.error
     for rows, there in (([nameless], "none"), (system_rows(2, ("one",)), "one")):
         with pytest.raises(
             UsageError, match=f"rows are: {there}. Name their column with `columns` system=COLUMN"
         ):
-            list(how.rows(given_rows(rows, how.used(USED))))
+            list(how.rows(rows_of_program(rows, how.used(USED))))
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow
 import pytest
 from conftest import Cli
-from one_row import as_row
+from one_row import as_row, checked_inputs
 from shapes_of_written_files import FOLDER
 
 from localjudge import Failure, Row, Rubric, UsageError, read_rows
 from localjudge.rows.columns import parse_columns
-from localjudge.rows.inputs import check_inputs, find_inputs, names_of_files, read_records
+from localjudge.rows.inputs import RecordStream, find_inputs, names_of_files
 from localjudge.rows.shapes import recognized, shapes
 
 SINGLE = ("instruction", "reference", "candidate")
@@ -41,10 +41,10 @@ def reason_of(record: Mapping[str, Any], used: Sequence[str] = ANSWERS, *columns
     return row.reason
 
 
-def rows_in(file: Path, data: bytes | str, used: Sequence[str] = ANSWERS, **reading: str) -> list[Row]:
+def rows_in(file: Path, data: bytes | str, used: Sequence[str] = ANSWERS, **reading: Any) -> list[Row]:
     file.write_bytes(data.encode() if isinstance(data, str) else data)
     columns = parse_columns((), used, **reading)
-    assert check_inputs(find_inputs([str(file)]), columns, used).empty == []
+    assert checked_inputs(find_inputs([str(file)]), columns, used).empty == []
     rows = list(read_rows([str(file)], columns, used=used))
     return [row for row in rows if isinstance(row, Row)]
 
@@ -88,7 +88,7 @@ def test_a_list_of_right_answers_is_not_judged(response: Mapping[str, str]) -> N
     assert row_of(listed | {"prediction": "A"}).candidate == "A"
 
 
-@pytest.mark.parametrize("name", ["responses", "completions", "generations", "predictions", "candidates"])
+@pytest.mark.parametrize("name", ["responses", "completions", "generations", "predictions"])
 @pytest.mark.parametrize("beside", [{"prediction": "4"}, {"pred": ["4", "5"]}, {"model_output": "4"}])
 def test_responses_in_a_list_are_judged_beside_the_answer_that_was_read_from_them(
     tmp_path: Path, name: str, beside: Mapping[str, Any]
@@ -153,7 +153,7 @@ def test_a_system_that_is_a_prompt_begins_the_conversation() -> None:
     assert (row.system, row.candidate.splitlines()[0]) == (None, "System:")
 
 
-def test_a_history_is_pairs_or_messages_also_in_a_cell_and_anything_else_fails(tmp_path: Path) -> None:
+def test_a_history_is_pairs_or_messages_also_in_a_declared_cell_and_anything_else_fails(tmp_path: Path) -> None:
     record = {"instruction": "And Chile?", "output": "Santiago"}
     as_pairs = [["Capital of Peru?", "Lima"]]
     row = row_of(record | {"history": as_pairs}, WHOLE)
@@ -161,7 +161,8 @@ def test_a_history_is_pairs_or_messages_also_in_a_cell_and_anything_else_fails(t
     assert row_of(record | {"history": CHAT}, WHOLE).candidate == row.candidate
     cell = json.dumps(as_pairs).replace('"', '""')
     table = f'instruction,output,history\nAnd Chile?,Santiago,"{cell}"\n'
-    assert [each.candidate for each in rows_in(tmp_path / "a.csv", table, WHOLE)] == [row.candidate]
+    found = rows_in(tmp_path / "a.csv", table, WHOLE, encoded=["history"])
+    assert [each.candidate for each in found] == [row.candidate]
     problem = reason_of(record | {"history": [{"q": "Capital of Peru?"}]}, WHOLE)
     assert problem == "its history is not a list of pairs or of messages"
 
@@ -175,8 +176,13 @@ def test_images_and_sound_in_a_column_of_their_own_fail_the_row(media: str) -> N
 
 def test_a_path_leads_to_any_value() -> None:
     record = {"in": {"q": "Q"}, "out": [{"text": "A"}, {"text": "B"}], "json": '{"k": ["R"]}', "a.b": "dotted"}
-    columns = ("instruction=in.q", "candidate=out[-1].text", "reference=json.k[0]", "id=a.b")
-    row = row_of(record, SINGLE, *columns)
+    columns = parse_columns(
+        ["instruction=in.q", "candidate=out[-1].text", "reference=json.k[0]", "id=a.b"],
+        SINGLE,
+        encoded=["json"],
+    )
+    row = as_row(record, "a:1", columns, SINGLE)
+    assert isinstance(row, Row)
     assert (row.instruction, row.candidate, row.reference, row.id) == ("Q", "B", "R", "dotted")
 
 
@@ -204,7 +210,6 @@ def test_chat_lists_under_any_column_are_conversations() -> None:
         row_of({"prompt": asked, "response": "Lima"}),
         row_of({"prompt": CHAT}),
         row_of({"traj": CHAT}),
-        row_of({"prompt": json.dumps(asked), "completion": json.dumps(said)}),
         row_of(
             {
                 "conversations": [
@@ -280,10 +285,11 @@ LM_EVAL = {
         (LM_EVAL, ("A",)),
     ],
 )
-def test_json_in_a_cell_of_a_table_is_read_and_that_in_another_text_is_not(
+def test_a_text_is_read_as_json_where_its_column_is_declared_in_every_format(
     tmp_path: Path, name: str, values: Mapping[str, Any], responses: Sequence[str]
 ) -> None:
-    record = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+    encoded = [key for key, value in values.items() if not isinstance(value, str | int)]
+    record = {key: json.dumps(value) if key in encoded else value for key, value in values.items()}
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter="\t" if name == "a.tsv" else ",")
     writer.writerows([record, record.values()])
@@ -291,9 +297,11 @@ def test_json_in_a_cell_of_a_table_is_read_and_that_in_another_text_is_not(
     (tmp_path / "more.jsonl").write_text(lines({"key": record[next(iter(record))], "note": 1}))
     join = {"@join": str(tmp_path / "more.jsonl"), "@on": f"{next(iter(record))}=key"}
     for columns in ({}, {"system": "@filename"}, join):
-        rows = list(read_rows([str(tmp_path / name)], columns, used=ANSWERS))
-        read = [(row.instruction, row.candidate) for row in rows if isinstance(row, Row)]
-        assert (read == [("Q", response) for response in responses]) == (name != "a.jsonl")
+        for declared in (encoded, []):
+            flags = columns | parse_columns((), ANSWERS, encoded=declared)
+            rows = list(read_rows([str(tmp_path / name)], flags, used=ANSWERS))
+            read = [(row.instruction, row.candidate) for row in rows if isinstance(row, Row)]
+            assert (read == [("Q", response) for response in responses]) == bool(declared)
 
 
 def test_a_conversation_needs_a_question_and_a_response() -> None:
@@ -301,9 +309,7 @@ def test_a_conversation_needs_a_question_and_a_response() -> None:
     for record in ({"response": "Lima"}, {"question": "", "response": "Lima"}):
         assert reason_of(record, WHOLE).startswith("'response' has no question before it; name the turns")
     for column in ("messages", "prompt"):
-        assert reason_of({column: asked, "response": None}, WHOLE).startswith(
-            "'response', the candidate, is null"
-        )
+        assert reason_of({column: asked, "response": None}, WHOLE) == "no candidate: no value at 'response'"
     assert row_of({"messages": asked}, WHOLE).candidate.endswith("User:\n> And of Chile?")
 
 
@@ -383,7 +389,7 @@ def test_a_file_of_json_lines_that_is_something_else_is_said_to_be(
     tmp_path: Path, data: str, word: str
 ) -> None:
     (tmp_path / "a.jsonl").write_text(data)
-    checked = check_inputs(find_inputs([str(tmp_path / "a.jsonl")]), {}, ANSWERS)
+    checked = checked_inputs(find_inputs([str(tmp_path / "a.jsonl")]), {}, ANSWERS)
     assert (f"read as: {word}" in checked.how) == bool(word)
 
 
@@ -395,21 +401,21 @@ def test_a_file_of_json_lines_that_is_something_else_is_said_to_be(
             "read as: DeepEval's test cases, instruction=input candidate=actual_output",
         ),
         ({"prompt": "Q", "chosen": ["A"], "rejected": ["B"]}, "instruction=prompt candidate=chosen + rejected"),
-        ({"prompt": CHAT[:1], "completion": CHAT[1:]}, "messages=prompt + completion"),
+        ({"prompt": CHAT[:1], "completion": CHAT[1:]}, "instruction=prompt candidate=completion"),
     ],
 )
 def test_the_first_line_names_the_columns_that_were_taken(
     tmp_path: Path, record: dict[str, Any], said: str
 ) -> None:
     (tmp_path / "a.jsonl").write_text(lines(record))
-    assert check_inputs(find_inputs([str(tmp_path / "a.jsonl")]), {}, ANSWERS).how.endswith(said)
+    assert checked_inputs(find_inputs([str(tmp_path / "a.jsonl")]), {}, ANSWERS).how.endswith(said)
 
 
 def test_another_encoding_is_said_once_for_a_file_and_not_of_one_in_utf_8(tmp_path: Path) -> None:
     rows = "question,response\nQ,A\n" + "Où?,Là.\n" * 3
     for encoding, times in (("cp1252", 1), ("utf-8", 0), ("utf-16", 0)):
         (tmp_path / "a.csv").write_text(rows, encoding)
-        said = check_inputs(find_inputs([str(tmp_path / "a.csv")]), {}, ANSWERS).left_out
+        said = checked_inputs(find_inputs([str(tmp_path / "a.csv")]), {}, ANSWERS).left_out
         assert said.count("is not UTF-8, and its rows with other bytes fail") == times
         assert said.count("iconv -f CP1252 -t UTF-8") == times
 
@@ -480,7 +486,10 @@ def test_two_files_are_joined_by_a_column_and_what_has_no_partner_fails(tmp_path
 @pytest.mark.parametrize(
     ("records", "reason"),
     [
-        ([{"prompt": "Q", "chosen": [1], "rejected": "B"}] * 3, "'chosen', the candidate_a, is of type list"),
+        (
+            [{"prompt": "Q", "chosen": [1], "rejected": "B"}] * 3,
+            "'chosen', the candidate_a, is an object or a list",
+        ),
         (
             [{"prompt": "Q", "question": "P", "chosen": "A", "rejected": "B"}],
             "'prompt' and 'question' are both",
@@ -588,7 +597,9 @@ def test_scores_without_texts_are_not_imported_and_one_line_says_what_to_do(cli:
     file.write_text(lines({"question_id": 1, "model": "m", "judgment": "[[2]]", "score": 2, "turn": 1}))
     end = cli("import", file, "--aspect", "score", "--scale", "1-10", "--out", tmp_path / "run")
     assert (end.code, "no instruction, no candidate; its columns are question_id" in end.err) == (2, True)
-    advice = "or judge the file that has them, and compare with these labels: localjudge agree RUN --labels"
+    advice = (
+        "or judge the file that has the texts, and compare with these labels: localjudge agree RUN --labels"
+    )
     assert advice in end.err
 
 
@@ -616,7 +627,7 @@ def test_a_shape_names_the_program_whose_own_files_the_tests_read() -> None:
     found = set()
     for file in FOLDER.glob("*-*"):
         if not file.name.startswith("inspect_ai"):
-            records = (record for _, record in read_records(str(file)) if isinstance(record, Mapping))
+            records = (record for _, record in RecordStream(str(file)) if isinstance(record, Mapping))
             shapes_found = {shape.name for shape in map(recognized, records) if shape.has}
             found |= {(name, file.name.partition("-")[0]) for name in shapes_found}
     named = {(each.name, re.split("[- ]", each.writer)[0]) for each in shapes().values() if each.writer}

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,11 +22,12 @@ import pyarrow.parquet
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from one_row import as_row
+from one_row import as_row, checked_inputs
 
 from localjudge import Failure, Response, Row, Rubric, UsageError, read_rows
 from localjudge.rows.columns import parse_columns
-from localjudge.rows.inputs import FILENAME, check_inputs, find_inputs, given_rows
+from localjudge.rows.inputs import FILENAME, find_inputs
+from localjudge.rows.program_rows import rows_of_program
 from localjudge.rows.row_store import RowStore
 
 ROW = {"instruction": "Why?", "reference": "So.", "candidate": "Because\nof “it”, 是的 🙂"}
@@ -183,19 +185,14 @@ def test_a_column_that_is_assigned_to_no_field_is_refused(assignment: str) -> No
 
 
 BAD_LINES: dict[str, tuple[Any, str]] = {
-    "no candidate": ({"instruction": "a", "x": 1}, "no candidate; its columns are instruction, x; name"),
+    "no candidate": ({"instruction": "a", "x": 1}, "no candidate: no value at 'candidate'"),
     "no instruction": ({"candidate": "a"}, "no instruction"),
-    "null candidate": ({**ROW, "candidate": None}, "'candidate', the candidate, is null; it must be a string"),
-    "candidate of a number": ({**ROW, "candidate": 5}, "is of type int; it must be a string"),
-    "instruction of a list": ({**ROW, "instruction": ["a"]}, "is of type list"),
+    "null candidate": ({**ROW, "candidate": None}, "no candidate: no value at 'candidate'"),
+    "candidate of a number": ({**ROW, "candidate": 5}, "'candidate', the candidate, is a number"),
+    "instruction of a list": ({**ROW, "instruction": ["a"]}, "the instruction, is a list of texts"),
     "reference of an object": ({**ROW, "reference": {"a": 0}}, "the reference, is of type dict"),
     "id of a list": ({**ROW, "id": [1]}, "the id, is of type list"),
     "system of an object": ({**ROW, "system": {}}, "the system, is of type dict"),
-    "two candidates": (
-        {"instruction": "a", "output": "b", "response": "c"},
-        "'output' and 'response' are both possible columns for the candidate; "
-        "choose one with `columns` candidate=output",
-    ),
     "lone surrogate": ({**ROW, "candidate": "ab\ud800"}, "a lone surrogate (U+D800) at character 3"),
     "lone surrogate in the id": ({**ROW, "id": "\udfff"}, "a lone surrogate (U+DFFF) at character 1"),
     "lone surrogate in a name": ({"\ud800": "a"}, "no instruction"),
@@ -232,7 +229,7 @@ def test_a_failure_keeps_the_id_and_the_system_that_its_row_has() -> None:
 
 def test_a_row_of_a_program_whose_place_cannot_be_written_is_a_failure_that_can_be() -> None:
     row = Row.from_response(instruction="Q", reference="R", candidate="A", source="a\ud800")
-    bad, good = given_rows([row, replace(row, source="a")])
+    bad, good = rows_of_program([row, replace(row, source="a")])
     assert isinstance(bad, Failure)
     assert bad.error == "a?: the source has a lone surrogate (U+D800) at character 2; remove it"
     with RowStore() as stored:
@@ -360,9 +357,9 @@ def test_all_columns_that_a_file_lacks_are_named_at_once(
 ) -> None:
     file = tmp_path / name
     file.write_bytes(KINDS[name]())
-    assert check_inputs([str(file)], {}, ("instruction", "reference", "candidate")).empty == []
+    assert checked_inputs([str(file)], {}, ("instruction", "reference", "candidate")).empty == []
     with pytest.raises(UsageError) as refused:
-        check_inputs([str(file)], parse_columns(columns), ("instruction", "reference", "candidate"))
+        checked_inputs([str(file)], parse_columns(columns), ("instruction", "reference", "candidate"))
     assert str(refused.value).startswith(f"{file}: {message}")
 
 
@@ -372,25 +369,25 @@ def test_a_reference_is_a_column_that_only_some_rubrics_need(tmp_path: Path) -> 
     with pytest.raises(
         UsageError, match="no candidate; its columns are instruction, x; name them with --column"
     ):
-        check_inputs([str(file)], {}, ("instruction", "candidate"))
+        checked_inputs([str(file)], {}, ("instruction", "candidate"))
     with pytest.raises(UsageError, match="no reference, no candidate; its columns are instruction, x"):
-        check_inputs([str(file)], {}, ("instruction", "reference", "candidate"))
+        checked_inputs([str(file)], {}, ("instruction", "reference", "candidate"))
 
 
 @pytest.mark.parametrize(
     "first",
-    [b"{", {"instruction": "a"}, {"prompt": "a", "output": "b", "gold": "c"}],
-    ids=["bad", "lacks", "other"],
+    [b"{", {"instruction": "a"}],
+    ids=["bad", "lacks"],
 )
-def test_rows_of_one_file_may_differ(tmp_path: Path, first: Any) -> None:
+def test_records_that_are_no_rows_do_not_keep_the_others_from_being_read(tmp_path: Path, first: Any) -> None:
     file = tmp_path / "a.jsonl"
     file.write_bytes(lines(*[first] * 99, ROW))
     assert (
-        check_inputs([str(file)], {"system": FILENAME}, ("instruction", "reference", "candidate")).empty == []
+        checked_inputs([str(file)], {"system": FILENAME}, ("instruction", "reference", "candidate")).empty == []
     )
     file.write_bytes(lines(*[{"instruction": "a"}] * 100, ROW))
     with pytest.raises(UsageError, match="no reference, no candidate"):
-        check_inputs([str(file)], {}, ("instruction", "reference", "candidate"))
+        checked_inputs([str(file)], {}, ("instruction", "reference", "candidate"))
 
 
 @pytest.mark.parametrize(
@@ -398,7 +395,7 @@ def test_rows_of_one_file_may_differ(tmp_path: Path, first: Any) -> None:
     [
         ("a.jsonl", b'{"a"\n{"a"\n', "none of its first records is a row: not JSON: "),
         ("a.csv", b"instruction,candidate,candidate\na,b,c\n", "two columns have the name 'candidate'"),
-        ("a.jsonl", lines({**ROW, "candidate": 5}), "'candidate', the candidate, is of type int"),
+        ("a.jsonl", lines({**ROW, "candidate": 5}), "'candidate', the candidate, is a number"),
         ("a.jsonl", lines({**ROW, "reference": ""}), "no reference"),
     ],
 )
@@ -407,7 +404,7 @@ def test_a_file_without_a_row_among_its_first_records_is_refused_with_the_reason
 ) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(UsageError) as refused:
-        check_inputs([str(tmp_path / name)], {}, ("instruction", "reference", "candidate"))
+        checked_inputs([str(tmp_path / name)], {}, ("instruction", "reference", "candidate"))
     assert str(refused.value).startswith(f"{tmp_path / name}: ")
     assert reason in str(refused.value)
 
@@ -418,21 +415,30 @@ def test_files_without_rows_are_named_and_refused_where_there_is_no_other(tmp_pa
     for name in names:
         Path(name).write_bytes(empty)
     with pytest.raises(UsageError, match=r"a\.jsonl, .*b\.csv, .*c\.jsonl: holds no rows"):
-        check_inputs(names, {}, ("instruction", "reference", "candidate"))
+        checked_inputs(names, {}, ("instruction", "reference", "candidate"))
     Path(names[2]).write_bytes(lines(ROW))
-    assert check_inputs(names, {}, ("instruction", "reference", "candidate")).empty == names[:2]
+    assert checked_inputs(names, {}, ("instruction", "reference", "candidate")).empty == names[:2]
 
 
-def test_standard_input_and_pipes_are_not_read_by_the_check(
+def test_the_first_records_of_a_pipe_decide_its_reading_and_are_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines(ROW))))
+    data = lines(*({**ROW, "id": str(number)} for number in range(250)))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
     os.mkfifo(tmp_path / "pipe.jsonl")
-    assert (
-        check_inputs(["-", str(tmp_path / "pipe.jsonl")], {}, ("instruction", "reference", "candidate")).empty
-        == []
-    )
-    assert len(list(read_rows(["-"]))) == 1
+    writer = threading.Thread(target=(tmp_path / "pipe.jsonl").write_bytes, args=[data])
+    writer.start()
+    inputs = checked_inputs(["-", str(tmp_path / "pipe.jsonl")], {}, ("instruction", "reference", "candidate"))
+    ids = [row.id for row in inputs.rows()]
+    writer.join()
+    assert ids == 2 * [str(number) for number in range(250)]
+
+
+def test_two_columns_for_one_field_each_in_other_records_are_both_named(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(lines(*[{"prompt": "a", "output": "b", "gold": "c"}] * 99, ROW))
+    with pytest.raises(UsageError, match=r"instruction=instruction or `columns` instruction=prompt"):
+        checked_inputs([str(file)], {}, ("instruction", "reference", "candidate"))
 
 
 def test_standard_input_that_is_closed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -509,7 +515,7 @@ def test_a_row_may_have_several_responses_and_a_rubric_of_one_refuses_it_by_name
     pair = Row(
         instruction="Who?", reference="She.", responses=(Response("I.", "a"), Response("You.", "b")), id="1"
     )
-    (kept,) = given_rows([pair])
+    (kept,) = rows_of_program([pair])
     assert isinstance(kept, Row)
     assert (kept.candidate, kept.system, kept.responses) == ("I.", "a", pair.responses)
     assert kept.digest != Row.from_response(instruction="Who?", reference="She.", candidate="I.").digest
@@ -520,7 +526,7 @@ def test_a_row_may_have_several_responses_and_a_rubric_of_one_refuses_it_by_name
 
 def test_a_response_after_the_first_that_is_no_text_is_named() -> None:
     pair = Row(instruction="Who?", responses=(Response("I."), Response("\ud800")))
-    (failure,) = given_rows([pair])
+    (failure,) = rows_of_program([pair])
     assert isinstance(failure, Failure)
     assert "the text of response 2 has a lone surrogate (U+D800)" in failure.error
 

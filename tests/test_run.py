@@ -24,6 +24,7 @@ from localjudge import Failure, Judge, Judgement, Response, Row, Rubric, UsageEr
 from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError
 from localjudge.records import Outcome
 from localjudge.records.outcome_columns import from_line
+from localjudge.rows.record import FIRST_RECORDS
 from localjudge.runs import StoppedBySignal, StopSignal
 from localjudge.runs.repeat import repeat
 from localjudge.runs.row_source import RowSource
@@ -190,7 +191,10 @@ def test_a_run_that_is_stopped_before_its_first_line_says_how_to_go_on_and_leave
         # Processes that a shell starts in the background ignore SIGINT, and so do theirs.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    with run as process, rows.open("r+b", buffering=0):
+    row = json.dumps({"instruction": "Q", "reference": "R", "candidate": "A"})
+    first = (row + "\n") * 20 * FIRST_RECORDS  # more than is read at once
+    with run as process, rows.open("r+b", buffering=0) as pipe:
+        pipe.write(first.encode())  # which decide the reading, before the run begins
         while not out.exists():
             assert process.poll() is None
             time.sleep(0.005)
@@ -458,10 +462,14 @@ def test_another_model_in_the_same_folder_is_refused_and_the_same_model_elsewher
     ("name", "content", "words"),
     [
         ("judgements.jsonl", "notes\n", "has judgements.jsonl but no run.json"),
-        ("run.json", "{", "not a manifest of run format 9, or damaged"),
-        ("run.json", '{"format": 2}', "has run format 2, and .* reads format 9; read it with the version that"),
-        ("run.json", '{"format": 9}', "not a manifest of run format 9, or damaged; restore the file"),
-        ("run.json", "[]", "not a manifest of run format 9, or damaged; restore the file"),
+        ("run.json", "{", "not a manifest of run format 10, or damaged"),
+        (
+            "run.json",
+            '{"format": 2}',
+            "has run format 2, and .* reads format 10; read it with the version that",
+        ),
+        ("run.json", '{"format": 10}', "not a manifest of run format 10, or damaged; restore the file"),
+        ("run.json", "[]", "not a manifest of run format 10, or damaged; restore the file"),
     ],
 )
 def test_a_folder_that_holds_something_else_is_left_alone(

@@ -30,7 +30,7 @@ from localjudge.integrations.judge_service import JudgeService
 from localjudge.integrations.reward import RewardEndpoint, compute_score
 from localjudge.integrations.served_rewards import RewardFormula
 from localjudge.records import Judgement, Outcome
-from localjudge.rows.inputs import given_rows
+from localjudge.rows.program_rows import rows_of_program
 from localjudge.rubrics.aspect import Aspect, Scale
 
 TOKENS = 6
@@ -153,7 +153,7 @@ def test_a_row_that_cannot_be_judged_is_an_outcome_with_its_reason(judge: Judge)
     assert status == 200
     judged, failed, none = answer["outcomes"]
     assert judged["status"] == "judged"
-    assert failed["error"].startswith("row 2: no reference, no candidate")
+    assert failed["error"].startswith("row 2: no candidate: no value at 'candidate'")
     assert none["error"] == "row 3: a int; a row is a dict or a Row"
     assert [line["row"] for line in answer["outcomes"]] == [1, 2, 3]
 
@@ -380,9 +380,9 @@ def test_an_engine_that_fails_is_told_to_every_client(judge: Judge, monkeypatch:
 
 def test_what_is_submitted_is_all_or_none(judge: Judge) -> None:
     with JudgeService(judge, 3) as service:
-        futures = service.submit(list(given_rows(rows(2), judge.rubric.fields)))
+        futures = service.submit(list(rows_of_program(rows(2), judge.rubric.fields)))
         with pytest.raises(ServiceBusyError):
-            service.submit(list(given_rows(rows(2), judge.rubric.fields)) * 2)
+            service.submit(list(rows_of_program(rows(2), judge.rubric.fields)) * 2)
         assert [future.result().id for future in futures] == ["r0", "r1"]
     with pytest.raises(EngineError, match="is stopping"):
         service.submit([])

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from one_row import as_row
 
 from localjudge import Failure, Row, Rubric, RubricError
-from localjudge.rows.inputs import given_rows, read_rows
+from localjudge.rows.inputs import read_rows
 from localjudge.rows.messages import read_messages
+from localjudge.rows.program_rows import rows_of_program
 
 OPENAI = [
     {"role": "system", "content": "You book trains."},
@@ -115,7 +116,6 @@ def test_every_form_of_messages_is_the_same_conversation(messages: Any) -> None:
         "At 07:10; take a coat.",
         TEXT.removesuffix("\n\nAssistant:\n> At 07:10; take a coat."),
     )
-    assert row_of(json.dumps(messages), *WHOLE).digest == row.digest
 
 
 def test_the_older_form_of_a_call_and_other_forms_of_its_arguments_are_read() -> None:
@@ -211,7 +211,7 @@ MALFORMED: list[tuple[Any, str]] = [
     ([{"role": "assistant", "content": None}], "turn 1 has content of type NoneType; it must be text or a"),
     ([{"role": "assistant", "content": "x", "audio": {"id": "1"}}], "turn 1 has audio, which is not supported"),
     (content({"type": "input_audio", "input_audio": {}}, role="user"), "turn 1 has a part of type input_audio"),
-    ('[{"role": "assistant", "tool_calls": [{"name": "f", "input": ' + "[" * 5000, "no turns; give a list"),
+    ('[{"role": "assistant", "tool_calls": [{"name": "f", "input": ' + "[" * 5000, "--encoded messages"),
     ([OPENAI[1], CALLING | {"tool_calls": [{"function": {"name": "\ud800"}}]}], "has a lone surrogate"),
     ([OPENAI[1], CALLING | {"tool_calls": [{"function": {"name": "f", "arguments": DEEP}}]}], "nested more"),
 ]  # fmt: skip
@@ -247,8 +247,8 @@ def test_trajectories_are_read_from_files_and_tables(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps(table.to_pylist()[0]))
     rows = [
         *read_rows([str(tmp_path / "a.parquet"), str(tmp_path / "a.jsonl")], used=WHOLE),
-        *given_rows(pandas.read_parquet(tmp_path / "a.parquet"), WHOLE),
-        *given_rows(table, WHOLE),
+        *rows_of_program(pandas.read_parquet(tmp_path / "a.parquet"), WHOLE),
+        *rows_of_program(table, WHOLE),
     ]
     assert len(rows) == 4
     assert len({row.digest.hex() if isinstance(row, Row) else row.error for row in rows}) == 1

@@ -175,7 +175,6 @@ def escalate(
     from numpy.typing import NDArray
 
     from localjudge.matching.labels import label_targets, parse_mapping
-    from localjudge.rows.columns import responses_of
     from localjudge.rows.row import record_of
     from localjudge.runs.notices import refuse_dry_run
     from localjudge.runs.pipeline import score_run
@@ -221,7 +220,7 @@ def escalate(
     progress.say(f"passed on: {passed}, {len(rows):,} of them found in the inputs")
     if rest is not None:
         with replacing(rest) as scratch, scratch.open("w", encoding="utf-8") as stream:
-            records = (record_of(row, responses_of(manifest.rubric.fields)) for row in rows)
+            records = (record_of(row, manifest.rubric.fields) for row in rows)
             stream.writelines(json.dumps(record) + "\n" for record in records)
     if to is None or out is None:
         return
@@ -244,7 +243,14 @@ def escalate(
             start = manifest.last_start
             pairs = None if start.pairing is None else start.pairing.model_copy(update={"forms": False})
             prompts = rows if pairs is None else pairs.rows(rows)
-            source = RowSource(prompts, start.inputs, start.columns, start.max_row_bytes, start.pairing)
+            source = RowSource(
+                rows=prompts,
+                inputs=start.inputs,
+                columns=start.columns,
+                max_row_bytes=start.max_row_bytes,
+                pairing=start.pairing,
+                readings=start.reading_of(start.inputs),
+            )
             score_run(config, source, folder, observer=progress)
         second = JudgeVerdicts.read(folder, verdicts.aspect, within)
         large = selected(second, small.has_passed_on(second.rows))

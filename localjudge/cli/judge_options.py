@@ -93,7 +93,7 @@ class RowOptions:
     shape: Annotated[
         str | None,
         Flag(
-            "Read the records as this tool writes them (`localjudge help rows`).  [default: as they show]",
+            "Read the records as this tool writes them (`localjudge help rows`).  [default: detected]",
             "NAME",
             ROWS,
         ),
@@ -101,6 +101,10 @@ class RowOptions:
     rows_at: Annotated[
         str | None,
         Flag("The path of the list of rows in a file that holds one object.", "PATH", ROWS, name="--rows"),
+    ] = None
+    encoded: Annotated[
+        list[str] | None,
+        Flag("Read the texts of this column as JSON; any other text stays a text.", "COLUMN", ROWS),
     ] = None
     join: Annotated[
         str | None, Flag("Join each record with a record of this file; with --on.", "FILE", ROWS)
@@ -124,7 +128,13 @@ class RowOptions:
         from localjudge.rows.columns import parse_columns
 
         return parse_columns(
-            self.columns or (), used, shape=self.shape, rows=self.rows_at, join=self.join, on=self.on
+            self.columns or (),
+            used,
+            encoded=self.encoded or (),
+            shape=self.shape,
+            rows=self.rows_at,
+            join=self.join,
+            on=self.on,
         )
 
     def source(

@@ -122,9 +122,9 @@ def prompt(
     from localjudge.config import JudgeConfig
     from localjudge.modes import prompt_rows
     from localjudge.records import Failure
-    from localjudge.rows.columns import CONVERSATION, CONVERSATIONS
+    from localjudge.rows.columns import CONVERSATIONS
     from localjudge.rows.conversation import NO_CONVERSATION
-    from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
+    from localjudge.rows.inputs import Inputs, find_inputs
     from localjudge.rows.row_limit import RowLimit
 
     judged_by = asked.load()
@@ -133,10 +133,11 @@ def prompt(
     named = rows.named(judged_by.fields)
     files = find_inputs(inputs)
     messages = Messages()
-    checked = check_inputs(files, named, judged_by.fields)
+    checked = Inputs(files, named, judged_by.fields, max_row_bytes=rows.max_row_bytes)
+    checked.check()
     for line in filter(None, (checked.how, checked.left_out)):
         messages.say(line)
-    if CONVERSATION in checked.columns and CONVERSATIONS.isdisjoint(judged_by.fields):
+    if checked.has_hidden_turns and CONVERSATIONS.isdisjoint(judged_by.fields):
         messages.warn(f"the rubric {judged_by.name} {NO_CONVERSATION}")
     settle_environment(allow_download=asked.allow_download)
     cuts, judge = asked.on_overflow != "fail" or asked.max_result_tokens is not None, None
@@ -147,8 +148,7 @@ def prompt(
     # A terminal gets filtered text; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
     system = judged_by.system
-    read = partial(read_rows, files, named, rows.max_row_bytes)
-    found = iter(prompt_rows(read, judged_by.fields, limit=RowLimit(limit)))
+    found = iter(prompt_rows(lambda _: checked.rows(), judged_by.fields, limit=RowLimit(limit)))
     first = [*islice(found, 2)]
     alone = len(first) < 2 and not system
     heading: Callable[[str], None] = messages.say if alone else partial(print, file=texts)

@@ -33,8 +33,8 @@ from localjudge.modes import prompt_rows
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Outcome
 from localjudge.rows.columns import names_of
-from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
+from localjudge.rows.program_rows import rows_of_program
 
 _RETRY = {"Retry-After": "5"}
 _BODIES_AT_ONCE = 2
@@ -143,7 +143,7 @@ class JudgeApp:
 
         If the client goes away, rows that have not begun are not judged.
         """
-        read = partial(given_rows, _records(await self._body(request)))
+        read = partial(rows_of_program, _records(await self._body(request)), one_each=True)
         rows = list(prompt_rows(read, self._rubric.fields, self._pairing))
         orders = 1 if self._pairing is None else self._pairing.orders
         try:

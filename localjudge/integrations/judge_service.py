@@ -23,7 +23,7 @@ from localjudge.errors import EngineError, ServiceBusyError
 from localjudge.judge import Judge
 from localjudge.prompts.task import StopSubmitting, Task
 from localjudge.records import Failure, Judgement, Outcome, Row, numbered
-from localjudge.rows.inputs import given_rows
+from localjudge.rows.program_rows import rows_of_program
 from localjudge.rubrics.rubric import Rubric
 
 _ROWS_AT_ONCE = 256
@@ -199,7 +199,10 @@ class SharedJudge:
         """
         with self._lock:
             service = self._service
-        return [each.result() for each in service.submit(list(given_rows(rows, self.rubric.fields)))]
+        return [
+            each.result()
+            for each in service.submit(list(rows_of_program(rows, self.rubric.fields, one_each=True)))
+        ]
 
     def numbers(self, judgement: Judgement) -> dict[str, int]:
         """Return the score of each ordered aspect, and 1 or 0 for each label `aspect=label` of the others."""

@@ -12,11 +12,21 @@ from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Criterion, Row
 from localjudge.records.keys import RESPONSE_DIGESTS, response_digest
 from localjudge.records.outcome_columns import PAIR_DIGESTS
-from localjudge.rows.columns import CRITERION, PAIR, TURN, Columns, column_names, own_fields, responses_of
-from localjudge.rows.paths import ABSENT, value_at
+from localjudge.rows.columns import (
+    CRITERION,
+    PAIR,
+    TURN,
+    Columns,
+    ReadingFlags,
+    column_names,
+    own_fields,
+    responses_of,
+)
+from localjudge.rows.decision import decide
+from localjudge.rows.field_values import FieldValues
+from localjudge.rows.paths import ABSENT, look_up
 from localjudge.rows.record import RecordError
-from localjudge.rows.record_reader import Fields, RecordReader
-from localjudge.rows.row import field_text, reference_text
+from localjudge.rows.row import RowReader, field_text, reference_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,42 +99,65 @@ class Identity:
         return self.digests, self.group, self.texts.get(CRITERION), self.texts.get(TURN)
 
 
+def label_reader(
+    records: Sequence[Mapping[str, Any]],
+    columns: Columns,
+    used: Sequence[str],
+    label_columns: Iterable[str] = (),
+) -> RowReader:
+    """Return the reader of label records, by a reading of their own.
+
+    Args:
+        records: the first records: rows, exported outcomes, or lines of `localjudge label`.
+        columns: the column of each field that the run or the user names; it is read if the records have it.
+        used: the fields that the template of the run's rubric uses.
+        label_columns: the columns with the labels, which do not identify a row.
+
+    Raises:
+        RecordError: the records can be read in several ways.
+    """
+    named = {}
+    for name, path in columns.items():
+        has_column = any(look_up(record, path) is not ABSENT for record in records)
+        if not name.startswith("@") and has_column:
+            named[name] = path
+    flags = ReadingFlags(columns=named)
+    reading = decide(
+        [dict(record) for record in records], flags, used, label_columns=label_columns, of_labels=True
+    )
+    return RowReader(reading, used, named)
+
+
 def identities_of(
-    record: Mapping[str, Any], where: str, columns: Columns, used: Sequence[str]
-) -> list[tuple[Identity, Fields]]:
+    record: Mapping[str, Any], where: str, reader: RowReader
+) -> list[tuple[Identity, FieldValues]]:
     """Return the identity of each row in a record, from the columns that the record has, and its fields.
 
-    An empty text of another field than a response counts as not known. A column that the run names is read if
-    the record has it, and the usual names otherwise.
+    An empty text of another field than a response counts as not known. A record whose texts cannot be read is
+    known by its id and its systems.
 
     Args:
         record: the columns by name: those of a row, of an exported outcome, or of a line of `localjudge label`.
         where: its place, for a message.
-        columns: the column of each field whose column has a custom name in the run.
-        used: the fields that the template of the run's rubric uses.
+        reader: the reader of these records.
     """
-    named = {
-        field: path
-        for field, path in columns.items()
-        if not field.startswith("@") and value_at(record, path) is not ABSENT
-    }
-    reader = RecordReader(named, used, lenient=True)
-    shape = reader.shape_of(record)
+    columns = dict(record)
     try:
-        found = [*reader.fields(record, shape)]
+        found = list(reader.values(columns))
     except RecordError:
-        names = ("id", *responses_of(used).values())
-        found = [Fields(record, shape, {name: reader.first(record, name) for name in names})]
-    return [(_identity(fields, where, used), fields) for fields in found]
+        known = reader.identity(record)
+        names = dict(zip(responses_of(reader.used).values(), (known.system, known.opponent), strict=False))
+        found = [FieldValues(columns, {"id": known.id, **names}, others=columns)]
+    return [(_identity(values, where, reader.used), values) for values in found]
 
 
-def _identity(fields: Fields, where: str, used: Sequence[str]) -> Identity:
-    record = fields.record
-    found = {name: fields.values.get(name) for name in column_names(used)}
+def _identity(values: FieldValues, where: str, used: Sequence[str]) -> Identity:
+    record = values.record
+    found = {name: values.values.get(name) for name in column_names(used)}
     responses, shared = responses_of(used), shared_fields(used)
     read: dict[str, Any] = {name: found[name] for name in ("instruction", *responses)}
     read["reference"] = reference_text(found["reference"])
-    read |= {name: field_text(fields, name) for name in own_fields(used)}
+    read |= {name: field_text(values.values.get(name), name) for name in own_fields(used)}
     texts = {name: text for name, text in read.items() if isinstance(text, str) and (text or name in responses)}
     recorded = PAIR_DIGESTS if len(responses) > 1 else RESPONSE_DIGESTS[:1]
     if "instruction" not in used and not texts.keys().isdisjoint(responses):
@@ -150,7 +183,7 @@ def _identity(fields: Fields, where: str, used: Sequence[str]) -> Identity:
         ),
         group=group,
         texts=_single(texts, (*shared, *responses), responses)
-        | _hashes(criterion, {**record, **fields.others}),
+        | _hashes(criterion, {**record, **values.others, **values.values}),
         of_equal_texts=group is not None and isinstance(label, Mapping) and "row" in label,
     )
 

@@ -14,7 +14,9 @@ from localjudge.records.outcome_columns import MODEL
 from localjudge.rows.record import Record
 from localjudge.runs.notices import exported
 
-_ANNOTATOR = ("annotator", "rater", "labeller", "labeler", "judge")
+ANNOTATOR = "annotator"
+"""What `columns` calls the column with the name of the annotator."""
+_ANNOTATOR = (ANNOTATOR, "rater", "labeller", "labeler", "judge")
 _UNNAMED = "annotator"
 _DRAWN: Mapping[str, Any] = {
     "row": str,
@@ -31,12 +33,16 @@ _Key = tuple[str, int, str]
 class LabelRecords:
     """The records of label files and their labels.
 
+    Args:
+        annotator: the column with the name of the annotator; None for one with a usual name.
+
     Attributes:
         count: number of records.
         columns: the names of their columns.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, annotator: str | None = None) -> None:
+        self._annotators = _ANNOTATOR if annotator is None else (annotator,)
         self.count = 0
         self.columns: set[str] = set()
         self._labels: dict[_Key, float] = {}
@@ -84,10 +90,10 @@ class LabelRecords:
             self.columns.update(record["scores"])
         # In the export of a run, the judge is the annotator.
         judge = (MODEL,) if "key" in record else ()
-        named = (
-            _one_name(record[name]) for name in (*_ANNOTATOR, *judge) if record.get(name) not in (None, "")
-        )
-        return record, next(named, _UNNAMED)
+        for name in (*self._annotators, *judge):
+            if record.get(name) not in (None, ""):
+                return record, _one_name(record[name])
+        return record, _UNNAMED
 
     def mark(self, row: int, aspect: str, named: str, place: int, value: float, where: str) -> None:
         """Add a label of a row.

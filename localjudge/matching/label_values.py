@@ -18,9 +18,10 @@ from typing import Any, Self
 from localjudge.errors import UsageError
 from localjudge.modes.pair_preference import RESULTS
 from localjudge.rows.columns import COLUMN_NAMES, PAIR, SYSTEMS
-from localjudge.rows.paths import ABSENT, value_at
+from localjudge.rows.field_values import FieldValues
+from localjudge.rows.paths import ABSENT, look_up
+from localjudge.rows.reading import Reading
 from localjudge.rows.record import RecordError
-from localjudge.rows.record_reader import Fields
 from localjudge.rubrics.aspect import Aspect
 
 _LARGEST = 1e9
@@ -100,10 +101,10 @@ class LabelColumn:
         Raises:
             UsageError: a value is not a label.
         """
-        given = value_at(record, self.name)
+        given = look_up(record, self.name)
         inner = record.get("scores")
         if given in (ABSENT, None) and isinstance(inner, Mapping):
-            given = value_at(inner, self.name)
+            given = look_up(inner, self.name)
         if given in (ABSENT, None) or (given == -1 and record.keys() >= _OF_MT_BENCH):
             return []
         return [self._number(value, where) for value in (given if isinstance(given, list) else [given])]
@@ -162,12 +163,15 @@ class LabelReader(ABC):
     names: Collection[str] = ()
 
     @abstractmethod
-    def given(self, record: Mapping[str, Any], fields: Fields, where: str) -> Iterator[GivenLabels]:
+    def given(
+        self, record: Mapping[str, Any], values: FieldValues, reading: Reading, where: str
+    ) -> Iterator[GivenLabels]:
         """Yield the labels of a record.
 
         Args:
             record: the columns by name.
-            fields: the fields of one of its rows.
+            values: the values of the fields of one of its rows.
+            reading: the reading of its file.
             where: its place, for a message.
 
         Raises:
@@ -205,15 +209,17 @@ class ScoreLabels(LabelReader):
         self._columns = columns
         self.names = frozenset(column.name for column in columns)
 
-    def given(self, record: Mapping[str, Any], fields: Fields, where: str) -> Iterator[GivenLabels]:
+    def given(
+        self, record: Mapping[str, Any], values: FieldValues, reading: Reading, where: str
+    ) -> Iterator[GivenLabels]:
         for column in self._columns:
             # Argilla's export has the annotator and the status of each label in lists of their own.
             users, status = (record.get(f"{column.name}.{name}") or [] for name in ("users", "status"))
-            values = [
+            labels = [
                 value if place >= len(status) or status[place] in (None, "submitted") else None
                 for place, value in enumerate(column.read(record, where))
             ]
-            yield GivenLabels(column.target, column.name, values, [*map(str, users)])
+            yield GivenLabels(column.target, column.name, labels, [*map(str, users)])
 
 
 LABEL_COLUMNS = ("annotators", "label", "labels", "winner", "preference", "human_preference", "verdict")
@@ -253,43 +259,45 @@ class PairLabels(LabelReader):
                     f"`mapping` {name}: a code stands for a, b, tie or none, not {unknown.pop()!r}"
                 )
 
-    def given(self, record: Mapping[str, Any], fields: Fields, where: str) -> Iterator[GivenLabels]:
+    def given(
+        self, record: Mapping[str, Any], values: FieldValues, reading: Reading, where: str
+    ) -> Iterator[GivenLabels]:
         for mapped, aspect in self._mapping.items():
             name, _ = without_codes(mapped)
-            value = value_at(record, name)
+            value = look_up(record, name)
             if value is not ABSENT and value is not None:
                 yield GivenLabels(aspect, name, value if isinstance(value, list) else [value])
         is_only = len(self._aspects) == 1
-        if is_only and self._unmapped and fields.shape.label is not None:
+        if is_only and self._unmapped and reading.shape.label is not None:
             try:
-                results = fields.shape.result(record, fields.element)
+                results = reading.shape.result(record, values.element)
             except RecordError as error:
                 raise UsageError(f"{where}: {error}") from None
             yield GivenLabels(self._unmapped[0], "label", results)
             return
         for aspect in self._unmapped:
             for name in (aspect, *(LABEL_COLUMNS if is_only else ())):
-                value = value_at(record, name)
-                values = value if isinstance(value, list) else [value]
+                value = look_up(record, name)
+                labels = value if isinstance(value, list) else [value]
                 # A line of `localjudge label` has an object there.
                 if value is ABSENT or value is None or isinstance(value, Mapping):
                     continue
-                if name == "annotators" and not all(map(_is_result, values)):
+                if name == "annotators" and not all(map(_is_result, labels)):
                     continue
-                yield GivenLabels(aspect, name, values)
+                yield GivenLabels(aspect, name, labels)
                 break
             else:
-                if is_only and fields.taken.get(PAIR[0]) == "chosen":
+                if is_only and PAIR[0] in reading.fields and reading.columns_of(PAIR[0]) == "chosen":
                     yield GivenLabels(aspect, "chosen", ["a"])
 
     def number(self, value: Any, column: str, systems: Sequence[str | None], where: str) -> float | None:
         text, codes = _folded(value), self._codes.get(column)
         if text in NO_LABEL:
             return None
-        result = _result_of(text) if codes is None else codes.get(text)
+        result = _result_of(text) if codes is None else _meaning(value, codes)
         if result is None and codes is not None:
             raise UsageError(
-                f"{where}: {column!r} holds {text!r}, which is none of its codes: {', '.join(codes)}"
+                f"{where}: {column!r} holds {_text_of(value)!r}, which is none of its codes: {', '.join(codes)}"
             )
         if result is None:
             named = [_folded(system) for system in systems]
@@ -318,11 +326,25 @@ class PairLabels(LabelReader):
         return notes
 
 
-def _folded(value: Any) -> str:
-    """Return a value as text without case and surrounding spaces; a whole number without a fraction."""
+def _text_of(value: Any) -> str:
+    """Return a value as text without surrounding spaces; a whole number without a fraction."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return (f"{value:g}" if isinstance(value, float) else str(value)).strip().casefold()
+    return (f"{value:g}" if isinstance(value, float) else str(value)).strip()
+
+
+def _folded(value: Any) -> str:
+    """Return a value as text without case and surrounding spaces."""
+    return _text_of(value).casefold()
+
+
+def _meaning(value: Any, codes: Mapping[str, str]) -> str | None:
+    """Return what the code of a value stands for: the exact code, or else the only one that differs in case."""
+    text = _text_of(value)
+    if text in codes:
+        return codes[text]
+    alike = [code for code in codes if code.casefold() == text.casefold()]
+    return codes[alike[0]] if len(alike) == 1 else None
 
 
 def _is_result(value: Any) -> bool:

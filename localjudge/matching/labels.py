@@ -12,16 +12,17 @@ level or inside an object `scores`. Columns with other names are mapped; such a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 
 import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.errors import UsageError
-from localjudge.matching import identities_of
+from localjudge.matching import identities_of, label_reader
 from localjudge.matching.judged_rows import JudgedPairs
-from localjudge.matching.label_records import LabelRecords
+from localjudge.matching.label_records import ANNOTATOR, LabelRecords
 from localjudge.matching.label_values import (
     GivenLabels,
     LabelColumn,
@@ -33,10 +34,11 @@ from localjudge.matching.label_values import (
 from localjudge.matching.row_index import Match, RowIndex
 from localjudge.matching.run_rows import RunRows, rows_again
 from localjudge.records.outcome_columns import PAIR_DIGESTS
-from localjudge.rows.columns import CRITERION, SYSTEMS, TURN, compares_responses, judges_conversation
+from localjudge.rows.columns import CRITERION, SYSTEMS, TURN, Columns, compares_responses, judges_conversation
 from localjudge.rows.formats import can_be_read_twice
-from localjudge.rows.inputs import find_inputs, read_records
-from localjudge.rows.record import Record
+from localjudge.rows.inputs import RecordStream, find_inputs
+from localjudge.rows.record import FIRST_RECORDS, Record, RecordError
+from localjudge.rows.row import RowReader
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
@@ -107,6 +109,7 @@ def read_labels(
     mapping: Mapping[str, str] | None = None,
     inputs: Sequence[str] = (),
     equal_chances: bool = True,
+    columns: Columns | None = None,
 ) -> Labels:
     """Return the labels of the rows that were judged; those of pairs are numbers of `RESULTS`.
 
@@ -117,6 +120,7 @@ def read_labels(
         mapping: the aspect, or the share of a label, that a column of another name holds.
         inputs: the files of the rows, for labels that are matched by texts.
         equal_chances: refuse labels of rows that were drawn with unequal chances.
+        columns: the column of each field, or of the `annotator`, that has a name of its own in the files.
 
     Raises:
         UsageError: a file cannot be read, a value is not a label, no label belongs to any row, or the chances
@@ -129,18 +133,22 @@ def read_labels(
         raise UsageError(
             f"`labels` {special[0]}: must be a file, because it is read twice; write it to one first"
         )
-    matching = _LabelMatching(judged, mapping or {}, inputs)
+    matching = _LabelMatching(judged, mapping or {}, inputs, columns or {})
     for name in names:
-        for number, record in read_records(name):
-            matching.add(record, f"{name}:{number}")
+        matching.add_all((f"{name}:{number}", record) for number, record in RecordStream(name))
     if isinstance(judged, JudgedPairs) and not names:
-        for identity, columns in zip(judged.identities, judged.columns, strict=True):
-            identifying = zip((*PAIR_DIGESTS, *SYSTEMS), (*identity.digests, *identity.systems), strict=True)
-            matching.add({**columns, **dict(identifying), "id": identity.id}, f"{judged.where}: {identity.id}")
+        matching.add_all(_records_of_pairs(judged))
     labels = matching.labels()
     if equal_chances:
         refuse_unequal_chances(labels.chance, "this command")
     return labels
+
+
+def _records_of_pairs(judged: JudgedPairs) -> Iterator[tuple[str, Record]]:
+    """Yield the columns of the rows of a run as label records, with their places."""
+    for identity, columns in zip(judged.identities, judged.columns, strict=True):
+        identifying = zip((*PAIR_DIGESTS, *SYSTEMS), (*identity.digests, *identity.systems), strict=True)
+        yield f"{judged.where}: {identity.id}", {**columns, **dict(identifying), "id": identity.id}
 
 
 def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None = None) -> list[LabelColumn]:
@@ -179,10 +187,15 @@ def refuse_unequal_chances(chance: Mapping[int, float], what: str) -> None:
 class _LabelMatching:
     """Matches the records of label files to judged rows."""
 
-    def __init__(self, judged: RunRows, mapping: Mapping[str, str], inputs: Sequence[str]) -> None:
+    def __init__(
+        self, judged: RunRows, mapping: Mapping[str, str], inputs: Sequence[str], columns: Columns
+    ) -> None:
         rubric = judged.manifests[0].rubric
         self._judged, self._rubric, self._fields = judged, rubric, rubric.fields
-        self._columns = dict(pair for run in judged.manifests for pair in run.last_start.columns.items())
+        self._columns: dict[str, str] = {}
+        for run in judged.manifests:
+            self._columns |= run.last_start.columns
+        self._columns |= {name: path for name, path in columns.items() if name != ANNOTATOR}
         self._rows = RowIndex(
             judged.identities, self._fields, lambda: rows_again(judged, inputs), rubric.mode.item
         )
@@ -191,18 +204,28 @@ class _LabelMatching:
             if compares_responses(self._fields)
             else ScoreLabels(columns_of(rubric.aspects, mapping))
         )
-        self._records = LabelRecords()
+        self._records = LabelRecords(columns.get(ANNOTATOR))
         self._of_one_turn = 0
 
-    def add(self, given: Record, where: str) -> None:
-        """Add the labels of a record.
+    def add_all(self, records: Iterable[tuple[str, Record]]) -> None:
+        """Add the labels of the records of a file, by one reading of them.
 
         Raises:
-            UsageError: it could not be read, its row cannot be determined, or a value is not a label.
+            UsageError: a record could not be read, its row cannot be determined, or a value is not a label.
         """
+        records = iter(records)
+        first = list(islice(records, FIRST_RECORDS))
+        readable = [record for _, record in first if isinstance(record, dict)]
+        try:
+            reader = label_reader(readable, self._columns, self._fields, self._values.names)
+        except RecordError as error:
+            raise UsageError(f"{first[0][0].rpartition(':')[0]}: {error}") from None
+        for where, record in chain(first, records):
+            self._add(record, where, reader)
+
+    def _add(self, given: Record, where: str, reader: RowReader) -> None:
         record, annotator = self._records.begin(given, where)
-        identifying = {name: value for name, value in record.items() if name not in self._values.names}
-        for identity, fields in identities_of(identifying, where, self._columns, self._fields):
+        for identity, values in identities_of(record, where, reader):
             if CRITERION in self._fields and CRITERION not in identity.texts:
                 raise UsageError(
                     f"{where}: no {CRITERION}; a label is of one criterion of a row: give its text in the "
@@ -211,7 +234,8 @@ class _LabelMatching:
             match = self._rows.find(identity)
             of_turn = TURN in identity.texts and judges_conversation(self._fields)
             self._of_one_turn += bool(match.rows) and of_turn
-            self._mark(match, self._values.given({**record, **fields.others}, fields, where), annotator, where)
+            labels = self._values.given({**record, **values.others}, values, reader.reading, where)
+            self._mark(match, labels, annotator, where)
 
     def _mark(self, match: Match, given: Iterable[GivenLabels], annotator: str, where: str) -> None:
         count = Counter[str]()

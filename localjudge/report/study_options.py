@@ -25,6 +25,14 @@ LabelColumns = Annotated[
         name="--map",
     ),
 ]
+LabelFields = Annotated[
+    list[str] | None,
+    Flag(
+        "The label file's column for a field, or for the annotator, if it has a name of its own.",
+        "FIELD=COLUMN",
+        name="--column",
+    ),
+]
 MovedInputs = Annotated[list[str] | None, Flag("The input files of the run, if they were moved.", "FILE")]
 CalibrationFile = Annotated[
     Path | None, Flag("Apply the output of `calibrate`; stored scores do not change.", "FILE")
@@ -43,6 +51,7 @@ class LabelOptions:
         Flag("Label files: records with id, or with their texts, and a column for each aspect.", "FILE"),
     ] = None
     mapping: LabelColumns = None
+    columns: LabelFields = None
     inputs: MovedInputs = None
 
     def require_labels(self) -> None:
@@ -66,10 +75,19 @@ class LabelOptions:
 
     def labels_of(self, judged: Scores | JudgedPairs, equal_chances: bool = True) -> Labels:
         """Return the labels of the judged rows; the labels of pairs can be in the inputs."""
+        from localjudge.matching.label_records import ANNOTATOR
         from localjudge.matching.labels import label_targets, parse_mapping, read_labels
+        from localjudge.rows.columns import parse_columns
 
-        ours = parse_mapping(self.mapping or (), label_targets(judged.manifests[0].rubric))
-        return read_labels(self.labels or self.moved, judged, ours, self.moved, equal_chances)
+        rubric = judged.manifests[0].rubric
+        return read_labels(
+            self.labels or self.moved,
+            judged,
+            parse_mapping(self.mapping or (), label_targets(rubric)),
+            self.moved,
+            equal_chances,
+            columns=parse_columns(self.columns or (), (*rubric.fields, ANNOTATOR)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

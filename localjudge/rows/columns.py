@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +18,8 @@ SYSTEMS = ("system_a", "system_b")
 """The systems that wrote them."""
 MESSAGES, CONVERSATION = "messages", "conversation"
 """The column with the turns, and the field of a template with their text."""
+HISTORY = "history"
+"""The column with the turns before a question that has a column of its own."""
 IN_FULL = "@turns"
 """Among the fields that a row needs: a conversation of several turns of the user is the whole candidate."""
 TURN = "turn"
@@ -65,6 +69,15 @@ def column_names(used: Iterable[str]) -> dict[str, Sequence[str]]:
     return found | ({CRITERION: COLUMN_NAMES[CRITERION]} if CRITERION in used else {})
 
 
+def usual_names(used: Iterable[str]) -> dict[str, Sequence[str]]:
+    """Return the column names recognized for each field of a row and for the turns of a conversation.
+
+    Args:
+        used: the fields that the rubric's template uses.
+    """
+    return column_names(used) | {name: COLUMN_NAMES[name] for name in (MESSAGES, HISTORY, SYSTEM_PROMPT)}
+
+
 def names_of(field: str, columns: Columns, used: Iterable[str]) -> Sequence[str]:
     """Return the possible columns of a field: its custom name, or the usual ones."""
     return (columns[field],) if field in columns else column_names(used).get(field, (field,))
@@ -89,35 +102,76 @@ def folded(name: str) -> str:
     return "_".join(name.strip().lower().replace("-", " ").split())
 
 
-SHAPE, ROWS_AT, JOIN, ON = "@shape", "@rows", "@join", "@on"
+SHAPE, ROWS_AT, JOIN, ON, ENCODED = "@shape", "@rows", "@join", "@on", "@encoded"
 """Keys of `Columns` beside the fields: the shape of the records, the path of the rows in a file of one object,
-the file to join, and the column by which it is joined."""
+the file to join, the column by which it is joined, and a JSON list of the columns that are encoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingFlags:
+    """What the user says of the files of rows.
+
+    Attributes:
+        columns: the path of each field whose column is given.
+        shape: the shape of the records; None to recognize it.
+        rows_at: the path of the rows in a file of one object; None to find it.
+        join: the file that the records are joined with; None for none.
+        on: the column by which they are joined.
+        encoded: the columns whose texts are JSON.
+    """
+
+    columns: Columns = field(default_factory=dict)
+    shape: str | None = None
+    rows_at: str | None = None
+    join: str | None = None
+    on: str = ""
+    encoded: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, columns: Columns) -> ReadingFlags:
+        """Return the flags in a mapping that `parse_columns` returned, or that a program gives."""
+        return cls(
+            columns={name: path for name, path in columns.items() if not name.startswith("@")},
+            shape=columns.get(SHAPE),
+            rows_at=columns.get(ROWS_AT),
+            join=columns.get(JOIN),
+            on=columns.get(ON, ""),
+            encoded=tuple(json.loads(columns[ENCODED])) if ENCODED in columns else (),
+        )
 
 
 def parse_columns(
-    assignments: Iterable[str], used: Iterable[str] = (), **reading: str | None
+    assignments: Iterable[str],
+    used: Iterable[str] = (),
+    encoded: Sequence[str] = (),
+    **reading: str | None,
 ) -> dict[str, str]:
     """Return `["candidate=my_col"]` as `{"candidate": "my_col"}`.
 
     Args:
         assignments: fields, each with its column.
         used: the fields that the rubric's template uses.
+        encoded: the columns whose texts are JSON.
         reading: `shape`, `rows`, `join` and `on`, as far as they are given.
 
     Raises:
         UsageError: the field is unknown, the text is not an assignment, or two fields have the same column.
     """
     columns: dict[str, str] = {}
-    fields = dict.fromkeys([*column_names(used), MESSAGES, *(field for field in used if field != IN_FULL)])
+    own = [name for name in used if name != IN_FULL]
+    fields = dict.fromkeys([*column_names(used), MESSAGES, SYSTEM_PROMPT, *own])
     for assignment in assignments:
-        field, equals, name = assignment.partition("=")
-        if not equals or not name or field not in fields:
+        name, equals, path = assignment.partition("=")
+        if not equals or not path or name not in fields:
             raise UsageError(
                 f"`columns` {assignment}: write FIELD=COLUMN, where FIELD is one of {', '.join(fields)}"
             )
-        if other := next((each for each, column in columns.items() if column == name and each != field), None):
-            raise UsageError(f"`columns` {assignment}: {name!r} is the column of the {other}; give another one")
-        columns[field] = name
+        other = next((each for each, taken in columns.items() if taken == path and each != name), None)
+        if other is not None:
+            raise UsageError(f"`columns` {assignment}: {path!r} is the column of the {other}; give another one")
+        columns[name] = path
     if reading.get("join") is not None:
         reading["join"] = str(Path(str(reading["join"])).resolve())  # the rows are read again from elsewhere
-    return columns | {f"@{name}": value for name, value in reading.items() if value is not None}
+    if encoded:
+        columns[ENCODED] = json.dumps(list(encoded))
+    return columns | {f"@{key}": value for key, value in reading.items() if value is not None}

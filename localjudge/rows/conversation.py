@@ -28,9 +28,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from localjudge.errors import RowProblem
 from localjudge.records import Row
 from localjudge.rows.columns import (
     CONVERSATION,
@@ -42,8 +43,9 @@ from localjudge.rows.columns import (
     WITH_REASONING,
     judges_conversation,
 )
-from localjudge.rows.messages import Block, Message, as_chat, read_messages, role_of, roles_of
-from localjudge.rows.record import RecordError, said_of
+from localjudge.rows.messages import Block, Message, as_turns, read_messages, role_of, roles_of
+from localjudge.rows.reading import Reading
+from localjudge.rows.record import RecordError, error_context
 
 NO_CONVERSATION = (
     "has no {$conversation}: the judge reads only the last turn of a conversation, and the last turn of the "
@@ -58,167 +60,256 @@ _LINE_END = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
 _QUOTED_END = re.compile(f"{_LINE_END.pattern}> ")
 
 
-def read_conversation(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str]) -> None:
-    """Put the fields of a record that are only in its messages into their places.
+def conversation_fields(values: Mapping[str, Any], reading: Reading, used: Sequence[str]) -> dict[str, Any]:
+    """Return the values of the fields of a row with one response, with those that its conversation has.
 
-    The last turn is the candidate if no other column has it. The turns before it are the conversation, and the
-    last one of the user among them is the instruction. If the whole conversation is the candidate, everything
-    that the user says is the instruction, so that conversations with the same user turns belong together.
-    An instruction or a response that is a list of messages is a part of the conversation, and the prompt of a
-    system is its first turn. A template without a conversation shows such an instruction as a whole.
+    The last turn is the response if no column has it. The turns before it are the conversation, and the last
+    one of the user among them is the instruction, unless the reading says that all of them are. If the whole
+    conversation is the candidate, everything that the user says is the instruction, so that conversations with
+    the same user turns belong together. The prompt of a system is the first turn.
 
     Args:
-        fields: the values of fields by their names.
-        taken: the column of each field.
+        values: the values of fields by their names.
+        reading: the reading of the file.
         used: the fields that the rubric's template uses.
 
     Raises:
         RecordError: the messages are not a conversation that can be judged.
     """
-    if fields.get(MESSAGES, ()) is None:
-        del fields[MESSAGES], taken[MESSAGES]
-    # First, all turns of the record become its messages, in whichever columns they stand.
-    shown, is_prompt = CONVERSATIONS.intersection(used), as_chat(fields.get("instruction")) is not None
-    _gather(fields, taken)
-    if judges_conversation(used) and fields.keys() & {CONVERSATION, MESSAGES, "candidate"} == {CONVERSATION}:
-        fields["candidate"], taken["candidate"] = fields.pop(CONVERSATION), taken[CONVERSATION]  # text already
-        return
-    if MESSAGES not in fields and not shown:
-        return
-    # Then, what is judged, and which fields are missing.
-    is_long = roles_of(fields.get(MESSAGES)).count("user") > 1
-    whole = judges_conversation(used) or (IN_FULL in used and is_long and not shown)
-    missing = {"candidate", *used} & {"candidate", "instruction", *CONVERSATIONS} - fields.keys()
-    if whole or is_prompt or missing & CONVERSATIONS:
-        _begin(fields, taken, is_answered=whole and taken.get("candidate") not in (None, "candidate"))
-    answer, last = fields.get("candidate"), roles_of(fields.get(MESSAGES))[-1:]
-    is_null = whole and "candidate" in fields and answer is None and last == ["user"]
-    if MESSAGES not in fields or not (whole or missing) or is_null or not isinstance(answer, str | None):
-        return
-    # The missing fields are read from the messages, and from the answer if it has a column of its own.
-    given, messages = taken[MESSAGES], fields.pop(MESSAGES)
-    is_prompt &= not shown
-    with said_of(f"{given!r}, the conversation:"):
-        found = _fields(messages, answer, whole=whole, reasoning=WITH_REASONING in used, is_prompt=is_prompt)
-    wanted = {*missing, "instruction"} - fields.keys() | ({"candidate"} if whole else set())
-    for field in filter(wanted.__contains__, found):
-        fields[field], taken[field] = found[field], taken.get(field, given)
-    if not is_prompt:
-        taken[CONVERSATION] = given
+    fields = {name: value for name, value in values.items() if name not in (MESSAGES, SYSTEM_PROMPT)}
+    is_whole = judges_conversation(used)
+    is_shown = not CONVERSATIONS.isdisjoint(used)
+    if not (is_whole or _has_turns(values)):
+        return fields
+    if reading.candidate_is_transcript:
+        return fields
+    before = _turns_before(values)
+    if "instruction" in reading.fields and "instruction" not in values and MESSAGES not in values:
+        column = reading.columns_of("instruction")
+        raise RecordError(f"no instruction: no value at {column!r}", RowProblem.MISSING)
+    response = _response_turns(values, reading)
+    if response is None and ("candidate" in reading.fields or MESSAGES not in values):
+        return fields  # which lack the candidate
+    if IN_FULL in used and not is_shown:
+        is_whole = is_whole or roles_of(before).count("user") > 1
+    if is_whole and response is not None and not before and not reading.responses_hold_prompt:
+        column = reading.columns_of("candidate")
+        reason = f"{column!r} has no question before it; name the turns with --column messages=COLUMN"
+        raise RecordError(reason, RowProblem.CONVERSATION)
+    turns = response if response is not None and reading.responses_hold_prompt else before + (response or [])
+    turns = _with_system_prompt(turns, values.get(SYSTEM_PROMPT))
+    with error_context(f"{_columns_of_turns(reading, values)!r}, the conversation:"):
+        talk = _Talk.read(turns, reasoning=WITH_REASONING in used)
+        if is_whole:
+            return fields | {"candidate": talk.text(), "instruction": "\n\n".join(_asked(talk.turns))}
+        return fields | _fields_of_last_turn(talk, fields, reading, is_shown=is_shown, used=used)
 
 
-def _gather(fields: dict[str, Any], taken: dict[str, str]) -> None:
-    """Move an instruction and a candidate that are lists of messages into the conversation."""
-    for name in ("instruction", *CONVERSATIONS):
-        chat = as_chat(fields.get(name))
-        is_question = name == "instruction" and roles_of(fields.get(MESSAGES, chat))[-1:] == ["user"]
-        if chat and ("candidate" in fields or not is_question):
-            fields.setdefault(MESSAGES, chat)
-            taken.setdefault(MESSAGES, taken.pop(name))
-            del fields[name]
-    if as_chat(answer := fields.get("candidate")) is not None:
-        said = [taken[name] for name in (MESSAGES, "instruction", "candidate") if name in fields]
-        fields[MESSAGES], taken[MESSAGES] = _continued(fields.get(MESSAGES), fields, answer), " + ".join(said)
-        del fields["candidate"], taken["candidate"]
+def _has_turns(values: Mapping[str, Any]) -> bool:
+    """Return whether a field of a row is a list of messages, or a prompt of a system stands before them."""
+    if MESSAGES in values or values.get(SYSTEM_PROMPT):
+        return True
+    return any(as_turns(values.get(name)) is not None for name in ("instruction", "candidate"))
 
 
-def _begin(fields: dict[str, Any], taken: dict[str, str], *, is_answered: bool) -> None:
-    """Begin the conversation with the prompt of a system; a question and its answer are a conversation, too."""
-    asked, prompt = fields.get("instruction"), fields.get(SYSTEM_PROMPT)
-    if MESSAGES not in fields and asked and isinstance(asked, str) and (prompt or is_answered):
-        fields[MESSAGES] = [{"role": "user", "content": asked}]
-        taken[MESSAGES] = taken["instruction"] + (f" + {taken['candidate']}" if is_answered else "")
-    elif MESSAGES not in fields and is_answered:
-        said = taken["candidate"]
-        raise RecordError(f"{said!r} has no question before it; name the turns with --column messages=COLUMN")
-    if prompt and (turns := as_chat(fields.get(MESSAGES))):
-        del fields[SYSTEM_PROMPT]
-        has_one = role_of(turns[0]) in ("system", "developer")
-        fields[MESSAGES] = turns if has_one else [{"role": "system", "content": prompt}, *turns]
-
-
-def _continued(before: Any, fields: Mapping[str, Any], answer: Any) -> list[Any]:
-    """Return a conversation that ends with an answer: a text, or messages, which may repeat what is before."""
-    turns = as_chat(answer) or [{"role": "assistant", "content": answer}]
-    if "user" in roles_of(turns):
+def _turns_before(values: Mapping[str, Any]) -> list[Any]:
+    """Return the turns before a response in a column of its own, or all turns."""
+    messages = as_turns(values.get(MESSAGES))
+    if messages is not None:
+        return messages
+    if MESSAGES in values and not isinstance(values[MESSAGES], list):
+        return []
+    instruction = values.get("instruction")
+    turns = as_turns(instruction)
+    if turns is not None:
         return turns
-    asked = fields.get("instruction")
-    begin = [{"role": "user", "content": asked}] if isinstance(asked, str) else []
-    return [*(as_chat(before) or begin), *turns]
+    if isinstance(instruction, str) and instruction:
+        return [{"role": "user", "content": instruction}]
+    return []
 
 
-def read_pair(fields: dict[str, Any], taken: dict[str, str], used: Sequence[str]) -> None:
-    """Read two conversations: what both share is the instruction, and how each ends a response.
+def _response_turns(values: Mapping[str, Any], reading: Reading) -> list[Any] | None:
+    """Return the turns of a response in a column of its own; None if the record has none.
 
-    If they share only what the user says, the instruction is that, and each response the whole conversation.
+    Raises:
+        RecordError: the turns begin with the prompt, and those of the file do not, or the reverse.
     """
-    both = [fields.get(name) for name in PAIR]
-    before = as_chat(fields.get("instruction", fields.get(MESSAGES)))
-    if None in both or all(as_chat(each) is None for each in (before, *both)):
-        return
-    said = taken.get("instruction") or taken.get(MESSAGES) or taken[PAIR[0]]
-    talks = list[list[Message]]()
-    for name, each in zip(PAIR, both, strict=True):
-        with said_of(f"{taken[name]!r}, the conversation:"):
-            talks.append(read_messages(_continued(before, fields, each)))
-        if (last := talks[-1][-1].role) != "assistant":
-            raise RecordError(f"{taken[name]!r}: the last turn is the {last}'s; it must be the assistant's")
-    asked, other = map(_asked, talks)
+    response = values.get("candidate")
+    if response is None:
+        return None
+    turns = as_turns(response)
+    if turns is None:
+        return [{"role": "assistant", "content": response}]
+    holds_prompt = role_of(turns[0]) in ("user", "system", "developer")
+    if holds_prompt != reading.responses_hold_prompt:
+        begins = (
+            "begins with a turn of the user or the system" if holds_prompt else "does not begin with the prompt"
+        )
+        reason = f"{reading.columns_of('candidate')!r} {begins}, unlike in most records of this file"
+        raise RecordError(reason, RowProblem.CONVERSATION)
+    return turns
+
+
+def _with_system_prompt(turns: list[Any], prompt: Any) -> list[Any]:
+    """Return turns that begin with the prompt of a system, if there is one and they have none."""
+    if not prompt or (turns and role_of(turns[0]) in ("system", "developer")):
+        return turns
+    return [{"role": "system", "content": prompt}, *turns]
+
+
+def _columns_of_turns(reading: Reading, values: Mapping[str, Any]) -> str:
+    """Return the columns that have the turns, in words."""
+    names = [
+        name for name in (MESSAGES, "instruction", "candidate") if name in reading.fields and name in values
+    ]
+    if MESSAGES in names and "instruction" in names:
+        names.remove("instruction")
+    return " + ".join(reading.columns_of(name) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Talk:
+    """A conversation.
+
+    Attributes:
+        turns: its turns.
+        reasoning: whether the assistant's reasoning is shown.
+    """
+
+    turns: list[Message]
+    reasoning: bool
+
+    @classmethod
+    def read(cls, messages: Any, *, reasoning: bool) -> _Talk:
+        """Return the conversation in messages, of which the assistant must have said something."""
+        turns = read_messages(messages)
+        # A conversation of texts alone is written as it stands.
+        if reasoning or any(block.call for turn in turns for block in turn.blocks):
+            turns = [turn.with_thoughts_apart() for turn in turns]
+        if all(turn.role != "assistant" for turn in turns):
+            reason = "no turn is the assistant's, which is judged; give the response in another column"
+            raise RecordError(reason, RowProblem.CONVERSATION)
+        return cls(turns, reasoning)
+
+    def text(self) -> str:
+        return written(self.turns, reasoning=self.reasoning)
+
+
+def _fields_of_last_turn(
+    talk: _Talk, fields: Mapping[str, Any], reading: Reading, *, is_shown: bool, used: Sequence[str]
+) -> dict[str, Any]:
+    """Return the response, which is the last turn, and the fields that come from the turns before it."""
+    last = talk.turns[-1]
+    if last.role != "assistant":
+        reason = f"the last turn is the {last.role}'s; it must be the assistant's, which is judged"
+        raise RecordError(reason, RowProblem.CONVERSATION)
+    if any(block.call for block in last.blocks):
+        reason = "the last turn calls a tool; judge the whole conversation, with `rubric` agent"
+        raise RecordError(reason, RowProblem.CONVERSATION)
+    thoughts = Message("assistant", [block for block in last.blocks if block.kind == "reasoning"])
+    before = talk.turns[:-1]
+    text = written([*before, thoughts], reasoning=talk.reasoning)
+    found: dict[str, Any] = {"candidate": "\n".join(last.texts())}
+    for name in CONVERSATIONS.intersection(used):
+        if not isinstance(fields.get(name), str):
+            found[name] = text
+    instruction = _instruction(before, text, fields, reading, is_shown=is_shown)
+    if instruction is not None:
+        found["instruction"] = instruction
+    return found
+
+
+def _instruction(
+    before: Sequence[Message], text: str, fields: Mapping[str, Any], reading: Reading, *, is_shown: bool
+) -> str | None:
+    """Return the instruction in the turns before a response; None if there is none, or a column has it."""
+    asked = _asked(before)
+    shows_all = reading.turns_are_instruction and not is_shown
+    if isinstance(fields.get("instruction"), str) and not shows_all:
+        return None
+    if shows_all and text not in [f"User:\n{_quoted(question)}" for question in asked]:
+        return text
+    return asked[-1] if asked else None
+
+
+def pair_fields(values: Mapping[str, Any], reading: Reading, used: Sequence[str]) -> dict[str, Any]:
+    """Return the values of the fields of a row with two responses, with those that its conversations have.
+
+    What both conversations share is the instruction, and how each ends is a response. If they share only what
+    the user says, the instruction is that, and each response the whole conversation.
+
+    Args:
+        values: the values of fields by their names.
+        reading: the reading of the file.
+        used: the fields that the rubric's template uses.
+
+    Raises:
+        RecordError: they are not two conversations that can be compared.
+    """
+    fields = {name: value for name, value in values.items() if name not in (MESSAGES, SYSTEM_PROMPT)}
+    responses = [values.get(name) for name in PAIR]
+    for name in ("instruction", MESSAGES):
+        if name in reading.fields and name not in values and not reading.responses_hold_prompt:
+            raise RecordError(f"no {name}: no value at {reading.columns_of(name)!r}", RowProblem.MISSING)
+    prompt = values.get("instruction", values.get(MESSAGES))
+    has_turns = any(as_turns(value) is not None for value in (prompt, *responses)) or values.get(SYSTEM_PROMPT)
+    if None in responses or not has_turns:
+        return fields
+    talks = []
+    for name, response in zip(PAIR, responses, strict=True):
+        column = reading.columns_of(name)
+        with error_context(f"{column!r}, the conversation:"):
+            turns = _turns_of_side(prompt, response, column, reading)
+            talks.append(read_messages(_with_system_prompt(turns, values.get(SYSTEM_PROMPT))))
+        last = talks[-1][-1].role
+        if last != "assistant":
+            reason = f"{column!r}: the last turn is the {last}'s; it must be the assistant's"
+            raise RecordError(reason, RowProblem.CONVERSATION)
+    asked, other = [_asked(talk) for talk in talks]
     if asked != other:
-        raise RecordError("its two conversations have different turns of the user; they cannot be compared")
-    if "instruction" not in taken:
-        fields.pop(MESSAGES, None)
-    fields["instruction"], taken["instruction"] = "\n\n".join(asked), said
-    shared, last_turns = talks[0][:-1], [talk[-1] for talk in talks]
-    if shared != talks[1][:-1] or any(block.call for turn in last_turns for block in turn.blocks):
-        fields |= {name: written(talk, reasoning=False) for name, talk in zip(PAIR, talks, strict=True)}
-        return
-    if CONVERSATION in used and CONVERSATION not in fields:
-        fields[CONVERSATION], taken[CONVERSATION] = written(shared, reasoning=False), said
-        fields["instruction"] = "".join(asked[-1:])
+        reason = "its two conversations have different turns of the user; they cannot be compared"
+        raise RecordError(reason, RowProblem.CONVERSATION)
+    fields["instruction"] = "\n\n".join(asked)
+    shared = talks[0][:-1]
+    last_turns = [talk[-1] for talk in talks]
+    has_calls = any(block.call for turn in last_turns for block in turn.blocks)
+    if shared != talks[1][:-1] or has_calls:
+        texts = [written(talk, reasoning=False) for talk in talks]
+        return fields | dict(zip(PAIR, texts, strict=True))
+    if CONVERSATION in used and CONVERSATION not in values:
+        fields[CONVERSATION] = written(shared, reasoning=False)
+        fields["instruction"] = asked[-1] if asked else ""
     elif len(shared) > 1:
         fields["instruction"] = written(shared, reasoning=False)
-    fields |= {name: "\n".join(turn.texts()) for name, turn in zip(PAIR, last_turns, strict=True)}
+    texts = ["\n".join(turn.texts()) for turn in last_turns]
+    return fields | dict(zip(PAIR, texts, strict=True))
+
+
+def _turns_of_side(prompt: Any, response: Any, column: str, reading: Reading) -> list[Any]:
+    """Return the conversation that ends with one of two responses.
+
+    Raises:
+        RecordError: the response begins with the prompt, and those of the file do not, or the reverse.
+    """
+    turns = as_turns(response)
+    if turns is None:
+        turns = [{"role": "assistant", "content": response}]
+    elif role_of(turns[0]) in ("user", "system", "developer"):
+        if not reading.responses_hold_prompt:
+            reason = (
+                f"{column!r} begins with a turn of the user or the system, unlike in most records of this file"
+            )
+            raise RecordError(reason, RowProblem.CONVERSATION)
+        return turns
+    before = as_turns(prompt)
+    if before is None:
+        before = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else []
+    return before + turns
 
 
 def _asked(turns: Iterable[Message]) -> list[str]:
     """Return what the user says, a text for each turn."""
     return [text for turn in turns if turn.role == "user" for text in turn.texts()]
-
-
-def _fields(
-    messages: Any, answer: str | None, *, whole: bool, reasoning: bool, is_prompt: bool
-) -> dict[str, str]:
-    """Return the fields in messages and in the answer to them, if that has a column.
-
-    Args:
-        messages: the messages.
-        answer: the answer; None if it is the last message.
-        whole: whether the whole conversation is the candidate.
-        reasoning: whether the assistant's reasoning is shown.
-        is_prompt: whether all turns before the answer are the instruction.
-    """
-    turns = read_messages(messages)
-    turns += [] if answer is None else [Message("assistant", [Block("text", answer)])]
-    # A conversation of texts alone is written as it stands.
-    if reasoning or any(block.call for turn in turns for block in turn.blocks):
-        turns = [turn.with_thoughts_apart() for turn in turns]
-    if all(turn.role != "assistant" for turn in turns):
-        raise RecordError("no turn is the assistant's, which is judged; give the response in another column")
-    if whole:
-        return {"candidate": written(turns, reasoning=reasoning), "instruction": "\n\n".join(_asked(turns))}
-    *before, last = turns
-    if last.role != "assistant":
-        raise RecordError(f"the last turn is the {last.role}'s; it must be the assistant's, which is judged")
-    if any(block.call for block in last.blocks):
-        raise RecordError("the last turn calls a tool; judge the whole conversation, with `rubric` agent")
-    thoughts = Message("assistant", [block for block in last.blocks if block.kind == "reasoning"])
-    text = written([*before, thoughts], reasoning=reasoning)
-    found = {"candidate": "\n".join(last.texts()), CONVERSATION: text, WITH_REASONING: text}
-    asked = _asked(before)
-    if is_prompt and text not in [f"User:\n{_quoted(each)}" for each in asked]:
-        asked = [text]
-    return found | ({"instruction": asked[-1]} if asked else {})
 
 
 def written(turns: Iterable[Message], *, reasoning: bool) -> str:

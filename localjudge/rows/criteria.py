@@ -14,7 +14,6 @@ from typing import Any
 
 from localjudge.records import Criterion
 from localjudge.rows.columns import CRITERION
-from localjudge.rows.paths import unpacked
 from localjudge.rows.record import LARGEST_NUMBER, RecordError, check_text, is_number
 
 _TEXT = (CRITERION, "criterion_description", "requirements", "description", "text")
@@ -29,18 +28,17 @@ def read_criteria(given: Any) -> tuple[Criterion, ...]:
     """Return the criteria in a column of a row.
 
     Args:
-        given: a list, a tree, or the JSON text of either.
+        given: a list or a tree.
 
     Raises:
         RecordError: it is neither, or a criterion in it is wrong; the message names the first.
     """
-    given = unpacked(given.strip() if isinstance(given, str) else given)
     if isinstance(given, Mapping) and _PARTS in given:
         found = [_criterion(*leaf) for leaf in _leaves(given, 1.0, "its root")]
     elif isinstance(given, list):
         found = [_criterion(each, f"criterion {number}") for number, each in enumerate(given, 1)]
     else:
-        raise RecordError(f"of type {type(given).__name__}; {_FORM}, or its JSON text")
+        raise RecordError(f"of type {type(given).__name__}; {_FORM}")
     if not found:
         raise RecordError(f"an empty list; {_FORM}")
     return tuple(

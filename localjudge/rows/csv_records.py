@@ -10,8 +10,8 @@ from functools import partial
 from itertools import chain
 from typing import BinaryIO, TextIO
 
-from localjudge.errors import RowError, UsageError
-from localjudge.rows.record import Cells, Record, lone_surrogate, repeated_name, too_large
+from localjudge.errors import RowError, RowProblem, UsageError
+from localjudge.rows.record import Record, lone_surrogate, repeated_name, too_large
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
@@ -133,12 +133,12 @@ def read_csv(
 def _record(header: list[str], fields: list[str]) -> Record:
     if len(fields) != len(header):
         return RowError(f"{len(fields)} fields, where the header has {len(header)}")
-    record = Cells(zip(header, fields, strict=True))
+    record = dict(zip(header, fields, strict=True))
     if len(record) != len(header):
         return RowError(f"two columns have the name {repeated_name(header)!r}")
     for name, text in record.items():
         if bad := lone_surrogate(name) or lone_surrogate(text):
-            return RowError(f"{name!r} has {bad}", record)
+            return RowError(f"{name!r} has {bad}", record, RowProblem.ENCODING)
     return record
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
+import hashlib
 import io
 import json
 import lzma
@@ -147,6 +148,17 @@ def count_lines_of(files: Iterable[str]) -> int | None:
     return count
 
 
+def sha256_of(name: str) -> str | None:
+    """Return the SHA-256 of a file; None of a folder, or of an input that can be read only once."""
+    if name == STDIN or (not has_no_suffix(name) and not Path(name).is_file()):
+        return None
+    digest = hashlib.sha256()
+    with _bytes_of(name) as stream:
+        while piece := stream.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
 def can_be_read_twice(name: str) -> bool:
     """Return whether an input exists and is neither standard input nor a pipe."""
     return name == EXAMPLES or (name != STDIN and (Path(name).is_file() or Path(name).is_dir()))
@@ -199,13 +211,17 @@ def _folder(name: str) -> str:
     raise UsageError(f"{name}: is a folder; name its files, such as {name.rstrip('/')}/*.jsonl")
 
 
+def _bytes_of(name: str) -> BinaryIO:
+    if has_no_suffix(name):
+        return cast(BinaryIO, (files("localjudge") / "rows" / "examples.jsonl").open("rb"))
+    return Path(name).open("rb")
+
+
 def _open(name: str) -> BinaryIO:
     if name == STDIN:
         return sys.stdin.buffer
-    if has_no_suffix(name):
-        return cast(BinaryIO, (files("localjudge") / "rows" / "examples.jsonl").open("rb"))
-    packed = _COMPRESSED.get(Path(name).suffix.lower())
-    return cast(BinaryIO, packed(name) if packed else Path(name).open("rb"))
+    packed = None if has_no_suffix(name) else _COMPRESSED.get(Path(name).suffix.lower())
+    return cast(BinaryIO, packed(name)) if packed else _bytes_of(name)
 
 
 def _text_reader(name: str, suffix: str, head: bytes) -> Callable[[io.BufferedReader, int], Records]:

@@ -1,8 +1,9 @@
-"""Read rows from files with common column names, and from dicts and tables of a Python program.
+"""Read rows from files: find them, decide their readings from their first records, and read every record by
+these.
 
 Rows are streamed: memory does not grow with their number, and the size of a row is limited. A row that cannot
-be read becomes a `Failure` that names its file and line, and reading continues. A file that cannot be opened or
-lacks a column is reported before any row is judged.
+be read becomes a `Failure` that names its file and line, and reading continues. A file that cannot be opened,
+or has no reading, is reported before any row is judged.
 """
 
 from __future__ import annotations
@@ -12,28 +13,26 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from localjudge.errors import RowError, UsageError
+from localjudge.errors import RowError, RowProblem, UsageError
 from localjudge.records import Failure, Row
-from localjudge.rows.columns import CONVERSATION, MESSAGES, ROWS_AT, USED_FIELDS, Columns
+from localjudge.rows.columns import MESSAGES, USED_FIELDS, Columns, ReadingFlags
+from localjudge.rows.decision import decide
 from localjudge.rows.formats import STDIN, bare_path, can_be_read_twice, check_file, has_no_suffix, read_file
 from localjudge.rows.joins import Joins
-from localjudge.rows.json_records import Document, unwrapped
-from localjudge.rows.paths import ABSENT, value_at
-from localjudge.rows.record import MAX_ROW_BYTES, Record, RecordError
-from localjudge.rows.record_reader import Fields, RecordReader
-from localjudge.rows.row import identity, known_columns, lacks, rows_of, unreadable
-from localjudge.rows.table_records import table_records
+from localjudge.rows.json_records import Document, rows_of_document
+from localjudge.rows.late_columns import LateColumns
+from localjudge.rows.missing import known_columns, missing_fields_reason
+from localjudge.rows.reading import Reading
+from localjudge.rows.record import MAX_ROW_BYTES, Record, RecordError, first_records
+from localjudge.rows.row import Identity, RowReader, unreadable
 
 FILENAME = "@filename"
 """Column with the name of a row's file, without folder and suffix."""
-_RECORDS_CHECKED = 100
-_REQUIRED = {"reference", "system"}
+_REQUIRED = ("reference", "system")
 """Fields that a row may lack, and that each row needs if the rubric shows them or pairs are formed by them."""
-_NO_VALUE: tuple[Any, ...] = (None, "", [], {})
 
 
 def find_inputs(names: Sequence[str]) -> list[str]:
@@ -45,13 +44,9 @@ def find_inputs(names: Sequence[str]) -> list[str]:
     found: list[str] = []
     for name in names:
         matches = glob.glob(glob.escape(name)) or sorted(glob.glob(name, recursive=True)) or [name]
-        for path in map(Path, () if has_no_suffix(name) else matches):
-            try:
-                if path.is_file() or not path.exists():  # opening a pipe would take its writer's rows
-                    path.open("rb").close()
-            except OSError as error:
-                raise UsageError(f"{path}: {error.strerror}") from None
-            check_file(str(path))
+        if not has_no_suffix(name):
+            for match in matches:
+                _check_readable(Path(match))
         found += matches
     if found.count(STDIN) > 1:
         raise UsageError("-: stdin can be read only once")
@@ -60,130 +55,389 @@ def find_inputs(names: Sequence[str]) -> list[str]:
     return found
 
 
+def _check_readable(path: Path) -> None:
+    """Check that a file can be opened and is of a known format."""
+    try:
+        if path.is_file() or not path.exists():  # opening a pipe would take its writer's rows
+            path.open("rb").close()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    check_file(str(path))
+
+
+def names_of_files(inputs: Iterable[str]) -> dict[str, str]:
+    """Return a name for each input: its file's, or as many of the last parts of its path as tell all apart."""
+    parts = {name: bare_path(Path(name.encode("utf-8", "replace").decode())).parts for name in inputs}
+    for length in range(1, max(map(len, parts.values()), default=1) + 1):
+        found = {name: "/".join(each[-length:]) for name, each in parts.items()}
+        if len({*found.values()}) == len(parts):
+            return found
+    return {name: name for name in parts}
+
+
 @dataclass(slots=True)
-class CheckedInputs:
-    """What the first records of the inputs show.
+class InputFile:
+    """A file of rows with its reading.
 
     Attributes:
-        empty: the files without rows, if another file may have some.
-        columns: the columns that the rows have for each field, in the order of the files.
-        read_as: the titles of the shapes of the records, in the order of the files, what JSON lines are
-            instead, and where the rows are in a document.
-        not_utf8: the files that have bytes of another encoding.
-        unread: the columns of the reference, if the judge is not shown it.
-        not_shown: the other columns with values that the judge is not shown.
+        name: the file.
+        reading: its reading; None for a file without records, or with a problem.
+        problem: why it has no reading, or no row among its first records; None if it has.
+        rows: how many of its first records are rows.
+        records: the number of its first records.
+        not_shown: the columns with values that no field reads.
+        is_utf8: whether its text begins as UTF-8.
+        held: its first records, if it can be read only once, and the iterator of the rest.
     """
 
-    empty: list[str] = field(default_factory=list)
-    columns: dict[str, list[str]] = field(default_factory=dict)
-    read_as: dict[str, None] = field(default_factory=dict)
-    not_utf8: list[str] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
+    name: str
+    reading: Reading | None = None
+    problem: str | None = None
+    rows: int = 0
+    records: int = 0
     not_shown: dict[str, None] = field(default_factory=dict)
+    is_utf8: bool = True
+    held: Iterator[tuple[int, Record]] | None = None
+
+    @property
+    def place(self) -> str:
+        """The name of the file in the places of its rows; a name that is not UTF-8 could not be written."""
+        return "stdin" if self.name == STDIN else self.name.encode("utf-8", "replace").decode()
+
+
+class Inputs:
+    """The files of rows of a command, with their readings.
+
+    Args:
+        names: the result of `find_inputs`.
+        columns: the column of each field whose column is given, and what else is said of the files.
+        used: the fields that each row needs.
+        shown: the fields that the judge is shown, if they are others.
+        max_row_bytes: size limit of a row in bytes; a larger row is a failure.
+        readings: the stored reading of each file; None to decide them.
+        label_columns: columns that hold scores or labels, which are in no field.
+
+    Attributes:
+        files: the files of rows; a file that others are joined with is none.
+        late: the columns that appear first in later records and would have been fields.
+
+    Raises:
+        UsageError: a file cannot be read at all, or the rows in it can be in several places.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        columns: Columns | None = None,
+        used: Sequence[str] = USED_FIELDS,
+        *,
+        shown: Sequence[str] | None = None,
+        max_row_bytes: int = MAX_ROW_BYTES,
+        readings: Mapping[str, Reading] | None = None,
+        label_columns: Iterable[str] = (),
+    ) -> None:
+        self.names, self.used, self._max_row_bytes = list(names), list(used), max_row_bytes
+        self._shown = set(shown or used)
+        self._label_columns = list(label_columns)
+        self.flags = ReadingFlags.of(columns or {})
+        self.late = LateColumns(self.used)
+        self._joins = self._read_joins()
+        self._systems = names_of_files(self.names) if FILENAME in self.flags.columns.values() else {}
+        self.files = [InputFile(name) for name in self.names if name not in self._joins.files]
+        for file in self.files:
+            stored = None if readings is None else readings.get(file.name)
+            self._settle(file, stored)
+
+    def check(self) -> None:
+        """Check that each file has a reading and a row among its first records.
+
+        Raises:
+            UsageError: a file has none, or no file has a row.
+        """
+        if self._joins.files and not self.files:
+            name = self._joins.files[0]
+            raise UsageError(
+                f"{name}: holds no responses, but what other files are joined with; give these, too"
+            )
+        for file in self.files:
+            if file.problem is not None:
+                raise UsageError(f"{file.name}: {file.problem}")
+        if self.files and len(self.empty) == len(self.files):
+            raise UsageError(f"{', '.join(self.empty)}: holds no rows; give a file with at least one")
+
+    def _read_joins(self) -> Joins:
+        """Return the records that those of the inputs are joined with."""
+        joins = Joins(self.flags)
+        if joins.given_file is not None:
+            for name in find_inputs([joins.given_file]):
+                joins.read_given(name, RecordStream(name, self._max_row_bytes))
+        for name in self.names:
+            if can_be_read_twice(name):
+                joins.read_aside(name, RecordStream(name, self._max_row_bytes, self.flags.rows_at))
+        return joins
+
+    def _settle(self, file: InputFile, stored: Reading | None) -> None:
+        """Decide the reading of a file, or take the stored one, and count the rows among its first records."""
+        can_be_read_again = can_be_read_twice(file.name)
+        content = ""
+        if can_be_read_again:
+            content, file.is_utf8 = check_file(file.name)
+        stream = RecordStream(file.name, self._max_row_bytes, self.flags.rows_at)
+        records = iter(stream)
+        first = first_records(records)
+        if not can_be_read_again:
+            file.held = chain(first, records)
+        file.records = len(first)
+        if not first:
+            return
+        joined = [self._joined(file, number, record) for number, record in first]
+        if stored is not None:
+            file.reading = stored
+            return
+        self._decide(file, joined, content=content, rows_at=stream.found_at)
+        if file.reading is not None:
+            self._count_rows(file, joined)
+
+    def _joined(self, file: InputFile, number: int, record: Record) -> Record | Failure:
+        """Return a record with the one that it is joined with, and with the name of its file."""
+        if isinstance(record, RowError):
+            return record
+        if self._systems:
+            record[FILENAME] = self._systems[file.name]
+        try:
+            return self._joins.joined(record)
+        except RecordError as error:
+            where = f"{file.place}:{number}"
+            reason = RowError(str(error), record, error.problem)
+            if file.reading is None:
+                return reason
+            return unreadable(where, reason, self._reader(file).identity(record))
+
+    def _decide(
+        self, file: InputFile, records: Sequence[Record | Failure], *, content: str, rows_at: str
+    ) -> None:
+        """Decide the reading of a file; if its records have several readings, or none, this is its problem."""
+        readable = [record for record in records if isinstance(record, dict)]
+        if not readable:
+            reasons = Counter(record.reason for record in records if isinstance(record, RowError | Failure))
+            file.problem = _no_row(file, reasons)
+            return
+        try:
+            reading = decide(
+                readable,
+                self.flags,
+                self.used,
+                label_columns=self._label_columns,
+                joined_name=self._joins.name,
+            )
+        except RecordError as error:
+            file.problem = str(error)
+        else:
+            file.reading = reading.model_copy(update={"content": content, "rows_at": rows_at})
+
+    def _count_rows(self, file: InputFile, records: Sequence[Record | Failure]) -> None:
+        """Count how many of the first records are rows; if none is, this is the problem of the file."""
+        reader, reasons = self._reader(file), Counter[str]()
+        for number, record in enumerate(records, 1):
+            if isinstance(record, Failure):
+                reasons[record.reason] += 1
+                continue
+            columns = record if isinstance(record, dict) else ()
+            problems = []
+            for row in reader.rows(record, f"{file.place}:{number}"):
+                problems.append(row.reason if isinstance(row, Failure) else self._lacking(row, columns))
+            reasons.update(problem for problem in problems if problem is not None)
+            if None in problems:
+                file.rows += 1
+            if isinstance(record, dict):
+                file.not_shown |= self._columns_not_shown(file, record)
+        if not file.rows:
+            file.problem = _no_row(file, reasons)
+
+    def _lacking(self, row: Row, columns: Iterable[str]) -> str | None:
+        """Return why a row lacks a reference or a system that each row needs; None if it does not."""
+        missing = [name for name in _REQUIRED if name in self.used and getattr(row, name) is None]
+        if not missing:
+            return None
+        return missing_fields_reason(missing, columns, self.used, self.flags.columns)
+
+    def _columns_not_shown(self, file: InputFile, record: dict[str, object]) -> dict[str, None]:
+        """Return the columns with values that no field reads."""
+        assert file.reading is not None
+        claimed = {*file.reading.claimed}
+        return {
+            name: None
+            for name, value in record.items()
+            if name not in claimed and value not in (None, "", [], {})
+        }
+
+    def _reader(self, file: InputFile) -> RowReader:
+        assert file.reading is not None
+        return RowReader(file.reading, self.used, self.flags.columns)
+
+    def rows(self) -> Iterator[Row | Failure]:
+        """Yield every row of the files, or a failure with the reason."""
+        for record in self.records():
+            yield from record.rows
+
+    def records(self) -> Iterator[ReadRecord]:
+        """Yield every record of the files with its rows."""
+        for file in self.files:
+            if file.reading is None:
+                yield from self._unread_records(file)
+                continue
+            reader = self._reader(file)
+            self.late.begin(file.reading)
+            for number, record in self._stream(file):
+                where = f"{file.place}:{number}"
+                joined = self._joined(file, number, record)
+                if isinstance(joined, Failure):
+                    yield ReadRecord(where, record, [joined])
+                    continue
+                if isinstance(joined, dict):
+                    self.late.add(joined, where)
+                yield ReadRecord(where, joined, reader.rows(joined, where))
+
+    def _stream(self, file: InputFile) -> Iterator[tuple[int, Record]]:
+        """Return the records of a file, with those that were read before from a pipe."""
+        if file.held is not None:
+            return file.held
+        rows_at = self.flags.rows_at
+        if file.reading is not None and file.reading.rows_at:
+            rows_at = file.reading.rows_at
+        return iter(RecordStream(file.name, self._max_row_bytes, rows_at))
+
+    def _unread_records(self, file: InputFile) -> Iterator[ReadRecord]:
+        """Yield the records of a file without a reading, each with a failure."""
+        for number, record in self._stream(file):
+            where = f"{file.place}:{number}"
+            error = record
+            if not isinstance(error, RowError):
+                error = RowError(file.problem or "no reading", error, RowProblem.FORM)
+            yield ReadRecord(where, record, [unreadable(where, error, Identity())])
+
+    # What the first records show.
+
+    @property
+    def empty(self) -> list[str]:
+        """The files without rows."""
+        return [file.name for file in self.files if not file.records]
+
+    @property
+    def readings(self) -> dict[str, Reading]:
+        """The reading of each file that has records."""
+        return {file.name: file.reading for file in self.files if file.reading is not None}
+
+    @property
+    def columns(self) -> dict[str, list[str]]:
+        """The columns that the files have for each field, in the order of the files."""
+        found: dict[str, list[str]] = {}
+        for reading in self.readings.values():
+            for name, path in reading.columns().items():
+                paths = found.setdefault(name, [])
+                if path not in paths:
+                    paths.append(path)
+        return found
+
+    @property
+    def has_hidden_turns(self) -> bool:
+        """Whether a file has conversations of which a rubric without one shows the last turns alone."""
+        for reading in self.readings.values():
+            if MESSAGES in reading.fields and not reading.turns_are_instruction:
+                return True
+        return False
 
     @property
     def how(self) -> str:
-        """How the inputs are read: the shapes, and the fields that are in columns of other names."""
-        taken = [f"{name}={'|'.join(found)}" for name, found in self.columns.items() if [name] != found]
-        read = f"read as: {', '.join(self.read_as)}" * bool(self.read_as)
-        return ", ".join(filter(None, [read, " ".join(taken)]))
+        """How the files are read, in one line, and how many of their first records are rows."""
+        lines: dict[str, None] = {}
+        for file in self.files:
+            if file.reading is None:
+                continue
+            parts = [str(file.reading)]
+            if 0 < file.rows < file.records:
+                parts.append(f"{file.rows} of the first {file.records} records")
+            lines[", ".join(part for part in parts if part)] = None
+        return "; ".join(line for line in lines if line)
 
     @property
     def left_out(self) -> str:
-        """What of the inputs the judge is not shown or cannot be read, in lines; empty if there is nothing."""
+        """What of the files the judge is not shown or cannot be read, in lines; empty if there is nothing."""
         lines = [
-            f"{name}: is not UTF-8, and its rows with other bytes fail; if it is of Windows, convert it: "
-            f"iconv -f CP1252 -t UTF-8 {name}"
-            for name in self.not_utf8
+            f"{file.name}: is not UTF-8, and its rows with other bytes fail; if it is of Windows, convert it: "
+            f"iconv -f CP1252 -t UTF-8 {file.name}"
+            for file in self.files
+            if not file.is_utf8
         ]
-        if names := dict.fromkeys([*self.unread, *self.not_shown]):
-            kept = "kept as columns" + f", except {', '.join(self.unread)}" * bool(self.unread)
-            kept = kept if self.not_shown else "not kept"
+        unread = [] if "reference" in self._shown else self._columns_of("reference")
+        others: dict[str, None] = {}
+        for file in self.files:
+            others |= file.not_shown
+        not_shown = [name for name in others if name not in self._shown]
+        names = dict.fromkeys(unread + not_shown)
+        if names:
+            kept = "not kept"
+            if not_shown:
+                kept = "kept as columns"
+                if unread:
+                    kept += f", except {', '.join(unread)}"
             lines.append(f"not shown to the judge: {known_columns(names)}; {kept}")
         return "\n".join(lines)
 
+    def _columns_of(self, name: str) -> list[str]:
+        found: dict[str, None] = {}
+        for reading in self.readings.values():
+            if name in reading.fields:
+                found[reading.columns_of(name)] = None
+        return list(found)
 
-def check_inputs(
-    files: Iterable[str], columns: Columns, used: Sequence[str], shown: Sequence[str] | None = None
-) -> CheckedInputs:
-    """Read the beginning of each file as rows, so that a wrong column is found before a model is loaded.
 
-    Rows of one file may differ: it is refused if none of its first hundred records is a row. Standard input and
-    pipes can be read only once, so they are not checked.
+@dataclass(frozen=True, slots=True)
+class ReadRecord:
+    """A record of a file with its rows.
+
+    Attributes:
+        where: its place, such as `answers.jsonl:17`.
+        record: its columns, or the reason why it cannot be read.
+        rows: its rows, or failures.
+    """
+
+    where: str
+    record: Record
+    rows: Iterable[Row | Failure]
+
+
+def _no_row(file: InputFile, reasons: Counter[str]) -> str:
+    ((reason, times),) = reasons.most_common(1)
+    return f"none of its first records is a row: {reason} ({times} of its first {file.records})"
+
+
+class RecordStream(Iterable[tuple[int, Record]]):
+    """The records of a file that `find_inputs` returned, each with its line or number.
 
     Args:
-        files: the result of `find_inputs`.
-        columns: the column of each field whose column has a custom name.
-        used: the fields that each row needs.
-        shown: the fields that the judge is shown, if they are others.
+        name: the file.
+        max_row_bytes: size limit of a record.
+        rows_at: the path of the rows in a file that holds one object; None to find it.
+
+    Attributes:
+        found_at: the path of the rows in the file, once it is read; empty if they are not inside an object.
 
     Raises:
-        UsageError: no row is among the first records of a file (the message names all columns that it lacks,
-            or the most frequent reason), or no file has a row.
+        UsageError: the file cannot be read, or its rows can be in several places.
     """
-    files = list(files)
-    joins, checked = _joins(files, columns), CheckedInputs()
-    files = [name for name in files if name not in joins.files]
-    if joins.files and not files:
-        raise UsageError(
-            f"{joins.files[0]}: holds no responses, but what other files are joined with; give these, too"
-        )
-    for name in filter(can_be_read_twice, files):
-        _check_file(name, joins, RecordReader(columns, used), checked)
-    if files and len(checked.empty) == len(files):
-        raise UsageError(f"{', '.join(checked.empty)}: holds no rows; give a file with at least one")
-    seen = {*(shown or used)}
-    checked.unread = [] if "reference" in seen else checked.columns.get("reference", [])
-    checked.not_shown = {column: None for column in checked.not_shown if column not in seen}
-    return checked
 
+    def __init__(self, name: str, max_row_bytes: int = MAX_ROW_BYTES, rows_at: str | None = None) -> None:
+        self._name, self._max_row_bytes, self._rows_at = name, max_row_bytes, rows_at
+        self.found_at = ""
 
-def _check_file(name: str, joins: Joins, reader: RecordReader, checked: CheckedInputs) -> None:
-    """Note what the first records of a file show.
-
-    Raises:
-        UsageError: the file lacks a column that is given, or none of its first records is a row.
-    """
-    instead, is_utf8 = check_file(name)
-    checked.not_utf8 += [name] * (not is_utf8)
-    reasons, last, count, rows = Counter[str](), dict[str, Any](), 0, 0
-    absent, taken, titles = {*reader.given}, dict[str, str](), dict[str, None]()
-
-    def note(fields: Fields) -> None:  # and keep no record: a hundred may be large
-        titles[fields.shape.title] = None
-        checked.not_shown |= {key: None for key, value in fields.others.items() if value not in _NO_VALUE}
-        absent.difference_update(
-            [own for own in absent if value_at(fields.record, reader.given[own]) is not ABSENT]
-        )
-        taken.update({} if taken else fields.taken)
-
-    for where, record in islice(joined_records([name], reader, joins=joins), _RECORDS_CHECKED):
-        count += 1
-        last = record if isinstance(record, dict) else last
-        for row in rows_of(record, where, reader, note):
-            if isinstance(row, Failure):
-                reasons[row.reason] += 1
-            elif missing := [each for each in _REQUIRED & {*reader.used} if getattr(row, each) is None]:
-                reasons[lacks(missing, last, reader)] += 1
+    def __iter__(self) -> Iterator[tuple[int, Record]]:
+        for number, record in read_file(self._name, self._max_row_bytes):
+            if isinstance(record, Document):
+                self.found_at, rows = rows_of_document(record, self._name, self._rows_at)
+                yield from enumerate(rows, 1)
             else:
-                rows += 1
-    at = f" at {reader.found_at}" if reader.found_at else ""
-    checked.read_as |= dict.fromkeys(
-        filter(None, (instead, *(f"{each or (at and 'a list')}{at}" for each in titles)))
-    )
-    if titles and absent:
-        others = [] if rows or reader.first(last, "reference") is not None else ["reference"]
-        raise UsageError(f"{name}: {lacks([*absent, *others], last, reader)}")
-    if not count:
-        checked.empty.append(name)
-    elif not rows:
-        ((reason, times),) = reasons.most_common(1)
-        raise UsageError(f"{name}: none of its first records is a row: {reason} ({times} of its first {count})")
-    chat = CONVERSATION if CONVERSATION in taken else MESSAGES
-    for own, column in taken.items():
-        if own == chat or column != taken.get(chat):  # what is read from it is not in a column of its own
-            found = checked.columns.setdefault(own, [])
-            found += [column] * (column not in found)
+                yield number, record
 
 
 def read_rows(
@@ -199,108 +453,8 @@ def read_rows(
         columns: the column of each field whose column has a custom name.
         max_row_bytes: size limit of a row in bytes; a larger row is a failure.
         used: the fields that the rubric's template uses.
-    """
-    reader = RecordReader(columns or {}, used)
-    for where, record in joined_records(inputs, reader, max_row_bytes):
-        yield from rows_of(record, where, reader)
-
-
-def joined_records(
-    inputs: Iterable[str],
-    reader: RecordReader,
-    max_row_bytes: int = MAX_ROW_BYTES,
-    joins: Joins | None = None,
-) -> Iterator[tuple[str, Record | Failure]]:
-    """Yield the records of the inputs, each with its place and joined with those of other files.
-
-    Args:
-        inputs: as for `read_rows`.
-        reader: the reader of the records.
-        max_row_bytes: as for `read_rows`.
-        joins: the records of the other files; None to read them.
-    """
-    inputs = list(inputs)
-    joins = joins or _joins(inputs, reader.columns)
-    systems = names_of_files(inputs) if FILENAME in reader.given.values() else {}
-    for name in (each for each in inputs if each not in joins.files):
-        # A file name that is not UTF-8 could not be written to the run.
-        place = "stdin" if name == STDIN else name.encode("utf-8", "replace").decode()
-        for number, record in read_records(name, max_row_bytes, reader):
-            where = f"{place}:{number}"
-            if isinstance(record, RowError):
-                yield where, record
-                continue
-            if systems:
-                record[FILENAME] = systems[name]
-            try:
-                joins.join(record)
-                yield where, record
-            except RecordError as error:
-                yield where, unreadable(where, str(error), record, *identity(record, reader))
-
-
-def _joins(inputs: Iterable[str], columns: Columns) -> Joins:
-    """Return the records that those of the inputs are joined with."""
-    joins = Joins(columns)
-    for name in find_inputs([joins.given_file]) if joins.given_file is not None else ():
-        joins.read(name, read_records(name), is_given=True)
-    for name in filter(can_be_read_twice, inputs):
-        joins.read(name, read_records(name, reader=RecordReader(columns, ())))
-    return joins
-
-
-def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row | Failure]:
-    """Yield rows from Python objects: dicts, `Row`s, a pandas, Polars or Arrow table, or a `datasets.Dataset`.
-
-    Args:
-        rows: the rows.
-        used: the fields that the rubric's template uses.
 
     Raises:
-        UsageError: the argument is a single row, or not a collection of rows.
+        UsageError: a file cannot be read at all.
     """
-    records: Iterable[Any] | None = table_records(rows)
-    if records is None and isinstance(rows, Mapping | Row):
-        raise UsageError("rows: is a single row, or several splits; write score([row]) or score(rows['test'])")
-    if records is None and isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
-        records = rows
-    if records is None:
-        kind = type(rows).__name__
-        raise UsageError(f"rows: a {kind}; give dicts, Rows, a table, or the rows of a file: read_rows([FILE])")
-    reader = RecordReader({}, used)
-    found = (rows_of(record, f"row {number}", reader) for number, record in enumerate(records, 1))
-    return chain.from_iterable(found)
-
-
-def names_of_files(inputs: Iterable[str]) -> dict[str, str]:
-    """Return a name for each input: its file's, or as many of the last parts of its path as tell all apart."""
-    parts = {name: bare_path(Path(name.encode("utf-8", "replace").decode())).parts for name in inputs}
-    for length in range(1, max(map(len, parts.values()), default=1) + 1):
-        found = {name: "/".join(each[-length:]) for name, each in parts.items()}
-        if len({*found.values()}) == len(parts):
-            return found
-    return {name: name for name in parts}
-
-
-def read_records(
-    name: str, max_row_bytes: int = MAX_ROW_BYTES, reader: RecordReader | None = None
-) -> Iterator[tuple[int, Record]]:
-    """Yield the records of a file that `find_inputs` returned, each with its line or number.
-
-    Args:
-        name: the file.
-        max_row_bytes: size limit of a record.
-        reader: the reader of the records. It says where the rows are in a file that holds one object, and is
-            told where they were found.
-
-    Raises:
-        UsageError: the file cannot be read, or its rows can be in several places.
-    """
-    for number, record in read_file(name, max_row_bytes):
-        if isinstance(record, Document):
-            path, rows = unwrapped(record, name, reader.columns.get(ROWS_AT) if reader is not None else None)
-            if reader is not None:
-                reader.found_at = path
-            yield from enumerate(rows, 1)
-        else:
-            yield number, record
+    return Inputs(list(inputs), columns, used, max_row_bytes=max_row_bytes).rows()

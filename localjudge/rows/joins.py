@@ -6,85 +6,171 @@ are joined by a column that a person names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from localjudge.errors import RowError, UsageError
-from localjudge.rows.columns import JOIN, ON, Columns
-from localjudge.rows.paths import ABSENT, value_at
-from localjudge.rows.record import Record, RecordError
+from localjudge.errors import RowError, RowProblem, UsageError
+from localjudge.rows.columns import ReadingFlags
+from localjudge.rows.paths import ABSENT, look_up
+from localjudge.rows.record import Record, RecordError, first_records
 from localjudge.rows.shapes import COLUMNS, recognized
+
+
+class JoinedRecord(dict[str, Any]):
+    """A record with the one of another file that it is joined with, which keeps its own columns.
+
+    Attributes:
+        other: the columns of the other record.
+    """
+
+    __slots__ = ("other",)
+
+    def __init__(self, columns: dict[str, Any], other: dict[str, Any]) -> None:
+        super().__init__(columns)
+        self.other = other
+
+    def copy(self) -> JoinedRecord:
+        return JoinedRecord(self, other=self.other)
+
+
+@dataclass(slots=True)
+class _Index:
+    """The records of a file to join, by the value of a column.
+
+    Attributes:
+        name: the file, for messages.
+        ours: the column of the rows.
+        theirs: the column of the file.
+        is_given: whether a flag names the file, so that each row needs a partner.
+    """
+
+    name: str
+    ours: str
+    theirs: str
+    is_given: bool
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, record: dict[str, Any], where: str) -> None:
+        """Add a record; one without the column is no partner.
+
+        Raises:
+            UsageError: another record has the same value in the column.
+        """
+        key = look_up(record, self.theirs)
+        if key is ABSENT or key is None:
+            return
+        if self.records.setdefault(str(key), record) != record:
+            raise UsageError(f"{where}: another record has the {self.theirs} {key!r}; keep one of them")
+
+    def partner(self, record: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the record that a row is joined with; None for a row that needs none.
+
+        Raises:
+            RecordError: there is none.
+        """
+        key = look_up(record, self.ours)
+        if key is ABSENT:
+            if self.is_given:
+                reason = f"has no {self.ours}, by which it is joined with {self.name}"
+                raise RecordError(reason, RowProblem.JOIN)
+            return None
+        if str(key) not in self.records:
+            raise RecordError(f"no record in {self.name} has the {self.theirs} {key!r}", RowProblem.JOIN)
+        return self.records[str(key)]
+
+
+def _joined_by(records: Sequence[Record]) -> str | None:
+    """Return the column that joins the records of a file with others; None if most of them hold rows."""
+    columns: Counter[str | None] = Counter()
+    for record in records:
+        shape = COLUMNS if isinstance(record, RowError) else recognized(record)
+        columns[shape.joins if shape.aside else None] += 1
+    if not columns:
+        return None
+    return columns.most_common(1)[0][0]
 
 
 class Joins:
     """The records of the files that are joined with others, in memory.
 
     Args:
-        columns: the columns that are given, with the file to join and its column.
+        flags: what the user says of the files, with the file to join and its column.
 
     Attributes:
         files: the names of the inputs whose records are not rows.
-        given_file: the file that a person gives to join.
+        given_file: the file that a flag names.
     """
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, flags: ReadingFlags) -> None:
         self.files: list[str] = []
-        self.given_file, on = columns.get(JOIN), columns.get(ON, "")
-        ours, _, theirs = on.partition("=")
-        self._given_by = (ours, theirs or ours)
-        if (self.given_file is None) != (not on):
+        self.given_file = flags.join
+        self._ours, _, theirs = flags.on.partition("=")
+        self._theirs = theirs or self._ours
+        self._indexes: list[_Index] = []
+        if (self.given_file is None) != (not flags.on):
             raise UsageError("`join`: give the file and the column: `join` questions.jsonl `on` question_id")
-        # By the names of the column in the rows and in the other file, and its value.
-        self._known: dict[tuple[str, str], dict[str, dict[str, Any]]] = (
-            {} if self.given_file is None else {self._given_by: {}}
-        )
 
-    def read(self, name: str, records: Iterable[tuple[int, Record]], *, is_given: bool = False) -> None:
-        """Read the file that a person gives, or an input whose first record has a shape that is joined.
+    @property
+    def name(self) -> str:
+        """The name of the joined file, for columns that both files have."""
+        return "joined" if self.given_file is None else Path(self.given_file).stem
+
+    def read_given(self, name: str, records: Iterable[tuple[int, Record]]) -> None:
+        """Read the file that a flag names.
 
         Raises:
-            UsageError: a record cannot be read, lacks the column or is of another shape than the first one of
-                an input, or two different ones have the same value in the column.
+            UsageError: a record cannot be read, or two have the same value in the column.
         """
-        shape, by = COLUMNS, self._given_by
+        index = _Index(str(self.given_file), self._ours, self._theirs, is_given=True)
+        self._indexes.append(index)
         for number, record in records:
-            found = COLUMNS if is_given or isinstance(record, RowError) else recognized(record)
-            if not is_given and shape is COLUMNS:
-                if not found.aside:
-                    return
-                self.files.append(name)
-                shape, by = found, (str(found.joins), str(found.joins))
-            where = f"`join` {name}:{number}" if is_given else f"{name}:{number}"
+            where = f"`join` {name}:{number}"
             if isinstance(record, RowError):
                 raise UsageError(f"{where}: {record.reason}; correct this file")
-            if found is not shape:
-                known = f"is not one of {shape.title}, with {' and '.join(shape.has[0])}"
-                raise UsageError(f"{where}: {known}; correct this file")
-            key = value_at(record, by[1])
-            if key in (ABSENT, None):
-                raise UsageError(f"{where}: has no {by[1]}, by which it is joined; name another with `on`")
-            if self._known.setdefault(by, {}).setdefault(str(key), record) != record:
-                raise UsageError(f"{where}: another record has the {by[1]} {key!r}; keep one of them")
+            index.add(record, where)
 
-    def join(self, record: dict[str, Any]) -> None:
-        """Add to a record the columns of the records that it is joined with.
+    def read_aside(self, name: str, records: Iterable[tuple[int, Record]]) -> None:
+        """Read an input if most of its first records have a shape that is joined; otherwise it holds rows.
+
+        Raises:
+            UsageError: a record of such a file cannot be read, or two have the same value in the column.
+        """
+        rest = iter(records)
+        first = first_records(rest)
+        joined_by = _joined_by([record for _, record in first])
+        if joined_by is None:
+            return
+        index = self._index_of_shape(name, joined_by)
+        for number, record in chain(first, rest):
+            where = f"{name}:{number}"
+            if isinstance(record, RowError):
+                raise UsageError(f"{where}: {record.reason}; correct this file")
+            index.add(record, where)
+
+    def _index_of_shape(self, name: str, joined_by: str) -> _Index:
+        """Return the index that all files joined by a column share."""
+        self.files.append(name)
+        for index in self._indexes:
+            if not index.is_given and index.theirs == joined_by:
+                index.name += f", {name}"
+                return index
+        index = _Index(name, joined_by, joined_by, is_given=False)
+        self._indexes.append(index)
+        return index
+
+    def joined(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Return a record with the columns of those that it is joined with.
 
         Raises:
             RecordError: there is no such record.
         """
-        for by, known in self._known.items():
-            ours, theirs = by
-            is_given = by == self._given_by
-            file = str(self.given_file) if is_given else ", ".join(self.files)
-            key = value_at(record, ours)
-            if key is ABSENT and not is_given:
-                continue
-            if key is ABSENT:
-                raise RecordError(f"has no {ours}, by which it is joined with {file}")
-            if str(key) not in known:
-                raise RecordError(f"no record in {file} has the {theirs} {key!r}")
-            other = Path(file).stem if is_given else "joined"
-            for name, value in known[str(key)].items():
-                if record.setdefault(name, value) != value:  # a different value gets the name of the file
-                    record[f"{other}.{name}"] = value
+        other: dict[str, Any] = {}
+        for index in self._indexes:
+            partner = index.partner(record)
+            if partner is not None:
+                other = {**partner, **other}
+        return JoinedRecord(record, other=other) if other else record

@@ -15,10 +15,10 @@ from itertools import chain, islice
 from math import inf
 from typing import Any, BinaryIO
 
-from localjudge.errors import RowError, UsageError
+from localjudge.errors import RowError, RowProblem, UsageError
 from localjudge.rows.columns import COLUMN_NAMES, CRITERION, MESSAGES, PAIR, folded
-from localjudge.rows.messages import as_chat
-from localjudge.rows.paths import unpacked, value_at
+from localjudge.rows.messages import as_turns
+from localjudge.rows.paths import look_up
 from localjudge.rows.record import Record, too_large, unreadable_from_here
 from localjudge.rows.shapes import recognized
 
@@ -117,7 +117,8 @@ def parse_json(text: bytes, what: str) -> Record:
     try:
         return _as_record(json.loads(text.decode("utf-8-sig")))
     except UnicodeDecodeError as error:
-        return RowError(f"not UTF-8 at byte {error.start + 1} of the {what}")
+        reason = f"not UTF-8 at byte {error.start + 1} of the {what}"
+        return RowError(reason, problem=RowProblem.ENCODING)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} of the {what}, " if error.lineno > 1 else ""
         return RowError(f"not JSON: {error.msg} at {place}column {error.colno}")
@@ -129,7 +130,7 @@ def _as_record(given: Any) -> Record:
     return given if isinstance(given, dict) else RowError("not a JSON object with named fields")
 
 
-def unwrapped(document: Document, name: str, rows_at: str | None = None) -> tuple[str, Iterable[Record]]:
+def rows_of_document(document: Document, name: str, rows_at: str | None = None) -> tuple[str, Iterable[Record]]:
     """Return the path of the rows in an object that is the whole of a file, empty if it has none; and the rows.
 
     Args:
@@ -140,32 +141,42 @@ def unwrapped(document: Document, name: str, rows_at: str | None = None) -> tupl
     Raises:
         UsageError: the rows can be in several places, or there are none at the path.
     """
-    columns, data = document.get("columns"), document.get("data")
-    if isinstance(columns, list) and isinstance(data, list) and all(isinstance(each, list) for each in data):
-        names = list(map(str, columns))  # as pandas writes a table
-        return "", (dict(zip(names, each, strict=False)) for each in data)
+    if _is_split_table(document):
+        names = [str(column) for column in document["columns"]]
+        return "", (dict(zip(names, values, strict=False)) for values in document["data"])
     if rows_at is not None:
-        rows = unpacked(value_at(document, rows_at))
+        rows = look_up(document, rows_at)
         if not isinstance(rows, list) or not rows:
             there = " or ".join(_lists(document)) or "none"
             raise UsageError(f"`rows_at` {rows_at}: {name} has no list there; its lists are {there}")
         return rows_at, map(_as_record, rows)
-    lists = {} if recognized(document).has or _is_row(document) else _lists(document)
-    lists = {path: rows for path, rows in lists.items() if recognized(rows[0]).has} or lists
+    if recognized(document).has or _is_row(document):
+        return "", [document]
+    lists = _lists(document)
+    of_tools = {path: rows for path, rows in lists.items() if recognized(rows[0]).has}
+    lists = of_tools or lists
     if len(lists) > 1:
         places = " or ".join(lists)
         raise UsageError(f"{name}: its rows can be in {places}; name the list: `rows_at` {next(iter(lists))}")
     for path, rows in lists.items():
         return path, map(_as_record, rows)
-    if len(document) > 1 and all(isinstance(each, Mapping) and _is_row(each) for each in document.values()):
-        return "", ({"id": key, **each} for key, each in document.items())
+    if len(document) > 1 and all(isinstance(value, Mapping) and _is_row(value) for value in document.values()):
+        return "", ({"id": key, **value} for key, value in document.items())
     return "", [document]
+
+
+def _is_split_table(document: Mapping[str, Any]) -> bool:
+    """Return whether an object has a list of columns and a list of rows, as pandas writes a table."""
+    columns, data = document.get("columns"), document.get("data")
+    if not isinstance(columns, list) or not isinstance(data, list):
+        return False
+    return all(isinstance(values, list) for values in data)
 
 
 def _is_row(document: Mapping[str, Any]) -> bool:
     """Return whether an object has the columns of a row: text or messages."""
     return any(
-        (folded(key) in _OF_ROWS and isinstance(value, str)) or as_chat(value) is not None
+        (folded(key) in _OF_ROWS and isinstance(value, str)) or as_turns(value) is not None
         for key, value in document.items()
     )
 
@@ -177,6 +188,6 @@ def _lists(document: Mapping[str, Any], path: str = "", depth: int = 1) -> dict[
         own = f"{path}.{key}" if path else key
         if isinstance(value, Mapping) and depth < _DEEPEST_LIST:
             found |= _lists(value, own, depth + 1)
-        elif isinstance(value, list) and value and isinstance(value[0], Mapping) and as_chat(value) is None:
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping) and as_turns(value) is None:
             found[own] = value
     return found

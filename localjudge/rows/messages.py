@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from localjudge.errors import RowProblem
 from localjudge.rows.columns import ROLE_NAMES
-from localjudge.rows.paths import unpacked
-from localjudge.rows.record import RecordError, said_of
+from localjudge.rows.record import RecordError, error_context
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _ROLE_OF = {name: role for role, names in ROLE_NAMES.items() for name in names}
@@ -68,21 +68,28 @@ class Message:
 
 
 def read_messages(messages: Any) -> list[Message]:
-    """Return the turns in a list of messages, or in its JSON text.
+    """Return the turns in a list of messages.
 
     Raises:
         RecordError: they are not a conversation that can be judged; the message names the turn.
     """
-    given, reader, turns = _plain(unpacked(messages)), _Reader(), list[Message]()
-    given = given if isinstance(given, list) else []
-    if given and role_of(given[-1]) == "exit" and not given[-1].get("content"):
-        given.pop()  # how mini-SWE-agent ends
-    if not given:
-        raise RecordError("no turns; give a list of turns, each with role and content")
-    for number, message in enumerate(given, 1):
-        with said_of(f"turn {number}"):
-            turns.append(reader.message(message))
-    return turns
+    turns = list(messages) if isinstance(messages, list) else []
+    if turns and _is_exit(turns[-1]):
+        turns.pop()
+    if not turns:
+        reason = "no turns; give a list of turns, each with role and content"
+        raise RecordError(reason, RowProblem.CONVERSATION)
+    reader = _Reader()
+    found = []
+    for number, message in enumerate(turns, 1):
+        with error_context(f"turn {number}"):
+            found.append(reader.message(message))
+    return found
+
+
+def _is_exit(message: Any) -> bool:
+    """Return whether a message only says that the agent has ended, as the last one of mini-SWE-agent."""
+    return role_of(message) == "exit" and not message.get("content")
 
 
 class _Reader:
@@ -206,18 +213,17 @@ def role_of(message: Any) -> Any:
     return _ROLE_OF.get(name, role) if isinstance(name, str) else role
 
 
-def as_chat(value: Any) -> list[Any] | None:
-    """Return the messages in a list or in its JSON text; None if the value is something else."""
-    if value is None or (isinstance(value, str) and not value.startswith("[")):
+def as_turns(value: Any) -> list[Any] | None:
+    """Return the messages in a list, or a message alone as a list; None if the value is something else."""
+    turns = [value] if isinstance(value, Mapping) else value
+    if not isinstance(turns, list) or not turns or role_of(turns[0]) is None:
         return None
-    value = unpacked(value)
-    chat = [value] if isinstance(value, Mapping) else value if isinstance(value, list) else []
-    return list(chat) if chat and role_of(chat[0]) is not None else None
+    return list(turns)
 
 
-def roles_of(chat: Any) -> list[Any]:
+def roles_of(turns: Any) -> list[Any]:
     """Return the roles of the turns of a conversation; none of a value that is not one."""
-    return [role_of(turn) for turn in as_chat(chat) or ()]
+    return [role_of(turn) for turn in as_turns(turns) or ()]
 
 
 def _in_one_form(message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -255,14 +261,6 @@ def _text(part: Any) -> str:
     if kind not in _TEXT_PARTS or not isinstance(part.get("text"), str):
         raise RecordError(f"has a part of type {str(kind)[:40]}, which is not supported; only text is judged")
     return str(part["text"])
-
-
-def _plain(value: Any) -> Any:
-    """Return a value with lists instead of arrays of numpy."""
-    value = value.tolist() if hasattr(value, "tolist") else value
-    if isinstance(value, Mapping):
-        return {key: _plain(part) for key, part in value.items()}
-    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _identity(value: Any) -> str | None:

@@ -12,11 +12,12 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from localjudge.errors import UsageError
+from localjudge.errors import RowError, RowProblem, UsageError
 from localjudge.records import Failure, Row
 from localjudge.rows.columns import IN_FULL, PAIR, SYSTEMS, compares_responses
-from localjudge.rows.inputs import find_inputs, read_records
-from localjudge.rows.row import known_columns, unreadable
+from localjudge.rows.inputs import RecordStream, find_inputs
+from localjudge.rows.missing import known_columns
+from localjudge.rows.row import Identity, unreadable
 from localjudge.rows.row_limit import RowLimit
 
 ALL = "all"
@@ -148,7 +149,8 @@ class PairedRows:
                 elif row.system is None:
                     lacks = "no system, by which pairs are formed; its other columns are"
                     reason = f"{lacks} {known_columns(row.columns)}; name it with --column system=COLUMN"
-                    yield unreadable(row.source, reason, dict(row.columns), row.id)
+                    error = RowError(reason, dict(row.columns), RowProblem.MISSING)
+                    yield unreadable(row.source, error, Identity(row.id))
                 else:
                     groups[row.group].append(len(stored))
                     stored.append(row)
@@ -247,7 +249,7 @@ def _read_pairs(name: str) -> tuple[tuple[str, str], ...]:
     """
     pairs: dict[frozenset[str], tuple[str, str]] = {}
     for file in find_inputs([name]):
-        for number, record in read_records(file):
+        for number, record in RecordStream(file):
             found = [record.get(field) for field in SYSTEMS] if isinstance(record, Mapping) else [None]
             if not all(isinstance(each, str) and each for each in found) or len(set(found)) < 2:
                 raise UsageError(

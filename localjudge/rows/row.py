@@ -1,198 +1,341 @@
-"""Make a row from a record of an input, and reject records that are not rows."""
+"""Make a row from the values of its fields, and reject records that are not rows."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from localjudge.errors import RowError
-from localjudge.records import Failure, Response, Row
-from localjudge.rows.columns import COLUMN_NAMES, CONVERSATIONS, CRITERION, PAIR
+from localjudge.errors import RowError, RowProblem
+from localjudge.records import Criterion, Failure, Response, Row
+from localjudge.rows.columns import (
+    CONVERSATION,
+    CONVERSATIONS,
+    CRITERION,
+    MESSAGES,
+    TURN,
+    compares_responses,
+    judges_conversation,
+    own_fields,
+    responses_of,
+)
+from localjudge.rows.conversation import conversation_fields, pair_fields
 from localjudge.rows.criteria import read_criteria
+from localjudge.rows.field_values import FieldValues, merged, read_values
 from localjudge.rows.json_records import Document
-from localjudge.rows.paths import ABSENT, unpacked, value_at
-from localjudge.rows.record import Record, RecordError, check_text, is_nan, lone_surrogate, said_of
-from localjudge.rows.record_reader import Fields, RecordReader
-from localjudge.rows.shapes import COLUMNS
+from localjudge.rows.media import media_column
+from localjudge.rows.messages import as_turns, role_of, roles_of
+from localjudge.rows.missing import missing_fields_reason
+from localjudge.rows.paths import is_empty, is_missing, value_at
+from localjudge.rows.reading import Reading
+from localjudge.rows.record import Record, RecordError, check_text, error_context, lone_surrogate
 
-_DEEPEST = 100
+DEEPEST = 100
 """Limit of nested lists and objects in a record; Python's JSON parser and writer allow little more."""
-_MEDIA = frozenset(("image", "images", "video", "videos", "audio", "audios"))
 _ALTERNATIVES = "\nor\n"
-"""What stands between two references of a row. Each of the two is a right answer."""
-_COLUMNS_NAMED = 12
+"""Separates alternative references; matching either is correct."""
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
 
-def rows_of(
-    record: Record | Row | Failure,
-    source: str,
-    reader: RecordReader,
-    note: Callable[[Fields], None] = lambda _: None,
-) -> Iterator[Row | Failure]:
-    """Yield the rows of a record, at least one, or a failure with the reason.
+@dataclass(frozen=True, slots=True)
+class RowReader:
+    """A reader of the records of a file as rows.
+
+    Attributes:
+        reading: the reading of the file.
+        used: the fields that the rubric's template uses.
+        given: the column of each field that a flag names.
+    """
+
+    reading: Reading
+    used: Sequence[str]
+    given: Mapping[str, str]
+
+    def rows(self, record: Record, source: str) -> Iterator[Row | Failure]:
+        """Yield the rows of a record, at least one, or a failure with the reason.
+
+        Args:
+            record: columns by name, or the reason why there is no record.
+            source: its place in the input, such as `answers.jsonl:17`.
+        """
+        if isinstance(record, RowError):
+            identity = self.identity(record.record) if record.record else Identity()
+            yield unreadable(source, record, identity)
+            return
+        if _is_deeper(record, DEEPEST):
+            reason = f"its values are nested more than {DEEPEST} deep"
+            yield unreadable(source, RowError(reason, None, RowProblem.TOO_LARGE), Identity())
+            return
+        try:
+            for values in read_values(record, self.reading):
+                yield self._row(values, self._source(values, record, source))
+        except RecordError as error:
+            yield unreadable(source, RowError(str(error), record, error.problem), self.identity(record))
+
+    def _source(self, values: FieldValues, record: Record, source: str) -> str:
+        """Return the place of a row; the rows of a file that is one object are those of the file."""
+        if isinstance(record, Document) and values.number is not None:
+            return f"{source.rpartition(':')[0]}:{values.number + 1}"
+        return source
+
+    def identity(self, record: Mapping[str, Any]) -> Identity:
+        """Return the id and the systems of a record that is not a row, as far as they are known."""
+        names = []
+        for name in ("id", *responses_of(self.used).values()):
+            field = self.reading.fields.get(name)
+            value = value_at(merged(record), field.texts[0].path) if field and field.texts else None
+            names.append(text_of_value(value))
+        known = [name if isinstance(name, str) else None for name in names]
+        return Identity(*known)
+
+    def values(self, record: dict[str, Any]) -> Iterator[FieldValues]:
+        """Yield the values of each row of a record, with those that its conversation has.
+
+        Raises:
+            RecordError: the record cannot be read.
+        """
+        for values in read_values(record, self.reading):
+            yield replace(values, values=self._with_conversation(dict(values.values), values))
+
+    def _row(self, values: FieldValues, source: str) -> Row | Failure:
+        """Return a row, or a failure with the reason."""
+        names = {
+            name: text_of_value(values.values.get(name)) for name in ("id", *responses_of(self.used).values())
+        }
+        try:
+            fields = self._with_conversation(dict(values.values), values)
+            self._check_present(fields, values)
+            return self._made(fields, names, values, source)
+        except RecordError as error:
+            known = [name if isinstance(name, str) else None for name in names.values()]
+            return unreadable(source, RowError(str(error), values.record, error.problem), Identity(*known))
+
+    def _with_conversation(self, fields: dict[str, Any], values: FieldValues) -> dict[str, Any]:
+        """Return the fields with those that are read from the turns of a conversation."""
+        shape = self.reading.shape
+        if shape.turns is not None:
+            fields |= _first_turns(fields, _number_of_turns(values, shape.turns), responses_of(self.used))
+        if shape.whole and not compares_responses(self.used):
+            self._check_all_turns_are_shown(fields)
+        if shape.reference_of_turns:
+            fields = self._with_reference_of_turns(fields)
+        if compares_responses(self.used):
+            return pair_fields(fields, self.reading, self.used)
+        return conversation_fields(fields, self.reading, self.used)
+
+    def _check_all_turns_are_shown(self, fields: Mapping[str, Any]) -> None:
+        roles = roles_of(fields.get(MESSAGES))
+        is_shown = not CONVERSATIONS.isdisjoint(self.used) or "@turns" in self.used
+        if not is_shown and (roles.count("user") > 1 or "tool" in roles):
+            rubric = "agent" if "tool" in roles else "conversation"
+            reason = f"has turns that only {{$conversation}} shows; judge it with --rubric {rubric}"
+            raise RecordError(reason, RowProblem.CONVERSATION)
+
+    def _with_reference_of_turns(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields with the reference of the judged turns, of a list with one for each turn."""
+        texts = fields.get("reference")
+        if not isinstance(texts, list) or not texts:
+            return fields
+        shows_all = judges_conversation(self.used) or "@turns" in self.used
+        reference = "\n\n".join(str(text) for text in texts) if shows_all else texts[-1]
+        return fields | {"reference": reference}
+
+    def _check_present(self, fields: Mapping[str, Any], values: FieldValues) -> None:
+        """Check that a row has all fields that each row needs.
+
+        Raises:
+            RecordError: it lacks some.
+        """
+        needed = {*responses_of(self.used), *own_fields(self.used)}
+        if "instruction" in self.used:
+            needed.add("instruction")
+        if CRITERION in self.used:
+            needed.add(CRITERION)
+        missing = {name for name in needed if is_missing(fields.get(name))}
+        missing -= {name for name in missing if name in own_fields(self.used) and fields.get(name) == ""}
+        if not missing:
+            return
+        unread = {name for name in missing if name not in self.reading.fields}
+        if unread == missing:
+            if "reference" in self.used and is_empty(fields.get("reference")):
+                missing.add("reference")
+            reason = missing_fields_reason(missing, values.record, self.used, self.given)
+            raise RecordError(reason, RowProblem.MISSING)
+        order = ["instruction", *responses_of(self.used), *own_fields(self.used), CRITERION]
+        places = [
+            f"no {name}: no value at {self.reading.columns_of(name)!r}"
+            for name in order
+            if name in missing - unread
+        ]
+        raise RecordError(", ".join(places), RowProblem.MISSING)
+
+    def _made(
+        self, fields: Mapping[str, Any], names: Mapping[str, Any], values: FieldValues, source: str
+    ) -> Row:
+        """Return the row of fields that are all there.
+
+        Raises:
+            RecordError: a text cannot be written, or the record has media.
+        """
+        responses = responses_of(self.used)
+        reference = reference_text(fields.get("reference"))
+        own = {
+            name: text
+            for name in own_fields(self.used)
+            if (text := field_text(fields.get(name), name)) is not None
+        }
+        texts = {name: fields[name] for name in responses}
+        texts["instruction"] = fields.get("instruction", "")
+        known = {name: text for name, text in {"reference": reference, **names}.items() if text is not None}
+        for name, text in (texts | known).items():
+            check_text(text, self._named(name))
+        for name, text in (own | {"source": source}).items():
+            check_text(text, f"the {name}")
+        others = self._kept_columns(values, fields, own)
+        medium = media_column(others)
+        if medium is not None:
+            raise RecordError(f"has {medium}, which are not supported; only text is judged", RowProblem.MEDIA)
+        return Row(
+            instruction=texts["instruction"],
+            responses=tuple(Response(texts[text], names[system]) for text, system in responses.items()),
+            reference=reference,
+            fields=own,
+            id=_id_of(names, values, source),
+            source=source,
+            columns=writable(others),
+            reads_reference="reference" in self.used,
+            criteria=self._criteria(fields),
+        )
+
+    def _named(self, name: str) -> str:
+        """Return a field with its column, for a message."""
+        column = self.reading.columns_of(name) if name in self.reading.fields else name
+        return f"{column!r}, the {name},"
+
+    def _criteria(self, fields: Mapping[str, Any]) -> tuple[Criterion, ...]:
+        if CRITERION not in self.used:
+            return ()
+        with error_context(f"{self.reading.columns_of(CRITERION)!r}, the criteria:"):
+            return read_criteria(fields[CRITERION])
+
+    def _kept_columns(
+        self, values: FieldValues, fields: Mapping[str, Any], own: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Return the columns of a record that are kept with its row."""
+        others = {name: value for name, value in values.others.items() if name not in own}
+        if TURN in fields:
+            others[TURN] = fields[TURN]
+        return others
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The id and the systems of a record, as far as they are known."""
+
+    id: str | None = None
+    system: str | None = None
+    opponent: str | None = None
+
+
+def _number_of_turns(values: FieldValues, path: str) -> int:
+    """Return the number of turns that a record is of; 0 for all.
+
+    Raises:
+        RecordError: it is not a number.
+    """
+    value = value_at(values.record, path)
+    if is_empty(value):
+        return 0
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise RecordError(f"{path!r} is not a number of turns", RowProblem.VALUE) from None
+
+
+def _first_turns(fields: Mapping[str, Any], turns: int, responses: Mapping[str, str]) -> dict[str, Any]:
+    """Return the responses that are conversations, up to as many turns of the user and the answers to them."""
+    found = {}
+    for name in responses:
+        talk = as_turns(fields.get(name))
+        if talk is None:
+            continue
+        asked = [place for place, turn in enumerate(talk) if role_of(turn) == "user"]
+        found[name] = talk[: asked[turns]] if 0 < turns < len(asked) else talk
+    return found
+
+
+def _id_of(names: Mapping[str, Any], values: FieldValues, source: str) -> str:
+    """Return the id of a row: its own, with a number if several rows without systems share it; or its place."""
+    own = names["id"]
+    if own is None:
+        return source if values.number is None else f"{source}-{values.number + 1}"
+    if values.number is not None and "system" in names and names["system"] is None:
+        return f"{own}-{values.number + 1}"
+    return str(own)
+
+
+def record_of(row: Row, used: Sequence[str]) -> dict[str, Any]:
+    """Return the columns of a row by the names of their fields, with a field for each response.
 
     Args:
-        record: columns by name; or the reason why there is no record; or a row, which is checked.
-        source: its place in the input, such as `answers.jsonl:17`.
-        reader: the reader of the records of this input.
-        note: takes the fields of each row.
+        row: the row.
+        used: the fields that the rubric's template uses.
     """
-    given = record if isinstance(record, Row) else None
-    if given is not None:
-        source, record = given.source or source, record_of(given, reader.judged)
-    if isinstance(record, Failure):
-        yield record
-    elif isinstance(record, RowError):
-        known = identity(record.record, reader) if record.record else ()
-        yield unreadable(source, record.reason, record.record, *known)
-    elif not isinstance(record, Mapping):
-        yield unreadable(source, f"a {type(record).__name__}; a row is a dict or a Row")
-    elif given is None and _is_deeper(record, _DEEPEST):
-        yield unreadable(source, f"its values are nested more than {_DEEPEST} deep")
-    else:
-        shape = reader.shape_of(record) if given is None else COLUMNS
-        try:
-            for fields in reader.fields(record, shape):
-                note(fields)
-                if isinstance(record, Document) and fields.number is not None:  # its rows are those of the file
-                    source = f"{source.rpartition(':')[0]}:{fields.number + 1}"
-                yield _row(record, fields, source, reader, given)
-        except RecordError as error:
-            yield unreadable(source, str(error), record, *identity(record, reader))
+    record: dict[str, Any] = {**row.columns, **row.fields}
+    record |= {"instruction": row.instruction, "reference": row.reference, "id": row.id}
+    for (text, system), response in zip(responses_of(used).items(), row.responses, strict=False):
+        record |= {text: response.text, system: response.system}
+    if judges_conversation(used):
+        record[CONVERSATION] = record.pop("candidate", None)
+    if row.criteria:
+        record[CRITERIA] = [each.model_dump(exclude={"part", "parts"}) for each in row.criteria]
+    return record
 
 
-def identity(record: Mapping[str, Any], reader: RecordReader) -> tuple[str | None, ...]:
-    """Return the id and the systems of a record that is not a row, as far as they are known."""
-    texts = (_plain_text(reader.first(record, field)) for field in ("id", *reader.judged.values()))
-    return tuple(text if isinstance(text, str) else None for text in texts)
+CRITERIA = "criteria"
+"""The column with the list of criteria of a row."""
 
 
-def _row(
-    record: Mapping[str, Any], found: Fields, source: str, reader: RecordReader, given: Row | None
-) -> Row | Failure:
-    taken, judged, values = found.taken, reader.judged, found.values
-    if "instruction" not in reader.used:
-        values.setdefault("instruction", "")
-    names = {field: _plain_text(values.get(field)) for field in ("id", *judged.values())}
-    texts = {field: values[field] for field in ("instruction", *judged) if field in values}
-    reference = reference_text(values.get("reference"))
-    fields = {name: text for name in reader.own_fields if (text := field_text(found, name)) is not None}
-    others = () if given is None else given.responses[len(judged) :]
-    asks = CRITERION in reader.used
-    try:
-        if lacking := reader.needed - texts.keys() - fields.keys() - ({CRITERION} & values.keys()):
-            raise RecordError(lacks(lacking | {"reference"} if reference is None else lacking, record, reader))
-        known = {field: text for field, text in {"reference": reference, **names}.items() if text is not None}
-        for field, text in {**texts, **known}.items():
-            check_text(text, f"{taken.get(field)!r}, the {field},")
-        more = {f"text of response {number}": each.text for number, each in enumerate(others, 2)}
-        for name, text in {**fields, **more, "source": source}.items():
-            check_text(text, f"the {name}")
-        if media := [name for name, each in found.others.items() if name in _MEDIA and _is_media(each)]:
-            raise RecordError(f"has {media[0]}, which are not supported; only text is judged")
-        with said_of(f"{taken.get(CRITERION)!r}, the criteria:"):
-            criteria = read_criteria(values[CRITERION]) if asks else ()
-        read = {taken.get(name, name) for name in fields}
-        columns = _writable({column: value for column, value in found.others.items() if column not in read})
-    except RecordError as error:
-        return unreadable(source, str(error), record, *names.values())
-    return Row(
-        instruction=texts["instruction"],
-        responses=(*(Response(texts[text], names[system]) for text, system in judged.items()), *others),
-        reference=reference,
-        swapped=given is not None and given.swapped,
-        fields=fields,
-        id=names["id"] or (source if found.number is None else f"{source}-{found.number + 1}"),
-        source=source,
-        columns=columns,
-        reads_reference="reference" in reader.used,
-        criteria=criteria,
-    )
-
-
-def _plain_text(given: Any) -> Any:
+def text_of_value(value: Any) -> Any:
     """Return a number or a boolean as JSON writes it, None for an empty value, and any other value as it is."""
-    if isinstance(given, int | float) and not is_nan(given):
+    if is_empty(value):
+        return None
+    if isinstance(value, int | float):
         with suppress(ValueError):  # more digits than Python writes
-            return json.dumps(given)
-    return None if is_nan(given) or given == "" else given
+            return json.dumps(value)
+    return value
 
 
-def reference_text(given: Any) -> Any:
-    """Return a reference as text, the alternatives of a list as one."""
-    given = given.tolist() if hasattr(given, "tolist") else given
-    if isinstance(given, list | tuple):
-        texts = [reference_text(each) for each in given if each not in (None, "")]
-        return (_ALTERNATIVES.join(texts) or None) if all(isinstance(each, str) for each in texts) else given
-    return _plain_text(given)
+def reference_text(value: Any) -> Any:
+    """Return a reference as text, the alternatives of a list as one; anything else as it is."""
+    if not isinstance(value, list):
+        return text_of_value(value)
+    texts = [reference_text(each) for each in value if not is_empty(each)]
+    if not all(isinstance(text, str) for text in texts):
+        return value
+    return _ALTERNATIVES.join(texts) or None
 
 
-def _is_media(given: Any) -> bool:
-    """Return whether a column has images or sound, and not their description."""
-    given = unpacked(given)
-    return isinstance(given, Mapping | list | bytes) and bool(given)
-
-
-def field_text(found: Fields, name: str) -> str | None:
-    """Return the text of a column that a template uses; None if there is none.
-
-    A value that is not text is written as JSON.
-    """
-    value = found.values.get(name, ABSENT)
-    if value is ABSENT and name not in found.taken:
-        value = value_at(found.record, name)
-    if value is ABSENT or value is None or is_nan(value) or (value == "" and name not in CONVERSATIONS):
+def field_text(value: Any, name: str) -> str | None:
+    """Return the text of a field of the rubric's own, other values as JSON; None if there is none."""
+    if is_missing(value) or (value == "" and name not in CONVERSATIONS):
         return None
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def lacks(fields: Iterable[str], record: Mapping[str, Any], reader: RecordReader) -> str:
-    """Return the reason why a record without these fields is not a row, with the flags to name them."""
-    wanted = {*fields} & {*reader.used, *reader.judged, *reader.given}
-    fields = [field for field in dict.fromkeys([*reader.names, *reader.used]) if field in wanted]
-    said = {field: f"no column {path!r} for the {field}" for field, path in reader.given.items()}
-    lacking = ({CRITERION: "no criteria", **said}.get(field, f"no {field}") for field in fields)
-    flags = " ".join(f"--column {field}=COLUMN" for field in fields)
-    other = ", or judge without one: --rubric no-reference" if fields == ["reference"] else ""
-    names = {field: {*COLUMN_NAMES[field]} for field in (*PAIR, "candidate", "system")}
-    pairs = {"conversation_a"}.union(*(names[field] for field in PAIR))
-    if "candidate" in fields and pairs.intersection(record):
-        other = ", or compare the two responses of each record: --rubric pairwise"
-    if "candidate_a" in fields and all(names[field].intersection(record) for field in ("candidate", "system")):
-        other = ", or compare the systems of these rows: score --pairs all"
-    return f"{', '.join(lacking)}; its columns are {known_columns(record)}; name them with {flags}{other}"
-
-
-def record_of(row: Row, judged: Mapping[str, str]) -> dict[str, Any]:
-    """Return the columns of a row by the names of their fields, with a field for each response."""
-    given = {name: getattr(row, name) for name in ("instruction", "reference", "id")}
-    for (text, system), response in zip(judged.items(), row.responses, strict=False):
-        given |= {text: response.text, system: response.system}
-    if row.criteria:
-        given["criteria"] = [each.model_dump(exclude={"part", "parts"}) for each in row.criteria]
-    return {**row.columns, **row.fields, **given}
-
-
-def known_columns(record: Mapping[str, Any]) -> str:
-    """Return the names of a record's first columns, for a message."""
-    more = f" and {len(record) - _COLUMNS_NAMED} more" if len(record) > _COLUMNS_NAMED else ""
-    return (", ".join(map(str, list(record)[:_COLUMNS_NAMED])) or "none") + more
-
-
 def _is_deeper(value: Any, most: int) -> bool:
-    """Return whether lists and objects are nested deeper in a value than so many times."""
+    """Return whether lists and objects are nested deeper in a value than so many levels."""
     if not isinstance(value, list | tuple | Mapping):
         return False
     inner = value.values() if isinstance(value, Mapping) else value
     return most < 0 or any(_is_deeper(each, most - 1) for each in inner if not isinstance(each, str))
 
 
-def _writable(columns: Mapping[str, Any]) -> dict[str, Any]:
+def writable(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns in a form that UTF-8 JSON can hold: dates as text, no NaN, no lone surrogates.
 
     Raises:
@@ -206,22 +349,33 @@ def _writable(columns: Mapping[str, Any]) -> dict[str, Any]:
     return cast(dict[str, Any], _DECODER.decode(text))
 
 
-def unreadable(source: str, problem: str, record: Any = None, *identity: Any) -> Failure:
-    """Return the failure of a row that cannot be read; its key depends on its place and content.
+def unreadable(source: str, error: RowError, identity: Identity) -> Failure:
+    """Return the failure of a row that cannot be read.
+
+    Its key depends on its place, the kind of problem and the content of the record, and not on the sentence.
 
     Args:
         source: its place in the input.
-        problem: the reason.
-        record: its columns.
+        error: the reason, with the columns of the record if they are known.
         identity: its id and its systems, as far as they are known.
     """
     try:
-        content = json.dumps([source, problem, record], sort_keys=True, default=str)
+        content = json.dumps([source, error.problem, error.record], sort_keys=True, default=str)
     except (TypeError, ValueError, RecursionError):  # a Python object that JSON cannot hold
-        content = json.dumps([source, problem])
+        content = json.dumps([source, error.problem])
     source = str(source).encode("utf-8", "replace").decode()
     key = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    known = (each if isinstance(each, str) and not lone_surrogate(each) else None for each in identity)
-    own, system, opponent = (*known, None, None, None)[:3]
-    error = f"{source}: {problem}".encode("utf-8", "replace").decode()
-    return Failure(id=own or source, system=system, opponent=opponent, key=key, source=source, error=error)
+    message = f"{source}: {error.reason}".encode("utf-8", "replace").decode()
+    return Failure(
+        id=_written(identity.id) or source,
+        system=_written(identity.system),
+        opponent=_written(identity.opponent),
+        key=key,
+        source=source,
+        error=message,
+    )
+
+
+def _written(name: str | None) -> str | None:
+    """Return a name that UTF-8 can encode; None for any other."""
+    return None if name is None or lone_surrogate(name) else name

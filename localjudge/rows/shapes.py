@@ -4,8 +4,9 @@ A shape is a table in a file of the folder `shapes`. Its keys:
 
     title   what it is, for people
     writer  the program and its version whose files the tests read; the other shapes are from documentation
-    has     the paths that a record has (`rows.record`), or lists of paths; then it has all paths of one list
+    has     the paths that a record has (`rows.paths`), or lists of paths; then it has all paths of one list
     lacks   paths that it must not have
+    extends a form whose records are read as well: this one only adds fields that these lack
     usual   true if the fields that the shape does not name are in columns with the usual names
     joins   the column by which a record is joined with that of another file, without which it is not a row
     aside   true if a file of such records is joined with others, and holds no rows
@@ -16,11 +17,14 @@ A shape is a table in a file of the folder `shapes`. Its keys:
     product true if each element of one list is a row with each of another; otherwise they are side by side
     gather  columns with lists of responses, which are together the column @responses
     drop    columns that are not kept
+    encoding  paths whose writer encodes every value: { request = "json" }; a file in which a value of one of
+            them is no text was written with decoded values
     label   which response a label names, for records of two responses
 
 Every other key is a field of a row. Its value is
 
-    "a.b | c"                             a path, or else another one
+    "a.b | c"                             a path, or else another one: the same in all records of a file
+    { value = "a", inside = "a.b | a.c" } a path; where its values are objects, a path inside them
     ["instruction", "input"]              texts with an empty line between them
     [{ system = "s" }, { user = "q" }]    the turns of a conversation, each with its role; `messages` adds the
                                           messages of a list, `pairs` the turns of a list of pairs, `marked`
@@ -39,33 +43,84 @@ A label of several annotators has a list in `at`, of paths or at its path.
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.rows.messages import as_chat, event_messages
-from localjudge.rows.paths import ABSENT, FIRST, Element, column, is_missing, unpacked, value_at
-from localjudge.rows.record import Cells, RecordError
+from localjudge.rows.paths import ABSENT, FIRST, Element, column, is_empty, look_up, value_at
+from localjudge.rows.record import RecordError
 
-_SPEAKER = re.compile(r"(?:^|\s)(USER|ASSISTANT|SYSTEM|FUNCTION RESPONSE):")
-_CALL = re.compile(r'<functioncall>\s*\{"name":\s*"([^"]+)"(?:,\s*"arguments":\s*(.*?))?\}', re.DOTALL)
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The declared place of a value.
+
+    Attributes:
+        paths: the possible paths, the preferred one first.
+        inside: the possible paths where the value at the first of `paths` is an object.
+    """
+
+    paths: tuple[str, ...]
+    inside: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, declaration: str | Mapping[str, str]) -> Place:
+        if isinstance(declaration, str):
+            return cls(tuple(declaration.split(" | ")))
+        return cls(tuple(declaration["value"].split(" | ")), tuple(declaration["inside"].split(" | ")))
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """The declaration of a field.
+
+    Attributes:
+        texts: the place of its value, or of each of several texts.
+        turns: for a conversation, the places of the texts of each role of its parts; then `texts` is empty.
+    """
+
+    texts: tuple[Place, ...] = ()
+    turns: tuple[Mapping[str, tuple[Place, ...]], ...] = ()
+
+    @classmethod
+    def parse(cls, declaration: Any) -> Declaration:
+        is_conversation = isinstance(declaration, list) and isinstance(declaration[0], dict)
+        if not is_conversation:
+            return cls(texts=_places(declaration))
+        turns = [{role: _places(each) for role, each in part.items()} for part in declaration]
+        return cls(turns=tuple(turns))
+
+    @property
+    def places(self) -> Iterator[Place]:
+        """All places, in their order."""
+        yield from self.texts
+        for part in self.turns:
+            for places in part.values():
+                yield from places
+
+
+def _places(declaration: Any) -> tuple[Place, ...]:
+    """Return the place of a text, or those of several texts."""
+    if isinstance(declaration, list):
+        return tuple(Place.parse(each) for each in declaration)
+    return (Place.parse(declaration),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A declaration; this module describes its attributes."""
+    """A declaration of records; this module describes its attributes."""
 
     name: str
     title: str
     has: Sequence[Sequence[str]] = ()
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Declaration] = field(default_factory=dict)
     writer: str | None = None
     lacks: Sequence[str] = ()
+    extends: str | None = None
     usual: bool = False
     joins: str | None = None
     aside: bool = False
@@ -76,19 +131,29 @@ class Shape:
     product: bool = False
     gather: Sequence[str] = ()
     drop: Sequence[str] = ()
+    encoding: Mapping[str, str] = field(default_factory=dict)
     label: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, name: str, table: Mapping[str, Any]) -> Shape:
-        own = {key: table[key] for key in table if key in {each.name for each in fields(cls)}}
-        own["has"] = own["has"] if isinstance(own["has"][0], list) else [own["has"]]
-        return cls(name=name, fields={key: table[key] for key in table if key not in own}, **own)
+        attributes = {each.name for each in fields(cls)}
+        own = {key: value for key, value in table.items() if key in attributes}
+        if not isinstance(own["has"][0], list):
+            own["has"] = [own["has"]]
+        declared = {key: Declaration.parse(value) for key, value in table.items() if key not in own}
+        return cls(name=name, fields=declared, **own)
 
     def fits(self, record: Mapping[str, Any]) -> bool:
         """Return whether a record has the shape."""
-        return any(all(_has(record, path) for path in way) for way in self.has) and all(
-            is_missing(value_at(record, path)) for path in self.lacks
-        )
+        if any(not is_empty(look_up(record, path)) for path in self.lacks):
+            return False
+        return any(all(look_up(record, path) is not ABSENT for path in way) for way in self.has)
+
+    def reads(self, other: Shape) -> bool:
+        """Return whether records of another shape are read as well as those of this one."""
+        if other.name == self.name:
+            return True
+        return self.extends is not None and shape_named(self.extends).reads(other)
 
     def result(self, record: Mapping[str, Any], element: Element = FIRST) -> list[str | None]:
         """Return the results that the labels of a record name: a, b, tie, or None for none.
@@ -100,14 +165,24 @@ class Shape:
         if "always" in label:
             return [label["always"]]
         if "one" in label:
-            said = {result: value_at(record, path, element) for result, path in label["one"].items()}
-            named = [result for result, value in said.items() if str(value).casefold() in ("1", "1.0", "true")]
-            if len(named) > 1:
-                raise RecordError(f"its label names {' and '.join(named)}; it must name one")
-            return [*named] or [None]
-        found = [value_at(record, path, element) for path in _listed(label.get("at", []))]
-        values = (each for value in found for each in _listed(value) if each is not ABSENT)
-        return [self._result(each, label["codes"]) for each in values]
+            return [self._marked_result(record, label["one"], element)]
+        paths = label.get("at", [])
+        found = [value_at(record, path, element) for path in (paths if isinstance(paths, list) else [paths])]
+        values = []
+        for value in found:
+            if value is not ABSENT:
+                values += value if isinstance(value, list) else [value]
+        return [self._result(value, label["codes"]) for value in values]
+
+    def _marked_result(
+        self, record: Mapping[str, Any], columns: Mapping[str, str], element: Element
+    ) -> str | None:
+        """Return the result whose column is 1 or true; None without one."""
+        marks = {result: str(value_at(record, path, element)).casefold() for result, path in columns.items()}
+        named = [result for result, mark in marks.items() if mark in ("1", "1.0", "true")]
+        if len(named) > 1:
+            raise RecordError(f"its label names {' and '.join(named)}; it must name one")
+        return named[0] if named else None
 
     def _result(self, value: Any, codes: Mapping[str, str]) -> str | None:
         text = f"{value:g}" if isinstance(value, float) else str(value).strip()
@@ -119,24 +194,16 @@ class Shape:
         return None if codes[text] == "none" else codes[text]
 
 
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _has(record: Mapping[str, Any], path: str) -> bool:
-    """Return whether a record has a path; a text in a text shows nothing, for an answer may be JSON."""
-    found = value_at(record, path)
-    is_inside = path not in record and _is_text(record.get(column(path)), record)
-    return found is not ABSENT and not (is_inside and isinstance(found, str))
-
-
 @lru_cache
 def shapes() -> Mapping[str, Shape]:
     """Return the shapes by their names, the most particular first."""
     folder = files("localjudge") / "rows" / "shapes"
-    texts = [each.read_text("utf-8") for each in sorted(folder.iterdir(), key=lambda each: each.name)]
-    found = [Shape.parse(name, table) for text in texts for name, table in tomllib.loads(text).items()]
-    return {shape.name: shape for shape in sorted(found, key=lambda shape: -max(map(len, shape.has)))}
+    found = []
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        tables = tomllib.loads(file.read_text("utf-8"))
+        found += [Shape.parse(name, table) for name, table in tables.items()]
+    found.sort(key=lambda shape: -max(len(way) for way in shape.has))
+    return {shape.name: shape for shape in found}
 
 
 COLUMNS = Shape(name="columns", title="", usual=True)
@@ -149,137 +216,27 @@ def shape_named(name: str) -> Shape:
     Raises:
         UsageError: there is no such shape.
     """
-    known = {COLUMNS.name: COLUMNS, **shapes()}
+    if name == COLUMNS.name:
+        return COLUMNS
+    known = shapes()
     if name not in known:
-        raise UsageError(f"`shape` {name}: give one of {', '.join(known)}")
+        raise UsageError(f"`shape` {name}: give one of {', '.join([COLUMNS.name, *known])}")
     return known[name]
 
 
 @lru_cache(maxsize=1024)
 def _possible(columns: tuple[str, ...]) -> tuple[Shape, ...]:
+    """Return the shapes that a record with these columns may have."""
+
     def may_have(way: Sequence[str]) -> bool:
         return all(path in columns or column(path) in columns for path in way)
 
-    return tuple(shape for shape in shapes().values() if any(map(may_have, shape.has)))
+    return tuple(shape for shape in shapes().values() if any(may_have(way) for way in shape.has))
 
 
 def recognized(record: Mapping[str, Any]) -> Shape:
     """Return the most particular shape that fits a record; `COLUMNS` if none does."""
-    return next((shape for shape in _possible(tuple(record)) if shape.fits(record)), COLUMNS)
-
-
-def paths_in(source: Any) -> Iterator[str]:
-    """Yield the paths of a field's declaration."""
-    if isinstance(source, str):
-        yield from source.split(" | ")
-    else:
-        for each in source.values() if isinstance(source, Mapping) else source:
-            yield from paths_in(each)
-
-
-def value_of(source: Any, record: Mapping[str, Any], element: Element = FIRST) -> Any:
-    """Return the value of a field by its declaration; `ABSENT` if the record has none."""
-    return found_in(source, record, element)[0]
-
-
-def found_in(source: Any, record: Mapping[str, Any], element: Element = FIRST) -> tuple[Any, str]:
-    """Return the value of a field by its declaration, `ABSENT` if the record has none; and where it is.
-
-    Args:
-        source: the declaration.
-        record: columns by name.
-        element: the element that `[*]` stands for.
-
-    Raises:
-        RecordError: its turns do not alternate.
-    """
-    if isinstance(source, str):
-        if source in record:
-            return record[source], source
-        value, there = ABSENT, source
-        for path, outer in _alternatives(source):
-            if outer is not None and _is_text(value_at(record, outer, element), record):
-                continue
-            found = value_at(record, path, element)
-            if found is not ABSENT:
-                value, there = found, path
-            if not is_missing(found):
-                break
-        return value, there
-    parts = [path for path in paths_in(source) if not is_missing(value_at(record, path, element))]
-    there = " + ".join(dict.fromkeys(parts or paths_in(source)))
-    if isinstance(source[0], Mapping):
-        return [turn for part in source for turn in _turns(part, record, element)] or ABSENT, there
-    first, *others = [value_of(each, record, element) for each in source]
-    texts = [each for each in (first, *others) if not is_missing(each)]
-    return "\n\n".join(texts) if all(isinstance(each, str) for each in (first, *texts)) else first, there
-
-
-@lru_cache
-def _alternatives(source: str) -> tuple[tuple[str, str | None], ...]:
-    """Return the paths of a field, each with the other one whose value it goes into."""
-    paths = source.split(" | ")
-    return tuple((path, next((each for each in paths if path.startswith(f"{each}.")), None)) for path in paths)
-
-
-def _is_text(value: Any, record: Mapping[str, Any]) -> bool:
-    """Return whether a value is a text, and not a cell, which may hold an object or a list as JSON."""
-    return isinstance(value, str) and not isinstance(record, Cells)
-
-
-def _turns(part: Mapping[str, Any], record: Mapping[str, Any], element: Element) -> Iterator[Any]:
-    """Yield the turns of a part of a conversation."""
-    if len(part) > 1:
-        yield from _alternating({role: value_of(source, record, element) for role, source in part.items()})
-        return
-    ((role, source),) = part.items()
-    value = value_of(source, record, element)
-    if is_missing(value) and not (value == "" and role == "assistant"):
-        return
-    yield from _TURNS_OF[role](value) if role in _TURNS_OF else [{"role": role, "content": value}]
-
-
-def _alternating(given: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the turns in a list of each role, one after the other; none without one of the lists."""
-    if any(map(is_missing, given.values())):
-        return
-    lists = [_listed(unpacked(each)) for each in given.values()]
-    if len({*map(len, lists)}) > 1:
-        raise RecordError(f"has {len(lists[1])} of the {len(lists[0])} turns of its question")
-    for turns in zip(*lists, strict=True):
-        for role, text in zip(given, turns, strict=True):
-            yield {"role": role, "content": text.get("content") if isinstance(text, Mapping) else text}
-
-
-def _of_pairs(given: Any) -> Iterator[Any]:
-    """Yield the turns of a list of pairs: what the user says, and the answer."""
-    pairs = [unpacked(pair) for pair in found] if isinstance(found := unpacked(given), list) else [given]
-    if as_chat(pairs) is not None:
-        yield from pairs
-    elif not all(isinstance(pair, list) for pair in pairs):
-        raise RecordError("its history is not a list of pairs or of messages")
-    else:
-        for pair in pairs:
-            yield from _alternating({"user": pair[:1], "assistant": pair[1:]})
-
-
-def _marked(text: str) -> Iterator[Any]:
-    """Yield the turns of a text in which a word in capitals stands before each, as Glaive writes it."""
-    parts = _SPEAKER.split(text.replace("<|endoftext|>", ""))[1:]
-    for word, said in zip(parts[::2], map(str.strip, parts[1::2]), strict=True):
-        if word == "FUNCTION RESPONSE":
-            yield {"role": "tool", "content": said}
-        elif call := _CALL.fullmatch(said):
-            arguments = (call[2] or "").strip("'")
-            yield {"role": "assistant", "tool_calls": [{"name": call[1], "arguments": arguments}]}
-        else:
-            yield {"role": word.lower(), "content": said}
-
-
-_TURNS_OF: Mapping[str, Callable[[Any], Iterable[Any]]] = {
-    "messages": lambda value: as_chat(value) or [{"role": "user", "content": value}],
-    "events": event_messages,
-    "marked": _marked,
-    "pairs": _of_pairs,
-}
-"""The turns in a value that is more than the text of one turn."""
+    for shape in _possible(tuple(record)):
+        if shape.fits(record):
+            return shape
+    return COLUMNS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -154,7 +154,9 @@ def table_records(table: object) -> Iterator[Record] | None:
             raise UsageError(f"rows: two columns of the DataFrame have the name {repeated!r}; rename one")
         return _pandas_records(table)
     if polars and isinstance(table, polars.DataFrame):
-        return (record for record in table.iter_rows(named=True))
+        return (
+            {name: plain(value) for name, value in record.items()} for record in table.iter_rows(named=True)
+        )
     if hasattr(table, "__arrow_c_stream__"):
         require("rows: an Arrow stream", "parquet")
         import pyarrow
@@ -171,4 +173,22 @@ def _pandas_records(frame: Any) -> Iterator[Record]:
     names = [str(name) for name in frame.columns]
     for begin in range(0, len(frame), _ROWS_AT_ONCE):
         part = frame.iloc[begin : begin + _ROWS_AT_ONCE].set_axis(names, axis=1)
-        yield from part.astype(object).where(part.notna(), None).to_dict("records")
+        for record in part.astype(object).to_dict("records"):
+            yield {name: plain(value) for name, value in record.items()}
+
+
+def plain(value: Any) -> Any:
+    """Return a value of NumPy, pandas or Arrow as one of Python: an array as a list, NA and NaT as None."""
+    if value is None or isinstance(value, str | bool | int | bytes) or type(value) is float:
+        return value
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if hasattr(value, "tolist"):  # an array, or a number, of NumPy
+        return plain(value.tolist())
+    if hasattr(value, "as_py"):
+        return plain(value.as_py())
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    return value

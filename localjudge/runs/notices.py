@@ -70,6 +70,8 @@ def notices(manifest: RunManifest, complete: bool, rows: int, candidates_cut: in
     if missing := manifest.last_start.missing:
         systems = ", ".join(f"{name} to {count}" for name, count in missing.items())
         found.append(f"missing responses: {systems} of the instructions; these pairs could not be formed")
+    for start in manifest.starts:
+        found += [f"unread column: {line}" for line in start.late_columns]
     if manifest.rubric.prompt.guard:
         found.append("guarded: made with --guard; do not compare with scores made without it")
     if candidates_cut:

@@ -19,7 +19,7 @@ from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.models.digests import in_words
 from localjudge.modes.pair_preference import pairs_in_words
-from localjudge.rows.columns import CONVERSATION, CONVERSATIONS
+from localjudge.rows.columns import CONVERSATIONS
 from localjudge.rows.conversation import NO_CONVERSATION
 from localjudge.runs import NEVER, RunObserver, StopRequest
 from localjudge.runs.cost_estimate import CostEstimate
@@ -187,12 +187,7 @@ def _introduce(judge: Judge, source: RowSource, folder: Path, observer: RunObser
     if checked and checked.left_out:
         observer.say(checked.left_out)
     forms = source.pairing is not None and source.pairing.forms
-    if (
-        checked
-        and not forms
-        and CONVERSATION in checked.columns
-        and CONVERSATIONS.isdisjoint(judge.rubric.fields)
-    ):
+    if checked and not forms and checked.has_hidden_turns and CONVERSATIONS.isdisjoint(judge.rubric.fields):
         observer.warn(f"the rubric {judge.rubric.name} {NO_CONVERSATION}")
     for notice in (judge.notice, judge.thinking_notice):
         if notice:

@@ -16,11 +16,12 @@ from pathlib import Path
 from localjudge.errors import UsageError
 from localjudge.modes import prompt_rows
 from localjudge.modes.row_outcome import RowOutcome
-from localjudge.records import Row
+from localjudge.records import Failure, Row
 from localjudge.records.outcome_columns import MODEL, NOTICE
 from localjudge.rows.columns import own_fields
 from localjudge.rows.formats import STDIN, can_be_read_twice
-from localjudge.rows.inputs import find_inputs, read_rows
+from localjudge.rows.inputs import Inputs, find_inputs
+from localjudge.rows.reading import Reading
 from localjudge.rows.row_store import RowStore
 from localjudge.runs.run_manifest import RunManifest, StartRecord
 
@@ -106,12 +107,36 @@ def rows_again(manifest: RunManifest, moved: Iterable[str], problems: list[str])
         how = (tuple(names), tuple(sorted(start.columns.items())), start.max_row_bytes, start.pairing)
         sources[how] = names, start
     for names, start in sources.values():
-        found = [file for name in names for file in _readable(name, bool(moved), problems)]
-        rows = prompt_rows(partial(read_rows, found, start.columns, start.max_row_bytes), used, start.pairing)
+        files = [_readable(name, bool(moved), problems) for name in names]
+        readings = _readings_of(start, files)
+        found = [file for matches in files for file in matches]
+        needed = used if start.pairing is None else start.pairing.used(used)
         try:
+            inputs = Inputs(found, start.columns, needed, max_row_bytes=start.max_row_bytes, readings=readings)
+            rows = prompt_rows(partial(_rows_of, inputs), used, start.pairing)
             yield from (row for row in rows if isinstance(row, Row))
         except UsageError as error:  # without some of the files, no pairs can be formed
             problems.append(str(error))
+
+
+def _rows_of(inputs: Inputs, used: Sequence[str]) -> Iterable[Row | Failure]:
+    """Return the rows of inputs that were opened for these fields."""
+    return inputs.rows()
+
+
+def _readings_of(start: StartRecord, files: Sequence[Sequence[str]]) -> dict[str, Reading] | None:
+    """Return the stored reading of each file that is read again; None if the start has none.
+
+    Args:
+        start: the start.
+        files: the files of each input in its place, or those that are read instead.
+    """
+    if not start.readings:
+        return None
+    names = [matches[0] if len(matches) == 1 else "" for matches in files]
+    if "" in names and len(names) == len(start.inputs):
+        return {name: reading for name, reading in start.reading_of(names).items() if name}
+    return start.reading_of([name for matches in files for name in matches])
 
 
 def _readable(name: str, moved: bool, problems: list[str]) -> list[str]:

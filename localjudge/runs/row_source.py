@@ -10,15 +10,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 from localjudge.errors import UsageError
 from localjudge.modes import prompt_rows
 from localjudge.records import Failure, Row
 from localjudge.rows.columns import CRITERION, USED_FIELDS, Columns
-from localjudge.rows.formats import can_be_read_twice, count_lines_of
-from localjudge.rows.inputs import CheckedInputs, check_inputs, find_inputs, given_rows, read_rows
+from localjudge.rows.formats import can_be_read_twice, count_lines_of, sha256_of
+from localjudge.rows.inputs import Inputs, find_inputs
 from localjudge.rows.pairs import PairedRows, Pairing
+from localjudge.rows.program_rows import rows_of_program
+from localjudge.rows.reading import Reading
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rows.row_limit import RowLimit
 
@@ -34,7 +36,8 @@ class RowSource:
         max_row_bytes: size limit of a row in bytes.
         pairing: how rows of two responses are made; None for rows of one.
         empty: names of the files without rows.
-        checked: what the first records of the files show; None for rows of a Python program.
+        readings: the reading of each file of rows by its name.
+        checked: the files with what their first records show; None for rows of a Python program.
         limit: how many rows or pairs are used.
         count_all: returns the number of all rows of the files, if it is known before they are read.
     """
@@ -45,7 +48,8 @@ class RowSource:
     max_row_bytes: int = MAX_ROW_BYTES
     pairing: Pairing | None = None
     empty: Sequence[str] = ()
-    checked: CheckedInputs | None = None
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    checked: Inputs | None = None
     limit: RowLimit = field(default_factory=RowLimit)
     count_all: Callable[[], int | None] = lambda: None
 
@@ -53,6 +57,19 @@ class RowSource:
     def missing(self) -> dict[str, int]:
         """The number of instructions that a system has no response to, after the rows are read."""
         return self.rows.missing if isinstance(self.rows, PairedRows) else {}
+
+    @property
+    def recorded_readings(self) -> dict[str, Any]:
+        """The fields of a `StartRecord` that say how the files were read."""
+        if not self.readings:
+            return {}
+        recorded: dict[str, Any] = {
+            "input_sha256": [sha256_of(name) for name in self.inputs],
+            "readings": reading_records(self.inputs, self.readings),
+        }
+        if self.checked is not None and self.checked.late.lines:
+            recorded["late_columns"] = self.checked.late.lines
+        return recorded
 
     @classmethod
     def from_files(
@@ -64,8 +81,9 @@ class RowSource:
         max_row_bytes: int = MAX_ROW_BYTES,
         limit: int | None = None,
         pairing: Pairing | None = None,
+        readings: Mapping[str, Reading] | None = None,
     ) -> Self:
-        """Find and check input files; only the first rows of each are read for the check.
+        """Find input files, and decide their readings from their first records.
 
         Args:
             names: files and globs; `-` is stdin, `examples` the included rows.
@@ -75,19 +93,30 @@ class RowSource:
             limit: largest number of rows or pairs; None for all.
             pairing: how rows of two responses are made; by default each row holds both, and both orders are
                 judged.
+            readings: the stored reading of each file; None to decide them.
 
         Raises:
-            UsageError: there is no such file, no file has rows, or a file lacks a column.
+            UsageError: there is no such file, no file has rows, or a file has no reading.
         """
         columns, pairing = columns or {}, pairing or Pairing.usual(used)
         files = find_inputs(names)
         needed = used if pairing is None else pairing.used(used)
-        checked = check_inputs(files, columns, needed, used)
+        inputs = Inputs(files, columns, needed, shown=used, max_row_bytes=max_row_bytes, readings=readings)
+        inputs.check()
         first = RowLimit(limit, reads_on=all(map(can_be_read_twice, files)))
-        rows = prompt_rows(partial(read_rows, files, columns, max_row_bytes), used, pairing, first)
         one_prompt = pairing is None and CRITERION not in used
-        count_all = partial(count_lines_of, files) if one_prompt else lambda: None
-        return cls(rows, files, columns, max_row_bytes, pairing, checked.empty, checked, first, count_all)
+        return cls(
+            rows=prompt_rows(lambda _: inputs.rows(), used, pairing, first),
+            inputs=files,
+            columns=columns,
+            max_row_bytes=max_row_bytes,
+            pairing=pairing,
+            empty=inputs.empty,
+            readings=inputs.readings,
+            checked=inputs,
+            limit=first,
+            count_all=partial(count_lines_of, files) if one_prompt else lambda: None,
+        )
 
     def count(self) -> int | None:
         """Return the number of rows, if it is known before they are read; None otherwise."""
@@ -106,7 +135,22 @@ class RowSource:
             UsageError: the argument is a single row, or not a collection of rows.
         """
         pairing = pairing or Pairing.usual(used)
-        return cls(prompt_rows(partial(given_rows, rows), used, pairing), pairing=pairing)
+        return cls(prompt_rows(partial(rows_of_program, rows), used, pairing), pairing=pairing)
+
+
+def reading_records(inputs: Sequence[str], readings: Mapping[str, Reading]) -> list[dict[str, Any]]:
+    """Return the readings of inputs as a `StartRecord` has them: each once, with the places of its inputs."""
+    records: list[dict[str, Any]] = []
+    for place, name in enumerate(inputs):
+        reading = readings.get(name)
+        if reading is None:
+            continue
+        same = [record for record in records if record["reading"] == reading]
+        if same:
+            same[0]["inputs"].append(place)
+        else:
+            records.append({"inputs": [place], "reading": reading})
+    return records
 
 
 SLURM = "slurm"

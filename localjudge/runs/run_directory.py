@@ -140,6 +140,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         start = StartRecord.now(
             [name if name in (STDIN, EXAMPLES) else str(Path(name).resolve()) for name in source.inputs],
             source.columns,
+            **source.recorded_readings,
             max_row_bytes=source.max_row_bytes,
             **({} if source.pairing is None else {"pairing": source.pairing, "missing": source.missing}),
             input_rows=plan.input_rows,

@@ -25,12 +25,13 @@ from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.modes.row_outcome import Join
 from localjudge.rows.pairs import Pairing
+from localjudge.rows.reading import Reading
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
 from localjudge.settings import SharedSettings
 
 MANIFEST = "run.json"
-FORMAT: Literal[9] = 9
+FORMAT: Literal[10] = 10
 
 
 class _ManifestPart(BaseModel):
@@ -70,13 +71,23 @@ class ModelRecord(_ManifestPart):
     changed_since_verified: list[str] = Field(default_factory=list)
 
 
+class ReadingRecord(_ManifestPart):
+    """A reading, and the inputs that have it, by their places in the command, from 0."""
+
+    inputs: list[int]
+    reading: Reading
+
+
 class StartRecord(_ManifestPart):
     """A start of a run: the time, the machine, the versions, the rows and the engine.
 
     Attributes:
         started: local time with the offset from UTC.
         inputs: absolute paths of the input files; empty for rows of a program.
+        input_sha256: SHA-256 of each input; None for one that can be read only once.
         columns: the column of each field whose column has a custom name.
+        readings: the readings of the inputs that hold rows.
+        late_columns: a line for each column that appears first in later records and would have been a field.
         max_row_bytes: the limit on the size of a row.
         pairing: how rows of two responses were made; None for rows of one.
         missing: for each system of formed pairs, the number of instructions that it has no response to.
@@ -91,7 +102,10 @@ class StartRecord(_ManifestPart):
 
     started: str
     inputs: list[str]
+    input_sha256: list[str | None] = Field(default_factory=list)
     columns: dict[str, str]
+    readings: list[ReadingRecord] = Field(default_factory=list)
+    late_columns: list[str] = Field(default_factory=list)
     max_row_bytes: PositiveInt = MAX_ROW_BYTES
     pairing: Pairing | None = None
     missing: dict[str, int] = Field(default_factory=dict)
@@ -116,6 +130,17 @@ class StartRecord(_ManifestPart):
     def instant(self) -> datetime:
         """The time of the start, to compare with starts in other time zones."""
         return datetime.fromisoformat(self.started).astimezone(UTC)
+
+    def reading_of(self, files: Sequence[str]) -> dict[str, Reading]:
+        """Return the reading of each of these files, which stand in the places of the inputs.
+
+        Other files than there are inputs have the reading of all inputs, if these have one.
+        """
+        if len(files) != len(self.inputs):
+            if len(self.readings) != 1:
+                return {}
+            return dict.fromkeys(files, self.readings[0].reading)
+        return {files[place]: record.reading for record in self.readings for place in record.inputs}
 
     @classmethod
     def now(cls, inputs: Sequence[str], columns: Mapping[str, str], **known: Any) -> Self:
@@ -154,7 +179,7 @@ class RunManifest(_ManifestPart):
         inherited_notices: the notices of the sources of this run.
     """
 
-    format: Literal[9]
+    format: Literal[10]
     settings: RunSettings
     rubric: Rubric
     prompt_sha256: str

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,9 @@ from localjudge.records import Failure, Judgement, Outcome, Row
 from localjudge.records.keys import row_key, settings_digest
 from localjudge.records.outcome_columns import RATIONALE, to_bytes
 from localjudge.rows.columns import Columns
-from localjudge.rows.inputs import find_inputs, joined_records, read_records
+from localjudge.rows.formats import sha256_of
+from localjudge.rows.inputs import Inputs, RecordStream, find_inputs
 from localjudge.rows.pairs import Pairing
-from localjudge.rows.record_reader import RecordReader
-from localjudge.rows.row import rows_of
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.rubric import Rubric
@@ -32,6 +30,7 @@ from localjudge.rubrics.rubric_file import problems_of
 from localjudge.rubrics.template import Template
 from localjudge.runs.notices import IMPORTED, exported
 from localjudge.runs.reader import JUDGEMENTS, SUMMARY
+from localjudge.runs.row_source import reading_records
 from localjudge.runs.run_manifest import (
     FORMAT,
     MANIFEST,
@@ -93,40 +92,36 @@ def import_scores(
     )
     wanted, notices, fractions = columns_of(rubric.aspects, mapping), dict[str, None](), False
     for name in names:
-        for number, record in read_records(name):
+        for number, record in RecordStream(name):
             if not isinstance(record, RowError):
                 notices |= dict.fromkeys(exported(record))
                 first = [column.read(record, f"{name}:{number}")[:1] for column in wanted]
                 fractions |= any(value is not None and value != round(value) for [value] in filter(None, first))
     digest, columns = settings_digest(settings.as_dict()), columns or {}
+    try:
+        inputs = Inputs(names, columns, rubric.fields, label_columns=[column.name for column in wanted])
+        inputs.check()
+    except UsageError as error:
+        raise UsageError(_problem(names, str(error))) from None
 
     def outcomes() -> Iterator[Outcome]:
-        judged, reasons = 0, Counter[str]()
-        reader = RecordReader(columns, rubric.fields)
-        for where, record in joined_records(names, reader):
-            for row in rows_of(record, where, reader):
-                if isinstance(row, Failure) or not isinstance(record, Mapping):
+        judged = 0
+        for read in inputs.records():
+            for row in read.rows:
+                if isinstance(row, Failure) or not isinstance(read.record, Mapping):
                     assert isinstance(row, Failure)
-                    reasons[row.reason] += 1
                     yield row
                     continue
                 key = row_key(digest, row.digest)
-                outcome = _outcome(row, {**record, **row.columns}, rubric, key, wanted, fractions)
+                outcome = _outcome(row, {**read.record, **row.columns}, rubric, key, wanted, fractions)
                 judged += isinstance(outcome, Judgement)
-                reasons["no score"] += isinstance(outcome, Failure)
                 yield outcome
         if not judged:
-            ((reason, _),) = reasons.most_common(1) or [("no score", 0)]
             scored = ", ".join(rubric.aspects)
-            what = f"no row has a score of {scored}; name the columns with `mapping` OURS=THEIRS"
-            compare = "compare with these labels: localjudge agree RUN --labels FILE"
-            if "two responses" in reason:
-                what = "scores of two responses are not imported; judge the pairs with --rubric pairwise, and "
-                what += compare
-            elif reason != "no score":
-                what = f"no record is a row with its texts: {reason}; or judge the file that has them, and "
-                what += compare
-            raise UsageError(f"{', '.join(names)}: {what}")
+            raise UsageError(
+                f"{', '.join(names)}: no row has a score of {scored}; name the columns with `mapping` "
+                "OURS=THEIRS"
+            )
 
     return write_run(
         out,
@@ -136,9 +131,20 @@ def import_scores(
         model=judge,
         inputs=[str(Path(name).resolve()) for name in names],
         columns=columns,
+        readings=reading_records(names, inputs.readings),
+        input_sha256=[sha256_of(name) for name in names],
         dry_run=any(notice.startswith("dry run") for notice in notices),
         inherited_notices=[*notices],
     )
+
+
+def _problem(names: Sequence[str], problem: str) -> str:
+    """Return why files have no rows with their texts, and what to do."""
+    compare = "compare with these labels: localjudge agree RUN --labels FILE"
+    if "two responses" in problem:
+        what = "scores of two responses are not imported; judge the pairs with --rubric pairwise"
+        return f"{', '.join(names)}: {what}, and {compare}"
+    return f"{problem}; or judge the file that has the texts, and {compare}"
 
 
 def _outcome(
@@ -187,6 +193,8 @@ def write_run(
     inputs: Sequence[str],
     columns: Mapping[str, str],
     pairing: Pairing | None = None,
+    readings: Sequence[Mapping[str, Any]] = (),
+    input_sha256: Sequence[str | None] = (),
     **fields: Any,
 ) -> Summary:
     """Write a run directory, completely or not at all.
@@ -200,6 +208,8 @@ def write_run(
         inputs: the files of the rows.
         columns: the column of each field whose column has a custom name.
         pairing: how rows of two responses were made; None for rows of one.
+        readings: the readings of the inputs, as `StartRecord` has them.
+        input_sha256: SHA-256 of each input.
         fields: further fields of `run.json`.
 
     Raises:
@@ -216,7 +226,11 @@ def write_run(
         max_tokens=None,
         notice=None,
         shard=None,
-        starts=[StartRecord.now(inputs, columns, pairing=pairing)],
+        starts=[
+            StartRecord.now(
+                inputs, columns, pairing=pairing, readings=list(readings), input_sha256=list(input_sha256)
+            )
+        ],
         **fields,
     )
     folder.parent.mkdir(parents=True, exist_ok=True)

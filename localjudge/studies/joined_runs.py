@@ -66,6 +66,8 @@ def write_joined(
         inputs=start.inputs,
         columns=start.columns,
         pairing=start.pairing,
+        readings=[record.as_dict() for record in start.readings],
+        input_sha256=start.input_sha256,
         jury=[
             JurorRecord(name=name, run=str(folder.resolve()), model=each.model.name, settings=each.settings)
             for (name, folder), each in zip(folders.items(), manifests, strict=True)

@@ -16,7 +16,7 @@ from test_inspect_rows import written
 from localjudge import Judge, Row, read_rows
 from localjudge.integrations.judge_service import SharedJudge
 from localjudge.records import Judgement
-from localjudge.rows.inputs import given_rows
+from localjudge.rows.program_rows import rows_of_program
 
 pytest.importorskip("inspect_ai")
 pytestmark = pytest.mark.slow
@@ -223,7 +223,9 @@ def test_the_scorer_reads_what_the_rows_of_its_log_have(tmp_path: Path, name: st
     judge = SharedJudge(str(tmp_path / "own.toml") if name in fields else name, engine="dry-run")
     samples, running = states()
     read = list(read_rows([str(written(tmp_path / "log.eval", samples))], used=judge.rubric.fields))
-    scored = list(given_rows([_row(state, target, judge) for state, target in running], judge.rubric.fields))
+    scored = list(
+        rows_of_program([_row(state, target, judge) for state, target in running], judge.rubric.fields)
+    )
     assert len(read) == len(scored) == 4
     for one, other in zip(read, scored, strict=True):
         assert isinstance(one, Row), one.error

@@ -20,11 +20,12 @@ from random import Random
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.records import Failure, Outcome, Response, Row
-from localjudge.rows.columns import responses_of
-from localjudge.rows.inputs import read_rows
+from localjudge.rows.columns import SHAPE
+from localjudge.rows.inputs import Inputs
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rows.row import record_of
+from localjudge.rows.shapes import COLUMNS
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs import NEVER, RunObserver, StopRequest
 from localjudge.runs.pipeline import score_run
@@ -136,11 +137,19 @@ def run_audit(
     rubric, pairing = judge.rubric, Pairing.usual(judge.rubric.fields)
 
     def judged(name: str, rows: Sequence[Row | Failure]) -> bool:
-        source = RowSource(pairing.rows(rows) if pairing else rows, [str(out / ROWS)], pairing=pairing)
+        source = RowSource(
+            rows=pairing.rows(rows) if pairing else rows,
+            inputs=inputs.names,
+            columns=columns,
+            pairing=pairing,
+            readings=inputs.readings,
+        )
         return score_run(judge, source, out / name, observer=observer, stopping=stopping).complete
 
     _refuse_another(judge, out)
-    perturbed = list(read_rows([str(_write_rows(sample.perturbed, out, rubric))], used=rubric.fields))
+    columns = {SHAPE: COLUMNS.name}
+    inputs = Inputs([str(_write_rows(sample.perturbed, out, rubric))], columns, rubric.fields)
+    perturbed = list(inputs.rows())
     originals = [row for row in perturbed if isinstance(row, Row) and row.system == ORIGINAL]
     elsewhere = Random(seed).sample(originals, len(originals))
     return judged(RUNS[0], perturbed) and judged(AGAIN, elsewhere)
@@ -195,13 +204,12 @@ def _labelled(row: Row, number: int, name: str, row_id: str) -> Row:
 
 
 def _write_rows(rows: Iterable[Row], out: Path, rubric: Rubric) -> Path:
-    judged = responses_of(rubric.fields)
     file = out / ROWS
     try:
         out.mkdir(parents=True, exist_ok=True)
         with replacing(file) as scratch, scratch.open("w", encoding="utf-8") as stream:
             for row in rows:
-                stream.write(json.dumps(record_of(row, judged), ensure_ascii=False) + "\n")
+                stream.write(json.dumps(record_of(row, rubric.fields), ensure_ascii=False) + "\n")
     except OSError as error:
         raise UsageError(f"`out` {out}: {error.strerror}") from None
     return file

@@ -1,0 +1,62 @@
+"""Columns that appear first in later records, and would have been fields if the first records had had them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from localjudge.rows.columns import MESSAGES, folded, usual_names
+from localjudge.rows.reading import Reading
+
+
+class LateColumns:
+    """The later columns of the files of a command.
+
+    Args:
+        used: the fields that the rubric's template uses.
+
+    Attributes:
+        counts: the number of records with each such column and the field that it would have been.
+    """
+
+    def __init__(self, used: Sequence[str]) -> None:
+        self._used = used
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self._known: set[Any] = set()
+        self._field_of: dict[str, str] = {}
+        self._late: dict[Any, str] = {}
+        self.first: dict[tuple[str, str], str] = {}
+
+    def begin(self, reading: Reading) -> None:
+        """Begin a file: a field without a source has been looked for among the columns of its first records."""
+        self._known, self._late = set(), {}
+        self._field_of = {}
+        for name, names in usual_names(self._used).items():
+            if name != MESSAGES and name not in reading.fields and reading.shape.usual:
+                self._field_of |= dict.fromkeys(names, name)
+
+    def add(self, record: Mapping[Any, Any], where: str) -> None:
+        """Count the late columns of a record."""
+        if not record.keys() <= self._known:
+            for column in record.keys() - self._known:
+                self._known.add(column)
+                name = self._field_of.get(folded(column)) if isinstance(column, str) else None
+                if name is not None:
+                    self._late[column] = name
+        for column, name in self._late.items():
+            if record.get(column) not in (None, "", [], {}):
+                self.counts[column, name] += 1
+                self.first.setdefault((column, name), where)
+
+    @property
+    def lines(self) -> list[str]:
+        """A line for each late column, with the flag that makes it a field."""
+        lines = []
+        for (column, name), count in self.counts.items():
+            where = self.first[column, name]
+            lines.append(
+                f"{count:,} records from {where} on have {column!r}, which no field reads because the first "
+                f"records lack it; to read it, begin anew with --column {name}={column}"
+            )
+        return lines
