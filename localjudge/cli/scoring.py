@@ -109,6 +109,9 @@ def prompt(
     rows: RowOptions,
     asked: PromptOptions,
     limit: Limit = None,
+    reading: Annotated[
+        bool, Flag("Print how the files are read instead: the column of each field, its kind, an example.")
+    ] = False,
     tokens: Annotated[bool, Flag("Print the token ids for the engine, too.")] = False,
     as_json: Annotated[
         bool, Flag("Print one JSON line per row: id, system prompt (if any), text, tokens.", name="--json")
@@ -135,6 +138,11 @@ def prompt(
     messages = Messages()
     checked = Inputs(files, named, judged_by.fields, max_row_bytes=rows.max_row_bytes)
     checked.check()
+    if reading:
+        from localjudge.report.reading_tables import reading_tables
+
+        print_table(printed(reading_tables(checked)))
+        return
     for line in filter(None, (checked.how, checked.left_out)):
         messages.say(line)
     if checked.has_hidden_turns and CONVERSATIONS.isdisjoint(judged_by.fields):

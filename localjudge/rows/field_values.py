@@ -16,6 +16,7 @@ from localjudge.rows.paths import (
     Element,
     column,
     elements,
+    is_column,
     is_empty,
     is_missing,
     list_of,
@@ -26,7 +27,7 @@ from localjudge.rows.paths import (
 )
 from localjudge.rows.reading import KIND_NAMES, FieldSource, Reading, Source, kind_of
 from localjudge.rows.record import RecordError
-from localjudge.rows.shapes import recognized
+from localjudge.rows.shapes import Shape, recognized
 from localjudge.rows.turns import alternating_turns, turns_of
 
 GATHERED = "@responses"
@@ -54,32 +55,86 @@ class FieldValues:
     element: Element = field(default_factory=dict)
 
 
-def read_values(record: dict[str, Any], reading: Reading) -> Iterator[FieldValues]:
-    """Yield the values of each row of a record.
+class ValueReader:
+    """A reader of the values of the fields of a file's records.
 
     Args:
-        record: columns by name.
-        reading: the reading of its file.
-
-    Raises:
-        RecordError: the record is of another form than its file, or a value is of another kind.
+        reading: the reading of the file.
     """
-    record = gathered(decoded(record, reading.encoded), reading.shape.gather)
-    check_form(record, reading)
-    response_lists = _response_lists(reading)
-    places = elements(record, response_lists, product=reading.shape.product)
-    others = _other_columns(record, reading)
-    for number, element in enumerate(places or [FIRST]):
-        values = {name: take(record, name, reading, element) for name in reading.fields}
-        present = {name: value for name, value in values.items() if value is not ABSENT}
-        of_element = _columns_of_element(record, reading, element)
-        yield FieldValues(
-            record=record,
-            values=present,
-            others=others | of_element,
-            number=None if places is None else number,
-            element=element,
-        )
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading, self._shape = reading, reading.shape
+        self._response_lists = _response_lists(reading)
+        self._claimed = frozenset([*reading.claimed, GATHERED])
+        # Texts in a column of their own, the usual case, are looked up without a path.
+        self._columns_of_texts: dict[str, str] = {}
+        self._other_fields: list[str] = []
+        for name, source in reading.fields.items():
+            first = source.texts[0] if len(source.texts) == 1 else None
+            if first is not None and first.file == "rows" and first.kind == "text" and is_column(first.path):
+                self._columns_of_texts[name] = column(first.path)
+            else:
+                self._other_fields.append(name)
+
+    def rows(self, record: dict[str, Any]) -> Iterator[FieldValues]:
+        """Yield the values of each row of a record.
+
+        Args:
+            record: columns by name.
+
+        Raises:
+            RecordError: the record is of another form than its file, or a value is of another kind.
+        """
+        reading = self._reading
+        if reading.encoded:
+            record = decoded(record, reading.encoded)
+        if self._shape.gather:
+            record = gathered(record, self._shape.gather)
+        if not reading.any_form:
+            check_form(record, reading.form, self._shape)
+        others = self._other_columns(record)
+        places = None
+        if self._response_lists:
+            places = elements(record, self._response_lists, product=self._shape.product)
+        if places is None:
+            yield FieldValues(record=record, values=self._values(record, FIRST), others=others)
+            return
+        for number, element in enumerate(places):
+            of_element = _columns_of_element(record, reading, element)
+            yield FieldValues(
+                record=record,
+                values=self._values(record, element),
+                others=others | of_element,
+                number=number,
+                element=element,
+            )
+
+    def _values(self, record: dict[str, Any], element: Element) -> dict[str, Any]:
+        """Return the value of each field that a row has."""
+        values = {}
+        for name, key in self._columns_of_texts.items():
+            value = record.get(key)
+            if not isinstance(value, str):
+                value = take(record, name, self._reading, element)
+            if value is not ABSENT:
+                values[name] = value
+        for name in self._other_fields:
+            value = take(record, name, self._reading, element)
+            if value is not ABSENT:
+                values[name] = value
+        return values
+
+    def _other_columns(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Return the columns in no field; one of both files has the name of the joined file before it."""
+        claimed, reading = self._claimed, self._reading
+        others = {name: value for name, value in record.items() if name not in claimed}
+        if isinstance(record, JoinedRecord):
+            for name, value in record.other.items():
+                is_shared = name in reading.shared_columns or name in record
+                shown = f"{reading.joined_name}.{name}" if is_shared else name
+                if shown not in claimed and not (is_shared and record.get(name) == value):
+                    others[shown] = value
+        return others
 
 
 def decoded(record: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
@@ -130,20 +185,24 @@ def gathered(record: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def check_form(record: Mapping[str, Any], reading: Reading) -> None:
+def check_form(record: Mapping[str, Any], form: str, shape: Shape) -> None:
     """Check that a record has the form of its file.
+
+    Args:
+        record: columns by name.
+        form: the name of the form.
+        shape: its declaration.
 
     Raises:
         RecordError: it has another one.
     """
-    if reading.any_form:
+    own = recognized(merged(record))
+    if own.name == form or shape.reads(own):
         return
-    shape = recognized(merged(record))
-    if reading.shape.reads(shape):
-        return
-    has = shape.title or "without the paths of this form"
-    form = reading.shape.title or "rows with usual columns"
-    raise RecordError(f"is {has}, and its file is read as {form}; name the form with --shape", RowProblem.FORM)
+    has = own.title or "without the paths of this form"
+    expected = shape.title or "rows with usual columns"
+    reason = f"is {has}, and its file is read as {expected}; name the form with --shape"
+    raise RecordError(reason, RowProblem.FORM)
 
 
 def merged(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -258,20 +317,6 @@ def _response_lists(reading: Reading) -> list[str]:
         if source is not None:
             paths += [each.path for each in source.sources if EACH in each.path]
     return paths
-
-
-def _other_columns(record: dict[str, Any], reading: Reading) -> dict[str, Any]:
-    """Return the columns that are in no field; one of both files has the name of the joined file before it."""
-    claimed = {*reading.claimed, GATHERED}
-    others = {name: value for name, value in record.items() if name not in claimed}
-    if isinstance(record, JoinedRecord):
-        for name, value in record.other.items():
-            if name in reading.shared_columns or name in record:
-                if record.get(name) != value:
-                    others[f"{reading.joined_name}.{name}"] = value
-            elif name not in claimed:
-                others[name] = value
-    return others
 
 
 def _columns_of_element(record: Mapping[str, Any], reading: Reading, element: Element) -> dict[str, Any]:

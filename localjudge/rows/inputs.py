@@ -85,6 +85,7 @@ class InputFile:
         problem: why it has no reading, or no row among its first records; None if it has.
         rows: how many of its first records are rows.
         records: the number of its first records.
+        examples: the first value of each field.
         not_shown: the columns with values that no field reads.
         is_utf8: whether its text begins as UTF-8.
         held: its first records, if it can be read only once, and the iterator of the rest.
@@ -95,6 +96,7 @@ class InputFile:
     problem: str | None = None
     rows: int = 0
     records: int = 0
+    examples: dict[str, object] = field(default_factory=dict)
     not_shown: dict[str, None] = field(default_factory=dict)
     is_utf8: bool = True
     held: Iterator[tuple[int, Record]] | None = None
@@ -249,10 +251,18 @@ class Inputs:
             reasons.update(problem for problem in problems if problem is not None)
             if None in problems:
                 file.rows += 1
+                self._keep_examples(file, reader, record)
             if isinstance(record, dict):
                 file.not_shown |= self._columns_not_shown(file, record)
         if not file.rows:
             file.problem = _no_row(file, reasons)
+
+    def _keep_examples(self, file: InputFile, reader: RowReader, record: Record) -> None:
+        """Keep the values of the fields that no earlier record has."""
+        assert file.reading is not None
+        if isinstance(record, dict) and len(file.examples) < len(file.reading.fields):
+            for name, value in next(reader.values_of_fields(record)).items():
+                file.examples.setdefault(name, value)
 
     def _lacking(self, row: Row, columns: Iterable[str]) -> str | None:
         """Return why a row lacks a reference or a system that each row needs; None if it does not."""

@@ -55,6 +55,12 @@ def path_of_column(name: str) -> str:
     return name if _PLAIN_KEY.fullmatch(name) or '"' in name else f'"{name}"'
 
 
+def is_column(path: str) -> bool:
+    """Return whether a path is a whole column."""
+    return len(steps(path)) == 1
+
+
+@lru_cache(maxsize=4096)
 def list_of(path: str) -> str:
     """Return the path of the list that the first `[*]` of a path goes through; empty without one."""
     before, each, _ = path.partition(EACH)

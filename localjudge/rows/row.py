@@ -16,6 +16,7 @@ from localjudge.rows.columns import (
     CONVERSATIONS,
     CRITERION,
     MESSAGES,
+    SYSTEM_PROMPT,
     TURN,
     compares_responses,
     judges_conversation,
@@ -24,7 +25,7 @@ from localjudge.rows.columns import (
 )
 from localjudge.rows.conversation import conversation_fields, pair_fields
 from localjudge.rows.criteria import read_criteria
-from localjudge.rows.field_values import FieldValues, merged, read_values
+from localjudge.rows.field_values import FieldValues, ValueReader, merged
 from localjudge.rows.json_records import Document
 from localjudge.rows.media import media_column
 from localjudge.rows.messages import as_turns, role_of, roles_of
@@ -41,19 +42,33 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
 
-@dataclass(frozen=True, slots=True)
 class RowReader:
     """A reader of the records of a file as rows.
+
+    Args:
+        reading: the reading of the file.
+        used: the fields that the rubric's template uses.
+        given: the column of each field that a flag names.
 
     Attributes:
         reading: the reading of the file.
         used: the fields that the rubric's template uses.
-        given: the column of each field that a flag names.
     """
 
-    reading: Reading
-    used: Sequence[str]
-    given: Mapping[str, str]
+    def __init__(self, reading: Reading, used: Sequence[str], given: Mapping[str, str]) -> None:
+        self.reading, self.used, self._given = reading, used, given
+        self._values, self._shape = ValueReader(reading), reading.shape
+        self._responses, self._own_fields = responses_of(used), own_fields(used)
+        self._names = ("id", *self._responses.values())
+        needed = ["instruction"] if "instruction" in used else []
+        needed += [*self._responses, *self._own_fields]
+        if CRITERION in used:
+            needed.append(CRITERION)
+        self._needed = needed
+        self._is_pair = compares_responses(used)
+        self._can_have_turns = _can_have_turns(reading, used)
+        self._phrases = {name: self._phrase(name) for name in ("instruction", "reference", *self._responses)}
+        self._phrases |= {name: self._phrase(name) for name in self._names}
 
     def rows(self, record: Record, source: str) -> Iterator[Row | Failure]:
         """Yield the rows of a record, at least one, or a failure with the reason.
@@ -71,7 +86,7 @@ class RowReader:
             yield unreadable(source, RowError(reason, None, RowProblem.TOO_LARGE), Identity())
             return
         try:
-            for values in read_values(record, self.reading):
+            for values in self._values.rows(record):
                 yield self._row(values, self._source(values, record, source))
         except RecordError as error:
             yield unreadable(source, RowError(str(error), record, error.problem), self.identity(record))
@@ -85,12 +100,21 @@ class RowReader:
     def identity(self, record: Mapping[str, Any]) -> Identity:
         """Return the id and the systems of a record that is not a row, as far as they are known."""
         names = []
-        for name in ("id", *responses_of(self.used).values()):
+        for name in self._names:
             field = self.reading.fields.get(name)
             value = value_at(merged(record), field.texts[0].path) if field and field.texts else None
             names.append(text_of_value(value))
         known = [name if isinstance(name, str) else None for name in names]
         return Identity(*known)
+
+    def values_of_fields(self, record: dict[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Yield the values of the fields of each row of a record, as they stand in its columns.
+
+        Raises:
+            RecordError: the record cannot be read.
+        """
+        for values in self._values.rows(record):
+            yield values.values
 
     def values(self, record: dict[str, Any]) -> Iterator[FieldValues]:
         """Yield the values of each row of a record, with those that its conversation has.
@@ -98,14 +122,12 @@ class RowReader:
         Raises:
             RecordError: the record cannot be read.
         """
-        for values in read_values(record, self.reading):
+        for values in self._values.rows(record):
             yield replace(values, values=self._with_conversation(dict(values.values), values))
 
     def _row(self, values: FieldValues, source: str) -> Row | Failure:
         """Return a row, or a failure with the reason."""
-        names = {
-            name: text_of_value(values.values.get(name)) for name in ("id", *responses_of(self.used).values())
-        }
+        names = {name: text_of_value(values.values.get(name)) for name in self._names}
         try:
             fields = self._with_conversation(dict(values.values), values)
             self._check_present(fields, values)
@@ -116,14 +138,16 @@ class RowReader:
 
     def _with_conversation(self, fields: dict[str, Any], values: FieldValues) -> dict[str, Any]:
         """Return the fields with those that are read from the turns of a conversation."""
-        shape = self.reading.shape
+        shape = self._shape
         if shape.turns is not None:
-            fields |= _first_turns(fields, _number_of_turns(values, shape.turns), responses_of(self.used))
-        if shape.whole and not compares_responses(self.used):
+            fields |= _first_turns(fields, _number_of_turns(values, shape.turns), self._responses)
+        if shape.whole and not self._is_pair:
             self._check_all_turns_are_shown(fields)
         if shape.reference_of_turns:
             fields = self._with_reference_of_turns(fields)
-        if compares_responses(self.used):
+        if not self._can_have_turns:
+            return fields
+        if self._is_pair:
             return pair_fields(fields, self.reading, self.used)
         return conversation_fields(fields, self.reading, self.used)
 
@@ -150,28 +174,19 @@ class RowReader:
         Raises:
             RecordError: it lacks some.
         """
-        needed = {*responses_of(self.used), *own_fields(self.used)}
-        if "instruction" in self.used:
-            needed.add("instruction")
-        if CRITERION in self.used:
-            needed.add(CRITERION)
-        missing = {name for name in needed if is_missing(fields.get(name))}
-        missing -= {name for name in missing if name in own_fields(self.used) and fields.get(name) == ""}
+        missing = [name for name in self._needed if is_missing(fields.get(name))]
         if not missing:
             return
-        unread = {name for name in missing if name not in self.reading.fields}
-        if unread == missing:
-            if "reference" in self.used and is_empty(fields.get("reference")):
-                missing.add("reference")
-            reason = missing_fields_reason(missing, values.record, self.used, self.given)
-            raise RecordError(reason, RowProblem.MISSING)
-        order = ["instruction", *responses_of(self.used), *own_fields(self.used), CRITERION]
-        places = [
-            f"no {name}: no value at {self.reading.columns_of(name)!r}"
-            for name in order
-            if name in missing - unread
-        ]
-        raise RecordError(", ".join(places), RowProblem.MISSING)
+        places = []
+        for name in missing:
+            if name in self.reading.fields:
+                places.append(f"no {name}: no value at {self.reading.columns_of(name)!r}")
+        if places:
+            raise RecordError(", ".join(places), RowProblem.MISSING)
+        if "reference" in self.used and is_empty(fields.get("reference")):
+            missing.append("reference")
+        reason = missing_fields_reason(missing, values.record, self.used, self._given)
+        raise RecordError(reason, RowProblem.MISSING)
 
     def _made(
         self, fields: Mapping[str, Any], names: Mapping[str, Any], values: FieldValues, source: str
@@ -181,55 +196,60 @@ class RowReader:
         Raises:
             RecordError: a text cannot be written, or the record has media.
         """
-        responses = responses_of(self.used)
+        instruction = fields.get("instruction", "")
+        check_text(instruction, self._phrases["instruction"])
+        responses = []
+        for text, system in self._responses.items():
+            check_text(fields[text], self._phrases[text])
+            responses.append(Response(fields[text], names[system]))
         reference = reference_text(fields.get("reference"))
-        own = {
-            name: text
-            for name in own_fields(self.used)
-            if (text := field_text(fields.get(name), name)) is not None
-        }
-        texts = {name: fields[name] for name in responses}
-        texts["instruction"] = fields.get("instruction", "")
-        known = {name: text for name, text in {"reference": reference, **names}.items() if text is not None}
-        for name, text in (texts | known).items():
-            check_text(text, self._named(name))
-        for name, text in (own | {"source": source}).items():
-            check_text(text, f"the {name}")
-        others = self._kept_columns(values, fields, own)
+        for name, text in {"reference": reference, **names}.items():
+            if text is not None:
+                check_text(text, self._phrases[name])
+        check_text(source, "the source")
+        own = self._texts_of_own_fields(fields)
+        others = {name: value for name, value in values.others.items() if name not in own}
         medium = media_column(others)
         if medium is not None:
             raise RecordError(f"has {medium}, which are not supported; only text is judged", RowProblem.MEDIA)
+        if TURN in fields:
+            others[TURN] = fields[TURN]
         return Row(
-            instruction=texts["instruction"],
-            responses=tuple(Response(texts[text], names[system]) for text, system in responses.items()),
+            instruction=instruction,
+            responses=tuple(responses),
             reference=reference,
             fields=own,
             id=_id_of(names, values, source),
             source=source,
-            columns=writable(others),
+            columns=writable(others) if others else {},
             reads_reference="reference" in self.used,
             criteria=self._criteria(fields),
         )
 
-    def _named(self, name: str) -> str:
+    def _texts_of_own_fields(self, fields: Mapping[str, Any]) -> dict[str, str]:
+        """Return the texts of the fields that are the rubric's own.
+
+        Raises:
+            RecordError: one cannot be written.
+        """
+        own = {}
+        for name in self._own_fields:
+            text = field_text(fields.get(name), name)
+            if text is not None:
+                check_text(text, f"the {name}")
+                own[name] = text
+        return own
+
+    def _phrase(self, name: str) -> str:
         """Return a field with its column, for a message."""
-        column = self.reading.columns_of(name) if name in self.reading.fields else name
-        return f"{column!r}, the {name},"
+        path = self.reading.columns_of(name) if name in self.reading.fields else name
+        return f"{path!r}, the {name},"
 
     def _criteria(self, fields: Mapping[str, Any]) -> tuple[Criterion, ...]:
         if CRITERION not in self.used:
             return ()
         with error_context(f"{self.reading.columns_of(CRITERION)!r}, the criteria:"):
             return read_criteria(fields[CRITERION])
-
-    def _kept_columns(
-        self, values: FieldValues, fields: Mapping[str, Any], own: Mapping[str, str]
-    ) -> dict[str, Any]:
-        """Return the columns of a record that are kept with its row."""
-        others = {name: value for name, value in values.others.items() if name not in own}
-        if TURN in fields:
-            others[TURN] = fields[TURN]
-        return others
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +259,13 @@ class Identity:
     id: str | None = None
     system: str | None = None
     opponent: str | None = None
+
+
+def _can_have_turns(reading: Reading, used: Sequence[str]) -> bool:
+    """Return whether rows by a reading have turns, or a rubric makes turns of their texts."""
+    if judges_conversation(used) or {MESSAGES, SYSTEM_PROMPT} & reading.fields.keys():
+        return True
+    return any(source.kind == "turns" for source in reading.fields.values())
 
 
 def _number_of_turns(values: FieldValues, path: str) -> int:

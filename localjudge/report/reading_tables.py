@@ -1,0 +1,65 @@
+"""The readings of files of rows as tables: each field with its column, its kind and an example."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from localjudge.report.tables import Table
+from localjudge.rows.claims import overlap
+from localjudge.rows.inputs import InputFile, Inputs
+from localjudge.rows.reading import FieldSource, Reading
+
+_LONGEST_EXAMPLE = 60
+"""Characters of an example that are shown."""
+
+
+def reading_tables(inputs: Inputs) -> list[Table | str]:
+    """Return a table for each reading of the inputs, and the columns that no field reads."""
+    parts: list[Table | str] = []
+    shown: list[Reading] = []
+    for file in inputs.files:
+        if file.reading is None or file.reading in shown:
+            continue
+        shown.append(file.reading)
+        same = [other.name for other in inputs.files if other.reading == file.reading]
+        parts.append(_table(file, ", ".join(same)))
+        if file.not_shown:
+            parts.append(f"in no field: {', '.join(file.not_shown)}")
+    return parts
+
+
+def _table(file: InputFile, names: str) -> Table:
+    """Return the table of a file's reading."""
+    reading = file.reading
+    assert reading is not None
+    rows = []
+    for name, source in reading.fields.items():
+        example = _example(file.examples.get(name))
+        rows.append((name, reading.columns_of(name), _kind(source, reading.encoded), example))
+    read = f"{file.rows} of its first {file.records} records are rows"
+    title = " · ".join(part for part in (names, reading.title, read) if part)
+    return Table(title, ("field", "column", "kind", "example"), rows, words=("column", "kind", "example"))
+
+
+def _kind(source: FieldSource, encoded: tuple[str, ...]) -> str:
+    """Return the kind of a field's values in words."""
+    words: str = source.kind
+    if any(each.file == "joined" for each in source.sources):
+        words += ", joined"
+    if any(
+        each.path == path or each.path.startswith(f"{path}.") for each in source.sources for path in encoded
+    ):
+        words += ", JSON"
+    if any("[*]" in each.path for each in source.sources):
+        words += ", each of a list"
+    return words
+
+
+def _example(value: Any) -> str:
+    """Return the beginning of a value as one line; nothing without one."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_EXAMPLE else f"{line[: _LONGEST_EXAMPLE - 1]}…"
