@@ -47,9 +47,7 @@ def _kind(source: FieldSource, encoded: tuple[str, ...]) -> str:
     words: str = source.kind
     if any(each.file == "joined" for each in source.sources):
         words += ", joined"
-    if any(
-        each.path == path or each.path.startswith(f"{path}.") for each in source.sources for path in encoded
-    ):
+    if any(overlap(each.path, path) for each in source.sources for path in encoded):
         words += ", JSON"
     if any("[*]" in each.path for each in source.sources):
         words += ", each of a list"
