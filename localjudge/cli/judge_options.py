@@ -30,6 +30,8 @@ from localjudge.system.requirements import require
 from localjudge.system.steps import Report, no_progress
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from localjudge.config import JudgeConfig
     from localjudge.engines.engine_options import Cluster
     from localjudge.judge import Judge
@@ -144,6 +146,7 @@ class RowOptions:
         pairing: Pairing | None,
         limit: int | None = None,
         system_from: str | None = None,
+        out: Path | None = None,
     ) -> RowSource:
         """Return the rows of files.
 
@@ -153,12 +156,14 @@ class RowOptions:
             pairing: how rows of two responses are made; None for rows of one.
             limit: the largest number of rows or pairs.
             system_from: "filename" if the name of a file is the system of its rows.
+            out: the run directory, whose stored readings a further start takes; None for none.
 
         Raises:
             UsageError: an option or a file cannot be used.
         """
-        from localjudge.rows.inputs import FILENAME
+        from localjudge.rows.inputs import FILENAME, find_inputs
         from localjudge.runs.row_source import RowSource
+        from localjudge.runs.run_manifest import stored_readings
 
         used, size = rubric.fields, self.max_row_bytes
         columns = self.named(used if pairing is None else pairing.used(used))
@@ -166,8 +171,15 @@ class RowOptions:
             if system_from != "filename" or "system" in columns:
                 raise UsageError(f"--system-from {system_from}: give filename, and no --column system=…")
             columns["system"] = FILENAME
+        readings = None if out is None else stored_readings(out, find_inputs(inputs), columns)
         return RowSource.from_files(
-            inputs, columns, used=used, max_row_bytes=size, limit=limit, pairing=pairing
+            inputs,
+            columns,
+            used=used,
+            max_row_bytes=size,
+            limit=limit,
+            pairing=pairing,
+            readings=readings,
         )
 
 

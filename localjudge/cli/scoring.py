@@ -64,7 +64,7 @@ def score(
     progress = Progress()
     stop = StopSignal(progress.say)
 
-    source = judge.source(inputs, config.rubric, pairing, limit, system_from)
+    source = judge.source(inputs, config.rubric, pairing, limit, system_from, out)
     check_out(out)
     result = score_run(
         config,

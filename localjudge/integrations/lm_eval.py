@@ -54,24 +54,37 @@ class JudgedResponses(Filter):  # type: ignore[misc]
             docs: the documents.
         """
         responses = [[each] if isinstance(each, str) else list(each) for each in resps]
+        column_of = self._columns_of(docs[0]) if docs else {}
         rows = [
-            self._row(doc) | {"candidate": text}
+            self._row(doc, column_of) | {"candidate": text}
             for doc, texts in zip(docs, responses, strict=True)
             for text in texts
         ]
         outcomes = iter(self._judge.outcomes(rows))
         return [[_judged(self._judge, next(outcomes)) for _ in texts] for texts in responses]
 
-    def _row(self, doc: Mapping[str, Any]) -> dict[str, Any]:
+    def _columns_of(self, doc: Mapping[str, Any]) -> dict[str, str]:
+        """Return the column of each field of the rubric, as the first document has them.
+
+        Raises:
+            UsageError: the documents lack a column that is given.
+        """
         used = self._judge.rubric.fields
-        row = {"id": str(doc["id"])} if "id" in doc else {}
+        found = {}
         for field in used:
-            names = names_of(field, self._columns, used)
-            name = next((name for name in names if name in doc), None)
-            if field in self._columns and name is None:
+            for name in names_of(field, self._columns, used):
+                if name in doc:
+                    found[field] = name
+                    break
+            if field in self._columns and field not in found:
                 raise UsageError(f"`columns` {field}: the documents have no {self._columns[field]}")
-            if name is not None:
-                row[field] = doc[name]
+        return found
+
+    def _row(self, doc: Mapping[str, Any], column_of: Mapping[str, str]) -> dict[str, Any]:
+        """Return the fields of a document; one that it lacks is missing."""
+        row = {field: doc[name] for field, name in column_of.items() if name in doc}
+        if "id" in doc:
+            row["id"] = str(doc["id"])
         return row
 
 

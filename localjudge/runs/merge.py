@@ -98,6 +98,8 @@ def _refuse_others(parts: Sequence[_ShardRun]) -> None:
         if part.start.input_digest != first.start.input_digest:
             rows = f"{first.start.input_rows} rows there, {part.start.input_rows} here"
             found.append(f"input: other rows, or in another order ({rows})")
+        if part.start.readings != first.start.readings:
+            found.append("readings: a field has another column or kind; see `readings` in run.json")
         if found:
             raise RunMismatchError(f"{part.folder}: not of one run with {first.folder}: {'; '.join(found)}")
         if part.shard == before.shard:

@@ -25,14 +25,13 @@ from localjudge.prompts.task import StopSubmitting, Task
 from localjudge.records import Outcome
 from localjudge.records.keys import settings_digest
 from localjudge.records.outcome_columns import from_bytes, to_bytes
-from localjudge.rows.formats import EXAMPLES, STDIN
 from localjudge.runs import NEVER, StopRequest
 from localjudge.runs.earlier_starts import LinesOfEarlierStarts, changed_weights, recorded_run, with_start
 from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY
 from localjudge.runs.row_source import WHOLE, RowSource, Shard
-from localjudge.runs.run_manifest import MANIFEST, StartRecord, as_json
+from localjudge.runs.run_manifest import MANIFEST, StartRecord, as_json, recorded_inputs
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.summary import Summary, read_summary
 from localjudge.system.steps import Report, Step, no_steps, with_progress
@@ -138,7 +137,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         if lines is None:
             lines = self._find_lines(settings_digest(judge.settings), retry_failed)
         start = StartRecord.now(
-            [name if name in (STDIN, EXAMPLES) else str(Path(name).resolve()) for name in source.inputs],
+            recorded_inputs(source.inputs),
             source.columns,
             **source.recorded_readings,
             max_row_bytes=source.max_row_bytes,

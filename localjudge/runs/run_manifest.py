@@ -11,7 +11,7 @@ import json
 import platform
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +24,7 @@ from localjudge.config import SHARED, JudgeConfig
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.modes.row_outcome import Join
+from localjudge.rows.formats import EXAMPLES, STDIN
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.reading import Reading
 from localjudge.rows.record import MAX_ROW_BYTES
@@ -281,6 +282,33 @@ def read_manifest(folder: Path) -> RunManifest:
             f"{file}: was edited: its rubric does not match the digest in its settings; restore the file"
         )
     return manifest
+
+
+def stored_readings(
+    folder: Path, inputs: Sequence[str], columns: Mapping[str, str]
+) -> dict[str, Reading] | None:
+    """Return the readings that the run in a folder has for its inputs, so that it is continued by these.
+
+    Args:
+        folder: the run directory; it may be missing.
+        inputs: the files of the new start.
+        columns: the column of each field whose column is given.
+
+    Returns:
+        The reading of each file; None without a run, or for one of other inputs or columns.
+    """
+    try:
+        start = read_manifest(folder).last_start
+    except RunMismatchError:  # which is said when the run begins
+        return None
+    if not start.readings or start.inputs != recorded_inputs(inputs) or start.columns != dict(columns):
+        return None
+    return start.reading_of(inputs)
+
+
+def recorded_inputs(inputs: Iterable[str]) -> list[str]:
+    """Return the names of inputs as a start records them: absolute paths, of files that have one."""
+    return [name if name in (STDIN, EXAMPLES) else str(Path(name).resolve()) for name in inputs]
 
 
 def _writer(document: dict[str, Any]) -> str:
