@@ -170,7 +170,7 @@ def test_a_history_is_pairs_or_messages_also_in_a_declared_cell_and_anything_els
 @pytest.mark.parametrize("media", ["image", "images", "videos", "audio"])
 def test_images_and_sound_in_a_column_of_their_own_fail_the_row(media: str) -> None:
     problem = reason_of({"messages": CHAT, media: ["1.jpg"]})
-    assert problem == f"has {media}, which are not supported; only text is judged"
+    assert problem == f"has an image, sound or a video in {media!r}; only text is judged"
     assert row_of({"messages": CHAT, media: []}).candidate == "Lima"
 
 
@@ -632,3 +632,72 @@ def test_a_shape_names_the_program_whose_own_files_the_tests_read() -> None:
             found |= {(name, file.name.partition("-")[0]) for name in shapes_found}
     named = {(each.name, re.split("[- ]", each.writer)[0]) for each in shapes().values() if each.writer}
     assert named == found | JOINED
+
+
+HISTORY = [{"role": "user", "content": "Capital of Peru?"}, {"role": "assistant", "content": "Lima."}]
+BEFORE = "User:\n> Capital of Peru?\n\nAssistant:\n> Lima.\n\nUser:\n> And Chile?"
+
+
+def test_a_history_in_a_column_of_its_own_is_shown_with_its_question(tmp_path: Path) -> None:
+    asked = {"question": "And Chile?", "response": "Santiago."}
+    assert row_of(asked | {"chat_history": HISTORY}).instruction == BEFORE
+    assert row_of(asked | {"dialog": HISTORY}, ANSWERS, "history=dialog").instruction == BEFORE
+    pair = {"question": "And Chile?", "response_a": "Santiago.", "response_b": "Arica."}
+    assert row_of(pair | {"history": HISTORY}, PAIRS).instruction == BEFORE
+    rows = rows_in(tmp_path / "a.jsonl", lines(*(asked | {"history": each} for each in (HISTORY, [], None))))
+    assert [row.instruction for row in rows] == [BEFORE, "And Chile?", "And Chile?"]
+    assert row_of(asked | {"history": "User: Hi"}).instruction == "And Chile?"
+    assert reason_of({"question": "And Chile?", "history": HISTORY}).startswith("no candidate; ")
+
+
+def test_two_turns_of_the_assistant_are_refused_with_the_flags_of_both_readings() -> None:
+    record = {"messages": HISTORY, "response": "Cusco."}
+    problem = reason_of(record)
+    first, second = "candidate=messages", "candidate=response `columns` instruction=messages[-2].content"
+    assert first in problem
+    assert second in problem
+    assert row_of(record, ANSWERS, "candidate=messages").candidate == "Lima."
+    row = row_of(record, ANSWERS, "candidate=response", "instruction=messages[-2].content")
+    assert (row.instruction, row.candidate) == ("Capital of Peru?", "Cusco.")
+
+
+def test_a_list_makes_rows_only_in_the_path_of_the_response() -> None:
+    passages = [{"text": "Peru is a country."}, {"text": "Its capital is Lima."}]
+    record = {"question": "Q", "response": "A", "docs": passages, "gold": [{"a": "x"}, {"a": "y"}]}
+    used = ("instruction", "reference", "candidate", "context")
+    row = row_of(record, used, "context=docs[*].text", "reference=gold[*].a")
+    assert row.fields == {"context": "Peru is a country.\n\nIts capital is Lima."}
+    assert row.reference == "x\nor\ny"
+
+
+def test_records_of_another_form_fail_and_a_tie_is_refused(tmp_path: Path) -> None:
+    deepeval = {"input": "Q", "actual_output": "A"}
+    pandalm = {"instruction": "Q", "input": "", "response1": "A", "response2": "B"}
+    (tmp_path / "a.jsonl").write_text(lines(*[deepeval] * 3, pandalm))
+    inputs = checked_inputs([str(tmp_path / "a.jsonl")], {}, ANSWERS)
+    assert "3 of the first 4 records" in inputs.how
+    *rows, failure = inputs.rows()
+    assert len(rows) == 3
+    assert isinstance(failure, Failure)
+    assert "PandaLM" in failure.reason
+    (tmp_path / "a.jsonl").write_text(lines(deepeval, pandalm))
+    with pytest.raises(UsageError, match="--shape deepeval or --shape pandalm"):
+        checked_inputs([str(tmp_path / "a.jsonl")], {}, ANSWERS)
+
+
+def test_a_flag_may_name_a_column_that_only_later_records_have(tmp_path: Path) -> None:
+    records = [{"question": "Q", "response": "A"}] * 100 + [{"question": "Q", "response": "A", "gold": "R"}]
+    (tmp_path / "a.jsonl").write_text(lines(*records))
+    columns = parse_columns(["reference=gold"], ANSWERS)
+    inputs = checked_inputs([str(tmp_path / "a.jsonl")], columns, ANSWERS)
+    *_, last = inputs.rows()
+    assert isinstance(last, Row)
+    assert last.reference == "R"
+
+
+def test_keys_with_dots_are_quoted_in_a_path() -> None:
+    record = {"attributes": {"gen_ai.input": "Q", "gen_ai.output": "A"}}
+    row = row_of(
+        record, ANSWERS, 'instruction=attributes."gen_ai.input"', 'candidate=attributes."gen_ai.output"'
+    )
+    assert (row.instruction, row.candidate) == ("Q", "A")

@@ -44,7 +44,9 @@ def test_a_run_is_continued_by_its_stored_reading(cli: Cli, tmp_path: Path) -> N
     assert cli("score", file, "--out", run, *DRY).code == 0
     before = reading_of(run)
     write(file, [{"prompt": "Q?", "output": "Other."}, *answers(3)])
-    assert cli("score", file, "--out", run, *DRY).code == 3
+    end = cli("score", file, "--out", run, *DRY)
+    assert end.code == 3
+    assert f"{file}: has changed since the last start" in end.err
     assert reading_of(run) == before
     errors = [outcome.error for outcome in load_run(run) if outcome.error]
     assert errors == [f"{file}:1: no instruction: no value at 'question', no candidate: no value at 'response'"]

@@ -141,7 +141,11 @@ def prompt(
     if reading:
         from localjudge.report.reading_tables import reading_tables
 
-        print_table(printed(reading_tables(checked)))
+        if as_json:
+            for name, found_reading in checked.readings.items():
+                print_json({"file": name, "reading": found_reading.model_dump(mode="json")})
+        else:
+            print_table(printed(reading_tables(checked)))
         return
     for line in filter(None, (checked.how, checked.left_out)):
         messages.say(line)

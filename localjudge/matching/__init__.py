@@ -104,23 +104,26 @@ def label_reader(
     columns: Columns,
     used: Sequence[str],
     label_columns: Iterable[str] = (),
+    given: Columns | None = None,
 ) -> RowReader:
     """Return the reader of label records, by a reading of their own.
 
     Args:
         records: the first records: rows, exported outcomes, or lines of `localjudge label`.
-        columns: the column of each field that the run or the user names; it is read if the records have it.
+        columns: the column of each field that the run names; it is read if the records have it.
         used: the fields that the template of the run's rubric uses.
         label_columns: the columns with the labels, which do not identify a row.
+        given: the column of each field that the user names for these records.
 
     Raises:
-        RecordError: the records can be read in several ways.
+        RecordError: the records can be read in several ways, or lack a column that the user names.
     """
-    named = {}
+    named: dict[str, str] = {}
     for name, path in columns.items():
         has_column = any(look_up(record, path) is not ABSENT for record in records)
         if not name.startswith("@") and has_column:
             named[name] = path
+    named |= given or {}
     flags = ReadingFlags(columns=named)
     reading = decide(
         [dict(record) for record in records], flags, used, label_columns=label_columns, of_labels=True

@@ -42,6 +42,7 @@ class LabelRecords:
     """
 
     def __init__(self, annotator: str | None = None) -> None:
+        self._annotator = annotator
         self._annotators = _ANNOTATOR if annotator is None else (annotator,)
         self.count = 0
         self.columns: set[str] = set()
@@ -94,6 +95,18 @@ class LabelRecords:
             if record.get(name) not in (None, ""):
                 return record, _one_name(record[name])
         return record, _UNNAMED
+
+    def check_annotator(self) -> None:
+        """Check that a record has the column that is named for the annotator.
+
+        Raises:
+            UsageError: none has.
+        """
+        if self._annotator is not None and self._annotator not in self.columns:
+            known = ", ".join(sorted(self.columns)[:12])
+            raise UsageError(
+                f"`labels`: no column {self._annotator!r} for the annotator; its columns are {known}"
+            )
 
     def mark(self, row: int, aspect: str, named: str, place: int, value: float, where: str) -> None:
         """Add a label of a row.

@@ -113,9 +113,9 @@ class LabelColumn:
         if value is None:
             return None
         text = f"{value:g}" if isinstance(value, float) else str(value).strip()
-        for spelling in (text, text.casefold()):
-            if spelling in self.texts:
-                return self.texts[spelling]
+        meanings = {self.texts[code] for code in matching_codes(text, self.texts)}
+        if len(meanings) == 1:
+            return meanings.pop()
         if text.casefold() in NO_LABEL:
             return None
         says = f"{where}: {self.name!r} holds {str(value)[:40]!r}"
@@ -339,12 +339,17 @@ def _folded(value: Any) -> str:
 
 
 def _meaning(value: Any, codes: Mapping[str, str]) -> str | None:
-    """Return what the code of a value stands for: the exact code, or else the only one that differs in case."""
-    text = _text_of(value)
+    """Return what the code of a value stands for; None if it is none."""
+    meanings = {codes[code] for code in matching_codes(_text_of(value), codes)}
+    return meanings.pop() if len(meanings) == 1 else None
+
+
+def matching_codes(text: str, codes: Iterable[str]) -> list[str]:
+    """Return the code that a text is exactly, or else all that differ from it in case alone."""
+    codes = list(codes)
     if text in codes:
-        return codes[text]
-    alike = [code for code in codes if code.casefold() == text.casefold()]
-    return codes[alike[0]] if len(alike) == 1 else None
+        return [text]
+    return [code for code in codes if code.casefold() == text.casefold()]
 
 
 def _is_result(value: Any) -> bool:

@@ -195,7 +195,7 @@ class _LabelMatching:
         self._columns: dict[str, str] = {}
         for run in judged.manifests:
             self._columns |= run.last_start.columns
-        self._columns |= {name: path for name, path in columns.items() if name != ANNOTATOR}
+        self._given = {name: path for name, path in columns.items() if name != ANNOTATOR}
         self._rows = RowIndex(
             judged.identities, self._fields, lambda: rows_again(judged, inputs), rubric.mode.item
         )
@@ -217,7 +217,7 @@ class _LabelMatching:
         first = list(islice(records, FIRST_RECORDS))
         readable = [record for _, record in first if isinstance(record, dict)]
         try:
-            reader = label_reader(readable, self._columns, self._fields, self._values.names)
+            reader = label_reader(readable, self._columns, self._fields, self._values.names, given=self._given)
         except RecordError as error:
             raise UsageError(f"{first[0][0].rpartition(':')[0]}: {error}") from None
         for where, record in chain(first, records):
@@ -259,6 +259,7 @@ class _LabelMatching:
         Raises:
             UsageError: there are none, or they can be read in two ways.
         """
+        self._records.check_annotator()
         how_read = self._values.how_read()
         marks = self._records.marks
         if not marks:

@@ -85,6 +85,8 @@ class Claims:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Return whether one path is the other, or inside it."""
+    """Return whether one path is the other, or inside it; a key or a number of elements is no value."""
     shorter, longer = sorted((one, other), key=len)
+    if longer.endswith((".@key", ".@count")):
+        return one == other
     return longer.startswith(shorter) and longer[len(shorter) :][:1] in ("", ".", "[")

@@ -159,7 +159,7 @@ def parse_columns(
     """
     columns: dict[str, str] = {}
     own = [name for name in used if name != IN_FULL]
-    fields = dict.fromkeys([*column_names(used), MESSAGES, SYSTEM_PROMPT, *own])
+    fields = dict.fromkeys([*column_names(used), MESSAGES, HISTORY, SYSTEM_PROMPT, *own])
     for assignment in assignments:
         name, equals, path = assignment.partition("=")
         if not equals or not path or name not in fields:

@@ -19,7 +19,7 @@ from localjudge.rows.columns import (
 )
 from localjudge.rows.first_records import Column, FirstRecords
 from localjudge.rows.missing import missing_fields_reason
-from localjudge.rows.reading import FieldSource, TurnSource
+from localjudge.rows.reading import FieldSource, Source, TurnSource
 from localjudge.rows.record import RecordError
 from localjudge.rows.shapes import Shape
 
@@ -62,9 +62,12 @@ class ConversationDecision:
             RecordError: the turns can be read in two ways, or hold no response.
         """
         self._take_system_prompt()
+        self._take_named_history()
         if "candidate" in self._judged:
             self._take_conversation_columns()
-            if MESSAGES not in self._claims.fields:
+            if MESSAGES in self._claims.fields:
+                self._leave_other_question()
+            else:
                 self._take_turns()
             self._settle_prompt()
             self._settle_response()
@@ -122,6 +125,28 @@ class ConversationDecision:
             else:
                 self._claims.add_column(name, each)
 
+    def _take_named_history(self) -> None:
+        """Take the history that a flag names, with its question."""
+        history = self._claims.fields.pop(HISTORY, None)
+        if history is None:
+            return
+        question = self._claims.fields.get("instruction")
+        if question is None or question.kind != "text":
+            path = history.texts[0].path
+            reason = f"{path!r} is a history without a question after it; name the question with `columns` "
+            raise RecordError(f"{reason}instruction=COLUMN, or the turns with `columns` messages={path}")
+        self._add_history(history.texts[0], question)
+
+    def _leave_other_question(self) -> None:
+        """Leave a question that is no turn of the messages which a flag names among the columns of the row."""
+        messages, question = self._claims.fields[MESSAGES], self._claims.fields.get("instruction")
+        if MESSAGES not in self._flags.columns or "instruction" in self._flags.columns or question is None:
+            return
+        is_text = question.kind == "text" and len(question.texts) == 1
+        if is_text and not self._first.are_said(question.texts[0], messages.texts[0]):
+            if self._first.last_role(messages.texts[0]) != "user":
+                self._claims.release("instruction")
+
     def _take_turns(self) -> None:
         """Take the column of messages, or of the history before a question.
 
@@ -133,11 +158,11 @@ class ConversationDecision:
             return
         free = self._claims.free_columns()
         talks = [each for each in free if each.kind == "turns"]
-        histories = [each for each in free if folded(each.name) in COLUMN_NAMES[HISTORY] and each.kind]
+        histories = self._histories()
         named = [each for each in talks if folded(each.name) in COLUMN_NAMES[MESSAGES]]
         question = fields.get("instruction")
         if histories and question is not None and question.kind == "text":
-            self._take_history(histories[0], question)
+            self._add_history(histories[0].source, question)
         elif named:
             self._take_messages(named[0], question)
         elif "candidate" in fields or (question is not None and question.kind == "turns"):
@@ -156,14 +181,39 @@ class ConversationDecision:
         if question is not None and question.kind == "text":
             is_said = self._first.are_said(question.texts[0], each.source)
             if not is_said and self._first.last_role(each.source) != "user":
-                self._take_history(each, question)
+                self._add_history(each.source, question)
                 return
+        self._refuse_other_records(each)
         self._claims.add_column(MESSAGES, each)
 
-    def _take_history(self, each: Column, question: FieldSource) -> None:
+    def _refuse_other_records(self, each: Column) -> None:
+        """Refuse messages that some records have instead of the column of the response.
+
+        Raises:
+            RecordError: with the flags of both columns.
+        """
+        response = self._claims.fields.get("candidate")
+        if response is None or not response.texts or not self._first.values(response.texts[0]):
+            return
+        if self._first.stand_apart(response.texts[0], each.source):
+            path = response.texts[0].path
+            raise RecordError(
+                f"some records have the response in {path!r} and others in {each.name!r}; choose one with "
+                f"`columns` candidate={path} or `columns` messages={each.name}"
+            )
+
+    def _histories(self) -> list[Column]:
+        """Return the free columns with the usual names of a history, of messages or pairs."""
+        found = []
+        for each in self._claims.free_columns():
+            if folded(each.name) in COLUMN_NAMES[HISTORY] and each.kind in ("turns", "data"):
+                found.append(each)
+        return found
+
+    def _add_history(self, history: Source, question: FieldSource) -> None:
         """Take a column of the turns before a question, which has a column of its own."""
-        role = "messages" if each.kind == "turns" else "pairs"
-        before = TurnSource(roles={role: (each.source,)}, optional=True)
+        role = "messages" if history.kind == "turns" else "pairs"
+        before = TurnSource(roles={role: (history,)}, optional=True)
         asked = TurnSource(roles={"user": question.texts})
         self._claims.add(MESSAGES, FieldSource(kind="turns", turns=(before, asked)))
         del self._claims.fields["instruction"]
@@ -215,6 +265,9 @@ class ConversationDecision:
         """Decide whether the two responses of a pair are conversations that begin with the prompt."""
         fields = self._claims.fields
         messages = self._first.columns.get(MESSAGES)
+        question, histories = fields.get("instruction"), self._histories()
+        if histories and question is not None and question.kind == "text" and MESSAGES not in fields:
+            self._add_history(histories[0].source, question)
         if not {MESSAGES, "instruction"} & fields.keys() and messages is not None:
             if messages.kind == "turns":
                 self._claims.add_column(MESSAGES, messages)

@@ -44,6 +44,8 @@ _CANDIDATE_OR_REFERENCE = ("answer", "output")
 """Names that some files give to the response and others to the reference."""
 _OF_ONE_COLUMN = ("instruction", "reference", CRITERION, "candidate", *PAIR)
 """Fields for which a file may have one column with a usual name only."""
+_OF_EXPORTS = frozenset({"key", "status"})
+"""Columns of the outcomes of an exported run."""
 _REQUIRED_ROLES = frozenset({"user", "assistant", "messages", "marked", "events"})
 """The parts of a conversation that each record needs: all but the prompt of a system and the turns before."""
 _KINDS: Mapping[str, Sequence[Kind]] = {
@@ -53,6 +55,7 @@ _KINDS: Mapping[str, Sequence[Kind]] = {
     PAIR[1]: ("text", "turns"),
     "reference": ("text", "texts", "number", "data"),
     MESSAGES: ("turns",),
+    HISTORY: ("turns", "data"),
     SYSTEM_PROMPT: ("text",),
 }
 """The kinds of the values that a field can have; other fields have any."""
@@ -245,6 +248,8 @@ class _FieldDecision:
         Raises:
             RecordError: with the flags of both columns.
         """
+        if not sources:
+            return
         chosen = sources[0]
         for other in sources[1:]:
             if self._first.stand_apart(chosen, other):
@@ -285,13 +290,30 @@ class _FieldDecision:
         for name, names in self._names.items():
             if name in self._claims.fields or name in (MESSAGES, HISTORY):
                 continue
-            found = [each for each in self._claims.usual_columns(names) if _suits(name, each)]
+            found = [each for each in self._claims.usual_columns(names) if self._is_possible(name, each)]
             if not found:
                 continue
-            self._refuse_two_columns(name, found)
-            self._refuse_other_columns(name, [each.source for each in found])
+            if name != "reference" or "reference" in self._used:
+                self._refuse_two_columns(name, found)
+                with_values = [each.source for each in found if each.kind is not None]
+                self._refuse_other_columns(name, with_values)
+                found = [each for each in found if each.source in with_values[:1]] or found
             source = _of_usable_kind(name, found[0].source)
             self._claims.add(name, FieldSource(kind=source.kind, texts=(source,)))
+
+    def _is_possible(self, name: str, each: Column) -> bool:
+        """Return whether a column with a usual name of a field can be it.
+
+        In an exported run, `model` is the judge. Beside messages that a flag names, a question and a response
+        are those of other records.
+        """
+        if name == "system" and each.name == "model" and self._first.columns.keys() >= _OF_EXPORTS:
+            return False
+        messages = self._claims.fields.get(MESSAGES)
+        if messages is not None and messages.texts and name in ("instruction", "candidate"):
+            if self._first.stand_apart(messages.texts[0], each.source):
+                return False
+        return _suits(name, each)
 
     def _refuse_two_columns(self, name: str, found: Sequence[Column]) -> None:
         """Refuse a field for which there are two columns, unless one of them has the name of the field.
@@ -307,10 +329,8 @@ class _FieldDecision:
         if name == "candidate" and both and "reference" not in self._claims.fields:
             other = f", or give the reference with `columns` reference={both[-1]}"
         names = " and ".join(repr(each.name) for each in with_values)
-        raise RecordError(
-            f"{names} are both possible columns for the {name}; choose one with `columns` "
-            f"{name}={with_values[0].name}{other}"
-        )
+        choices = " or ".join(f"`columns` {name}={each.name}" for each in with_values)
+        raise RecordError(f"{names} are both possible columns for the {name}; choose {choices}{other}")
 
 
 def _suits(name: str, each: Column) -> bool:

@@ -146,6 +146,8 @@ def decoded(record: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
     found = record
     for path in paths:
         text = look_up(merged(found), path)
+        if text == "":
+            found = _with_value(found, path, None)
         if is_empty(text):
             continue
         if not isinstance(text, str):

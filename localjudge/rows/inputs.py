@@ -21,10 +21,11 @@ from localjudge.records import Failure, Row
 from localjudge.rows.columns import MESSAGES, USED_FIELDS, Columns, ReadingFlags
 from localjudge.rows.decision import decide
 from localjudge.rows.formats import STDIN, bare_path, can_be_read_twice, check_file, has_no_suffix, read_file
-from localjudge.rows.joins import Joins
+from localjudge.rows.joins import JoinedRecord, Joins
 from localjudge.rows.json_records import Document, rows_of_document
 from localjudge.rows.late_columns import LateColumns
 from localjudge.rows.missing import known_columns, missing_fields_reason
+from localjudge.rows.paths import ABSENT, list_of, look_up
 from localjudge.rows.reading import Reading
 from localjudge.rows.record import MAX_ROW_BYTES, Record, RecordError, first_records
 from localjudge.rows.row import Identity, RowReader, unreadable
@@ -83,6 +84,7 @@ class InputFile:
         name: the file.
         reading: its reading; None for a file without records, or with a problem.
         problem: why it has no reading, or no row among its first records; None if it has.
+        columns: the columns of its first records.
         rows: how many of its first records are rows.
         records: the number of its first records.
         examples: the first value of each field.
@@ -94,6 +96,7 @@ class InputFile:
     name: str
     reading: Reading | None = None
     problem: str | None = None
+    columns: dict[str, None] = field(default_factory=dict)
     rows: int = 0
     records: int = 0
     examples: dict[str, object] = field(default_factory=dict)
@@ -193,12 +196,35 @@ class Inputs:
         if not first:
             return
         joined = [self._joined(file, number, record) for number, record in first]
+        if stored is None and can_be_read_again:
+            joined += self._records_with_named_columns(file, joined)
+        for record in joined:
+            if isinstance(record, dict):
+                file.columns |= dict.fromkeys(record)
         if stored is not None:
             file.reading = stored
             return
         self._decide(file, joined, content=content, rows_at=stream.found_at)
         if file.reading is not None:
             self._count_rows(file, joined)
+
+    def _records_with_named_columns(
+        self, file: InputFile, first: Sequence[Record | Failure]
+    ) -> list[Record | Failure]:
+        """Return the first record that has each column which a flag names and the first records lack."""
+        known = [record for record in first if isinstance(record, dict)]
+        missing = [path for path in self.flags.columns.values() if not _has_path(known, path)]
+        found: list[Record | Failure] = []
+        if not missing or any(_is_of_joined_file(record) for record in known):
+            return found
+        for number, record in self._stream(file):
+            there = [path for path in missing if isinstance(record, dict) and _has_path([record], path)]
+            if there:
+                found.append(self._joined(file, number, record))
+                missing = [path for path in missing if path not in there]
+            if not missing:
+                break
+        return found
 
     def _joined(self, file: InputFile, number: int, record: Record) -> Record | Failure:
         """Return a record with the one that it is joined with, and with the name of its file."""
@@ -297,7 +323,7 @@ class Inputs:
                 yield from self._unread_records(file)
                 continue
             reader = self._reader(file)
-            self.late.begin(file.reading)
+            self.late.begin(file.reading, file.columns)
             for number, record in self._stream(file):
                 where = f"{file.place}:{number}"
                 joined = self._joined(file, number, record)
@@ -352,6 +378,8 @@ class Inputs:
     @property
     def has_hidden_turns(self) -> bool:
         """Whether a file has conversations of which a rubric without one shows the last turns alone."""
+        if "candidate" not in self.used:
+            return False
         for reading in self.readings.values():
             if MESSAGES in reading.fields and not reading.turns_are_instruction:
                 return True
@@ -360,14 +388,18 @@ class Inputs:
     @property
     def how(self) -> str:
         """How the files are read, in one line, and how many of their first records are rows."""
-        lines: dict[str, None] = {}
+        lines = []
+        readings: list[Reading] = []
         for file in self.files:
-            if file.reading is None:
+            if file.reading is None or file.reading in readings:
                 continue
+            readings.append(file.reading)
+            same = [other for other in self.files if other.reading == file.reading]
+            rows, records = sum(other.rows for other in same), sum(other.records for other in same)
             parts = [str(file.reading)]
-            if 0 < file.rows < file.records:
-                parts.append(f"{file.rows} of the first {file.records} records")
-            lines[", ".join(part for part in parts if part)] = None
+            if 0 < rows < records:
+                parts.append(f"{rows} of the first {records} records")
+            lines.append(", ".join(part for part in parts if part))
         return "; ".join(line for line in lines if line)
 
     @property
@@ -415,6 +447,16 @@ class ReadRecord:
     where: str
     record: Record
     rows: Iterable[Row | Failure]
+
+
+def _has_path(records: Iterable[Mapping[str, object]], path: str) -> bool:
+    """Return whether one of several records has a column or a path."""
+    start = list_of(path) or path
+    return any(look_up(record, start) is not ABSENT for record in records)
+
+
+def _is_of_joined_file(record: Mapping[str, object]) -> bool:
+    return isinstance(record, JoinedRecord)
 
 
 def _no_row(file: InputFile, reasons: Counter[str]) -> str:

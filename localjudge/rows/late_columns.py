@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from localjudge.rows.columns import MESSAGES, folded, usual_names
@@ -28,9 +28,14 @@ class LateColumns:
         self._late: dict[Any, str] = {}
         self.first: dict[tuple[str, str], str] = {}
 
-    def begin(self, reading: Reading) -> None:
-        """Begin a file: a field without a source has been looked for among the columns of its first records."""
-        self._known, self._late = set(), {}
+    def begin(self, reading: Reading, known: Iterable[str]) -> None:
+        """Begin a file.
+
+        Args:
+            reading: its reading; a field without a source has been looked for.
+            known: the columns of its first records, among which it was.
+        """
+        self._known, self._late = set(known), {}
         self._field_of = {}
         for name, names in usual_names(self._used).items():
             if name != MESSAGES and name not in reading.fields and reading.shape.usual:

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from localjudge.rows.columns import folded
+
 _NAMES = frozenset({
     "image", "images", "img", "imgs", "audio", "audios", "video", "videos", "media",
     "input_media", "input_medias", "image_url", "image_urls", "image_path", "image_paths",
@@ -41,7 +43,7 @@ def media_column(columns: Mapping[str, Any]) -> str | None:
 def _has_media(name: str, value: Any) -> bool:
     if any(_is_encoded_medium(text) for text in _texts(value)):
         return True
-    if not isinstance(name, str) or name.casefold() not in _NAMES:
+    if not isinstance(name, str) or folded(name) not in _NAMES:
         return False
     if isinstance(value, str):
         return _SUFFIX.search(value.strip()) is not None
@@ -51,13 +53,13 @@ def _has_media(name: str, value: Any) -> bool:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield a text, or the texts of a list."""
+    """Yield a text, or the texts of a list or an object."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, list):
-        for each in value:
-            if isinstance(each, str):
-                yield each
+    elif isinstance(value, list | Mapping):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            if isinstance(each, str | list | Mapping):
+                yield from _texts(each)
 
 
 def _is_encoded_medium(text: str) -> bool:

@@ -153,7 +153,8 @@ def _checked(row: Row, source: str, used: Sequence[str]) -> Row:
     others = {name: value for name, value in columns.items() if name not in own}
     medium = media_column(others)
     if medium is not None:
-        raise RecordError(f"has {medium}, which are not supported; only text is judged", RowProblem.MEDIA)
+        reason = f"has an image, sound or a video in {medium!r}; only text is judged"
+        raise RecordError(reason, RowProblem.MEDIA)
     return replace(
         row,
         fields=own,

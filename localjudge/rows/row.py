@@ -211,7 +211,8 @@ class RowReader:
         others = {name: value for name, value in values.others.items() if name not in own}
         medium = media_column(others)
         if medium is not None:
-            raise RecordError(f"has {medium}, which are not supported; only text is judged", RowProblem.MEDIA)
+            reason = f"has an image, sound or a video in {medium!r}; only text is judged"
+            raise RecordError(reason, RowProblem.MEDIA)
         if TURN in fields:
             others[TURN] = fields[TURN]
         return Row(

@@ -25,8 +25,10 @@ def turns_of(role: str, value: Any) -> list[Any]:
     Raises:
         RecordError: the value does not hold such turns.
     """
+    if role == "messages" and isinstance(value, str):
+        return [{"role": "user", "content": value}]
     if role == "messages":
-        return as_turns(value) or [{"role": "user", "content": value}]
+        return _messages(value)
     if role == "pairs":
         return _turns_of_pairs(value)
     if role == "marked":
@@ -34,6 +36,14 @@ def turns_of(role: str, value: Any) -> list[Any]:
     if role == "events":
         return list(event_messages(value))
     return [{"role": role, "content": value}]
+
+
+def _messages(value: Any) -> list[Any]:
+    """Return the messages of a list, which may be empty."""
+    turns = as_turns(value)
+    if turns is None and value != []:
+        raise RecordError("its turns are not a list of messages", RowProblem.CONVERSATION)
+    return turns or []
 
 
 def alternating_turns(values: Mapping[str, Any]) -> list[Any]:

@@ -132,6 +132,8 @@ def score_run(
             )
         if run.tokenization_warning:
             observer.warn(run.tokenization_warning)
+        for name in run.changed_inputs:
+            observer.warn(f"{name}: has changed since the last start; it is read by the reading of that start")
         if run.new_weights:
             changed = f"means now use the weights and the best labels of this rubric: {run.new_weights}"
             observer.warn(f"{folder}: {changed}", always=True)

@@ -71,6 +71,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self.complete = False
         self.done = self.set_aside = 0
         self.new_weights = ""
+        self.changed_inputs: list[str] = []
         self.tokenization_warning: str | None = None
         self._ownership = Ownership(folder, say, lease)
         self._open = ExitStack()
@@ -151,6 +152,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         )
         self._manifest = with_start(before, described, start)
         if before is not None:
+            self.changed_inputs = start.changed_inputs(before.last_start)
             self.new_weights = changed_weights(judge.rubric, before.rubric)
         self.write_json(MANIFEST, self._manifest.as_dict())
         # A run without a summary counts as incomplete.

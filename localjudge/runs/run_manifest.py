@@ -143,6 +143,13 @@ class StartRecord(_ManifestPart):
             return dict.fromkeys(files, self.readings[0].reading)
         return {files[place]: record.reading for record in self.readings for place in record.inputs}
 
+    def changed_inputs(self, before: StartRecord) -> list[str]:
+        """Return the inputs whose content is another one than at an earlier start."""
+        if self.inputs != before.inputs or len(self.input_sha256) != len(before.input_sha256):
+            return []
+        digests = zip(self.inputs, self.input_sha256, before.input_sha256, strict=True)
+        return [name for name, digest, earlier in digests if digest != earlier]
+
     @classmethod
     def now(cls, inputs: Sequence[str], columns: Mapping[str, str], **known: Any) -> Self:
         """Return a start at the current time on this machine; `known` has the other fields."""
