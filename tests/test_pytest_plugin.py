@@ -53,7 +53,7 @@ def test_an_assertion_about_a_mean_passes_or_shows_the_lowest_rows(printed: str)
 
 def test_a_row_that_could_not_be_judged_fails_the_test_and_never_has_a_score(printed: str) -> None:
     assert "1 of 2 rows could not be judged, so helpfulness has no mean:" in printed
-    assert "torn  row 2: no reference, no candidate" in printed
+    assert "torn  row 2: no candidate: no value at 'candidate'" in printed
     assert "{'id': 'torn', 'instruction': 'A?'}" in printed
     assert "0 of 0 rows could not be judged, so helpfulness has no mean" in printed
     assert "PASSED test_answers.py::test_each" in printed, "a test may look at each outcome"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import BinaryIO, TextIO
@@ -71,13 +71,19 @@ def _is_quoted(text: str) -> bool:
     lines = (each.removesuffix("\n").removesuffix("\r") for each in io.StringIO(text, newline="\n"))
     rows = (line.split("\t") for line in lines if line)  # one after the other, for they may be many
     header = next(rows, [""])
-    goes_on = any(name.startswith('"') for name in header) and "".join(header).count('"') % 2
-    if goes_on or all(map(_QUOTED.fullmatch, header)) or '"' not in text:
+    if _spans_tabs(header) or all(map(_QUOTED.fullmatch, header)) or '"' not in text:
         return True
     return any(
         len(fields) != len(header) or "\r" in "".join(fields) or any(map(_DOUBLED.fullmatch, fields))
         for fields in chain([header], rows)
     )
+
+
+def _spans_tabs(header: Sequence[str]) -> bool:
+    """Return whether a quoted name of a header has a tab, or goes on in the next line."""
+    names = next(csv.reader(["\t".join(header)], delimiter="\t"), [])
+    is_multiline = any(name.startswith('"') for name in header) and "".join(header).count('"') % 2 == 1
+    return is_multiline or len(names) != len(header)
 
 
 _PIECE = 1 << 16
