@@ -312,6 +312,13 @@ def test_white_space_between_two_elements_of_an_array_is_not_held(tmp_path: Path
 CELLS = st.text("a,;\t\"'\n\r é", max_size=8)
 
 
+def is_consistent_without_quotes(text: str) -> bool:
+    """Return whether each line has as many fields as the first one if quotes are a part of texts with tabs."""
+    lines = [line.removesuffix("\n").removesuffix("\r") for line in io.StringIO(text, newline="\n")]
+    widths = {len(line.split("\t")) for line in lines if line}
+    return '"' in text and '""' not in text and len(widths) == 1 and "\r" not in "".join(lines)
+
+
 @given(
     st.sampled_from([",", ";", "\t"]),
     st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
@@ -332,6 +339,8 @@ def test_what_a_csv_writer_wrote_is_read_back_or_refused_and_never_split_wrongly
     csv.writer(text, delimiter=delimiter, quoting=quoting).writerows([header, *records])
     if name == "a.tsv" and delimiter != "\t" and "\t" in "".join(header):
         return  # the suffix says that a tab in the header is the delimiter
+    if delimiter == "\t" and is_consistent_without_quotes(text.getvalue()):
+        return  # the same bytes are a file of more rows whose texts have quotes
     file = tmp_path / name
     file.write_bytes(text.getvalue().encode())
     try:

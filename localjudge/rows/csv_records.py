@@ -81,8 +81,11 @@ def _is_quoted(text: str) -> bool:
 
 def _spans_tabs(header: Sequence[str]) -> bool:
     """Return whether a quoted name of a header has a tab, or goes on in the next line."""
-    names = next(csv.reader(["\t".join(header)], delimiter="\t"), [])
     is_multiline = any(name.startswith('"') for name in header) and "".join(header).count('"') % 2 == 1
+    try:
+        names = next(csv.reader(["\t".join(header)], delimiter="\t"), [])
+    except csv.Error:
+        return is_multiline
     return is_multiline or len(names) != len(header)
 
 
