@@ -11,6 +11,7 @@ import numpy as np
 from localjudge.arrays import LabelArray
 from localjudge.errors import RowError, UsageError
 from localjudge.records.outcome_columns import MODEL
+from localjudge.rows.paths import ABSENT, look_up
 from localjudge.rows.record import Record
 from localjudge.runs.notices import exported
 
@@ -42,7 +43,7 @@ class LabelRecords:
     """
 
     def __init__(self, annotator: str | None = None) -> None:
-        self._annotator = annotator
+        self._annotator, self._has_annotator = annotator, False
         self._annotators = _ANNOTATOR if annotator is None else (annotator,)
         self.count = 0
         self.columns: set[str] = set()
@@ -92,8 +93,10 @@ class LabelRecords:
         # In the export of a run, the judge is the annotator.
         judge = (MODEL,) if "key" in record else ()
         for name in (*self._annotators, *judge):
-            if record.get(name) not in (None, ""):
-                return record, _one_name(record[name])
+            value = look_up(record, name)
+            if value not in (ABSENT, None, ""):
+                self._has_annotator = True
+                return record, _one_name(value)
         return record, _UNNAMED
 
     def check_annotator(self) -> None:
@@ -102,7 +105,7 @@ class LabelRecords:
         Raises:
             UsageError: none has.
         """
-        if self._annotator is not None and self._annotator not in self.columns:
+        if self._annotator is not None and not self._has_annotator:
             known = ", ".join(sorted(self.columns)[:12])
             raise UsageError(
                 f"`labels`: no column {self._annotator!r} for the annotator; its columns are {known}"

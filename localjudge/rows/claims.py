@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from localjudge.rows.columns import folded
 from localjudge.rows.first_records import Column, FirstRecords
-from localjudge.rows.paths import EACH, column, path_of_column
+from localjudge.rows.paths import EACH, column, path_of_column, steps
 from localjudge.rows.reading import FieldSource, Source
 
 
@@ -79,14 +79,19 @@ class Claims:
         for name in names:
             exact = [each for each in free if each.name == name]
             alike = [each for each in free if folded(each.name) == name]
-            for each in (exact or alike)[:1]:
+            for each in exact + alike:
                 found[each.name] = each
         return list(found.values())
 
 
 def overlap(one: str, other: str) -> bool:
     """Return whether one path is the other, or inside it; a key or a number of elements is no value."""
-    shorter, longer = sorted((one, other), key=len)
-    if longer.endswith((".@key", ".@count")):
-        return one == other
-    return longer.startswith(shorter) and longer[len(shorter) :][:1] in ("", ".", "[")
+    shorter, longer = sorted((steps(one), steps(other)), key=len)
+    if longer[-1:] in (("@key",), ("@count",)):
+        return shorter == longer
+    return all(_may_be_equal(step, beside) for step, beside in zip(shorter, longer, strict=False))
+
+
+def _may_be_equal(one: str, other: str) -> bool:
+    """Return whether two steps can lead to the same value: `[*]` stands for each element."""
+    return one == other or EACH in (one, other)

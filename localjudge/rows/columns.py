@@ -169,7 +169,12 @@ def parse_columns(
         other = next((each for each, taken in columns.items() if taken == path and each != name), None)
         if other is not None:
             raise UsageError(f"`columns` {assignment}: {path!r} is the column of the {other}; give another one")
+        if path.count("[*]") > 1:
+            raise UsageError(f"`columns` {assignment}: a path may have one [*]; name the list of the responses")
         columns[name] = path
+    for path in encoded:
+        if "[*]" in path:
+            raise UsageError(f"`encoded` {path}: name a column, or a path without [*]")
     if reading.get("join") is not None:
         reading["join"] = str(Path(str(reading["join"])).resolve())  # the rows are read again from elsewhere
     if encoded:

@@ -96,6 +96,8 @@ def conversation_fields(values: Mapping[str, Any], reading: Reading, used: Seque
         column = reading.columns_of("candidate")
         reason = f"{column!r} has no question before it; name the turns with --column messages=COLUMN"
         raise RecordError(reason, RowProblem.CONVERSATION)
+    if response is not None and not reading.responses_hold_prompt:
+        _refuse_two_answers(before, response, reading.columns_of("candidate"))
     turns = response if response is not None and reading.responses_hold_prompt else before + (response or [])
     turns = _with_system_prompt(turns, values.get(SYSTEM_PROMPT))
     with error_context(f"{_columns_of_turns(reading, values)!r}, the conversation:"):
@@ -148,6 +150,17 @@ def _response_turns(values: Mapping[str, Any], reading: Reading) -> list[Any] | 
         reason = f"{reading.columns_of('candidate')!r} {begins}, unlike in most records of this file"
         raise RecordError(reason, RowProblem.CONVERSATION)
     return turns
+
+
+def _refuse_two_answers(before: Sequence[Any], response: Sequence[Any], column: str) -> None:
+    """Refuse a response in a column of its own that follows another turn of the assistant.
+
+    Raises:
+        RecordError: it does.
+    """
+    if before and role_of(before[-1]) == role_of(response[0]) == "assistant":
+        reason = f"{column!r} follows another turn of the assistant; two responses cannot be judged as one"
+        raise RecordError(reason, RowProblem.CONVERSATION)
 
 
 def _with_system_prompt(turns: list[Any], prompt: Any) -> list[Any]:
@@ -269,6 +282,8 @@ def pair_fields(values: Mapping[str, Any], reading: Reading, used: Sequence[str]
     if asked != other:
         reason = "its two conversations have different turns of the user; they cannot be compared"
         raise RecordError(reason, RowProblem.CONVERSATION)
+    if not asked and "instruction" in used:
+        raise RecordError("no instruction: its conversations have no turn of the user", RowProblem.MISSING)
     fields["instruction"] = "\n\n".join(asked)
     shared = talks[0][:-1]
     last_turns = [talk[-1] for talk in talks]
@@ -304,6 +319,7 @@ def _turns_of_side(prompt: Any, response: Any, column: str, reading: Reading) ->
     before = as_turns(prompt)
     if before is None:
         before = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else []
+    _refuse_two_answers(before, turns, column)
     return before + turns
 
 

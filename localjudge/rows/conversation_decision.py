@@ -18,7 +18,7 @@ from localjudge.rows.columns import (
     responses_of,
 )
 from localjudge.rows.first_records import Column, FirstRecords
-from localjudge.rows.missing import missing_fields_reason
+from localjudge.rows.missing import flag_of, missing_fields_reason
 from localjudge.rows.reading import FieldSource, Source, TurnSource
 from localjudge.rows.record import RecordError
 from localjudge.rows.shapes import Shape
@@ -81,6 +81,7 @@ class ConversationDecision:
             RecordError: it can be either.
         """
         each = self._first.columns.get("system")
+        self._leave_names(each)
         named = {"system", SYSTEM_PROMPT} & {*self._flags.columns, *self._form.fields}
         if each is None or each.kind is None or named or SYSTEM_PROMPT in self._claims.fields:
             return
@@ -100,8 +101,22 @@ class ConversationDecision:
             if self._first.values(others[0].source) != values:
                 raise RecordError(
                     f"{each.name!r} can be a prompt or, like {others[0].name!r}, the name of a system; "
-                    f"choose the name with `columns` system={others[0].name}"
+                    f"choose the name with {flag_of('system', others[0].name)}"
                 )
+
+    def _leave_names(self, each: Column | None) -> None:
+        """Leave a column `system` of names to the system, where a shape takes it for prompts."""
+        if each is None or SYSTEM_PROMPT not in self._form.fields:
+            return
+        source = self._claims.fields.get(SYSTEM_PROMPT)
+        if source is None or source.texts != (each.source,):
+            return
+        values = [str(value) for value in self._first.values(each.source) if value]
+        names = [value for value in values if not any(character.isspace() for character in value)]
+        if len(names) * 2 > len(values):
+            self._claims.release(SYSTEM_PROMPT)
+            if "system" not in self._claims.fields:
+                self._claims.add_column("system", each)
 
     def _has_chat(self) -> bool:
         """Return whether the records are conversations, and no outcomes."""
@@ -198,8 +213,8 @@ class ConversationDecision:
         if self._first.stand_apart(response.texts[0], each.source):
             path = response.texts[0].path
             raise RecordError(
-                f"some records have the response in {path!r} and others in {each.name!r}; choose one with "
-                f"`columns` candidate={path} or `columns` messages={each.name}"
+                f"some records have the response in {path!r} and others in {each.name!r}; choose "
+                f"{flag_of('candidate', path)} or {flag_of(MESSAGES, each.name)}"
             )
 
     def _histories(self) -> list[Column]:
@@ -212,7 +227,7 @@ class ConversationDecision:
 
     def _add_history(self, history: Source, question: FieldSource) -> None:
         """Take a column of the turns before a question, which has a column of its own."""
-        role = "messages" if history.kind == "turns" else "pairs"
+        role = "history" if history.kind == "turns" else "pairs"
         before = TurnSource(roles={role: (history,)}, optional=True)
         asked = TurnSource(roles={"user": question.texts})
         self._claims.add(MESSAGES, FieldSource(kind="turns", turns=(before, asked)))
@@ -254,6 +269,9 @@ class ConversationDecision:
             return
         if response.kind == "turns" and response.texts:
             self.responses_hold_prompt = self._first.begin_with_prompt(response.texts[0])
+        prompt = self._claims.fields.get("instruction")
+        if before is None and prompt is not None and prompt.kind == "turns":
+            before = prompt
         if self.responses_hold_prompt or before is None or before.turns:
             return
         if self._first.last_role(before.texts[0]) == "assistant":
@@ -281,10 +299,15 @@ class ConversationDecision:
 
 def _two_responses(messages: str, response: str) -> str:
     """Return that two columns have a response, with the flags of both readings."""
+    turn = flag_of("candidate", messages)
+    other = " ".join((
+        flag_of("candidate", response),
+        flag_of("instruction", f"{messages}[-2].content"),
+        flag_of("reference", f"{messages}[-1].content"),
+    ))  # fmt: skip
     return (
         f"{messages!r} ends with a turn of the assistant, and {response!r} is a response; judge the turn with "
-        f"`columns` candidate={messages}, or the response with `columns` candidate={response} `columns` "
-        f"instruction={messages}[-2].content `columns` reference={messages}[-1].content"
+        f"{turn}, or the response with {other}"
     )
 
 

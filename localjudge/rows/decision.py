@@ -30,7 +30,7 @@ from localjudge.rows.columns import (
 from localjudge.rows.conversation_decision import ConversationDecision
 from localjudge.rows.first_records import Column, FirstRecords
 from localjudge.rows.form import encoded_paths, form_of, records_of_form
-from localjudge.rows.missing import missing_fields_reason
+from localjudge.rows.missing import flag_of, known_columns, missing_fields_reason
 from localjudge.rows.paths import EACH, column, list_of
 from localjudge.rows.reading import KIND_NAMES, FieldSource, Kind, Reading, Source, TurnSource
 from localjudge.rows.record import RecordError
@@ -87,6 +87,12 @@ def decide(
     encoded = encoded_paths(records, form, flags)
     sample = records_of_form(records, form, flags, encoded)
     first = FirstRecords(sample, joined_name, frozenset(label_columns))
+    for path in flags.encoded:
+        if first.locate(path) is None:
+            columns = known_columns(first.columns)
+            raise RecordError(
+                f"`encoded` {path}: no such column; the columns are {columns}", RowProblem.MISSING
+            )
     if not of_labels:
         _refuse_other_records(first, form, flags, used)
     claims = _FieldDecision(first, form, flags, used).claims()
@@ -100,12 +106,23 @@ def decide(
         encoded=encoded,
         fields=claims.fields,
         claimed=tuple(claims.columns),
+        object_lists=_object_lists(first, claims),
         joined_name=joined_name,
         shared_columns=tuple(first.shared),
         responses_hold_prompt=talk.responses_hold_prompt,
         turns_are_instruction=talk.turns_are_instruction,
         candidate_is_transcript=talk.candidate_is_transcript,
     )
+
+
+def _object_lists(first: FirstRecords, claims: Claims) -> tuple[str, ...]:
+    """Return the paths before `[*]` whose values are objects."""
+    found: dict[str, None] = {}
+    for taken in claims.fields.values():
+        for source in taken.sources:
+            if EACH in source.path and first.holds_object_list(source):
+                found[list_of(source.path)] = None
+    return tuple(found)
 
 
 def _refuse_other_records(first: FirstRecords, form: Shape, flags: ReadingFlags, used: Sequence[str]) -> None:
@@ -254,8 +271,8 @@ class _FieldDecision:
         for other in sources[1:]:
             if self._first.stand_apart(chosen, other):
                 raise RecordError(
-                    f"some records have the {name} in {chosen.path!r} and others in {other.path!r}; choose one "
-                    f"with `columns` {name}={chosen.path} or `columns` {name}={other.path}"
+                    f"some records have the {name} in {chosen.path!r} and others in {other.path!r}; choose "
+                    f"{flag_of(name, chosen.path)} or {flag_of(name, other.path)}"
                 )
 
     def _leave_out_other_lists(self) -> None:
@@ -290,16 +307,14 @@ class _FieldDecision:
         for name, names in self._names.items():
             if name in self._claims.fields or name in (MESSAGES, HISTORY):
                 continue
-            found = [each for each in self._claims.usual_columns(names) if self._is_possible(name, each)]
-            if not found:
-                continue
+            possible = [each for each in self._claims.usual_columns(names) if self._is_possible(name, each)]
             if name != "reference" or "reference" in self._used:
-                self._refuse_two_columns(name, found)
-                with_values = [each.source for each in found if each.kind is not None]
-                self._refuse_other_columns(name, with_values)
-                found = [each for each in found if each.source in with_values[:1]] or found
-            source = _of_usable_kind(name, found[0].source)
-            self._claims.add(name, FieldSource(kind=source.kind, texts=(source,)))
+                self._refuse_two_columns(name, possible)
+                self._refuse_other_columns(name, [each.source for each in possible if each.kind is not None])
+            found = _preferred(name, possible)
+            if found is not None and (_suits(name, found) or folded(found.name) == name):
+                source = _of_usable_kind(name, found.source)
+                self._claims.add(name, FieldSource(kind=source.kind, texts=(source,)))
 
     def _is_possible(self, name: str, each: Column) -> bool:
         """Return whether a column with a usual name of a field can be it.
@@ -311,9 +326,8 @@ class _FieldDecision:
             return False
         messages = self._claims.fields.get(MESSAGES)
         if messages is not None and messages.texts and name in ("instruction", "candidate"):
-            if self._first.stand_apart(messages.texts[0], each.source):
-                return False
-        return _suits(name, each)
+            return not self._first.stand_apart(messages.texts[0], each.source)
+        return True
 
     def _refuse_two_columns(self, name: str, found: Sequence[Column]) -> None:
         """Refuse a field for which there are two columns, unless one of them has the name of the field.
@@ -321,16 +335,29 @@ class _FieldDecision:
         Raises:
             RecordError: with the flags of both columns.
         """
-        with_values = [each for each in found if each.kind is not None] or list(found)
-        if name not in _OF_ONE_COLUMN or len(with_values) < 2 or folded(with_values[0].name) == name:
+        if name not in _OF_ONE_COLUMN:
+            return
+        # A response that is missing in the first records must not give its field to another column.
+        rivals = list(found)
+        if name == "reference":
+            rivals = [each for each in found if each.kind is not None]
+        if len(rivals) < 2 or folded(rivals[0].name) == name:
             return
         other = ""
-        both = [each.name for each in with_values if folded(each.name) in _CANDIDATE_OR_REFERENCE]
+        both = [each.name for each in rivals if folded(each.name) in _CANDIDATE_OR_REFERENCE]
         if name == "candidate" and both and "reference" not in self._claims.fields:
-            other = f", or give the reference with `columns` reference={both[-1]}"
-        names = " and ".join(repr(each.name) for each in with_values)
-        choices = " or ".join(f"`columns` {name}={each.name}" for each in with_values)
+            other = f", or give the reference with {flag_of('reference', both[-1])}"
+        names = " and ".join(repr(each.name) for each in rivals)
+        choices = " or ".join(flag_of(name, each.name) for each in rivals)
         raise RecordError(f"{names} are both possible columns for the {name}; choose {choices}{other}")
+
+
+def _preferred(name: str, possible: Sequence[Column]) -> Column | None:
+    """Return the first of several columns that can be a field, one with values before one without."""
+    if possible and folded(possible[0].name) == name:
+        return possible[0]
+    with_values = [each for each in possible if each.kind is not None]
+    return next(iter([*with_values, *possible]), None)
 
 
 def _suits(name: str, each: Column) -> bool:
@@ -394,15 +421,16 @@ def _refuse_response_or_reference(
     name = column(response.texts[0].path)
     if folded(name) not in _CANDIDATE_OR_REFERENCE:
         return
-    free = [each for each in claims.free_columns() if each.kinds["text"] or each.kinds["texts"]]
+    free = [each for each in claims.free_columns() if each.kind is not None]
     rivals = [each.name for each in free if _LIKE_A_RESPONSE.match(folded(each.name))]
     if rivals:
+        both = f"{flag_of('reference', name)} {flag_of('candidate', rivals[0])}"
         raise RecordError(
-            f"{name!r} can be the candidate or the reference of {rivals[0]!r}; choose with `columns` "
-            f"candidate={name}, or with `columns` reference={name} `columns` candidate={rivals[0]}"
+            f"{name!r} can be the candidate or the reference of {rivals[0]!r}; choose with "
+            f"{flag_of('candidate', name)}, or with {both}"
         )
     if folded(name) == "answer" and not {"reference", "system"} & claims.fields.keys():
         raise RecordError(
-            f"{name!r} can be the candidate or the reference; choose with `columns` candidate={name}, or "
-            f"with `columns` reference={name} and the column of the candidate"
+            f"{name!r} can be the candidate or the reference; choose with {flag_of('candidate', name)}, or "
+            f"with {flag_of('reference', name)} and the column of the candidate"
         )

@@ -14,6 +14,7 @@ from localjudge.rows.paths import (
     EACH,
     FIRST,
     Element,
+    ElementList,
     column,
     elements,
     is_column,
@@ -25,7 +26,7 @@ from localjudge.rows.paths import (
     value_at,
     values_of_each,
 )
-from localjudge.rows.reading import KIND_NAMES, FieldSource, Reading, Source, kind_of
+from localjudge.rows.reading import KIND_NAMES, FieldSource, Kind, Reading, Source, kind_of
 from localjudge.rows.record import RecordError
 from localjudge.rows.shapes import Shape, recognized
 from localjudge.rows.turns import alternating_turns, turns_of
@@ -95,7 +96,15 @@ class ValueReader:
         others = self._other_columns(record)
         places = None
         if self._response_lists:
-            places = elements(record, self._response_lists, product=self._shape.product)
+            lists = [
+                ElementList(
+                    columns_of(record, source),
+                    list_of(source.path),
+                    is_object=list_of(source.path) in reading.object_lists,
+                )
+                for source in self._response_lists
+            ]
+            places = elements(lists, product=self._shape.product)
         if places is None:
             yield FieldValues(record=record, values=self._values(record, FIRST), others=others)
             return
@@ -282,7 +291,7 @@ def _turns(record: Mapping[str, Any], source: FieldSource, element: Element) -> 
     """
     turns: list[Any] = []
     for part in source.turns:
-        values = {role: _turn_value(record, sources, element) for role, sources in part.roles.items()}
+        values = {role: _turn_value(record, role, sources, element) for role, sources in part.roles.items()}
         for role, value in values.items():
             if not part.optional and (is_missing(value) or (value == "" and role == "user")):
                 paths = " + ".join(each.path for each in part.roles[role])
@@ -298,12 +307,35 @@ def _turns(record: Mapping[str, Any], source: FieldSource, element: Element) -> 
     return turns
 
 
-def _turn_value(record: Mapping[str, Any], sources: Sequence[Source], element: Element) -> Any:
-    """Return the value of a turn, of several texts as one; `ABSENT` if the first is missing."""
-    values = [value_at(columns_of(record, source), source.path, element) for source in sources]
+def _turn_value(record: Mapping[str, Any], role: str, sources: Sequence[Source], element: Element) -> Any:
+    """Return the value of a turn, of several texts as one; `ABSENT` if the first is missing.
+
+    Raises:
+        RecordError: a value is of another kind than in the file.
+    """
+    values = []
+    for source in sources:
+        value = value_at(columns_of(record, source), source.path, element)
+        kind = kind_of(value)
+        if kind is not None and kind not in _kinds_of_turn(role, source.kind):
+            reason = f"{source.path!r} is {KIND_NAMES[kind]}; the reading of this file expects "
+            raise RecordError(reason + KIND_NAMES[source.kind], RowProblem.KIND)
+        values.append(value)
     if len(values) == 1 or is_missing(values[0]):
         return values[0]
     return "\n\n".join(str(value) for value in values if not is_empty(value))
+
+
+def _kinds_of_turn(role: str, kind: Kind) -> Sequence[Kind]:
+    """Return the kinds that the value of a turn can have, where most values in the file are of one kind.
+
+    The input of an API may be a text or messages, and a content may be a list of parts.
+    """
+    if role == "messages":
+        return ("text", "turns", "data")
+    if kind == "text":
+        return ("text",)
+    return ("texts", "turns", "data")
 
 
 def columns_of(record: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
@@ -311,14 +343,14 @@ def columns_of(record: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
     return record.other if source.file == "joined" and isinstance(record, JoinedRecord) else record
 
 
-def _response_lists(reading: Reading) -> list[str]:
-    """Return the paths of the responses that go through a list."""
-    paths = []
+def _response_lists(reading: Reading) -> list[Source]:
+    """Return the sources of the responses that go through a list."""
+    found = []
     for name in RESPONSES:
         source = reading.fields.get(name)
         if source is not None:
-            paths += [each.path for each in source.sources if EACH in each.path]
-    return paths
+            found += [each for each in source.sources if EACH in each.path]
+    return found
 
 
 def _columns_of_element(record: Mapping[str, Any], reading: Reading, element: Element) -> dict[str, Any]:
@@ -326,7 +358,7 @@ def _columns_of_element(record: Mapping[str, Any], reading: Reading, element: El
     found: dict[str, Any] = {}
     paths = [source.path for each in reading.fields.values() for source in each.sources]
     for name in element:
-        inner = value_at(record, name + EACH, element)
+        inner = value_at(merged(record), name + EACH, element)
         if isinstance(inner, Mapping):
             fields = {
                 column(path.partition(EACH)[2].removeprefix(".")) for path in paths if list_of(path) == name

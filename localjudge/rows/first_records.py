@@ -85,6 +85,7 @@ class FirstRecords:
         own = dict.fromkeys(name for record in records for name in record)
         others = dict.fromkeys(name for record in records for name in _joined_columns(record))
         self.shared = [name for name in own if name in others]
+        self._shared = frozenset(self.shared)
         self.columns: dict[str, Column] = {}
         for name in own:
             if isinstance(name, str) and name not in label_columns and name != GATHERED:
@@ -96,9 +97,14 @@ class FirstRecords:
         self._count_kinds()
 
     def _count_kinds(self) -> None:
-        for each in self.columns.values():
-            for record in self._records:
-                each.count(value_at(columns_of(record, each.source), each.path))
+        for record in self._records:
+            for name, value in record.items():
+                if name in self.columns:
+                    self.columns[name].count(value)
+            for name, value in _joined_columns(record).items():
+                shown = f"{self._joined_name}.{name}" if name in self._shared else name
+                if shown in self.columns:
+                    self.columns[shown].count(value)
 
     @property
     def is_joined(self) -> bool:
@@ -156,6 +162,14 @@ class FirstRecords:
             if path.startswith(prefix):
                 yield from _places_in(record.other, path.removeprefix(prefix), "joined")
             yield from _places_in(record.other, path, "joined")
+
+    def holds_object_list(self, source: Source) -> bool:
+        """Return whether most values before the `[*]` of a source are objects, and not lists."""
+        name = list_of(source.path)
+        values = [value_at(columns_of(record, source), name) for record in self._records]
+        objects = [value for value in values if isinstance(value, Mapping)]
+        known = [value for value in values if not is_missing(value)]
+        return len(objects) * 2 > len(known)
 
     def holds_objects(self, path: str) -> bool:
         """Return whether most values of a path are objects or lists that are neither texts nor messages."""

@@ -41,9 +41,9 @@ def form_of(records: Sequence[dict[str, Any]], flags: ReadingFlags) -> Shape:
 
 
 def _widest(form: Shape, others: Sequence[Shape]) -> Shape:
-    """Return the one of several shapes that reads all records which a form reads."""
+    """Return the one of several shapes that reads all records which a declared form reads."""
     for shape in others:
-        if shape.reads(form):
+        if form is not COLUMNS and shape.reads(form):
             form = shape
     return form
 
@@ -51,13 +51,14 @@ def _widest(form: Shape, others: Sequence[Shape]) -> Shape:
 def encoded_paths(records: Sequence[dict[str, Any]], form: Shape, flags: ReadingFlags) -> tuple[str, ...]:
     """Return the paths of the texts that are JSON: those of the flags, and those that the writer encodes.
 
-    A file of which a value there is no text was written with decoded values.
+    A file in which most values there are no texts was written with decoded values.
     """
-    for record in records:
-        for path in form.encoding:
-            value = look_up(merged(record), path)
-            if not is_missing(value) and not isinstance(value, str):
-                return flags.encoded
+    for path in form.encoding:
+        values = [look_up(merged(record), path) for record in records]
+        known = [value for value in values if not is_missing(value)]
+        texts = [value for value in known if isinstance(value, str)]
+        if len(texts) * 2 < len(known):
+            return flags.encoded
     return tuple(dict.fromkeys([*flags.encoded, *form.encoding]))
 
 

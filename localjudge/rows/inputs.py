@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from localjudge.errors import RowError, RowProblem, UsageError
 from localjudge.records import Failure, Row
@@ -25,7 +26,7 @@ from localjudge.rows.joins import JoinedRecord, Joins
 from localjudge.rows.json_records import Document, rows_of_document
 from localjudge.rows.late_columns import LateColumns
 from localjudge.rows.missing import known_columns, missing_fields_reason
-from localjudge.rows.paths import ABSENT, list_of, look_up
+from localjudge.rows.paths import ABSENT, column, list_of, look_up
 from localjudge.rows.reading import Reading
 from localjudge.rows.record import MAX_ROW_BYTES, Record, RecordError, first_records
 from localjudge.rows.row import Identity, RowReader, unreadable
@@ -196,8 +197,6 @@ class Inputs:
         if not first:
             return
         joined = [self._joined(file, number, record) for number, record in first]
-        if stored is None and can_be_read_again:
-            joined += self._records_with_named_columns(file, joined)
         for record in joined:
             if isinstance(record, dict):
                 file.columns |= dict.fromkeys(record)
@@ -208,20 +207,21 @@ class Inputs:
         if file.reading is not None:
             self._count_rows(file, joined)
 
-    def _records_with_named_columns(
-        self, file: InputFile, first: Sequence[Record | Failure]
-    ) -> list[Record | Failure]:
-        """Return the first record that has each column which a flag names and the first records lack."""
-        known = [record for record in first if isinstance(record, dict)]
-        missing = [path for path in self.flags.columns.values() if not _has_path(known, path)]
-        found: list[Record | Failure] = []
-        if not missing or any(_is_of_joined_file(record) for record in known):
+    def _named_columns_of_later_records(
+        self, file: InputFile, first: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Return each column that a flag names and the first records lack, of the first record that has it."""
+        missing = [path for path in self.flags.columns.values() if not _has_path(first, path)]
+        found: list[dict[str, Any]] = []
+        is_joined = any(isinstance(record, JoinedRecord) for record in first)
+        if not missing or is_joined or not can_be_read_twice(file.name):
             return found
-        for number, record in self._stream(file):
-            there = [path for path in missing if isinstance(record, dict) and _has_path([record], path)]
-            if there:
-                found.append(self._joined(file, number, record))
-                missing = [path for path in missing if path not in there]
+        for _, record in self._stream(file):
+            for path in list(missing):
+                if isinstance(record, dict) and _has_path([record], path):
+                    name = path if path in record else column(path)
+                    found.append({name: record[name]})
+                    missing.remove(path)
             if not missing:
                 break
         return found
@@ -246,6 +246,7 @@ class Inputs:
     ) -> None:
         """Decide the reading of a file; if its records have several readings, or none, this is its problem."""
         readable = [record for record in records if isinstance(record, dict)]
+        readable += self._named_columns_of_later_records(file, readable)
         if not readable:
             reasons = Counter(record.reason for record in records if isinstance(record, RowError | Failure))
             file.problem = _no_row(file, reasons)
@@ -453,10 +454,6 @@ def _has_path(records: Iterable[Mapping[str, object]], path: str) -> bool:
     """Return whether one of several records has a column or a path."""
     start = list_of(path) or path
     return any(look_up(record, start) is not ABSENT for record in records)
-
-
-def _is_of_joined_file(record: Mapping[str, object]) -> bool:
-    return isinstance(record, JoinedRecord)
 
 
 def _no_row(file: InputFile, reasons: Counter[str]) -> str:

@@ -7,17 +7,17 @@ are joined by a column that a person names.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RowError, RowProblem, UsageError
-from localjudge.rows.columns import ReadingFlags
-from localjudge.rows.paths import ABSENT, look_up
+from localjudge.rows.columns import COLUMN_NAMES, PAIR, ReadingFlags, folded
+from localjudge.rows.paths import ABSENT, is_missing, look_up
 from localjudge.rows.record import Record, RecordError, first_records
-from localjudge.rows.shapes import COLUMNS, recognized
+from localjudge.rows.shapes import recognized
 
 
 class JoinedRecord(dict[str, Any]):
@@ -87,11 +87,25 @@ def _joined_by(records: Sequence[Record]) -> str | None:
     """Return the column that joins the records of a file with others; None if most of them hold rows."""
     columns: Counter[str | None] = Counter()
     for record in records:
-        shape = COLUMNS if isinstance(record, RowError) else recognized(record)
+        if isinstance(record, RowError):
+            continue
+        shape = recognized(record)
+        if not shape.aside and _has_response(record):
+            return None
         columns[shape.joins if shape.aside else None] += 1
     if not columns:
         return None
     return columns.most_common(1)[0][0]
+
+
+def _has_response(record: Mapping[str, Any]) -> bool:
+    """Return whether a record has a column with a usual name of a response."""
+    names = {folded(name) for name, value in record.items() if isinstance(name, str) and not is_missing(value)}
+    return not names.isdisjoint(_OF_RESPONSES)
+
+
+_OF_RESPONSES = frozenset(name for field in ("candidate", *PAIR) for name in COLUMN_NAMES[field])
+"""The usual names of the columns of responses."""
 
 
 class Joins:

@@ -35,7 +35,7 @@ _FIRST_CHARACTERS = frozenset(
 def media_column(columns: Mapping[str, Any]) -> str | None:
     """Return the first of these columns that has an image, sound or a video; None without one."""
     for name, value in columns.items():
-        if isinstance(value, str | list | bytes | Mapping) and _has_media(name, value):
+        if not isinstance(value, bool | int | float | None) and _has_media(name, value):
             return name
     return None
 
@@ -48,8 +48,10 @@ def _has_media(name: str, value: Any) -> bool:
     if isinstance(value, str):
         return _SUFFIX.search(value.strip()) is not None
     if isinstance(value, list):
-        return any(_has_media(name, each) for each in value if isinstance(each, str | list | bytes | Mapping))
-    return bool(value)
+        return any(_has_media(name, each) for each in value)
+    if isinstance(value, Mapping):
+        return any(each is not None for each in value.values())
+    return not isinstance(value, bool | int | float | None)
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -64,6 +66,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _is_encoded_medium(text: str) -> bool:
     """Return whether a text is a data URI, or base64 that begins as a known format."""
+    text = text[:64].lstrip()
     if text[:5].casefold() == "data:":
         return _DATA_URI.match(text) is not None
     if text[:1] not in _FIRST_CHARACTERS or not _BASE64.match(text):

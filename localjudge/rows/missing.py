@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable, Sequence
 
 from localjudge.rows.columns import COLUMN_NAMES, CRITERION, PAIR, Columns, responses_of, usual_names
 
 _COLUMNS_NAMED = 12
+_PLAIN_ASSIGNMENT = re.compile(r"[\w.=:@\[\]-]+")
 
 
 def missing_fields_reason(
@@ -54,6 +57,14 @@ def _advice(missing: Sequence[str], columns: Sequence[str]) -> str:
     if list(missing) == ["reference"]:
         return ", or judge without one: --rubric no-reference"
     return ""
+
+
+def flag_of(name: str, path: str) -> str:
+    """Return the flag that names the column of a field, as it is typed."""
+    assignment = f"{name}={path}"
+    if not _PLAIN_ASSIGNMENT.fullmatch(assignment):
+        assignment = shlex.quote(assignment)
+    return f"`columns` {assignment}"
 
 
 def known_columns(columns: Iterable[str]) -> str:

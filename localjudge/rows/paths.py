@@ -16,16 +16,19 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from localjudge.errors import RowProblem
 from localjudge.rows.record import RecordError, is_nan
 
 ABSENT: Any = object()
 """The value of a path that a record does not have."""
 EACH = "[*]"
 _KEY, _COUNT = "@key", "@count"
-_STEP = re.compile(r'\[(-?\d+|\*)\]|"([^"]*)"|([^.\["]+|[\["])')
+_STEP = re.compile(r'\[(-?\d+|\*)\]|"((?:[^"\\]|\\.)*)"|([^.\["]+|[\["])')
+_ESCAPED = re.compile(r"\\(.)")
 _PLAIN_KEY = re.compile(r'[^.\["]+')
 
 Element = Mapping[str, int | str]
@@ -41,7 +44,7 @@ def steps(path: str) -> tuple[str, ...]:
         if place == "*":
             found.append(EACH)
         else:
-            found.append(place or quoted or key)
+            found.append(place or _ESCAPED.sub(r"\1", quoted) or key)
     return tuple(found)
 
 
@@ -52,7 +55,10 @@ def column(path: str) -> str:
 
 def path_of_column(name: str) -> str:
     """Return the path of a whole column; a name with dots or brackets is quoted."""
-    return name if _PLAIN_KEY.fullmatch(name) or '"' in name else f'"{name}"'
+    if _PLAIN_KEY.fullmatch(name):
+        return name
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def is_column(path: str) -> bool:
@@ -114,49 +120,78 @@ def values_of_each(record: Mapping[str, Any], path: str, element: Element = FIRS
     return [value_at(record, path, {list_of(path): key}) for key in keys]
 
 
-def elements(record: Mapping[str, Any], paths: Iterable[str], *, product: bool = False) -> list[Element] | None:
-    """Return each element that `[*]` of these paths stands for; None without such a list.
+@dataclass(frozen=True, slots=True)
+class ElementList:
+    """A list whose elements are rows.
 
-    Lists that are named together have equal numbers of elements, which are read side by side.
+    Attributes:
+        columns: the columns of the record that has it.
+        path: its path.
+        is_object: whether it is an object, whose values are the elements.
+    """
+
+    columns: Mapping[str, Any]
+    path: str
+    is_object: bool = False
+
+    def keys(self) -> list[Any] | None:
+        """Return the places of its elements, or their keys; None if the record has no value there.
+
+        Raises:
+            RecordError: the value is of another kind, or has no element.
+        """
+        value = value_at(self.columns, self.path)
+        if is_missing(value):
+            return None
+        if not isinstance(value, Mapping if self.is_object else list):
+            expected = "an object" if self.is_object else "a list"
+            raise RecordError(f"{self.path!r} is not {expected}, as in most records", RowProblem.KIND)
+        if not value:
+            raise RecordError(f"{self.path!r} is empty; {self.path}{EACH} needs at least one element")
+        return list(value) if self.is_object else list(range(len(value)))
+
+
+def elements(lists: Iterable[ElementList], *, product: bool = False) -> list[Element] | None:
+    """Return each element that `[*]` stands for in these lists; None without such a list.
+
+    Lists have equal numbers of elements and are read side by side; objects have the same keys.
 
     Args:
-        record: columns by name.
-        paths: the paths.
+        lists: the lists.
         product: whether each element of a list is read with each one of the others.
 
     Raises:
-        RecordError: a list is empty, its value is not a list, or the lengths differ.
+        RecordError: a list is empty, its value is not a list, or the elements do not correspond.
     """
     keys: dict[str, list[Any]] = {}
-    for path in paths:
-        name = list_of(path)
-        if not name:
-            continue
-        of_list = _keys(record, name)
-        if of_list is None:
-            continue
-        if not of_list:
-            raise RecordError(f"{name!r} is an empty list; {name}{EACH} needs at least one element")
-        keys[name] = of_list
+    for each in lists:
+        of_list = each.keys()
+        if of_list is not None:
+            keys[each.path] = of_list
     if not keys:
         return None
-    if not product and len({*map(len, keys.values())}) > 1:
-        lengths = " and ".join(f"{len(each)} in {name!r}" for name, each in keys.items())
-        raise RecordError(f"lists that are read side by side have different lengths: {lengths}")
-    together = itertools.product(*keys.values()) if product else zip(*keys.values(), strict=True)
-    return [dict(zip(keys, each, strict=True)) for each in together]
+    if product:
+        return [dict(zip(keys, each, strict=True)) for each in itertools.product(*keys.values())]
+    first = next(iter(keys.values()))
+    for name, of_list in keys.items():
+        if len(of_list) != len(first):
+            lengths = " and ".join(f"{len(each)} in {path!r}" for path, each in keys.items())
+            raise RecordError(f"lists that are read side by side have different lengths: {lengths}")
+        if set(of_list) != set(first):
+            raise RecordError(f"{name!r} has other keys than the object that is read beside it")
+    return [dict.fromkeys(keys, key) for key in first]
 
 
 def _keys(record: Mapping[str, Any], name: str, element: Element = FIRST) -> list[Any] | None:
     """Return the places in a list or the keys of an object; None if the record has no value there."""
     value = value_at(record, name, element)
-    if value is ABSENT or value is None:
+    if is_missing(value):
         return None
     if isinstance(value, Mapping):
         return list(value)
     if isinstance(value, list):
         return list(range(len(value)))
-    raise RecordError(f"{name!r} is not a list, as {name}{EACH} needs")
+    raise RecordError(f"{name!r} is not a list, as {name}{EACH} needs", RowProblem.KIND)
 
 
 def is_missing(value: Any) -> bool:

@@ -73,9 +73,9 @@ class TurnSource(_ReadingPart):
 
     Attributes:
         roles: the source of each role, or of several texts that are one turn. With several roles, each source
-            has a list, and their turns alternate. Instead of a role, `messages` is a list of messages, `pairs`
-            a list of pairs of a question and an answer, `marked` a text with a word in capitals before each
-            turn, and `events` a list of events of OpenHands.
+            has a list, and their turns alternate. Instead of a role, `messages` and `history` are lists of
+            messages, `pairs` a list of pairs of a question and an answer, `marked` a text with a word in
+            capitals before each turn, and `events` a list of events of OpenHands.
         optional: whether a record may lack these turns.
     """
 
@@ -117,6 +117,7 @@ class Reading(_ReadingPart):
         encoded: the columns whose texts are JSON.
         fields: the sources of each field.
         claimed: the columns of which a field reads all that is kept; other columns stay columns of the row.
+        object_lists: the paths before `[*]` whose values are objects, and not lists.
         joined_name: the name of the joined file in the names of columns that both files have.
         shared_columns: the columns that both files have.
         responses_hold_prompt: whether a response that is a list of messages begins with the prompt.
@@ -132,6 +133,7 @@ class Reading(_ReadingPart):
     encoded: tuple[str, ...] = ()
     fields: dict[str, FieldSource]
     claimed: tuple[str, ...] = ()
+    object_lists: tuple[str, ...] = ()
     joined_name: str = ""
     shared_columns: tuple[str, ...] = ()
     responses_hold_prompt: bool = False

@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import date, time
+from decimal import Decimal
 from typing import Any, cast
 
 from localjudge.errors import RowError, RowProblem
@@ -134,7 +136,10 @@ class RowReader:
             return self._made(fields, names, values, source)
         except RecordError as error:
             known = [name if isinstance(name, str) else None for name in names.values()]
-            return unreadable(source, RowError(str(error), values.record, error.problem), Identity(*known))
+            if values.number is not None and known[0] is not None:
+                known[0] = f"{known[0]}-{values.number + 1}"
+            reason = RowError(str(error), values.record, error.problem)
+            return unreadable(source, reason, Identity(*known), part=values.number)
 
     def _with_conversation(self, fields: dict[str, Any], values: FieldValues) -> dict[str, Any]:
         """Return the fields with those that are read from the turns of a conversation."""
@@ -332,6 +337,8 @@ def text_of_value(value: Any) -> Any:
     """Return a number or a boolean as JSON writes it, None for an empty value, and any other value as it is."""
     if is_empty(value):
         return None
+    if isinstance(value, Decimal | date | time):
+        return str(value)
     if isinstance(value, int | float):
         with suppress(ValueError):  # more digits than Python writes
             return json.dumps(value)
@@ -377,7 +384,7 @@ def writable(columns: Mapping[str, Any]) -> dict[str, Any]:
     return cast(dict[str, Any], _DECODER.decode(text))
 
 
-def unreadable(source: str, error: RowError, identity: Identity) -> Failure:
+def unreadable(source: str, error: RowError, identity: Identity, *, part: int | None = None) -> Failure:
     """Return the failure of a row that cannot be read.
 
     Its key depends on its place, the kind of problem and the content of the record, and not on the sentence.
@@ -386,11 +393,13 @@ def unreadable(source: str, error: RowError, identity: Identity) -> Failure:
         source: its place in the input.
         error: the reason, with the columns of the record if they are known.
         identity: its id and its systems, as far as they are known.
+        part: its place among the rows of the record; None if the record is one row.
     """
+    place = [source, error.problem] if part is None else [source, error.problem, part]
     try:
-        content = json.dumps([source, error.problem, error.record], sort_keys=True, default=str)
+        content = json.dumps([*place, error.record], sort_keys=True, default=str)
     except (TypeError, ValueError, RecursionError):  # a Python object that JSON cannot hold
-        content = json.dumps([source, error.problem])
+        content = json.dumps(place)
     source = str(source).encode("utf-8", "replace").decode()
     key = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     message = f"{source}: {error.reason}".encode("utf-8", "replace").decode()

@@ -17,8 +17,8 @@ A shape is a table in a file of the folder `shapes`. Its keys:
     product true if each element of one list is a row with each of another; otherwise they are side by side
     gather  columns with lists of responses, which are together the column @responses
     drop    columns that are not kept
-    encoding  paths whose writer encodes every value: { request = "json" }; a file in which a value of one of
-            them is no text was written with decoded values
+    encoding  paths whose writer encodes every value: { request = "json" }; a file in which most
+            values of one of them are no texts was written with decoded values
     label   which response a label names, for records of two responses
 
 Every other key is a field of a row. Its value is
@@ -51,7 +51,8 @@ from importlib.resources import files
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.rows.paths import ABSENT, FIRST, Element, column, is_empty, look_up, value_at
+from localjudge.rows.columns import PAIR
+from localjudge.rows.paths import ABSENT, FIRST, Element, column, is_missing, look_up, value_at
 from localjudge.rows.record import RecordError
 
 
@@ -145,7 +146,7 @@ class Shape:
 
     def fits(self, record: Mapping[str, Any]) -> bool:
         """Return whether a record has the shape."""
-        if any(not is_empty(look_up(record, path)) for path in self.lacks):
+        if any(not is_missing(look_up(record, path)) for path in self.lacks):
             return False
         return any(all(look_up(record, path) is not ABSENT for path in way) for way in self.has)
 
@@ -237,6 +238,20 @@ def _possible(columns: tuple[str, ...]) -> tuple[Shape, ...]:
 def recognized(record: Mapping[str, Any]) -> Shape:
     """Return the most particular shape that fits a record; `COLUMNS` if none does."""
     for shape in _possible(tuple(record)):
-        if shape.fits(record):
+        if shape.fits(record) and not _names_other_response(record, shape):
             return shape
     return COLUMNS
+
+
+def _names_other_response(record: Mapping[str, Any], shape: Shape) -> bool:
+    """Return whether a record has a response under the name of its field, which a shape does not read."""
+    if shape.usual:
+        return False
+    own = [name for name in ("candidate", *PAIR) if not is_missing(record.get(name))]
+    if not own:
+        return False
+    declared: set[str] = set()
+    for declaration in shape.fields.values():
+        for place in declaration.places:
+            declared.update(place.paths)
+    return any(name not in declared for name in own)

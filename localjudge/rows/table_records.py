@@ -179,8 +179,10 @@ def _pandas_records(frame: Any) -> Iterator[Record]:
 
 def plain(value: Any) -> Any:
     """Return a value of NumPy, pandas or Arrow as one of Python: an array as a list, NA and NaT as None."""
-    if value is None or isinstance(value, str | bool | int | bytes) or type(value) is float:
+    if value is None or isinstance(value, str | bool | int | bytes):
         return value
+    if isinstance(value, float):
+        return None if value != value else float(value)
     if isinstance(value, Mapping):
         return {key: plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

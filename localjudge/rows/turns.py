@@ -19,12 +19,15 @@ def turns_of(role: str, value: Any) -> list[Any]:
     """Return the turns of a part of a conversation.
 
     Args:
-        role: the role of a turn, or what the value holds: `messages`, `pairs`, `marked` or `events`.
+        role: the role of a turn, or what the value holds: `messages`, `history` (messages alone), `pairs`,
+            `marked` or `events`.
         value: the value.
 
     Raises:
         RecordError: the value does not hold such turns.
     """
+    if role == "history":
+        return _messages(value)
     if role == "messages" and isinstance(value, str):
         return [{"role": "user", "content": value}]
     if role == "messages":

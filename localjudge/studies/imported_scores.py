@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -107,13 +108,15 @@ def import_scores(
     def outcomes() -> Iterator[Outcome]:
         judged = 0
         for read in inputs.records():
-            for row in read.rows:
+            rows = list(read.rows)
+            for place, row in enumerate(rows):
                 if isinstance(row, Failure) or not isinstance(read.record, Mapping):
                     assert isinstance(row, Failure)
                     yield row
                     continue
                 key = row_key(digest, row.digest)
-                outcome = _outcome(row, {**read.record, **row.columns}, rubric, key, wanted, fractions)
+                given = _Given({**read.record, **row.columns}, place, len(rows), wanted)
+                outcome = _outcome(row, given, rubric, key, fractions)
                 judged += isinstance(outcome, Judgement)
                 yield outcome
         if not judged:
@@ -147,16 +150,45 @@ def _problem(names: Sequence[str], problem: str) -> str:
     return f"{problem}; or judge the file that has the texts, and {compare}"
 
 
-def _outcome(
-    row: Row,
-    record: Mapping[str, Any],
-    rubric: Rubric,
-    key: str,
-    wanted: Sequence[LabelColumn],
-    fractions: bool,
-) -> Judgement | Failure:
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The scores of a row in its record.
+
+    Attributes:
+        record: the columns of the record and of the row.
+        place: the place of the row among the rows of the record, from 0.
+        rows: the number of these rows.
+        wanted: the columns of the scores.
+    """
+
+    record: Mapping[str, Any]
+    place: int
+    rows: int
+    wanted: Sequence[LabelColumn]
+
+    def scores(self, where: str) -> dict[str, list[float | None]]:
+        """Return the score of each aspect, in a list; an empty one without a score.
+
+        Raises:
+            UsageError: a score is not a number, or the record has not one for each of its responses.
+        """
+        found = {}
+        for column in self.wanted:
+            values = column.read(self.record, where)
+            if self.rows > 1 and values:
+                if len(values) != self.rows:
+                    has = f"{len(values)} of {column.name!r} for {self.rows} responses"
+                    raise UsageError(
+                        f"{where}: has {has}; give a score for each, or a record for each response"
+                    )
+                values = values[self.place :]
+            found[column.target] = values[:1]
+        return found
+
+
+def _outcome(row: Row, given: _Given, rubric: Rubric, key: str, fractions: bool) -> Judgement | Failure:
     """Return the outcome of a row with the scores in its record; expected scores, too, with fractions."""
-    read = {column.target: column.read(record, row.source)[:1] for column in wanted}
+    record, read = given.record, given.scores(row.source)
     numbers = {aspect: value for aspect, values in read.items() for value in values if value is not None}
     common = row.identity | {"key": key}
     if missing := [aspect for aspect in rubric.aspects if aspect not in numbers]:
