@@ -130,3 +130,16 @@ def test_the_annotator_of_a_label_file_is_in_the_column_that_is_named(cli: Cli, 
     end = cli("agree", run, *how)
     assert end.code == 0, end.err
     assert json.loads(end.out)["aspects"]["depth"]["annotators"] == 2
+
+
+def test_the_export_of_judged_conversations_is_read_as_the_same_rows(cli: Cli, tmp_path: Path) -> None:
+    talk = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello\nthere"}]
+    file, run = write(tmp_path / "a.jsonl", [{"id": "t", "messages": talk}]), tmp_path / "run"
+    how = ("--engine", "dry-run", "--rubric", "conversation")
+    assert cli("score", file, "--out", run, *how).code == 0
+    table = tmp_path / "table.jsonl"
+    assert cli("export", run, "--to", "jsonl", "--with-texts", "--out", table).code == 0
+    again = tmp_path / "again"
+    assert cli("score", table, "--out", again, *how).code == 0
+    digests = [[outcome.digest for outcome in load_run(each)] for each in (run, again)]
+    assert digests[0] == digests[1]

@@ -18,11 +18,12 @@ from localjudge.modes import prompt_rows
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Failure, Row
 from localjudge.records.outcome_columns import MODEL, NOTICE
-from localjudge.rows.columns import own_fields
+from localjudge.rows.columns import CONVERSATION, judges_conversation, own_fields
 from localjudge.rows.formats import STDIN, can_be_read_twice
 from localjudge.rows.inputs import Inputs, find_inputs
 from localjudge.rows.reading import Reading
 from localjudge.rows.row_store import RowStore
+from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.run_manifest import RunManifest, StartRecord
 
 
@@ -153,6 +154,13 @@ def _readable(name: str, moved: bool, problems: list[str]) -> list[str]:
     return []
 
 
+def _text_columns(rubric: Rubric) -> tuple[str, ...]:
+    """Return the columns of the texts of a row in an export, by which they can be read as a row again."""
+    if not judges_conversation(rubric.fields):
+        return rubric.mode.texts
+    return tuple(CONVERSATION if name == "candidate" else name for name in rubric.mode.texts)
+
+
 def with_text_columns(
     folder: Path, manifest: RunManifest, rows: Callable[[], Iterable[RowOutcome]], taken: Iterable[str]
 ) -> tuple[list[str], Iterator[tuple[RowOutcome, dict[str, str | None]]]]:
@@ -169,7 +177,7 @@ def with_text_columns(
     Raises:
         UsageError: the inputs are missing, or a row has changed.
     """
-    names, column_of = manifest.rubric.mode.texts, dict[str, str]()
+    names, column_of = _text_columns(manifest.rubric), dict[str, str]()
     used = {*taken, *names, MODEL, NOTICE}
     for field in sorted(own_fields(manifest.rubric.fields), key=used.__contains__):  # free names are kept
         column_of[field] = field
