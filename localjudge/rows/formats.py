@@ -29,7 +29,8 @@ from typing import Any, BinaryIO, cast
 from localjudge.errors import RowError, UsageError
 from localjudge.rows.csv_records import csv_reader
 from localjudge.rows.inspect_records import is_inspect_log, read_inspect
-from localjudge.rows.json_records import parse_json, read_json_array, read_json_objects, read_jsonl
+from localjudge.rows.json_records import read_json_array, read_json_objects, read_jsonl
+from localjudge.rows.json_values import parse_json
 from localjudge.rows.record import DAMAGED, Record, lone_surrogate, unreadable_from_here
 from localjudge.rows.table_records import STATE, dataset_files, read_arrow, read_parquet
 from localjudge.system.requirements import require

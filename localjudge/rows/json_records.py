@@ -5,31 +5,24 @@ A record above the size limit is skipped. No more than a few times the limit is 
 
 from __future__ import annotations
 
-import codecs
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from io import BufferedIOBase
 from itertools import chain, islice
 from math import inf
 from typing import Any, BinaryIO
 
-from localjudge.errors import RowError, RowProblem, UsageError
+from localjudge.errors import RowError, UsageError
 from localjudge.rows.columns import COLUMN_NAMES, CRITERION, MESSAGES, PAIR, folded
+from localjudge.rows.json_values import JsonValues, as_record, parse_json
 from localjudge.rows.messages import as_turns
 from localjudge.rows.paths import look_up
-from localjudge.rows.record import Record, too_large, unreadable_from_here
+from localjudge.rows.record import Record, too_large
 from localjudge.rows.shapes import recognized
 
-_PIECE = 1 << 16
-_BETWEEN = re.compile(r"[ \t\n\r]*,?[ \t\n\r]*")
-_LONGEST_TOKEN = 10
-"""Characters before its end at which a JSON text that is cut can have an error, if it is not in a string."""
-_MOST_HELD = 8
-"""How many times as large as a row may be an element of an array that is skipped."""
 _DEEPEST_LIST = 4
-_OF_ROWS = {MESSAGES}.union(*map(COLUMN_NAMES.__getitem__, ("instruction", "candidate", CRITERION, *PAIR)))
+_OF_ROWS = {MESSAGES} | {
+    name for field in ("instruction", "candidate", CRITERION, *PAIR) for name in COLUMN_NAMES[field]
+}
 """Names of columns that show that an object is a record itself."""
 
 
@@ -51,8 +44,8 @@ def read_json_array(stream: BufferedIOBase, most_bytes: int) -> Iterator[tuple[i
 
     What follows an element that is not JSON, or is far above the limit, is not read; a failure says so.
     """
-    texts = _texts(stream, most_bytes, is_array=True)
-    return enumerate((_limited(text, most_bytes) for text in texts), 1)
+    for number, text in enumerate(JsonValues(stream, most_bytes, is_array=True), 1):
+        yield number, _limited(text, most_bytes)
 
 
 class Document(dict[str, Any]):
@@ -61,73 +54,21 @@ class Document(dict[str, Any]):
 
 def read_json_objects(stream: BufferedIOBase, most_bytes: int) -> Iterator[tuple[int, Record]]:
     """Yield the objects that follow each other in a text, with their numbers; one alone as a `Document`."""
-    texts = _texts(stream, inf, is_array=False)
-    first = [*islice(texts, 2)]
-    if len(first) == 1 and isinstance(alone := _limited(first[0], inf), dict):
-        yield 1, Document(alone)
-    else:
-        yield from enumerate((_limited(text, most_bytes) for text in chain(first, texts)), 1)
+    texts = iter(JsonValues(stream, inf, is_array=False))
+    first = list(islice(texts, 2))
+    if len(first) == 1:
+        alone = _limited(first[0], inf)
+        if isinstance(alone, dict):
+            yield 1, Document(alone)
+            return
+    for number, text in enumerate(chain(first, texts), 1):
+        yield number, _limited(text, most_bytes)
 
 
 def _limited(text: bytes | RowError, most_bytes: float) -> Record:
     if isinstance(text, RowError):
         return text
     return too_large(most_bytes) if len(text) > most_bytes else parse_json(text, "record")
-
-
-def _texts(stream: BufferedIOBase, most_bytes: float, *, is_array: bool) -> Iterator[bytes | RowError]:
-    """Yield the text of each value, with a comma between two or not; at last a failure if there is a rest.
-
-    Args:
-        stream: the text: an array, or objects that follow each other.
-        most_bytes: size limit of a row.
-        is_array: whether the values are the elements of an array.
-    """
-    pieces = codecs.iterdecode(iter(partial(stream.read1, _PIECE), b""), "utf-8", "surrogateescape")
-    held, end = next(filter(str.strip, pieces), "").lstrip()[is_array:], 0
-    decode, encode = json.JSONDecoder().raw_decode, partial(str.encode, errors="surrogateescape")
-    while not (held.startswith("]", at := next(_BETWEEN.finditer(held, end)).end()) and is_array):
-        try:
-            _, end = decode(held, at)
-        except (ValueError, RecursionError) as error:
-            size, place = len(held) - at, getattr(error, "pos", at)
-            is_cut = "Unterminated" in str(error) or not held[place + _LONGEST_TOKEN :].strip()
-            is_large = size > _MOST_HELD * most_bytes
-            if is_cut and not is_large and (more := "".join(islice(pieces, 1 + size // _PIECE))):
-                # A comma may be the last that was read; white space before an element is not held.
-                held, end = held[end:at].strip() + held[at:] + more, 0
-                continue
-            problem = too_large(most_bytes) if is_large else parse_json(encode(held[at:]), "record")
-            if size or is_array:
-                said = getattr(problem, "reason", "") if size else "the array does not end"
-                yield unreadable_from_here(said)
-            return
-        yield encode(held[at:end])
-    if any(map(str.strip, chain([held[at + 1 :]], pieces))):
-        yield unreadable_from_here("there is text after the end of the array")
-
-
-def parse_json(text: bytes, what: str) -> Record:
-    """Return a JSON object, or the reason why the text is none.
-
-    Args:
-        text: the JSON text, in UTF-8.
-        what: the name of the text in messages.
-    """
-    try:
-        return _as_record(json.loads(text.decode("utf-8-sig")))
-    except UnicodeDecodeError as error:
-        reason = f"not UTF-8 at byte {error.start + 1} of the {what}"
-        return RowError(reason, problem=RowProblem.ENCODING)
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno} of the {what}, " if error.lineno > 1 else ""
-        return RowError(f"not JSON: {error.msg} at {place}column {error.colno}")
-    except (ValueError, RecursionError) as error:
-        return RowError(f"JSON that Python cannot parse: {error}")
-
-
-def _as_record(given: Any) -> Record:
-    return given if isinstance(given, dict) else RowError("not a JSON object with named fields")
 
 
 def rows_of_document(document: Document, name: str, rows_at: str | None = None) -> tuple[str, Iterable[Record]]:
@@ -149,7 +90,7 @@ def rows_of_document(document: Document, name: str, rows_at: str | None = None) 
         if not isinstance(rows, list) or not rows:
             there = " or ".join(_lists(document)) or "none"
             raise UsageError(f"`rows_at` {rows_at}: {name} has no list there; its lists are {there}")
-        return rows_at, map(_as_record, rows)
+        return rows_at, map(as_record, rows)
     if recognized(document).has or _is_row(document):
         return "", [document]
     lists = _lists(document)
@@ -159,7 +100,7 @@ def rows_of_document(document: Document, name: str, rows_at: str | None = None) 
         places = " or ".join(lists)
         raise UsageError(f"{name}: its rows can be in {places}; name the list: `rows_at` {next(iter(lists))}")
     for path, rows in lists.items():
-        return path, map(_as_record, rows)
+        return path, map(as_record, rows)
     if len(document) > 1 and all(isinstance(value, Mapping) and _is_row(value) for value in document.values()):
         return "", ({"id": key, **value} for key, value in document.items())
     return "", [document]

@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from localjudge.errors import RowProblem
 from localjudge.rows.columns import ROLE_NAMES
@@ -28,6 +28,7 @@ _CALL_IDS = ("tool_call_id", "tool_call_ids", "call_id", "id")
 _TEXT_PARTS = ("text", "input_text", "output_text", "summary_text", "reasoning_text")
 # The name of a tool that is written as it stands; any other is written as JSON.
 _PLAIN_NAME = re.compile(r"[\w.:/-]+", re.ASCII)
+_PROBLEM = RowProblem.CONVERSATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,16 @@ class Message:
         """Return the message with `<think>…</think>` at the beginning of the assistant's text as reasoning."""
         blocks = list[Block]()
         for block in self.blocks:
-            if block.kind == "text" and self.role == "assistant" and (found := _THOUGHTS.match(block.text)):
-                blocks += [Block("reasoning", thought)] if (thought := found[1].strip()) else []
-                block = Block("text", block.text[found.end() :])
-            blocks.append(block)
+            thoughts = (
+                _THOUGHTS.match(block.text) if block.kind == "text" and self.role == "assistant" else None
+            )
+            if thoughts is None:
+                blocks.append(block)
+                continue
+            thought = thoughts[1].strip()
+            if thought:
+                blocks.append(Block("reasoning", thought))
+            blocks.append(Block("text", block.text[thoughts.end() :]))
         return Message(self.role, _joined(blocks))
 
 
@@ -103,42 +110,55 @@ class _Reader:
         self._in_order: defaultdict[tuple[Any, ...], deque[int]] = defaultdict(deque)
 
     def message(self, message: Any) -> Message:
+        """Return a message with its blocks.
+
+        Raises:
+            RecordError: it cannot be judged.
+        """
         if not isinstance(message, Mapping):
-            raise RecordError(f"is of type {type(message).__name__}; give an object with role and content")
+            kind = type(message).__name__
+            raise RecordError(f"is of type {kind}; give an object with role and content", _PROBLEM)
         if message.get("type") == "reasoning" and "role" not in message:
-            said = [*(message.get("summary") or []), *(message.get("content") or [])]
-            thought = "\n".join(map(_text, said))
-            return Message("assistant", [Block("reasoning", thought)] if thought else [])
+            return _reasoning_item(message)
         role, message = role_of(message), _in_one_form(message)
-        content = message.get("content")
         if message.get("audio"):
-            raise RecordError("has audio, which is not supported; only text is judged")
+            raise RecordError("has audio, which is not supported; only text is judged", RowProblem.MEDIA)
         if role not in _ROLES:
             has = "no role" if role is None else f"the role {str(role)[:40]!r}"
-            raise RecordError(f"has {has}, which is not supported; use {', '.join(_ROLES)}")
+            raise RecordError(f"has {has}, which is not supported; use {', '.join(_ROLES)}", _PROBLEM)
         if role in ("tool", "function"):
-            name = message.get("name") or message.get("function")
-            own = next((message[key] for key in _CALL_IDS if message.get(key)), None)
-            own = own[0] if isinstance(own, list) else own
-            return Message("tool", [self._result(message, own, name)])
-        calls = message.get("tool_calls") or []
-        calls = calls if isinstance(calls, list) else [calls]
-        calls = [*calls, *filter(None, [message.get("function_call")])]
+            return Message("tool", [self._result_of_message(message)])
+        calls = _calls_of(message)
         if calls and role != "assistant":
-            raise RecordError(f"is the {role}'s and has calls of tools; only the assistant's can have them")
+            reason = f"is the {role}'s and has calls of tools; only the assistant's can have them"
+            raise RecordError(reason, _PROBLEM)
+        return Message(role, self._blocks(message, role, calls))
+
+    def _blocks(self, message: Mapping[str, Any], role: str, calls: Sequence[Any]) -> list[Block]:
+        """Return the blocks of a message that is not a result: its reasoning, its parts and its calls."""
+        blocks = []
         thoughts = message.get("reasoning_content") or message.get("reasoning")
-        blocks = [Block("reasoning", thoughts)] if thoughts and isinstance(thoughts, str) else []
-        for part in _parts("" if content is None and (calls or blocks) else content):
+        if thoughts and isinstance(thoughts, str):
+            blocks.append(Block("reasoning", thoughts))
+        content = message.get("content")
+        if content is None and (calls or blocks):
+            content = ""
+        for part in _parts(content):
             blocks += self._part(part, role)
-        blocks = blocks or [Block("text", "")] * (not calls)
-        return Message(role, _joined([*blocks, *map(self._call, calls)]))
+        if not blocks and not calls:
+            blocks.append(Block("text", ""))
+        blocks += [self._call(call) for call in calls]
+        return _joined(blocks)
 
     def _part(self, part: Any, role: str) -> list[Block]:
+        """Return the blocks of a part of a message's content."""
         kind = part.get("type") if isinstance(part, Mapping) else None
         if kind == "tool_use" and role == "assistant":
-            call = [self._call(part)]  # a call that a provider's server made has its result beside it
-            done = {"content": part.get("result"), "error": part.get("error")}
-            return [*call, self._result(done, part.get("id"))] if "result" in part else call
+            blocks = [self._call(part)]
+            if "result" in part:  # of a call that a provider's server made
+                done = {"content": part.get("result"), "error": part.get("error")}
+                blocks.append(self._result(done, part.get("id")))
+            return blocks
         if kind == "tool_result" and role == "user":
             return [self._result(part, part.get("tool_use_id"))]
         if kind in ("thinking", "reasoning", "redacted_thinking") and role == "assistant":
@@ -147,21 +167,19 @@ class _Reader:
         return [Block("text", _text(part))]
 
     def _call(self, call: Any) -> Block:
+        """Return a call of a tool, with the next number."""
         call = call if isinstance(call, Mapping) else {}
         inner = call.get("function") or call.get("custom")
-        given = inner if isinstance(inner, Mapping) else call
-        name = given.get("name") or inner
+        function = inner if isinstance(inner, Mapping) else call
+        name = function.get("name") or inner
         if not isinstance(name, str):
-            raise RecordError("has a call without the name of its tool; give a function with a name")
-        arguments = next((given[key] for key in ("arguments", "input") if given.get(key) is not None), "")
-        if not isinstance(arguments, str):
-            try:
-                arguments = json.dumps(arguments, ensure_ascii=False, default=str)
-            except (TypeError, ValueError, RecursionError) as error:
-                raise RecordError(f"has arguments that cannot be written as JSON: {error}") from None
+            reason = "has a call without the name of its tool; give a function with a name"
+            raise RecordError(reason, _PROBLEM)
+        arguments = _arguments_of(function)
         own = _identity(call.get("call_id") or call.get("id"))
         if own is not None and self._first_waiting((own,)):
-            raise RecordError(f"has a call with the id {own[:40]!r}, which a call without a result has")
+            reason = f"has a call with the id {own[:40]!r}, which a call without a result has"
+            raise RecordError(reason, _PROBLEM)
         self._calls += 1
         self._waiting.add(self._calls)
         for key in ((own,), (own is not None, name), (own is not None, None)):
@@ -169,18 +187,44 @@ class _Reader:
         shown = name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
         return Block("call", f"{shown} {arguments}" if arguments else shown, self._calls)
 
-    def _result(self, given: Mapping[str, Any], call: Any, name: Any = None) -> Block:
-        own, error = _identity(call), given.get("error") or given.get("is_error")
-        content = "" if given.get("content") is None else given["content"]
-        text = "\n".join(map(_text, _parts(content)))
+    def _result_of_message(self, message: Mapping[str, Any]) -> Block:
+        """Return the result that a message of a tool has."""
+        call = None
+        for key in _CALL_IDS:
+            if message.get(key):
+                call = message[key]
+                break
+        if isinstance(call, list):
+            call = call[0]
+        return self._result(message, call, message.get("name") or message.get("function"))
+
+    def _result(self, result: Mapping[str, Any], call: Any, name: Any = None) -> Block:
+        """Return the result of a call.
+
+        Args:
+            result: the content, and whether it is an error.
+            call: the id of the call, as far as it is known.
+            name: the name of the tool, as far as it is known.
+
+        Raises:
+            RecordError: no earlier call without a result matches.
+        """
+        own = _identity(call)
+        error = result.get("error") or result.get("is_error")
+        content = "" if result.get("content") is None else result["content"]
+        text = "\n".join(_text(part) for part in _parts(content))
         if isinstance(error, Mapping) and not text:  # as Inspect writes the failure of a tool
             text = str(error.get("message") or "")
         tool = name if isinstance(name, str) else None
         keys: list[tuple[Any, ...]] = [(False, tool), (True, tool) if own is None else (own,)]
-        number = min(filter(None, map(self._first_waiting, keys)), default=0)
-        if not number:
-            of = f" with the id {own[:40]!r}" if own is not None else f" of {str(name)[:40]!r}" if name else ""
-            raise RecordError(f"is the result of a call{of}, and has no matching earlier call without a result")
+        waiting = [number for number in map(self._first_waiting, keys) if number]
+        if not waiting:
+            of = f" of {str(name)[:40]!r}" if name else ""
+            if own is not None:
+                of = f" with the id {own[:40]!r}"
+            reason = f"is the result of a call{of}, and has no matching earlier call without a result"
+            raise RecordError(reason, _PROBLEM)
+        number = min(waiting)
         self._waiting.remove(number)
         return Block("error" if error else "result", text, number)
 
@@ -190,6 +234,41 @@ class _Reader:
         while calls and calls[0] not in self._waiting:
             calls.popleft()
         return calls[0] if calls else 0
+
+
+def _reasoning_item(item: Mapping[str, Any]) -> Message:
+    """Return an item of reasoning of OpenAI's Responses API as a message."""
+    parts = [*(item.get("summary") or []), *(item.get("content") or [])]
+    thought = "\n".join(_text(part) for part in parts)
+    return Message("assistant", [Block("reasoning", thought)] if thought else [])
+
+
+def _calls_of(message: Mapping[str, Any]) -> list[Any]:
+    """Return the calls of tools in a message."""
+    calls = message.get("tool_calls") or []
+    found = list(calls) if isinstance(calls, list) else [calls]
+    if message.get("function_call"):
+        found.append(message["function_call"])
+    return found
+
+
+def _arguments_of(function: Mapping[str, Any]) -> str:
+    """Return the arguments of a call, as JSON unless they are a text.
+
+    Raises:
+        RecordError: they cannot be written as JSON.
+    """
+    arguments = function.get("arguments")
+    if arguments is None:
+        arguments = function.get("input")
+    if arguments is None:
+        return ""
+    if isinstance(arguments, str):
+        return arguments
+    try:
+        return json.dumps(arguments, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RecordError(f"has arguments that cannot be written as JSON: {error}", _PROBLEM) from None
 
 
 def _joined(blocks: list[Block]) -> list[Block]:
@@ -268,31 +347,68 @@ def _identity(value: Any) -> str | None:
     return str(value) if isinstance(value, str | int) and value != "" else None
 
 
-_SAID = ("message", "finish", "system")
-"""Actions that say something, and call no tool."""
+_SPEECH = ("message", "finish", "system")
+"""Actions of OpenHands that say something, and call no tool."""
 
 
-def event_messages(events: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the messages in a list of events; events that say nothing are left out."""
+def event_messages(events: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the messages in a list of events of OpenHands; events that say nothing are left out.
+
+    Raises:
+        RecordError: an event is not an object.
+    """
     calls = set[str]()
-    # In older logs, an action and its observation are a list.
-    for event in (part for each in events for part in (each if isinstance(each, list) else [each])):
-        given, call, seen = event.get("args") or {}, event.get("tool_call"), event.get("observation")
-        action, role = event.get("action"), "assistant" if event.get("source") == "agent" else "user"
-        answered = str(event.get("tool_call_id") or event.get("cause"))
-        if isinstance(event.get("llm_message"), Mapping):
-            yield event["llm_message"]
-        elif isinstance(event.get("system_prompt"), Mapping):
-            yield {"role": "system", "content": event["system_prompt"].get("text")}
-        elif action in _SAID:
-            said = (given.get(key) for key in ("content", "final_thought", "thought"))
-            yield {"role": "system" if action == "system" else role, "content": next(filter(None, said), "")}
-        elif call or (isinstance(action, str) and role == "assistant" and given):
-            arguments = {key: value for key, value in given.items() if key != "thought"}
-            call = call or {"id": str(event.get("id")), "name": action, "arguments": arguments}
-            calls.add(str(call["id"]))
-            thought = event.get("thought") or given.get("thought") or ""
-            yield {"role": "assistant", "content": thought, "tool_calls": [call]}
-        elif seen is not None and answered in calls:
-            content = seen.get("content") if isinstance(seen, Mapping) else event.get("content")
-            yield {"role": "tool", "tool_call_id": answered, "content": content or ""}
+    for event in _flat(events):
+        if not isinstance(event, Mapping):
+            raise RecordError("its history has an event that is not an object", _PROBLEM)
+        message = _message_of_event(event, calls)
+        if message is not None:
+            yield message
+
+
+def _flat(events: Any) -> Iterator[Any]:
+    """Yield events; in older logs, an action and its observation are a list."""
+    for event in events if isinstance(events, list) else [events]:
+        if isinstance(event, list):
+            yield from event
+        else:
+            yield event
+
+
+def _message_of_event(event: Mapping[str, Any], calls: set[str]) -> Mapping[str, Any] | None:
+    """Return the message of an event; None if it says nothing.
+
+    Args:
+        event: the event.
+        calls: the ids of earlier calls, to which the event may add one.
+    """
+    action, seen = event.get("action"), event.get("observation")
+    arguments = event.get("args") or {}
+    role = "assistant" if event.get("source") == "agent" else "user"
+    answered = str(event.get("tool_call_id") or event.get("cause"))
+    if isinstance(event.get("llm_message"), Mapping):
+        return cast(Mapping[str, Any], event["llm_message"])
+    if isinstance(event.get("system_prompt"), Mapping):
+        return {"role": "system", "content": event["system_prompt"].get("text")}
+    if action in _SPEECH:
+        return {"role": "system" if action == "system" else role, "content": _speech(arguments)}
+    call = event.get("tool_call")
+    if call is None and isinstance(action, str) and role == "assistant" and arguments:
+        own = {key: value for key, value in arguments.items() if key != "thought"}
+        call = {"id": str(event.get("id")), "name": action, "arguments": own}
+    if call:
+        calls.add(str(call["id"]))
+        thought = event.get("thought") or arguments.get("thought") or ""
+        return {"role": "assistant", "content": thought, "tool_calls": [call]}
+    if seen is not None and answered in calls:
+        content = seen.get("content") if isinstance(seen, Mapping) else event.get("content")
+        return {"role": "tool", "tool_call_id": answered, "content": content or ""}
+    return None
+
+
+def _speech(arguments: Mapping[str, Any]) -> Any:
+    """Return what the arguments of an action say."""
+    for key in ("content", "final_thought", "thought"):
+        if arguments.get(key):
+            return arguments[key]
+    return ""
