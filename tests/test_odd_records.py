@@ -13,6 +13,7 @@ from one_row import as_row
 from localjudge import Failure, Row, UsageError, read_rows
 from localjudge.rows.columns import parse_columns
 from localjudge.rows.inputs import Inputs
+from localjudge.rows.program_rows import rows_of_program
 
 ANSWERS = ("instruction", "candidate")
 PAIRS = ("instruction", "candidate_a", "candidate_b")
@@ -206,3 +207,17 @@ def test_an_encoded_column_that_is_not_there_is_refused(tmp_path: Path, flags: d
 def test_the_own_names_of_fields_come_before_a_shape(tmp_path: Path) -> None:
     record = {"instruction": "q", "candidate": "mine", "user_input": "i", "response": "evil"}
     assert judged(tmp_path, [record]) == [("mine",)]
+
+
+def test_a_missing_number_in_a_list_is_null_in_every_source(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({"question": ["q"], "response": ["r"], "context": [[1.0, float("nan")]]})
+    frame.to_parquet(tmp_path / "a.parquet")
+    used = ("instruction", "candidate", "context")
+    (of_frame,) = rows_of_program(frame, used)
+    (of_file,) = read_rows([str(tmp_path / "a.parquet")], used=used)
+    assert isinstance(of_frame, Row)
+    assert isinstance(of_file, Row)
+    assert of_frame.fields == of_file.fields == {"context": "[1.0, null]"}
+    assert of_frame.digest == of_file.digest

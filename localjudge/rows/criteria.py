@@ -46,13 +46,21 @@ def read_criteria(given: Any) -> tuple[Criterion, ...]:
     )
 
 
-def _criterion(given: Any, where: str) -> Criterion:
-    given = {CRITERION: given, "points": 1} if isinstance(given, str) else given
-    if not isinstance(given, Mapping):
-        raise RecordError(f"{where} is of type {type(given).__name__}; {_FORM}")
-    text, points, name, tags = (_value(given, keys, where) for keys in (_TEXT, _POINTS, _NAME, _TAGS))
-    tags = [] if tags is None else [tags] if isinstance(tags, str) else tags
-    if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
+def _criterion(value: Any, where: str) -> Criterion:
+    """Return a criterion: a text, worth one point, or an object."""
+    if isinstance(value, str):
+        value = {CRITERION: value, "points": 1}
+    if not isinstance(value, Mapping):
+        raise RecordError(f"{where} is of type {type(value).__name__}; {_FORM}")
+    text = _value(value, _TEXT, where)
+    points = _value(value, _POINTS, where)
+    name = _value(value, _NAME, where)
+    tags = _value(value, _TAGS, where)
+    if tags is None:
+        tags = []
+    if isinstance(tags, str):
+        tags = [tags]
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise RecordError(f"{where}: its tags are not texts; give a list of texts")
     return Criterion(
         text=_text(text, where),
@@ -74,15 +82,14 @@ def _leaves(node: Any, points: float, where: str) -> Iterator[tuple[dict[str, An
         return
     if not isinstance(parts, list):
         raise RecordError(f"{where}: its {_PARTS} are of type {type(parts).__name__}; give a list")
-    named = {f"{where}, part {number}": part for number, part in enumerate(parts, 1)}
-    weights = {
-        own: _number(part.get("weight") if isinstance(part, Mapping) else None, own)
-        for own, part in named.items()
-    }
-    if min(weights.values()) < 0 or not any(weights.values()):
+    weights = []
+    for number, part in enumerate(parts, 1):
+        weight = part.get("weight") if isinstance(part, Mapping) else None
+        weights.append(_number(weight, f"{where}, part {number}"))
+    if min(weights) < 0 or not any(weights):
         raise RecordError(f"{where}: the weights of its {_PARTS} must not be below 0, nor all 0")
-    for own, part in named.items():
-        yield from _leaves(part, points * weights[own] / sum(weights.values()), own)
+    for number, (part, weight) in enumerate(zip(parts, weights, strict=True), 1):
+        yield from _leaves(part, points * weight / sum(weights), f"{where}, part {number}")
 
 
 def _value(given: Mapping[str, Any], names: tuple[str, ...], where: str) -> Any:

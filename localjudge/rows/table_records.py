@@ -94,11 +94,21 @@ def arrow_records(batch: Any, most_bytes: int | None = None) -> Iterator[Record]
         return
     for part in (batch.slice(begin, _ROWS_AT_ONCE) for begin in range(0, batch.num_rows, _ROWS_AT_ONCE)):
         if most_bytes is None or part.nbytes <= most_bytes:
-            columns = {name: _values(part.column(place)) for place, name in enumerate(batch.schema.names)}
+            columns = {name: _plain_values(part.column(place)) for place, name in enumerate(batch.schema.names)}
             yield from ({name: columns[name][place] for name in columns} for place in range(part.num_rows))
             continue
         for row in (part.slice(place, 1) for place in range(part.num_rows)):
             yield from arrow_records(row) if _row_bytes(row) <= most_bytes else [too_large(most_bytes)]
+
+
+def _plain_values(column: Any) -> list[Any]:
+    """Return the values of a column, with None for NaN in lists and objects, as in a DataFrame."""
+    values = _values(column)
+    kind = str(column.type)
+    is_nested = kind.startswith(("list<", "large_list<", "fixed_size_list<", "struct<", "map<"))
+    if is_nested and ("float" in kind or "double" in kind):
+        return [plain(value) for value in values]
+    return values
 
 
 def _row_bytes(row: Any) -> int:
