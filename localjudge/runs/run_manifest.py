@@ -145,7 +145,8 @@ class StartRecord(_ManifestPart):
 
     def changed_inputs(self, before: StartRecord) -> list[str]:
         """Return the inputs whose content is another one than at an earlier start."""
-        if self.inputs != before.inputs or len(self.input_sha256) != len(before.input_sha256):
+        digest_counts = (len(self.input_sha256), len(before.input_sha256))
+        if self.inputs != before.inputs or digest_counts != (len(self.inputs), len(self.inputs)):
             return []
         digests = zip(self.inputs, self.input_sha256, before.input_sha256, strict=True)
         return [name for name, digest, earlier in digests if digest != earlier]
