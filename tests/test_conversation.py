@@ -180,7 +180,7 @@ def test_no_text_of_a_turn_can_pass_for_another_turn(text: str) -> None:
 @pytest.mark.parametrize(
     ("messages", "reason"),
     [
-        ([], "no candidate, no conversation; its columns are messages"),
+        ([], "'messages', the conversation: no turns; give a list of turns, each with role and content"),
         ({"role": "user"}, "'messages', the conversation: turn 1 has content of type NoneType"),
         ("not JSON", "'messages', the messages, is a text; it must be a list of messages"),
         ([*TURNS, "bye"], "turn 6 is of type str; give an object with role and content"),

@@ -11,8 +11,9 @@ import pytest
 from one_row import as_row
 
 from localjudge import Failure, Row, UsageError, read_rows
-from localjudge.rows.columns import parse_columns
+from localjudge.rows.columns import ReadingFlags, parse_columns
 from localjudge.rows.inputs import Inputs
+from localjudge.rows.joins import JoinedRecord, Joins
 from localjudge.rows.program_rows import rows_of_program
 
 ANSWERS = ("instruction", "candidate")
@@ -221,3 +222,103 @@ def test_a_missing_number_in_a_list_is_null_in_every_source(tmp_path: Path) -> N
     assert isinstance(of_file, Row)
     assert of_frame.fields == of_file.fields == {"context": "[1.0, null]"}
     assert of_frame.digest == of_file.digest
+
+
+def test_the_rows_own_column_comes_before_the_one_of_the_joined_file(tmp_path: Path) -> None:
+    used = ("instruction", "candidate", "context")
+    records = [{"id": n, "prompt": "q", "context": None} for n in range(9)]
+    records += [{"id": 9, "prompt": "q", "context": "own"}]
+    rows = write(tmp_path / "a.jsonl", [record | {"response": None} for record in records])
+    gold = [{"id": n, "context": "other", "response": "gold"} for n in range(10)]
+    joined = write(tmp_path / "gold.jsonl", gold)
+    named = parse_columns(["candidate=response"], used, join=str(joined), on="id")
+    assert not [row for row in Inputs([str(rows)], named, used).rows() if isinstance(row, Row)]
+    other = parse_columns(["candidate=gold.response"], used, join=str(joined), on="id")
+    found = [row for row in Inputs([str(rows)], other, used).rows() if isinstance(row, Row)]
+    assert [row.fields["context"] for row in found] == ["own"]
+
+
+def test_messages_that_are_missing_in_the_first_records_are_not_replaced(tmp_path: Path) -> None:
+    gold, real = ([{"role": "user", "content": "q"}, {"role": "assistant", "content": text}] for text in "gr")
+    records: list[dict[str, Any]] = [{"messages": None, "best_messages": gold}] * 100
+    records.append({"messages": real, "best_messages": gold})
+    assert judged(tmp_path, records) == [None] * 100 + [("r",)]
+
+
+def test_examples_that_repeat_the_question_are_not_its_response(tmp_path: Path) -> None:
+    shots = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "shot"}]
+    assert judged(tmp_path, [{"question": "q", "few_shot": shots}] * 3) == [None] * 3
+    assert judged(tmp_path, [{"few_shot": shots}] * 3, ANSWERS, "messages=few_shot") == [("shot",)] * 3
+
+
+@pytest.mark.parametrize("name", ["response", "output", "model_output"])
+def test_a_declared_response_of_another_kind_is_not_replaced(tmp_path: Path, name: str) -> None:
+    record = {"instruction": "q", "input": "i", "reference": "gold", name: {"text": "a"}}
+    assert judged(tmp_path, [record] * 3) == [None] * 3
+
+
+def test_one_bad_element_of_a_list_of_responses_fails_alone(tmp_path: Path) -> None:
+    record = {"id": "x", "prompt": "q", "samples": [{"text": "a"}, {"text": 5}, {"text": "c"}]}
+    inputs = inputs_of(tmp_path, [record], ANSWERS, "candidate=samples[*].text")
+    first, second, third = inputs.rows()
+    assert isinstance(first, Row)
+    assert isinstance(second, Failure)
+    assert isinstance(third, Row)
+    assert [row.id for row in (first, second, third)] == ["x-1", "x-2", "x-3"]
+    assert "is a number or a boolean" in second.reason
+
+
+def test_a_history_that_appears_in_later_records_is_said(tmp_path: Path) -> None:
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    record: dict[str, Any] = {"question": "q", "response": "r", "history": []}
+    inputs = inputs_of(tmp_path, [record] * 100 + [record | {"history": turns}])
+    assert len(list(inputs.rows())) == 101
+    (line,) = inputs.late.lines
+    assert line.startswith("'history' has values in 1 record from ")
+    assert line.endswith("--column history=history")
+
+
+def test_two_histories_are_refused_with_the_flags_of_both(tmp_path: Path) -> None:
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    record = {"question": "q", "history": turns, "chat_history": turns[:1] + [turns[1] | {"content": "Ho"}]}
+    for used, responses in ((ANSWERS, {"response": "r"}), (PAIRS, {"response_a": "a", "response_b": "b"})):
+        inputs = inputs_of(tmp_path, [record | responses], used)
+        with pytest.raises(UsageError, match="`columns` history=history or `columns` history=chat_history"):
+            inputs.check()
+    both = inputs_of(
+        tmp_path, [record | {"response": "r"}], ANSWERS, "history=history", "messages=chat_history"
+    )
+    with pytest.raises(UsageError, match="history and messages"):
+        both.check()
+
+
+def test_two_joined_files_do_not_fill_the_gaps_of_each_other(tmp_path: Path) -> None:
+    joins = Joins(ReadingFlags(join="first.jsonl", on="id"))
+    joins.read_given("first.jsonl", [(1, {"id": 1, "context": "c"}), (2, {"id": 2})])
+    joins.read_aside("b.jsonl", [(1, {"question_id": 2, "category": "math", "turns": ["t"], "context": "d"})])
+    assert joins.files == ["b.jsonl"]
+    joined = joins.joined({"id": 2, "question_id": 2})
+    assert isinstance(joined, JoinedRecord)
+    assert "context" not in joined.other
+    assert joined.other["category"] == "math"
+
+
+def test_a_record_without_the_messages_of_its_file_fails(tmp_path: Path) -> None:
+    used = ("instruction", "candidate", "conversation")
+    before = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    turns = [*before, {"role": "user", "content": "q"}]
+    record: dict[str, Any] = {"question": "q", "response": "r", "messages": turns}
+    found = judged(tmp_path, [record] * 3 + [record | {"messages": None}], used)
+    assert found == [("r",)] * 3 + [None]
+
+
+def test_an_object_beside_a_text_is_written_as_json(tmp_path: Path) -> None:
+    record: dict[str, Any] = {"instruction": "Sum it", "input": {"a": True, "b": None}, "output": "r"}
+    text = [row.instruction for row in inputs_of(tmp_path, [record] * 3).rows() if isinstance(row, Row)]
+    assert text == ['Sum it\n\n{"a": true, "b": null}'] * 3
+
+
+def test_a_text_that_speaks_of_a_data_address_is_no_image(tmp_path: Path) -> None:
+    record = {"prompt": "q", "response": "r", "note": "data:image/png is how an address begins"}
+    assert judged(tmp_path, [record]) == [("r",)]
+    assert judged(tmp_path, [record | {"note": "data:image/png;base64,iVBORw0KGgo="}]) == [None]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from localjudge.rows.columns import folded
 from localjudge.rows.first_records import Column, FirstRecords
 from localjudge.rows.paths import EACH, column, path_of_column, steps
-from localjudge.rows.reading import FieldSource, Source
+from localjudge.rows.reading import FieldSource, Kind, Source
 
 
 class Claims:
@@ -42,9 +42,9 @@ class Claims:
             if is_whole or not keeps_column:
                 self.columns[self._first.name_of(each, top)] = None
 
-    def add_column(self, name: str, each: Column) -> None:
-        """Give a field a whole column."""
-        source = each.source
+    def add_column(self, name: str, each: Column, *, kind: Kind | None = None) -> None:
+        """Give a field a whole column; one without values has the kind that is given."""
+        source = each.source if kind is None else each.source.model_copy(update={"kind": kind})
         self.add(name, FieldSource(kind=source.kind, texts=(source,)))
 
     def release(self, name: str) -> None:

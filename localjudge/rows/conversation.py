@@ -83,6 +83,9 @@ def conversation_fields(values: Mapping[str, Any], reading: Reading, used: Seque
         return fields
     if reading.candidate_is_transcript:
         return fields
+    messages = reading.fields.get(MESSAGES)
+    if messages is not None and messages.texts and MESSAGES not in values:
+        raise RecordError(f"no messages: no value at {reading.columns_of(MESSAGES)!r}", RowProblem.MISSING)
     before = _turns_before(values)
     if "instruction" in reading.fields and "instruction" not in values and MESSAGES not in values:
         column = reading.columns_of("instruction")

@@ -145,6 +145,10 @@ class ConversationDecision:
         history = self._claims.fields.pop(HISTORY, None)
         if history is None:
             return
+        if MESSAGES in self._claims.fields:
+            raise RecordError(
+                "`columns` history and messages: the messages are the whole conversation; give one"
+            )
         question = self._claims.fields.get("instruction")
         if question is None or question.kind != "text":
             path = history.texts[0].path
@@ -173,20 +177,29 @@ class ConversationDecision:
             return
         free = self._claims.free_columns()
         talks = [each for each in free if each.kind == "turns"]
-        histories = self._histories()
         named = [each for each in talks if folded(each.name) in COLUMN_NAMES[MESSAGES]]
         question = fields.get("instruction")
-        if histories and question is not None and question.kind == "text":
-            self._add_history(histories[0].source, question)
+        has_question = question is not None and question.kind == "text"
+        history = self._history() if has_question else None
+        if history is not None and question is not None:
+            self._add_history(history.source, question)
         elif named:
             self._take_messages(named[0], question)
-        elif "candidate" in fields or (question is not None and question.kind == "turns"):
+        elif "candidate" in fields or question is not None:
             return
+        elif empty := self._messages_without_values():
+            # Messages that are missing in the first records must not give their field to another column.
+            self._claims.add_column(MESSAGES, empty, kind="turns")
         elif len(talks) > 1:
             names = " and ".join(repr(each.name) for each in talks)
             raise RecordError(f"{names} are conversations; choose one with --column messages={talks[0].name}")
         elif talks:
             self._take_messages(talks[0], question)
+
+    def _messages_without_values(self) -> Column | None:
+        """Return the free column with a usual name of messages that no first record has; None without one."""
+        named = self._claims.usual_columns(COLUMN_NAMES[MESSAGES])
+        return next((each for each in named if each.kind is None), None)
 
     def _take_messages(self, each: Column, question: FieldSource | None) -> None:
         """Take a column of messages: a conversation with its response, or the turns before one."""
@@ -217,13 +230,19 @@ class ConversationDecision:
                 f"{flag_of('candidate', path)} or {flag_of(MESSAGES, each.name)}"
             )
 
-    def _histories(self) -> list[Column]:
-        """Return the free columns with the usual names of a history, of messages or pairs."""
-        found = []
-        for each in self._claims.free_columns():
-            if folded(each.name) in COLUMN_NAMES[HISTORY] and each.kind in ("turns", "data"):
-                found.append(each)
-        return found
+    def _history(self) -> Column | None:
+        """Return the free column with a usual name of a history, of messages or pairs; None without one.
+
+        Raises:
+            RecordError: there are several.
+        """
+        named = self._claims.usual_columns(COLUMN_NAMES[HISTORY])
+        found = [each for each in named if each.kind in ("turns", "data")]
+        if len(found) > 1:
+            names = " and ".join(repr(each.name) for each in found)
+            choices = " or ".join(flag_of(HISTORY, each.name) for each in found)
+            raise RecordError(f"{names} are both possible columns for the history; choose {choices}")
+        return next(iter(found), None)
 
     def _add_history(self, history: Source, question: FieldSource) -> None:
         """Take a column of the turns before a question, which has a column of its own."""
@@ -283,9 +302,11 @@ class ConversationDecision:
         """Decide whether the two responses of a pair are conversations that begin with the prompt."""
         fields = self._claims.fields
         messages = self._first.columns.get(MESSAGES)
-        question, histories = fields.get("instruction"), self._histories()
-        if histories and question is not None and question.kind == "text" and MESSAGES not in fields:
-            self._add_history(histories[0].source, question)
+        question = fields.get("instruction")
+        if question is not None and question.kind == "text" and MESSAGES not in fields:
+            history = self._history()
+            if history is not None:
+                self._add_history(history.source, question)
         if not {MESSAGES, "instruction"} & fields.keys() and messages is not None:
             if messages.kind == "turns":
                 self._claims.add_column(MESSAGES, messages)

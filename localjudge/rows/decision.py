@@ -211,12 +211,16 @@ class _FieldDecision:
         """Return the source of a field by its declaration; None if the records have none of its values."""
         if declaration.turns:
             return self._declared_turns(name, declaration)
-        kinds = _KINDS.get(name) if len(declaration.texts) == 1 else None
-        located = [self._source_of_place(name, place, kinds) for place in declaration.texts]
+        located = [self._source_of_place(name, place) for place in declaration.texts]
         sources = tuple(source for source in located if source is not None)
         if not sources:
             return None
-        return FieldSource(kind=sources[0].kind if len(sources) == 1 else "text", texts=sources)
+        if len(declaration.texts) > 1:
+            return FieldSource(kind="text" if len(sources) > 1 else sources[0].kind, texts=sources)
+        source = sources[0]
+        if self._has_values(name, source):
+            source = _of_usable_kind(name, source)
+        return FieldSource(kind=source.kind, texts=(source,))
 
     def _declared_turns(self, name: str, declaration: Declaration) -> FieldSource | None:
         """Return the source of the turns of a declaration; None if the records have none of them."""
@@ -224,15 +228,15 @@ class _FieldDecision:
         for part in declaration.turns:
             roles: dict[str, tuple[Source, ...]] = {}
             for role, places in part.items():
-                located = [self._source_of_place(name, place, None) for place in places]
+                located = [self._source_of_place(name, place) for place in places]
                 roles[role] = tuple(source for source in located if source is not None)
             if all(roles.values()):
                 is_optional = not _REQUIRED_ROLES.intersection(roles)
                 parts.append(TurnSource(roles=roles, optional=is_optional))
         return FieldSource(kind="turns", turns=tuple(parts)) if parts else None
 
-    def _source_of_place(self, name: str, place: Place, kinds: Sequence[Kind] | None) -> Source | None:
-        """Return the source of a declared place; None if the records have no such value.
+    def _source_of_place(self, name: str, place: Place) -> Source | None:
+        """Return the source of a declared place: its first path with values; None if no record has one of them.
 
         Raises:
             RecordError: some records have one of its paths, and others another one.
@@ -244,13 +248,13 @@ class _FieldDecision:
         for path in paths:
             is_named = any(overlap(path, named) for named in self._flags.columns.values())
             source = None if is_named else self._first.locate(path)
-            if source is not None and (kinds is None or source.kind in kinds):
+            if source is not None:
                 found.append(source)
         with_values = [source for source in found if self._has_values(name, source)]
         if not with_values:
             return found[0] if found else None
         self._refuse_other_columns(name, with_values)
-        return with_values[0] if kinds is None else _of_usable_kind(name, with_values[0])
+        return with_values[0]
 
     def _has_values(self, name: str, source: Source) -> bool:
         """Return whether a record has a value of a source; an empty text is a value of a response alone."""

@@ -47,6 +47,7 @@ class FieldValues:
         others: the other columns of the record.
         number: the place of the row among the rows of the record, from 0; None if the record is one row.
         element: the elements of lists that the row is made of.
+        problem: why the values cannot be read, where the record has several rows; None if they can.
     """
 
     record: Mapping[str, Any]
@@ -54,6 +55,7 @@ class FieldValues:
     others: Mapping[str, Any]
     number: int | None = None
     element: Element = field(default_factory=dict)
+    problem: RecordError | None = None
 
 
 class ValueReader:
@@ -80,11 +82,14 @@ class ValueReader:
     def rows(self, record: dict[str, Any]) -> Iterator[FieldValues]:
         """Yield the values of each row of a record.
 
+        Of several rows, one whose values cannot be read leaves the others as they are.
+
         Args:
             record: columns by name.
 
         Raises:
-            RecordError: the record is of another form than its file, or a value is of another kind.
+            RecordError: the record is of another form than its file, or a value of its only row is of another
+                kind.
         """
         reading = self._reading
         if reading.encoded:
@@ -109,13 +114,19 @@ class ValueReader:
             yield FieldValues(record=record, values=self._values(record, FIRST), others=others)
             return
         for number, element in enumerate(places):
-            of_element = _columns_of_element(record, reading, element)
+            values: dict[str, Any] = {}
+            problem = None
+            try:
+                values = self._values(record, element)
+            except RecordError as error:
+                problem = error
             yield FieldValues(
                 record=record,
-                values=self._values(record, element),
-                others=others | of_element,
+                values=values,
+                others=others | _columns_of_element(record, reading, element),
                 number=number,
                 element=element,
+                problem=problem,
             )
 
     def _values(self, record: dict[str, Any], element: Element) -> dict[str, Any]:
@@ -239,10 +250,9 @@ def take(record: Mapping[str, Any], name: str, reading: Reading, element: Elemen
     if len(source.texts) == 1:
         return _value(record, source.texts[0], name, element)
     values = [_value(record, each, name, element) for each in source.texts]
-    texts = [str(value) for value in values if not is_empty(value)]
     if is_missing(values[0]):
         return ABSENT
-    return "\n\n".join(texts)
+    return _one_text(values)
 
 
 def _value(record: Mapping[str, Any], source: Source, name: str, element: Element) -> Any:
@@ -323,7 +333,18 @@ def _turn_value(record: Mapping[str, Any], role: str, sources: Sequence[Source],
         values.append(value)
     if len(values) == 1 or is_missing(values[0]):
         return values[0]
-    return "\n\n".join(str(value) for value in values if not is_empty(value))
+    return _one_text(values)
+
+
+def _one_text(values: Sequence[Any]) -> str:
+    """Return the text of several values with an empty line between them; an object or a list as its JSON."""
+    texts = []
+    for value in values:
+        if not is_empty(value):
+            texts.append(
+                value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            )
+    return "\n\n".join(texts)
 
 
 def _kinds_of_turn(role: str, kind: Kind) -> Sequence[Kind]:

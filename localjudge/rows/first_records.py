@@ -135,33 +135,34 @@ class FirstRecords:
         return found
 
     def locate(self, path: str) -> Source | None:
-        """Return the source of a path, by the file and kind of most of its values; None if no record has it.
+        """Return the source of a path, with the kind of most of its values; None if no record has it.
 
-        The column that has the whole path as its name comes before a path that goes into a column.
+        The rows' own columns come before those of the joined file, even where they have no value. The column
+        that has the whole path as its name comes before a path that goes into a column.
         """
-        kinds: Counter[tuple[FileOf, str, Kind]] = Counter()
-        is_there = False
-        for record in self._records:
-            for place in self._places(record, path):
-                is_there = True
-                kind = kind_of(place.value)
-                if kind is not None:
-                    kinds[place.file, place.path, kind] += 1
-                    break
+        places = self._places(path)
+        kinds: Counter[tuple[str, Kind]] = Counter()
+        for place in places:
+            kind = kind_of(place.value)
+            if kind is not None:
+                kinds[place.path, kind] += 1
         if kinds:
-            (file, found, kind), _ = kinds.most_common(1)[0]
-            return Source(path=found, kind=kind, file=file)
+            (found, kind), _ = kinds.most_common(1)[0]
+            return Source(path=found, kind=kind, file=places[0].file)
         # A column without a value in the first records may have one later.
-        return Source(path=path, kind="text") if is_there else None
+        return Source(path=places[0].path, kind="text", file=places[0].file) if places else None
 
-    def _places(self, record: dict[str, Any], path: str) -> Iterator[_Place]:
-        """Yield where a record has a path: in its own columns, or in those of the joined one."""
-        yield from _places_in(record, path, "rows")
-        if isinstance(record, JoinedRecord):
-            prefix = f"{self._joined_name}."
-            if path.startswith(prefix):
-                yield from _places_in(record.other, path.removeprefix(prefix), "joined")
-            yield from _places_in(record.other, path, "joined")
+    def _places(self, path: str) -> list[_Place]:
+        """Return where the records have a path: all in the rows' own columns, or all in the joined file."""
+        places = [place for record in self._records for place in _places_in(record, path, "rows")]
+        others = [_joined_columns(record) for record in self._records]
+        prefix = f"{self._joined_name}."
+        if not places and path.startswith(prefix):
+            inside = path.removeprefix(prefix)
+            places = [place for other in others for place in _places_in(other, inside, "joined")]
+        if not places:
+            places = [place for other in others for place in _places_in(other, path, "joined")]
+        return places
 
     def holds_object_list(self, source: Source) -> bool:
         """Return whether most values before the `[*]` of a source are objects, and not lists."""

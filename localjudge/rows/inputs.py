@@ -24,7 +24,7 @@ from localjudge.rows.decision import decide
 from localjudge.rows.formats import STDIN, bare_path, can_be_read_twice, check_file, has_no_suffix, read_file
 from localjudge.rows.joins import JoinedRecord, Joins
 from localjudge.rows.json_records import Document, rows_of_document
-from localjudge.rows.late_columns import LateColumns
+from localjudge.rows.late_columns import LateColumns, has_value
 from localjudge.rows.missing import known_columns, missing_fields_reason
 from localjudge.rows.paths import ABSENT, column, list_of, look_up
 from localjudge.rows.reading import Reading
@@ -85,7 +85,7 @@ class InputFile:
         name: the file.
         reading: its reading; None for a file without records, or with a problem.
         problem: why it has no reading, or no row among its first records; None if it has.
-        columns: the columns of its first records.
+        columns: the columns of which its first records have values.
         rows: how many of its first records are rows.
         records: the number of its first records.
         examples: the first value of each field.
@@ -199,7 +199,7 @@ class Inputs:
         joined = [self._joined(file, number, record) for number, record in first]
         for record in joined:
             if isinstance(record, dict):
-                file.columns |= dict.fromkeys(record)
+                file.columns |= {name: None for name, value in record.items() if has_value(value)}
         if stored is not None:
             file.reading = stored
             return

@@ -46,6 +46,8 @@ class _Index:
         ours: the column of the rows.
         theirs: the column of the file.
         is_given: whether a flag names the file, so that each row needs a partner.
+        records: each record, by the text of its value in the column.
+        columns: the columns that a record has.
     """
 
     name: str
@@ -53,6 +55,7 @@ class _Index:
     theirs: str
     is_given: bool
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
+    columns: set[str] = field(default_factory=set)
 
     def add(self, record: dict[str, Any], where: str) -> None:
         """Add a record; one without the column is no partner.
@@ -65,6 +68,7 @@ class _Index:
             return
         if self.records.setdefault(str(key), record) != record:
             raise UsageError(f"{where}: another record has the {self.theirs} {key!r}; keep one of them")
+        self.columns |= record.keys()
 
     def partner(self, record: dict[str, Any]) -> dict[str, Any] | None:
         """Return the record that a row is joined with; None for a row that needs none.
@@ -179,12 +183,16 @@ class Joins:
     def joined(self, record: dict[str, Any]) -> dict[str, Any]:
         """Return a record with the columns of those that it is joined with.
 
+        A column that two files have is read from the first of them, even where that has no value.
+
         Raises:
             RecordError: there is no such record.
         """
         other: dict[str, Any] = {}
+        taken: set[str] = set()
         for index in self._indexes:
             partner = index.partner(record)
             if partner is not None:
-                other = {**partner, **other}
+                other |= {name: value for name, value in partner.items() if name not in taken}
+            taken |= index.columns
         return JoinedRecord(record, other=other) if other else record

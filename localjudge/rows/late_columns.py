@@ -8,6 +8,12 @@ from typing import Any
 
 from localjudge.rows.columns import MESSAGES, folded, usual_names
 from localjudge.rows.reading import Reading
+from localjudge.system.quantities import counted
+
+
+def has_value(value: Any) -> bool:
+    """Return whether a record has a value in a column: an empty text, list or object is none."""
+    return value not in (None, "", [], {})
 
 
 class LateColumns:
@@ -33,7 +39,7 @@ class LateColumns:
 
         Args:
             reading: its reading; a field without a source has been looked for.
-            known: the columns of its first records, among which it was.
+            known: the columns of which its first records have values, among which it was.
         """
         self._known, self._late = set(known), {}
         self._field_of = {}
@@ -50,7 +56,7 @@ class LateColumns:
                 if name is not None:
                     self._late[column] = name
         for column, name in self._late.items():
-            if record.get(column) not in (None, "", [], {}):
+            if has_value(record.get(column)):
                 self.counts[column, name] += 1
                 self.first.setdefault((column, name), where)
 
@@ -61,7 +67,7 @@ class LateColumns:
         for (column, name), count in self.counts.items():
             where = self.first[column, name]
             lines.append(
-                f"{count:,} records from {where} on have {column!r}, which no field reads because the first "
-                f"records lack it; to read it, begin anew with --column {name}={column}"
+                f"{column!r} has values in {counted(count, 'record')} from {where} on; no field reads it, because "
+                f"the first records have none there; to read it, begin anew with --column {name}={column}"
             )
         return lines

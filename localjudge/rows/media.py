@@ -20,7 +20,7 @@ _SUFFIX = re.compile(
     r"([?#].*)?$",
     re.IGNORECASE,
 )
-_DATA_URI = re.compile(r"data:(image|audio|video)/", re.IGNORECASE)
+_DATA_URI = re.compile(r"data:(image|audio|video)/[\w.+-]+[;,]", re.IGNORECASE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{16}")
 _HEADERS = (
     b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\x00", b"MM\x00*", b"OggS", b"ID3", b"fLaC",

@@ -32,7 +32,7 @@ from localjudge.rows.json_records import Document
 from localjudge.rows.media import media_column
 from localjudge.rows.messages import as_turns, role_of, roles_of
 from localjudge.rows.missing import missing_fields_reason
-from localjudge.rows.paths import is_empty, is_missing, value_at
+from localjudge.rows.paths import FIRST, Element, is_empty, is_missing, value_at
 from localjudge.rows.reading import Reading
 from localjudge.rows.record import Record, RecordError, check_text, error_context, lone_surrogate
 
@@ -99,12 +99,12 @@ class RowReader:
             return f"{source.rpartition(':')[0]}:{values.number + 1}"
         return source
 
-    def identity(self, record: Mapping[str, Any]) -> Identity:
-        """Return the id and the systems of a record that is not a row, as far as they are known."""
+    def identity(self, record: Mapping[str, Any], element: Element = FIRST) -> Identity:
+        """Return the id and the systems of a record, or of one of its rows, as far as they are known."""
         names = []
         for name in self._names:
             field = self.reading.fields.get(name)
-            value = value_at(merged(record), field.texts[0].path) if field and field.texts else None
+            value = value_at(merged(record), field.texts[0].path, element) if field and field.texts else None
             names.append(text_of_value(value))
         known = [name if isinstance(name, str) else None for name in names]
         return Identity(*known)
@@ -116,7 +116,8 @@ class RowReader:
             RecordError: the record cannot be read.
         """
         for values in self._values.rows(record):
-            yield values.values
+            if values.problem is None:
+                yield values.values
 
     def values(self, record: dict[str, Any]) -> Iterator[FieldValues]:
         """Yield the values of each row of a record, with those that its conversation has.
@@ -125,10 +126,15 @@ class RowReader:
             RecordError: the record cannot be read.
         """
         for values in self._values.rows(record):
+            if values.problem is not None:
+                raise values.problem
             yield replace(values, values=self._with_conversation(dict(values.values), values))
 
     def _row(self, values: FieldValues, source: str) -> Row | Failure:
         """Return a row, or a failure with the reason."""
+        if values.problem is not None:
+            identity = self.identity(values.record, values.element)
+            return self._failed(values.problem, identity, values, source)
         names = {name: text_of_value(values.values.get(name)) for name in self._names}
         try:
             fields = self._with_conversation(dict(values.values), values)
@@ -136,10 +142,14 @@ class RowReader:
             return self._made(fields, names, values, source)
         except RecordError as error:
             known = [name if isinstance(name, str) else None for name in names.values()]
-            if values.number is not None and known[0] is not None:
-                known[0] = f"{known[0]}-{values.number + 1}"
-            reason = RowError(str(error), values.record, error.problem)
-            return unreadable(source, reason, Identity(*known), part=values.number)
+            return self._failed(error, Identity(*known), values, source)
+
+    def _failed(self, error: RecordError, identity: Identity, values: FieldValues, source: str) -> Failure:
+        """Return the failure of a row whose values are no row."""
+        if values.number is not None and identity.id is not None:
+            identity = replace(identity, id=f"{identity.id}-{values.number + 1}")
+        reason = RowError(str(error), values.record, error.problem)
+        return unreadable(source, reason, identity, part=values.number)
 
     def _with_conversation(self, fields: dict[str, Any], values: FieldValues) -> dict[str, Any]:
         """Return the fields with those that are read from the turns of a conversation."""
