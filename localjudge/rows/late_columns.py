@@ -65,9 +65,9 @@ class LateColumns:
         """A line for each late column, with the flag that makes it a field."""
         lines = []
         for (column, name), count in self.counts.items():
-            where = self.first[column, name]
+            where = f"{counted(count, 'record')} from {self.first[column, name]} on"
             lines.append(
-                f"{column!r} has values in {counted(count, 'record')} from {where} on; no field reads it, because "
-                f"the first records have none there; to read it, begin anew with --column {name}={column}"
+                f"{column!r} has values in {where}; no field reads it, because the first records have none; "
+                f"to read it, begin anew with --column {name}={column}"
             )
         return lines
