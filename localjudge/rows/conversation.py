@@ -79,29 +79,16 @@ def conversation_fields(values: Mapping[str, Any], reading: Reading, used: Seque
     fields = {name: value for name, value in values.items() if name not in (MESSAGES, SYSTEM_PROMPT)}
     is_whole = judges_conversation(used)
     is_shown = not CONVERSATIONS.isdisjoint(used)
-    if not (is_whole or _has_turns(values)):
+    if reading.candidate_is_transcript or not (is_whole or _has_turns(values)):
         return fields
-    if reading.candidate_is_transcript:
-        return fields
-    messages = reading.fields.get(MESSAGES)
-    if messages is not None and messages.texts and MESSAGES not in values:
-        raise RecordError(f"no messages: no value at {reading.columns_of(MESSAGES)!r}", RowProblem.MISSING)
+    _check_question_is_there(values, reading)
     before = _turns_before(values)
-    if "instruction" in reading.fields and "instruction" not in values and MESSAGES not in values:
-        column = reading.columns_of("instruction")
-        raise RecordError(f"no instruction: no value at {column!r}", RowProblem.MISSING)
     response = _response_turns(values, reading)
     if response is None and ("candidate" in reading.fields or MESSAGES not in values):
         return fields  # which lack the candidate
     if IN_FULL in used and not is_shown:
         is_whole = is_whole or roles_of(before).count("user") > 1
-    if is_whole and response is not None and not before and not reading.responses_hold_prompt:
-        column = reading.columns_of("candidate")
-        reason = f"{column!r} has no question before it; name the turns with --column messages=COLUMN"
-        raise RecordError(reason, RowProblem.CONVERSATION)
-    if response is not None and not reading.responses_hold_prompt:
-        _refuse_two_answers(before, response, reading.columns_of("candidate"))
-    turns = response if response is not None and reading.responses_hold_prompt else before + (response or [])
+    turns = _all_turns(before, response, reading, is_whole=is_whole)
     turns = _with_system_prompt(turns, values.get(SYSTEM_PROMPT))
     with error_context(f"{_columns_of_turns(reading, values)!r}, the conversation:"):
         talk = _Talk.read(turns, reasoning=WITH_REASONING in used)
@@ -115,6 +102,20 @@ def _has_turns(values: Mapping[str, Any]) -> bool:
     if MESSAGES in values or values.get(SYSTEM_PROMPT):
         return True
     return any(as_turns(values.get(name)) is not None for name in ("instruction", "candidate"))
+
+
+def _check_question_is_there(values: Mapping[str, Any], reading: Reading) -> None:
+    """Check that a row has the messages, or else the instruction, that its file has.
+
+    Raises:
+        RecordError: it lacks them.
+    """
+    messages = reading.fields.get(MESSAGES)
+    if messages is not None and messages.texts and MESSAGES not in values:
+        raise RecordError(f"no messages: no value at {reading.columns_of(MESSAGES)!r}", RowProblem.MISSING)
+    if "instruction" in reading.fields and "instruction" not in values and MESSAGES not in values:
+        column = reading.columns_of("instruction")
+        raise RecordError(f"no instruction: no value at {column!r}", RowProblem.MISSING)
 
 
 def _turns_before(values: Mapping[str, Any]) -> list[Any]:
@@ -153,6 +154,24 @@ def _response_turns(values: Mapping[str, Any], reading: Reading) -> list[Any] | 
         reason = f"{reading.columns_of('candidate')!r} {begins}, unlike in most records of this file"
         raise RecordError(reason, RowProblem.CONVERSATION)
     return turns
+
+
+def _all_turns(before: list[Any], response: list[Any] | None, reading: Reading, *, is_whole: bool) -> list[Any]:
+    """Return the turns before a response and those of the response.
+
+    Raises:
+        RecordError: a whole conversation has no question, or the response follows another one.
+    """
+    if response is None:
+        return before
+    if reading.responses_hold_prompt:
+        return response
+    column = reading.columns_of("candidate")
+    if is_whole and not before:
+        reason = f"{column!r} has no question before it; name the turns with --column messages=COLUMN"
+        raise RecordError(reason, RowProblem.CONVERSATION)
+    _refuse_two_answers(before, response, column)
+    return before + response
 
 
 def _refuse_two_answers(before: Sequence[Any], response: Sequence[Any], column: str) -> None:
