@@ -165,6 +165,20 @@ def test_a_gate_on_rows_finds_the_collapse_that_a_mean_hides(
     assert (end.code, "--max-failed 2: must be a share between 0 and 1" in end.err) == (2, True)
 
 
+@pytest.mark.parametrize("how", LOSSES)
+def test_a_row_without_a_score_collapsed_wherever_it_was(tmp_path: Path, cli: Cli, how: str) -> None:
+    before = [row | {"help": 2} for row in rows("one to four responses", "s", "old", 0)]
+    old = judged(tmp_path / "old", before, aspects=["help"])
+    bounds = []
+    for name, every in {"few": 20, "many": 2}.items():
+        new = judged(tmp_path / name, list(with_loss(before, how, every)), aspects=["help"])
+        [gate] = compared(cli, old, new, "--max-fell", "help=0.3")["gate"]
+        assert gate["change"] == pytest.approx(-(-len(before) // every) / len(before))
+        assert gate["condition"] == "s: less than 0.3 of the rows fell in help by 2 or more, or have no score"
+        bounds.append(gate["bound"])
+    assert bounds[0] < 0.3 < bounds[1]
+
+
 def test_a_failed_margin_says_how_often_an_unchanged_system_passes(tmp_path: Path, cli: Cli) -> None:
     old, new = (
         judged(tmp_path / name, rows("one response", "s", name, seed), aspects=["help"])
@@ -474,3 +488,30 @@ def test_rows_with_criteria_have_a_gate_on_their_score(model: Path, tmp_path: Pa
         assert each["change"] == pytest.approx((7 * 0.5 + lowest) / 8 - 1)
     assert {(row["id"], row["system"]) for row in found["missing"]} == {("3", "a"), ("3", "b")}
     assert "score fell on 7 of 7" in cli("compare", old, new).out
+
+
+@pytest.mark.parametrize("has_negative_points", [False, True])
+def test_a_checklist_collapses_by_half_of_its_score_whatever_points_a_row_has(
+    model: Path, tmp_path: Path, cli: Cli, has_negative_points: bool
+) -> None:
+    def run(name: str, text: str) -> Path:
+        given = []
+        for at in range(12):
+            asked = [{"criterion": "names red", "points": 2}]
+            if has_negative_points and at == 0:
+                asked.append({"criterion": "names a fault", "points": -1})
+            given.append(
+                {"id": f"{at}", "instruction": f"Question {at}?", "candidate": text, "criteria": asked}
+            )
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in given))
+        with scripted_checks(
+            model, lambda response, each: 0.9 if each.split()[-1] in response else 0.3
+        ) as judge:
+            source = RowSource.from_files([str(tmp_path / f"{name}.jsonl")], used=judge.rubric.fields)
+            score_run(judge, source, tmp_path / name)
+        return tmp_path / name
+
+    old, new = run("old", "red"), run("new", "blue")
+    [gate] = compared(cli, old, new, "--max-fell", "score=0.5")["gate"]
+    assert (gate["change"], gate["passes"]) == (1, False)
+    assert gate["condition"] == "less than 0.5 of the rows fell in score by 0.5 or more, or have no score"

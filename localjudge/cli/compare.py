@@ -66,7 +66,8 @@ def compare(
     max_fell: Annotated[
         list[str] | None,
         Flag(
-            "The same for rows that fell in this column by half its scale or more: by 2 on one from 1 to 5.",
+            "The same for rows that have no score, or fell in this column by half its scale or more: by 2 on "
+            "one from 1 to 5, by 0.5 in the score of a checklist.",
             "COLUMN=SHARE",
         ),
     ] = None,

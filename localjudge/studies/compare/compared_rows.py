@@ -43,6 +43,7 @@ class ComparedRows:
         turned: whether a pair has its responses in the reverse of its input's order, [n].
         note: what the numbers are, in words.
         problem: why a gate does not know whose column it reads; empty if it does.
+        has_criteria: whether the one column is the score of a checklist.
     """
 
     source: Scores | JudgedPairs
@@ -60,6 +61,7 @@ class ComparedRows:
     turned: Flags
     note: str
     problem: str = ""
+    has_criteria: bool = False
 
     @classmethod
     def read(
@@ -91,7 +93,8 @@ class ComparedRows:
         written, texts = {}, {}
         places = {column.aspect: place for place, column in enumerate(scores.columns)}
         # The score of a row with criteria is not a verdict of the judge.
-        for aspect, place in places.items() if places.keys() <= scores.rubric.aspects.keys() else ():
+        has_criteria = not places.keys() <= scores.rubric.aspects.keys()
+        for aspect, place in places.items() if not has_criteria else ():
             written[aspect] = scores.integer[:, place]
             texts[aspect] = {
                 float(number): shown(value) for value, number in scores.columns[place].numbers.items()
@@ -113,6 +116,7 @@ class ComparedRows:
             ordered=frozenset(written.keys() - scores.nominal.keys()),
             turned=np.zeros(len(scores.ids), dtype=np.bool_),
             note=f"the {of} scores are compared",
+            has_criteria=has_criteria,
         )
 
     @classmethod
@@ -200,6 +204,16 @@ class ComparedRows:
     def width(self) -> Floats:
         """The width of the scale of each column, [C]."""
         return np.array([high - low for _, (low, high) in self.columns.values()], dtype=np.float64)
+
+    @property
+    def collapse(self) -> Floats:
+        """The fall of a row in each column that is a collapse, [C]: half the scale.
+
+        How far the score of a checklist can be below 0 depends on the points of single rows; there it is 0.5.
+        """
+        if self.has_criteria:
+            return np.full(len(self.names), 0.5)
+        return self.width / 2
 
     def verdict(self, aspect: str, row: int) -> str:
         """Return what the judge wrote."""

@@ -3,7 +3,8 @@
 A column passes a margin if a one-sided 95 % bound (`localjudge.statistics.paired_test`) excludes that its mean
 fell by the margin or more (non-inferiority), so too few rows cannot pass. It has improved if the bound excludes
 that it did not rise. A mean can hide that a few rows collapsed: an exact one-sided 95 % bound excludes that the
-share of rows that failed, or fell by half the scale, is as large as asked. Every condition must hold for each
+share of rows that failed, or collapsed, is as large as asked: those that fell by half the scale or more, and
+those that have no score. Every condition must hold for each
 system, so none is adjusted for their number. A row of OLD that has a score, but none in NEW, counts as the
 lowest score, and so does a further row of NEW that failed.
 """
@@ -28,6 +29,7 @@ from localjudge.statistics.jackknife import share_below
 from localjudge.statistics.paired_test import chance_to_pass, instructions_to_pass, lower_bound, needed_in_words
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS
 from localjudge.statistics.system_order import NO_DIFFERENCE
+from localjudge.studies.compare.compared_rows import ComparedRows
 from localjudge.studies.compare.matched_runs import MatchedRuns, by_instruction
 from localjudge.system.quantities import counted
 
@@ -125,7 +127,7 @@ def check_gate(
         matched: the rows of both runs.
         margins: the margin of each column that must not fall by as much.
         improved: the columns that must rise.
-        fell: for each column, the share of rows that must not fall by half the scale or more.
+        fell: for each column, the share of rows that must not fall by half the scale or more, or fail.
         failed: the share of rows that must not lack a score.
 
     Raises:
@@ -152,11 +154,13 @@ def check_gate(
     if rows.problem:
         option = "margin" if margins else "improve" if improved else "max_fell" if fell else "max_failed"
         raise UsageError(f"`{option}`: {rows.problem}")
-    asked: list[tuple[str, float | None, float | None, str]] = [
-        *((name, drop, None, f"{name} fell by less than {drop:g}") for name, drop in margins.items()),
-        *((name, None, None, f"{name} rose") for name in dict.fromkeys(improved)),
-        *((name, None, most, f"less than {most:g} of the rows {_fell(name)}") for name, most in shares.items()),
-    ]
+    asked: list[tuple[str, float | None, float | None, str]] = []
+    for name, drop in margins.items():
+        asked.append((name, drop, None, f"{name} fell by less than {drop:g}"))
+    for name in dict.fromkeys(improved):
+        asked.append((name, None, None, f"{name} rose"))
+    for name, most in shares.items():
+        asked.append((name, None, most, f"less than {most:g} of the rows {_fell(rows, name)}"))
     conditions = []
     group = matched.group[matched.cell]
     for name, most_drop, most_share, asks in asked:
@@ -165,7 +169,9 @@ def check_gate(
             cells = matched.system == place
             changes = by_instruction(matched.change[cells], matched.group[cells])[:, at]
             lowest, width = int(matched.lowest[cells].sum()), float(rows.width[at])
-            held = matched.row_change[:, at] <= NO_DIFFERENCE - width / 2 if name else matched.is_lost
+            held = matched.is_lost
+            if name:
+                held = held | (matched.row_change[:, at] <= NO_DIFFERENCE - rows.collapse[at])
             chosen = cells[matched.cell]
             if len(changes) < MIN_INSTRUCTIONS:
                 few = f"too few ({counted(len(changes), 'instruction')}); a gate needs {MIN_INSTRUCTIONS}"
@@ -182,8 +188,12 @@ def check_gate(
     return tuple(conditions)
 
 
-def _fell(column: str) -> str:
-    return f"fell in {column} by half its scale" if column else "have no score"
+def _fell(rows: ComparedRows, column: str) -> str:
+    """Return in words what a share of the rows must not do; no column stands for failures."""
+    if not column:
+        return "have no score"
+    fall = rows.collapse[rows.names.index(column)]
+    return f"fell in {column} by {fall:g} or more, or have no score"
 
 
 def gate_lines(conditions: Sequence[Condition]) -> Iterator[str]:
