@@ -9,7 +9,8 @@ the share of passes where three in ten instructions move by one point and the me
 chance to pass that `compare` prints and `sample-size --margin` plans with, beside the share that passes.
 
 The same is measured for `--max-fell`, where the share of rows that fell is just what must be ruled out: rows of
-60 or 150 instructions that fall alone, four of an instruction together, or often in a fifth of them.
+60 or 150 instructions that fall alone, all of an instruction together, or often in a fifth of them. An
+instruction has the same number of rows as the others, or 1, 2, 3 or 20.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 import results_table
 
 from localjudge.arrays import Floats
-from localjudge.statistics.jackknife import share_below
+from localjudge.statistics.jackknife import kish_number, share_below
 from localjudge.statistics.paired_test import (
     QUANTILE,
     WORST_INSTRUCTIONS,
@@ -34,7 +35,14 @@ WIDTH = 4.0
 SETTINGS = ((0.0, 0.95), (1.0, 0.95), (1.0, 0.96), (1.25, 0.95), (WORST_INSTRUCTIONS, QUANTILE), (1.5, 0.96))
 MARGINS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
 """A margin of 0 is that of `--improve`."""
-SHARES = ((60, 1, "alone"), (150, 1, "alone"), (60, 4, "alone"), (150, 4, "together"), (60, 4, "in a fifth"))
+UNEQUAL = (1, 2, 3, 20)
+"""Numbers of rows of an instruction, drawn with the probabilities .4, .3, .2 and .1."""
+SHARES = (
+    (60, 1, "alone"), (150, 1, "alone"), (60, 4, "alone"), (150, 4, "together"), (60, 4, "in a fifth"),
+    (60, None, "alone"), (150, None, "alone"), (60, None, "together"), (150, None, "together"),
+    (150, None, "in a fifth"),
+)  # fmt: skip
+"""The instructions, the rows of each, or None for unequal numbers, and how rows fall."""
 COUNTS = (15, 20, 30, 40, 50, 60, 80, 100, 130, 160, 200, 300, 400, 800)
 
 
@@ -133,12 +141,20 @@ def false_shares(samples: int) -> dict[str, float]:
     rng, found = np.random.default_rng(2), {}
     for most in (0.02, 0.05, 0.1):
         for count, rows, kind in SHARES:
-            passes, group = 0, np.repeat(np.arange(count), rows)
+            passes = 0
             for _ in range(samples):
-                chance = np.full(count, most) if kind != "in a fifth" else 5 * most * (rng.random(count) < 0.2)
-                fell = rng.random((count, 1 if kind == "together" else rows)) < chance[:, None]
-                passes += share_below(np.broadcast_to(fell, (count, rows)).ravel(), group)[1] < most
-            found[f"{most:g}, {count} instructions, {rows} rows {kind}"] = passes / samples
+                sizes = np.full(count, rows or 0)
+                if rows is None:
+                    sizes = rng.choice(UNEQUAL, p=[0.4, 0.3, 0.2, 0.1], size=count)
+                group = np.repeat(np.arange(count), sizes)
+                chance = np.full(count, most)
+                if kind == "in a fifth":
+                    chance = 5 * most * (rng.random(count) < 0.2)
+                drawn_numbers = rng.random(count)[group] if kind == "together" else rng.random(len(group))
+                fell = drawn_numbers < chance[group]
+                passes += share_below(float(fell.mean()), kish_number(group)) < most
+            each = "1 to 20" if rows is None else rows
+            found[f"{most:g}, {count} instructions, {each} rows {kind}"] = passes / samples
     return found
 
 

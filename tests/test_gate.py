@@ -18,6 +18,7 @@ from test_compare import judged
 
 from localjudge import RowSource, score_run
 from localjudge.rows.pairs import Pairing
+from localjudge.statistics.jackknife import fewest_to_exclude, kish_number, share_below
 
 FEW = 200
 INSTRUCTIONS = 24
@@ -149,7 +150,7 @@ def test_a_gate_on_rows_finds_the_collapse_that_a_mean_hides(
         judged(tmp_path / name, given, aspects=["help"])
         for name, given in {"old": before, "worse": after, "failed": lost, "same": before}.items()
     )
-    asked = ("--margin", "help=2", "--max-fell", "help=0.25", "--max-failed", "0.13")
+    asked = ("--margin", "help=2", "--max-fell", "help=0.35", "--max-failed", "0.13")
     for new, passes in ((worse, [True, True, True]), (failed, [True, True, False]), (same, [True] * 3)):
         gate = compared(cli, old, new, *asked)["gate"]
         assert [each["passes"] for each in gate if each["system"] == systems[0]] == passes
@@ -177,6 +178,42 @@ def test_a_row_without_a_score_collapsed_wherever_it_was(tmp_path: Path, cli: Cl
         assert gate["condition"] == "s: less than 0.3 of the rows fell in help by 2 or more, or have no score"
         bounds.append(gate["bound"])
     assert bounds[0] < 0.3 < bounds[1]
+
+
+@pytest.mark.parametrize("most", [0.02, 0.05, 0.1, 0.3])
+def test_the_bound_of_a_share_never_falls_when_one_more_row_fails(most: float) -> None:
+    random = np.random.default_rng(0)
+    for count in (fewest_to_exclude(most) - 1, fewest_to_exclude(most)):
+        is_enough = count == fewest_to_exclude(most)
+        assert (share_below(0, count) < most) == is_enough
+    for _ in range(50):
+        sizes = random.integers(1, 21, size=random.integers(5, 40))
+        number = kish_number(np.repeat(np.arange(len(sizes)), sizes))
+        assert 1 <= number <= len(sizes)
+        bounds = [share_below(failed / sizes.sum(), number) for failed in range(sizes.sum() + 1)]
+        assert bounds == sorted(bounds)
+
+
+@pytest.mark.parametrize("option", ["--max-failed", "--max-fell"])
+def test_a_share_that_passes_passes_with_one_failure_fewer(tmp_path: Path, cli: Cli, option: str) -> None:
+    sizes = [10 if at % 4 == 0 else 1 for at in range(60)]
+    before = [
+        {"id": f"{at}-{place}", "instruction": f"q{at}", "candidate": f"old {at} {place}", "help": 4}
+        for at, size in enumerate(sizes)
+        for place in range(size)
+    ]
+    old = judged(tmp_path / "old", before, aspects=["help"])
+    rooms = []
+    for lost in (set(), {"1-0"}, {"1-0", "2-0"}, {"0-0", "1-0", "2-0"}):
+        after = [row | ({"help": None} if row["id"] in lost else {}) for row in before]
+        new = judged(tmp_path / f"lost-{len(lost)}", after, aspects=["help"])
+        asked = "help=0.1" if option == "--max-fell" else "0.1"
+        [gate] = compared(cli, old, new, option, asked)["gate"]
+        assert gate["fewest"] == 29
+        assert "60 instructions, which weigh as 25 with equal numbers of rows" in gate["reason"]
+        rooms.append(gate["room"])
+    assert rooms == sorted(rooms, reverse=True)
+    assert len(set(rooms)) == len(rooms)
 
 
 def test_a_failed_margin_says_how_often_an_unchanged_system_passes(tmp_path: Path, cli: Cli) -> None:

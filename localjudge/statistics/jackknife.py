@@ -18,6 +18,7 @@ true value.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -249,13 +250,35 @@ def exact_share(held: Flags, group: Integers, weights: Floats | None = None) -> 
     return Estimate.from_floats(share, low, high)
 
 
-def share_below(held: Flags, group: Integers) -> tuple[float, float]:
-    """Return a share of rows with its exact one-sided 95 % upper bound; the arguments as for `exact_share`."""
+def kish_number(group: Integers) -> float:
+    """Return Kish's effective number of rows, as if all rows of an instruction were alike.
+
+    With equal numbers of rows it is the number of instructions.
+
+    Args:
+        group: the number of the instruction of each row, [n].
+    """
+    _, sizes = np.unique(group, return_counts=True)
+    return float(sizes.sum() ** 2 / (sizes**2).sum())
+
+
+def share_below(share: float, number: float) -> float:
+    """Return the one-sided 95 % upper bound of Clopper and Pearson of a share.
+
+    Args:
+        share: the share of rows where something holds.
+        number: their effective number. It must not depend on where it holds: then the bound never falls when
+            it holds in one more row.
+    """
     from scipy.special import betaincinv
 
-    share, effective = effective_rows(held, group)
-    no = (1 - share) * effective
-    return share, float(betaincinv(share * effective + 1, no, 0.95)) if no > 0 else 1.0
+    others = (1 - share) * number
+    return float(betaincinv(share * number + 1, others, 0.95)) if others > 0 else 1.0
+
+
+def fewest_to_exclude(share: float) -> int:
+    """Return the smallest number of instructions on which none can exclude such a share, or a larger one."""
+    return math.floor(math.log(0.05) / math.log1p(-share)) + 1
 
 
 def effective_rows(held: Flags, group: Integers, weights: Floats | None = None) -> tuple[float, float]:

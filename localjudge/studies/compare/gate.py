@@ -2,7 +2,7 @@
 
 A column passes a margin if a one-sided 95 % bound (`localjudge.statistics.paired_test`) excludes that its mean
 fell by the margin or more (non-inferiority), so too few rows cannot pass. It has improved if the bound excludes
-that it did not rise. A mean can hide that a few rows collapsed: an exact one-sided 95 % bound excludes that the
+that it did not rise. A mean can hide that a few rows collapsed: a one-sided 95 % bound excludes that the
 share of rows that failed, or collapsed, is as large as asked: those that fell by half the scale or more, and
 those that have no score. Every condition must hold for each
 system, so none is adjusted for their number. A row of OLD that has a score, but none in NEW, counts as the
@@ -25,7 +25,7 @@ from localjudge.matching import UNNAMED
 from localjudge.runs.notices import is_dry_run
 from localjudge.runs.reader import is_complete
 from localjudge.statistics import two_decimals
-from localjudge.statistics.jackknife import share_below
+from localjudge.statistics.jackknife import fewest_to_exclude, kish_number, share_below
 from localjudge.statistics.paired_test import chance_to_pass, instructions_to_pass, lower_bound, needed_in_words
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS
 from localjudge.statistics.system_order import NO_DIFFERENCE
@@ -52,6 +52,8 @@ class Condition:
         chance: the probability that a margin passes with a true change of 0 and such a variance; None without.
         needed: number of instructions with which that is 80 %; None without a margin, and for more than
             10,000,000.
+        fewest: number of instructions, with equal numbers of rows, that pass a share if no row has failed or
+            collapsed; fewer cannot pass. None without a share.
     """
 
     asks: str
@@ -66,6 +68,7 @@ class Condition:
     reason: str
     chance: float | None = None
     needed: int | None = None
+    fewest: int | None = None
 
     @property
     def passes(self) -> bool:
@@ -108,10 +111,16 @@ def _of_mean(changes: Floats, width: float, margin: float | None, lowest: int) -
 
 def _of_share(held: Flags, group: Integers, most: float) -> dict[str, Any]:
     """Return what a condition says of the share of rows where something holds."""
-    share, bound = share_below(held, group)
-    on = f"{counted(len(held), 'row')} of {counted(len(np.unique(group)), 'instruction')}"
-    reason = f"{held.sum():,} of {on}: {share:.3f}, at most {bound:.3f} with 95 % confidence"
-    return {"change": share, "bound": bound, "room": most - bound, "reason": reason}
+    share, number, instructions = float(held.mean()), kish_number(group), len(np.unique(group))
+    bound, fewest = share_below(share, number), fewest_to_exclude(most)
+    on = f"{counted(len(held), 'row')} of {counted(instructions, 'instruction')}"
+    if round(number) != instructions:
+        on += f", which weigh as {number:.0f} with equal numbers of rows"
+    reason = (
+        f"{held.sum():,} of {on}: {share:.3f}, at most {bound:.3f} with 95 % confidence; fewer than {fewest:,} "
+        f"instructions cannot pass"
+    )
+    return {"change": share, "bound": bound, "room": most - bound, "fewest": fewest, "reason": reason}
 
 
 def check_gate(
