@@ -112,7 +112,8 @@ def _of_mean(changes: Floats, width: float, margin: float | None, lowest: int) -
 def _of_share(held: Flags, group: Integers, most: float) -> dict[str, Any]:
     """Return what a condition says of the share of rows where something holds."""
     share, number, instructions = float(held.mean()), kish_number(group), len(np.unique(group))
-    bound, fewest = share_below(share, number), fewest_to_exclude(most)
+    bound = share_below(share, number)
+    fewest = max(fewest_to_exclude(most), MIN_INSTRUCTIONS)
     on = f"{counted(len(held), 'row')} of {counted(instructions, 'instruction')}"
     if round(number) != instructions:
         on += f", which weigh as {number:.0f} with equal numbers of rows"
