@@ -23,7 +23,8 @@ import numpy as np
 import results_table
 
 from localjudge.arrays import Floats, LabelArray
-from localjudge.statistics.paired_test import QUANTILE, WORST_INSTRUCTIONS, lower_bound, tested_changes
+from localjudge.statistics.non_inferiority import QUANTILE, WORST_INSTRUCTIONS, studentised_bound
+from localjudge.statistics.paired_test import tested_changes
 from localjudge.statistics.score_interval import ScoreInterval
 
 WIDTH = 4.0
@@ -71,7 +72,7 @@ def rare_drops(sets: int) -> Iterator[dict[str, Any]]:
                 continue
             ends = {"compare": (low, high)}
             for name, (worst, quantile) in ALLOWED.items():
-                bounds = (float(lower_bound(each, WIDTH, worst, quantile)) for each in (change, -change))
+                bounds = (float(studentised_bound(each, WIDTH, worst, quantile)) for each in (change, -change))
                 ends[name] = min(low, next(bounds)), max(high, -next(bounds))
             for name, (low, high) in ends.items():
                 held[name].append(low <= -share * drop <= high)

@@ -17,7 +17,7 @@ from report_page import OpenPage, head, section
 from sklearn.metrics import cohen_kappa_score
 
 from localjudge.rubrics.aspect import Aspect, Scale
-from localjudge.statistics.paired_test import lower_bound
+from localjudge.statistics.non_inferiority import lower_bound, studentised_bound
 from localjudge.studies.imported_scores import import_scores
 
 FEW = 300
@@ -37,6 +37,7 @@ def judged(
 def rows_of(scores: Sequence[float], text: str = "an answer", system: str = "north") -> list[dict[str, Any]]:
     return [
         {
+            "id": str(at),
             "instruction": f"question {at}",
             "candidate": f"{text} {at}",
             "system": system,
@@ -73,8 +74,10 @@ def test_new_responses_by_one_judge_are_compared_on_the_same_instructions(tmp_pa
     assert change["equal"] == 40
     assert found["columns"]["clarity"]["p"] is None
     out = " ".join(cli("compare", old, new, "--resamples", FEW).out.split())
-    assert "north → south: on 60 instructions, helpfulness fell by 0.33" in out
-    assert "clarity is the same on all" in out
+    assert "Changed: helpfulness, overall fell" in out
+    assert "The same on all instructions: clarity" in out
+    assert "helpfulness -0.33 (" in out
+    assert "On 60 instructions, 60 rows of north → south" in out
 
 
 def test_a_change_that_is_not_significant_comes_with_what_would_have_been_found(
@@ -85,7 +88,7 @@ def test_a_change_that_is_not_significant_comes_with_what_would_have_been_found(
     found, out = compared(cli, old, new), cli("compare", old, new, "--resamples", FEW).out
     assert found["columns"]["helpfulness"]["p"] > 0.05
     detectable = max(each["detectable"] or 0 for each in found["columns"].values())
-    said = f"A change of {detectable:.2f} in helpfulness or overall would have been found in 80 % of"
+    said = f"80 % of such comparisons would have found a change of {detectable:.2f} in helpfulness or overall"
     assert said in " ".join(out.split())
 
 
@@ -236,7 +239,7 @@ def test_the_report_of_two_runs_says_what_compare_says(tmp_path: Path, cli: Cli)
     page = tmp_path / "page.html"
     assert cli("report", old, new, "--out", page).code == 0
     shown = section(page, "changes")
-    assert any("helpfulness fell by 0.33" in lead for lead in shown["leads"])
+    assert any("helpfulness -0.33" in lead for lead in shown["leads"])
     means, moved = shown["tables"]
     change = compared(cli, old, new)["columns"]["helpfulness"]
     row = next(row for row in means["rows"] if row[0] == "helpfulness")
@@ -303,7 +306,9 @@ def test_a_row_that_failed_counts_as_the_lowest_score_and_is_printed(tmp_path: P
     reasons = {"7": failed, "8": failed} | {str(at): absent for at in range(92, 100)}
     assert {row["id"]: row["reason"] for row in found["missing"]} == reasons
     assert not found["gate"][0]["passes"]
-    assert "change -0.40" in found["gate"][0]["reason"]
+    gate = found["gate"][0]
+    assert (gate["measured"], gate["change"], gate["lost"]) == (0, pytest.approx(-0.4), 10)
+    assert (gate["chance"], gate["needed"]) == (None, None), "the scatter is not that of scores"
     assert found["columns"]["helpfulness"]["difference"]["value"] == 0
     said = " ".join(cli("compare", old, new).out.split())
     assert "10 of 100 rows of old have no score in new" in said
@@ -317,9 +322,9 @@ def test_the_files_for_a_ci_job_say_what_failed(tmp_path: Path, cli: Cli) -> Non
     gate = ("--margin", "helpfulness=0.2", "--margin", "clarity=0.2")
     end = cli("compare", old, new, *gate, "--markdown", page, "--junit", cases)
     assert end.code == 3
-    assert page.read_text().startswith("## old → new · FAILED\n\n| gate | system | ")
+    assert page.read_text().startswith("## old → new · FAILED\n\n| condition | system | ")
     assert "\n| helpfulness fell by less than 0.2 | " in page.read_text(), "no text is markup"
-    assert "helpfulness fell by 1.50" in page.read_text()
+    assert "helpfulness -1.50 (" in page.read_text()
     suite = ElementTree.parse(cases).getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     assert [case.find("failure") is not None for case in suite] == [True, False]
@@ -367,7 +372,7 @@ def test_rare_drops_pass_a_gate_in_at_most_one_of_twenty_samples() -> None:
     random = np.random.default_rng(5)
     changes = random.choice([0.0, -4.0], p=[0.95, 0.05], size=(4000, 60))  # the mean is the margin
     assert (lower_bound(changes, 4.0) > -0.2).mean() < 0.06
-    assert (lower_bound(changes, 4.0, 0.0, 0.95) > -0.2).mean() > 0.1, "as Student's t alone does not"
+    assert (studentised_bound(changes, 4.0, 0.0, 0.95) > -0.2).mean() > 0.1, "as Student's t alone does not"
 
 
 @pytest.fixture(scope="module")

@@ -58,7 +58,7 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
     "gate's changes": lambda found: {each["system"]: each["change"] for each in found["gate"]},
     "gate's bounds": lambda found: {each["system"]: each["bound"] for each in found["gate"]},
     "gate's results": lambda found: {each["system"]: each["passes"] for each in found["gate"]},
-    "rows at the lowest score": lambda found: {each["system"]: each["lowest"] for each in found["gate"]},
+    "rows at the lowest score": lambda found: {each["system"]: each["lost"] for each in found["gate"]},
     "lost rows": lambda found: sorted(each["id"] for each in found["missing"]),
     "rows that failed before": lambda found: sorted(each["id"] for each in found["failed"]),
     "changes": lambda found: {name: each["difference"]["value"] for name, each in found["columns"].items()},
@@ -224,7 +224,7 @@ def run_of(tmp_path: Path, cli: Cli, model: Path) -> Iterator[Callable[..., Path
 def gate_changes(old: Sequence[Record], new: Sequence[Record], mode: str) -> Numbers:
     """Return the mean change of each system over instructions, where a row without a score has the lowest one.
 
-    A row that failed in OLD is left out in both; a further row of NEW counts.
+    A row that failed in OLD is left out in both, and a further row of NEW counts in nothing.
     """
     numbers: list[dict[Any, dict[str, float | None]]] = [defaultdict(dict), defaultdict(dict)]
     for place, rows in enumerate((old, new)):
@@ -233,9 +233,7 @@ def gate_changes(old: Sequence[Record], new: Sequence[Record], mode: str) -> Num
     changes: dict[str, list[Any]] = defaultdict(list)
     for key, before in numbers[0].items():
         had = {each: value for each, value in before.items() if value is not None}
-        then = dict.fromkeys(had) | {
-            each: v for each, v in numbers[1][key].items() if before.get(each, 0) is not None
-        }
+        then = {each: numbers[1][key].get(each) for each in had}
         now = [LOWEST[mode] if value is None else value for value in then.values()]
         changes[key[0]] += [np.mean(now) - np.mean([*had.values()])] if had else []
     return {name: float(np.mean(each)) for name, each in changes.items()}
@@ -341,7 +339,7 @@ def test_what_moved_is_counted_and_an_undefined_interval_is_never_no_change(
     everywhere = ("compare", higher, lower, *QUICK)
     assert figure(everywhere, "undefined") == ["help"]
     said = " ".join(cli(*everywhere).out.split())
-    assert "no significant change" not in said
+    assert "No significant change" not in said
     assert f"help fell on {figure(everywhere, 'moved instructions')['help'][1]} of" in said
 
 

@@ -11,14 +11,8 @@ from conftest import Cli
 from scipy.stats import chi2, norm, ttest_1samp
 from test_compare import judged, rows_of
 
-from localjudge.statistics.paired_test import (
-    chance_to_pass,
-    instructions_needed,
-    instructions_to_pass,
-    lower_bound,
-    paired_variance,
-    power,
-)
+from localjudge.statistics.non_inferiority import chance_to_pass, instructions_to_pass, lower_bound
+from localjudge.statistics.paired_test import instructions_needed, paired_variance, power
 from localjudge.studies.sample_size import Pilot
 
 
@@ -51,16 +45,16 @@ def test_a_larger_deviation_needs_more_instructions_as_the_normal_distribution_h
     assert (np.array(needed) <= 1.2 * least + 12).all()
 
 
-@pytest.mark.parametrize(("deviation", "count"), [(0.3, 83), (0.7, 150), (0.0, 59)])
+@pytest.mark.parametrize(("deviation", "count"), [(0.3, 83), (0.7, 150), (0.0, 59), (0.1, 60), (1.0, 300)])
 def test_an_unchanged_system_passes_a_gate_as_often_as_planned(deviation: float, count: int) -> None:
-    changes = np.random.default_rng(0).normal(0, deviation, (4000, count))
+    changes = np.clip(np.random.default_rng(0).normal(0, deviation, (4000, count)), -4, 4)
     passed = float((lower_bound(changes, 4) > -0.2).mean())
     assert chance_to_pass(0.2, deviation**2, 4, count) == pytest.approx(passed, abs=0.03)
     needed = instructions_to_pass(0.2, deviation**2, 4) or 0
     assert (
         chance_to_pass(0.2, deviation**2, 4, needed) >= 0.8 > chance_to_pass(0.2, deviation**2, 4, needed - 1)
     )
-    assert {0.3: 82, 0.0: 59}.get(deviation, needed) == needed
+    assert {0.3: 74, 0.0: 59}.get(deviation, needed) == needed
 
 
 def test_the_variance_of_a_pilot_is_that_of_the_differences_of_its_systems() -> None:

@@ -94,11 +94,11 @@ def test_a_gate_fails_if_new_lost_the_score_of_every_row_that_counts(
     end = cli("compare", *runs, *asked, "--json", "--resamples", FEW)
     found = json.loads(end.out)
     assert (end.code, len(found["missing"]), found["columns"]) == (3, 30, {}), end.err
-    drops = [gate["change"] * gate["lowest"] for gate in found["gate"] if gate["column"]]
+    drops = [gate["change"] * gate["lost"] for gate in found["gate"] if gate["column"]]
     assert sum(drops) == pytest.approx(sum(1 - score for score in of_topic(before)))
     assert {gate["change"] for gate in found["gate"] if not gate["column"]} == {1.0}
     said = " ".join(cli("compare", *runs, *asked, "--resamples", FEW).out.split())
-    assert "no row has a score in both runs." in said
+    assert "No row has a score in both runs." in said
     assert cli("compare", *runs, *asked[:2]).code == 2, "without a gate, nothing is left to say"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
@@ -25,9 +24,12 @@ from localjudge.cli.progress import Progress
 from localjudge.cli.statistics_options import (
     AllowDryRun,
     AllTables,
+    MaxFailed,
+    Minimum,
     ScoresOf,
     StatisticsOptions,
     Where,
+    column_numbers,
     common_mode,
     refuse_dry_runs,
 )
@@ -35,7 +37,6 @@ from localjudge.errors import UsageError
 from localjudge.report.study_options import LabelOptions
 from localjudge.settings import Flag
 from localjudge.system.durable import write_text
-from localjudge.system.quantities import as_number
 from localjudge.system.requirements import require
 
 
@@ -46,31 +47,46 @@ def compare(
     margin: Annotated[
         list[str] | None,
         Flag(
-            "Fail (exit 3) unless, for each system, a drop of DROP or more in this column is ruled out at 95 % "
-            "confidence.",
+            "Fail (exit 3) unless, for each system, a drop of DROP or more in the mean of this column is ruled "
+            "out at 95 % confidence.",
             "COLUMN=DROP",
         ),
     ] = None,
     improve: Annotated[
         list[str] | None,
-        Flag("Fail (exit 3) unless, for each system, this column rose, at 95 % confidence.", "COLUMN"),
-    ] = None,
-    max_failed: Annotated[
-        float | None,
         Flag(
-            "Fail (exit 3) unless, for each system, it is ruled out that SHARE or more of the rows have no "
-            "score.",
-            "SHARE",
+            "Fail (exit 3) unless, for each system, the mean of this column rose: a one-sided sign-flip test "
+            "has a p of .025 or less.",
+            "COLUMN",
         ),
     ] = None,
+    max_failed: MaxFailed = None,
     max_fell: Annotated[
         list[str] | None,
         Flag(
-            "The same for rows that have no score, or fell in this column by half its scale or more: by 2 on "
-            "one from 1 to 5, by 0.5 in the score of a checklist.",
+            "Fail (exit 3) unless, for each system, it is ruled out that SHARE or more of the rows have no "
+            "score, or fell in this column by half its scale or more: by 2 on one from 1 to 5, by 0.5 in the "
+            "score of a checklist.",
             "COLUMN=SHARE",
         ),
     ] = None,
+    min_: Minimum = None,
+    max_mean_drop: Annotated[
+        list[str] | None,
+        Flag(
+            "Fail (exit 3) if, for a system, the mean of this column fell by more than DROP, however few rows "
+            "there are.",
+            "COLUMN=DROP",
+        ),
+    ] = None,
+    common: Annotated[
+        bool,
+        Flag("Leave out the rows of OLD that are missing or failed in NEW. Takes no condition: use --where."),
+    ] = False,
+    by_order: Annotated[
+        bool,
+        Flag("Match the rows of a system on an instruction by their order, not by their ids."),
+    ] = False,
     system: Annotated[
         list[str] | None,
         Flag(
@@ -90,10 +106,13 @@ def compare(
     statistics: StatisticsOptions,
 ) -> None:
     """Compare two runs: what a new system, prompt or judge changed, and whether it may pass."""
+    from localjudge.report.change_lines import change_lines, lines_without_scores
     from localjudge.report.change_tables import change_findings
-    from localjudge.studies.compare import change_lines, compare_runs
+    from localjudge.report.gate_tables import as_documents, as_junit
+    from localjudge.report.tables import Table
+    from localjudge.studies.compare import compare_runs
     from localjudge.studies.compare.compared_rows import ComparedRows
-    from localjudge.studies.compare.gate import as_junit, check_gate
+    from localjudge.studies.compare.gate import Kind, Threshold, check_gate
     from localjudge.studies.compare.matched_runs import match_runs
 
     people.require("compare")
@@ -101,12 +120,28 @@ def compare(
     for file in (markdown, junit):
         if file is not None:
             check_out_file(file)
-    margins, fell = _numbers("margin", "DROP", margin or ()), _numbers("max-fell", "SHARE", max_fell or ())
+    thresholds: list[Threshold] = []
+    for kind, what, given in (
+        (Kind.MARGIN, "DROP", margin),
+        (Kind.MAX_FELL, "SHARE", max_fell),
+        (Kind.MIN, "VALUE", min_),
+        (Kind.MAX_MEAN_DROP, "DROP", max_mean_drop),
+    ):
+        limits = column_numbers(kind.replace("_", "-"), what, given or ())
+        thresholds += [Threshold(kind, column, limit) for column, limit in limits.items()]
+    thresholds += [Threshold(Kind.IMPROVE, column) for column in dict.fromkeys(improve or ())]
+    thresholds += [] if max_failed is None else [Threshold(Kind.MAX_FAILED, limit=max_failed)]
+    gate = bool(thresholds)
     systems, runs = system or (), [old, new]
-    gate = bool(margins or improve or fell) or max_failed is not None
     if junit and not gate:
         raise UsageError(
-            "--junit: has no condition to report; give --margin, --improve, --max-fell or --max-failed"
+            "--junit: has no condition to report; give --margin, --improve, --max-fell, --max-failed, --min or "
+            "--max-mean-drop"
+        )
+    if common and gate:
+        raise UsageError(
+            "--common: leaves out the rows that NEW lost, and a gate counts them; --where COLUMN=VALUE chooses "
+            "rows of OLD for a gate"
         )
     common_mode(runs, preferences={"scores": scores}, points={"scores": scores, "labels": people.labels})
 
@@ -114,7 +149,7 @@ def compare(
     with progress.step("reading both runs"):
         rows = ComparedRows.read(runs, scores, systems, where)
         known = people.labels_of(rows.source) if people.labels else None
-        matched = match_runs(rows, gate)
+        matched = match_runs(rows, gate, by_order)
         if people.labels and matched.differs != "judge":
             raise UsageError(
                 "--labels: compares two judges, and these runs have one; localjudge rank OLD NEW --labels "
@@ -125,37 +160,26 @@ def compare(
             raise UsageError(
                 f"--system {min(unscored)}: has no row with a score in {matched.names[0]}, so no gate can hold"
             )
-        conditions = check_gate(matched, margins, improve or (), fell, max_failed)
+        conditions = check_gate(matched, thresholds, *statistics.draws)
     with progress.step(statistics.computing):
-        changes = compare_runs(matched, known, *statistics.draws)
+        changes = compare_runs(matched, known, *statistics.draws, only_common=common)
     found, passes = change_findings(changes, conditions), all(each.passes for each in conditions)
     if markdown:
         # Indented, text from outside can be no markup.
-        text = indent(as_text(printed_findings(replace(found, first=()), all_tables)), " " * 4)
+        tables = [part for part in found.main[:1] if conditions and isinstance(part, Table)]
+        rest = replace(found, main=found.main[1:]) if tables else found
+        text = indent(as_text(printed_findings(rest, all_tables)), " " * 4)
         result = " · FAILED" * (not passes) or " · passed" * bool(conditions)
-        parts = [f"## {' → '.join(changes.names)}{result}\n", *map(as_markdown, found.first), text]
+        parts = [f"## {' → '.join(changes.names)}{result}\n", *map(as_markdown, tables), text]
         write_text(markdown, "\n".join(parts))
     if junit:
         name = " ".join(["localjudge compare", *changes.names, f"--where {where}" * bool(where)]).strip()
-        write_text(junit, as_junit(conditions, name, "\n".join(change_lines(changes))))
-    document = {**as_document(changes), "gate": [each.as_dict() for each in conditions]}
+        answer = "\n".join([*change_lines(changes), *lines_without_scores(changes)])
+        write_text(junit, as_junit(conditions, name, answer))
+    document = {**as_document(changes), "gate": as_documents(conditions)}
     statistics.print(document, found, all_tables)
     if not passes:
         raise typer.Exit(BELOW_THRESHOLD)
-
-
-def _numbers(flag: str, what: str, given: Iterable[str]) -> dict[str, float]:
-    """Return the number of each column in COLUMN=NUMBER; a share of a label has another "=" in its name."""
-    numbers: dict[str, float] = {}
-    for each in given:
-        name, _, text = each.rpartition("=")
-        number = as_number(text)
-        if not name or number is None:
-            raise UsageError(f"--{flag} {each}: write COLUMN={what}, such as helpfulness=0.2")
-        if name in numbers:
-            raise UsageError(f"--{flag} {each}: {name} has {numbers[name]:g} already; give one")
-        numbers[name] = number
-    return numbers
 
 
 _DEVIATIONS = (0.25, 0.5, 1.0, 1.5)
@@ -182,11 +206,8 @@ def sample_size(
 ) -> None:
     """Compute how many instructions a comparison needs, from a pilot run."""
     from localjudge.report.tables import Cells, Table
-    from localjudge.statistics.paired_test import (
-        instructions_needed,
-        instructions_to_pass,
-        needed_in_words,
-    )
+    from localjudge.statistics.non_inferiority import instructions_to_pass
+    from localjudge.statistics.paired_test import instructions_needed, needed_in_words
     from localjudge.studies.sample_size import Pilot
 
     require("sample-size", "trust")

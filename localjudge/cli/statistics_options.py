@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from localjudge.cli.console import print_json, print_table, printed_findings
 from localjudge.cli.options import AsJson
+from localjudge.errors import UsageError
 from localjudge.settings import Flag
+from localjudge.system.quantities import as_number
 
 if TYPE_CHECKING:
     from localjudge.modes.mode import Mode
@@ -24,6 +26,23 @@ Where = Annotated[
     Flag("Count only the rows with this value, such as topic=code or system=NAME.", "COLUMN=VALUE"),
 ]
 AllowDryRun = Annotated[bool, Flag("Accept a dry run, whose scores mean nothing.")]
+Minimum = Annotated[
+    list[str] | None,
+    Flag(
+        "Fail (exit 3) unless the mean of this column is VALUE or more for each system, however few rows there "
+        "are. A row without a score fails it, unless --max-failed is given.",
+        "COLUMN=VALUE",
+        name="--min",
+    ),
+]
+MaxFailed = Annotated[
+    float | None,
+    Flag(
+        "Fail (exit 3) unless, for each system, it is ruled out at 95 % confidence that SHARE or more of the "
+        "rows have no score. In other conditions, these count as the lowest score.",
+        "SHARE",
+    ),
+]
 AllTables = Annotated[bool, Flag("Print every table.", name="--all")]
 
 
@@ -43,6 +62,29 @@ def common_mode(runs: Sequence[Path], **refused: Mapping[str, object]) -> Mode[A
     mode = common_rubric(runs, [read_manifest(run) for run in runs]).mode
     mode.refuse_options(refused)
     return mode
+
+
+def column_numbers(flag: str, what: str, given: Iterable[str]) -> dict[str, float]:
+    """Return the number of each column in COLUMN=NUMBER; a share of a label has another "=" in its name.
+
+    Args:
+        flag: the flag without its dashes.
+        what: what the number is, in capitals.
+        given: the values of the flag.
+
+    Raises:
+        UsageError: a value is not of this form, or a column has two numbers.
+    """
+    numbers: dict[str, float] = {}
+    for each in given:
+        name, _, text = each.rpartition("=")
+        number = as_number(text)
+        if not name or number is None:
+            raise UsageError(f"--{flag} {each}: write COLUMN={what}, such as helpfulness=0.2")
+        if name in numbers:
+            raise UsageError(f"--{flag} {each}: {name} has {numbers[name]:g} already; give one")
+        numbers[name] = number
+    return numbers
 
 
 def refuse_dry_runs(runs: Iterable[Path]) -> None:

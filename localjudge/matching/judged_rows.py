@@ -249,7 +249,11 @@ def _scores_of_criteria(
         """Return the scores of one column, from the rows' numbers with each of these names."""
         lowest = floor(min(np.nanmin(numbers.column(LOWEST, each)) for each in names))
         columns = (ScoreColumn(column, column, {"lowest": lowest, "highest": 1}, 1.0),)
-        return _scores(columns, [[each] for each in names], rows, numbers, by_run)
+        found = _scores(columns, [[each] for each in names], rows, numbers, by_run)
+        lowest_of_rows = [numbers.column(LOWEST, each) for each in names]
+        has_score = [np.isfinite(numbers.column(VALUE, each)) for each in names]
+        of_scored = [values[kept] for values, kept in zip(lowest_of_rows, has_score, strict=True)]
+        return replace(found, lowest=np.concatenate(of_scored))
 
     scores = scores_of(name, [whole if name == whole else TAG + name], by_run)
     notes = []

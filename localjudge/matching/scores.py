@@ -31,7 +31,8 @@ class Scores(RunRows):
     have integers instead. `unscored` has the rows without scores; `failed` is the number of those that failed.
     `calibrated` is True if `expected` has calibrated scores. `untested` is the reason why the scores have no
     intervals; empty if they have. `by_tag` has the scores of the criteria with each of the most frequent tags,
-    and the tag of each row; None without tags.
+    and the tag of each row; None without tags. `lowest` has the lowest possible score of each row of a
+    checklist, which depends on its points, [n]; None for other rows.
     """
 
     columns: tuple[ScoreColumn, ...]
@@ -47,6 +48,7 @@ class Scores(RunRows):
     untested: str = ""
     notes: tuple[str, ...] = ()  # remarks on rows without a score
     by_tag: tuple[Scores, RowTags] | None = None
+    lowest: Floats | None = None
 
     @property
     def aspects(self) -> tuple[str, ...]:

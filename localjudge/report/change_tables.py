@@ -3,60 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from localjudge.report.change_lines import (
+    STATISTIC_NAMES,
+    change_lines,
+    lines_without_scores,
+    moved_line,
+    remark_lines,
+)
+from localjudge.report.gate_tables import gate_lines, gate_table
 from localjudge.report.tables import Cells, Findings, Table, estimates_by_name
-from localjudge.studies.compare import STATISTIC_NAMES, Changes, MovedRow, change_lines
-from localjudge.studies.compare.gate import Condition, gate_lines
+from localjudge.studies.compare import Changes, MovedRow
+from localjudge.studies.compare.gate import Condition
 from localjudge.studies.compare.two_judges import TwoJudges
 from localjudge.system.quantities import counted, p_value
 
-_RESULT = {True: "passed", False: "FAILED"}
-
 
 def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> Findings:
-    """Return tables of the systems, if there are several, sentences on the changes and on the gate, and a table
-    of the columns.
+    """Return whether scores changed, in three sentences, and then the gate or, without one, the changes.
 
-    The details are the rows without a score.
+    Which rows have no score, and which moved most, stands below. The details are all other tables.
     """
-    first = [_gate(conditions)] * bool(conditions)
-    main = [estimates_by_name(changes.by_system)] if changes.by_system else []
-    main += [_columns(changes)] if changes.columns else []
-    main += [_judges(changes.judges)] if changes.judges else []
-    main += [_labelled(changes)] * bool(changes.labelled)
+    changed: list[Table | str] = []
+    changed += [_columns(changes)] if changes.columns else []
+    changed += [_judges(changes.judges)] if changes.judges else []
+    changed += [_labelled(changes)] if changes.labelled else []
+    remarks = [*remark_lines(changes)]
+    changed += ["\n".join(remarks)] if remarks else []
+    below = [*lines_without_scores(changes), moved_line(changes)]
+    last: list[Table | str] = ["\n".join(filter(None, below))] if any(below) else []
     details: dict[str, list[Table | str]] = {}
+    main: list[Table | str] = []
+    if conditions:
+        lines = [*gate_lines(conditions)]
+        main = [gate_table(conditions), *(["\n".join(lines)] if lines else []), *last]
+        details["the reasons of all conditions"] = ["\n".join(gate_lines(conditions, every=True))]
+        details["the changes of the columns"] = changed
+    else:
+        main = changed + last
+    if changes.by_system:
+        details["the changes of each system"] = [estimates_by_name(changes.by_system)]
+    if changes.moved:
+        details["the rows that changed most"] = [_moved(changes)]
     lost = zip(changes.names, (changes.missing + changes.failed, changes.unmatched), strict=True)
     if rows := [(row.id, row.system, name, row.reason) for name, of_run in lost for row in of_run]:
         table = Table("Rows without a score", ("row", "system", "row of", "why"), rows, words=["why"])
         details["rows without a score"] = [table]
-    main += [_moved(changes)] if changes.moved else []
-    answer = [*change_lines(changes), *gate_lines(conditions)]
-    return Findings(answer, main, details, changes.notices, changes.notes, first)
-
-
-def _gate(conditions: Sequence[Condition]) -> Table:
-    """Return the conditions of each system, those that fail first."""
-    rows = [
-        (
-            *(each.asks, each.system, f"{each.change:.3f}"),
-            None if each.bound is None else f"{each.bound:.3f}",
-            *(each.instructions, each.lowest, _RESULT[each.passes]),
-        )
-        for each in sorted(conditions, key=lambda each: each.order)
-    ]
-    columns = ("gate", "system", "measured", "95 %\nbound", "instructions", "rows without\na score", "result")
-    return Table("Gate, for each system", columns, rows, words=["system", "result"])
+    return Findings([*change_lines(changes)], main, details, changes.notices, changes.notes)
 
 
 def _columns(changes: Changes) -> Table:
-    rows = [
-        (name, each.old, each.new, each.difference, p_value(each.p), each.equal, each.detectable)
+    """Return the change of each column of the common rows, and beside it with lost rows at the lowest score."""
+    equal = f"equal of {counted(changes.instructions, 'instruction')}".replace(" of ", "\nof ")
+    columns = ["column", *changes.names, "change", "p", equal, "detectable\nchange"]
+    apart = ["change"]
+    rows: list[list[Any]] = [
+        [name, each.old, each.new, each.difference, p_value(each.p), each.equal, each.detectable]
         for name, each in changes.columns.items()
     ]
-    equal = f"equal of {counted(changes.instructions, 'instruction')}".replace(" of ", "\nof ")
-    columns = ("column", *changes.names, "change", "p", equal, "detectable\nchange")
-    said = (" → ".join(changes.names), changes.whose, counted(changes.rows, changes.item))
-    return Table(" · ".join(filter(None, said)), columns, rows, apart=["change"])
+    if changes.imputed:
+        heading = "with lost rows\nat the lowest"
+        columns.insert(4, heading)
+        apart.append(heading)
+        for row, imputed in zip(rows, changes.imputed.values(), strict=True):
+            row.insert(4, imputed)
+    common = "the common rows alone" if changes.only_common else ""
+    said = (" → ".join(changes.names), changes.whose, counted(changes.rows, changes.item), common)
+    return Table(" · ".join(filter(None, said)), columns, rows, apart=apart)
 
 
 def _judges(judges: TwoJudges) -> Table:

@@ -1,14 +1,7 @@
-"""The paired test of a change: its power, how many instructions it needs, and the bound of a gate.
+"""The paired test of a change, its power, and how many instructions it needs.
 
-The test is that of `rank` and `compare`: the paired differences of two systems, one for each instruction. The
-power is that of Student's t.
-
-The mean of a few instructions says little about rare and large drops: a third of the samples of 20 instructions
-contain no drop if one instruction in twenty has a drop. The bound of a gate is therefore computed as if there
-were more instructions, with the lowest possible change (`WORST_INSTRUCTIONS`), and with a slightly larger
-quantile of Student's t (`QUANTILE`). If all instructions changed equally (mostly not at all), it is the betting
-bound of Waudby-Smith & Ramdas (arXiv:2010.09686) with the largest bet: 59 equal instructions exclude a drop of
-0.2 on a scale from 1 to 5. `benchmarks/gate.py` measures how often a gate passes by mistake.
+The test of `compare` is that of `sign_flip`; its power is that of Student's t for the paired differences of two
+systems, one for each instruction. So is the power of the tests of `rank`.
 """
 
 from __future__ import annotations
@@ -23,7 +16,8 @@ import numpy as np
 
 from localjudge.arrays import Floats, Integers
 from localjudge.statistics import Estimate, sign_test
-from localjudge.statistics.resampling import cell_means, studentise
+from localjudge.statistics.resampling import cell_means
+from localjudge.statistics.sign_flip import tested_means
 from localjudge.statistics.system_means import column_means
 from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL
 from localjudge.system.quantities import p_in_words
@@ -31,9 +25,6 @@ from localjudge.system.quantities import p_in_words
 ALPHA = 0.05
 MOST = 10_000_000
 """Largest number of instructions that is searched for."""
-WORST_INSTRUCTIONS = 1.25
-QUANTILE = 0.96
-"""`benchmarks/gate.py` derives both: the smallest of its grid with false passes of at most 5 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +77,18 @@ class Change:
         return p_in_words(1.0 if self.sign_p is None else self.sign_p)
 
 
-def tested_changes(old: Floats, new: Floats, width: Floats, resamples: int, seed: int) -> list[Change]:
+def tested_changes(old: Floats, new: Floats, width: Floats, flips: int, seed: int) -> list[Change]:
     """Return the changes of k columns, adjusted for all of them.
 
     Args:
         old: the mean of each column on each instruction in OLD, [instructions, k]; NaN without one.
         new: the same in NEW.
         width: the width of the scale of each column, [k].
-        resamples: number of resamples for the intervals.
-        seed: seed of the resamples.
+        flips: number of flips of the test and of the intervals.
+        seed: seed of the flips.
     """
     moved, count = new - old, len(width)
-    tested = studentise(column_means(moved), -width, width, True, resamples, seed)
+    tested = tested_means(moved, -width, width, flips, seed)
     rose, fell = (moved > NO_DIFFERENCE).sum(axis=0), (moved < -NO_DIFFERENCE).sum(axis=0)
     equal = (np.abs(moved) <= NO_DIFFERENCE).sum(axis=0)
     columns = (
@@ -177,47 +168,18 @@ def instructions_needed(difference: float, variance: float, wanted: float = 0.8,
         wanted: the power.
         tests: as for `power`.
     """
-    return _smallest(lambda count: power(difference, variance, count, tests) >= wanted) if variance > 0 else 5
-
-
-def chance_to_pass(margin: float, variance: float, width: float, instructions: int) -> float:
-    """Return the probability that a gate passes a system whose mean does not change.
-
-    Args:
-        margin: the largest drop that passes.
-        variance: the variance of its change on an instruction.
-        width: the width of the scale.
-        instructions: their number.
-    """
-    from scipy.special import ndtr, stdtrit
-
-    total = instructions + WORST_INSTRUCTIONS
-    if variance <= 0:
-        return float(lower_bound(np.zeros(instructions), width) > -margin)
-    # With a mean of 0, the bound is -`behind` plus the deviation of the mean from 0.
-    centre = WORST_INSTRUCTIONS * width / total
-    squares = instructions * (variance + centre**2) + WORST_INSTRUCTIONS * (width - centre) ** 2
-    behind = centre + stdtrit(total - 1, QUANTILE) * math.sqrt(squares / (total - 1) / total)
-    return float(ndtr((margin - behind) * total / instructions / math.sqrt(variance / instructions)))
-
-
-def instructions_to_pass(margin: float, variance: float, width: float, wanted: float = 0.8) -> int | None:
-    """Return the smallest number of instructions with which an unchanged system passes this often.
-
-    It is None for more than `MOST`.
-
-    Args:
-        margin, variance, width: as for `chance_to_pass`.
-        wanted: how often it must pass.
-    """
-    return _smallest(lambda count: chance_to_pass(margin, variance, width, count) >= wanted)
+    return (
+        smallest_number(lambda count: power(difference, variance, count, tests) >= wanted)
+        if variance > 0
+        else 5
+    )
 
 
 def needed_in_words(number: int | None) -> str:
     return f"more than {MOST:,}" if number is None else f"{number:,}"
 
 
-def _smallest(is_enough: Callable[[int], Any]) -> int | None:
+def smallest_number(is_enough: Callable[[int], Any]) -> int | None:
     """Return the smallest sufficient number from 5 on, by bisection: all numbers above it must suffice, too."""
     low, high = 4, 5
     while not is_enough(high):
@@ -228,27 +190,3 @@ def _smallest(is_enough: Callable[[int], Any]) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if is_enough(middle) else (middle, high)
     return high
-
-
-def lower_bound(
-    changes: Floats, width: float, worst: float = WORST_INSTRUCTIONS, quantile: float = QUANTILE
-) -> Floats:
-    """Return the lower ends of the one-sided 95 % intervals of mean changes.
-
-    Args:
-        changes: the change on each instruction, from -width to width, [..., n].
-        width: the width of the scale.
-        worst: number of further instructions at the lowest possible change.
-        quantile: the quantile of Student's t.
-    """
-    from scipy.special import stdtrit
-
-    count = changes.shape[-1]
-    total = count + worst
-    mean = (changes.sum(axis=-1) - worst * width) / total
-    squares = ((changes - mean[..., None]) ** 2).sum(axis=-1) + worst * (width + mean) ** 2
-    studentised = mean - stdtrit(total - 1, quantile) * np.sqrt(squares / (total - 1) / total)
-    # All wealth of the largest bet that the mean is below m: ((width + change) / (width + m)) ** count.
-    betting = (width + changes[..., 0]) * ALPHA ** (1 / count) - width
-    bound: Floats = np.where(np.ptp(changes, axis=-1) < 1e-9, betting, np.maximum(studentised, -width))
-    return bound

@@ -45,6 +45,7 @@ which 2 % are 2."""
 
 _BLOCK_SIZE = 4_000_000
 """Largest number of values in a block of resamples: 32 MB."""
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ class Studentised:
             lowest: the smallest possible true value.
             highest: the largest possible true value.
         """
-        if not np.isfinite(self._critical_t):
+        if np.isnan(self._critical_t):
             return self
         reach = self._critical_t * self.error
         low = np.where(np.isneginf(self.low), self.low, self.value - reach)
@@ -122,7 +123,8 @@ class Studentised:
         """
         largest = np.sort(self._largest_t)
         t = np.abs(self.value / self.error)
-        reached = len(largest) - np.searchsorted(largest, t)
+        # Equal statistics can differ by rounding.
+        reached = len(largest) - np.searchsorted(largest, t * (1 - _ROUNDING))
         return np.where(np.isfinite(t) & (len(largest) > 0), (1 + reached) / (1 + len(largest)), np.nan)
 
     def detectable(self, power: float = 0.8) -> Floats:
@@ -139,7 +141,7 @@ class Studentised:
     def _critical_t(self) -> float:
         """The smallest |t| with an adjusted p below 0.05; NaN with too few resamples."""
         place = math.ceil(0.05 * (1 + len(self.null_t))) - 1
-        return float(np.sort(self._largest_t)[-place]) if place > 0 else math.nan
+        return float(np.sort(self._largest_t)[-place]) * (1 + _ROUNDING) if place > 0 else math.nan
 
     @property
     def _largest_t(self) -> Floats:
@@ -196,16 +198,12 @@ def studentise(
         resamples: number of resamples.
         seed: seed of the resamples.
     """
-    value, shares, units = estimates.value, estimates.shares, estimates.units
+    value, shares, given = estimates.value, estimates.shares, estimates.units
+    error, varies = standard_errors(estimates, lowest, highest)
+    usable = np.isfinite(error)
     squares = shares**2
     total = squares.sum(axis=0)
-    # Rounding errors of a constant column do not count as variance.
-    varies, given = total > 1e-24 * np.maximum(1, value**2), units
-    usable = (units >= MIN_INSTRUCTIONS) & varies & np.isfinite(value)
-    units = np.where(usable, units, MIN_INSTRUCTIONS)
-    error = np.sqrt(total * units / (units - 1))
-    far = np.maximum(value - lowest, highest - value) / (units + 1)
-    usable &= ~np.isfinite(far) | (1.96 * error >= LEAST_REACH * far)
+    units = np.where(usable, given, MIN_INSTRUCTIONS)
     null_t = np.empty((resamples, len(value)))
     done = 0
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -215,7 +213,6 @@ def studentise(
             variance = (units * variance + total) / (units + 1) * units / (units - 1)
             null_t[done : done + len(weights)] = change / np.sqrt(variance)
             done += len(weights)
-    error = np.where(usable, error, np.nan)
     low = high = np.full(len(value), np.nan)
     if usable.any() and resamples:
         null_t[:, ~usable] = 0
@@ -227,6 +224,26 @@ def studentise(
         low = np.clip(value - upper * error, lowest, highest)
         high = np.clip(value - lower * error, lowest, highest)
     return Studentised(value, low, high, error, null_t, given, varies)
+
+
+def standard_errors(
+    estimates: Contributions, lowest: Bound = -math.inf, highest: Bound = math.inf
+) -> tuple[Floats, Flags]:
+    """Return the standard error of each estimate, NaN if it has no interval; and whether it varies, [k] each.
+
+    Args:
+        estimates, lowest, highest: as for `studentise`.
+    """
+    value, units = estimates.value, estimates.units
+    total = (estimates.shares**2).sum(axis=0)
+    # Rounding errors of a constant column do not count as variance.
+    varies = total > 1e-24 * np.maximum(1, value**2)
+    usable = (units >= MIN_INSTRUCTIONS) & varies & np.isfinite(value)
+    units = np.where(usable, units, MIN_INSTRUCTIONS)
+    error = np.sqrt(total * units / (units - 1))
+    far = np.maximum(value - lowest, highest - value) / (units + 1)
+    usable &= ~np.isfinite(far) | (1.96 * error >= LEAST_REACH * far)
+    return np.where(usable, error, np.nan), varies
 
 
 def cell_means(values: Floats, cell: Integers, cells: int) -> Floats:

@@ -28,6 +28,7 @@ class ComparedRows:
     Attributes:
         source: the scores or the pairs of both runs, OLD first.
         run: 0 for OLD and 1 for NEW, [m].
+        line: the number of its first line in its run, [m]; a complete run has the input's order.
         identities: what identifies each row, [m]; a pair has the response whose preference counts first.
         group: the number of its instruction, [m]; -1 if no row with a score is of this instruction.
         systems: the system that it is about, or of a pair, whose preference it is, [m].
@@ -35,7 +36,9 @@ class ComparedRows:
         chosen: whether it is compared, [m].
         counts: whether the result is of it, [m]; the other rows of OLD only take theirs out of NEW.
         columns: the numbers [n] and the ends of each column: the score columns and their mean, or the
-            preference for a response.
+            preference for a response. The ends of the score of a checklist are those of OLD's rows.
+        lowest: the lowest possible number of each row in each column, [n, C]; in a checklist it follows from
+            the points of the row.
         written: the number of the judge's verdict in each aspect, [n]: that of its value or, without an order,
             the place of its label; of a pair, as in `localjudge.modes.pair_preference.RESULTS`.
         texts: the text of each such number.
@@ -48,13 +51,15 @@ class ComparedRows:
 
     source: Scores | JudgedPairs
     run: Integers
+    line: Integers
     identities: Sequence[Identity]
     group: Integers
     systems: Sequence[str]
     reasons: Sequence[str]
     counts: Flags
     chosen: Flags
-    columns: Mapping[str, tuple[Floats, tuple[int, int]]]
+    columns: Mapping[str, tuple[Floats, tuple[float, float]]]
+    lowest: Floats
     written: Mapping[str, Floats]
     texts: Mapping[str, Mapping[float, str]]
     ordered: frozenset[str]
@@ -102,6 +107,12 @@ class ComparedRows:
             if labels := scores.nominal.get(aspect):
                 written[aspect] = scores.verdicts(aspect)
                 texts[aspect] = {float(place): shown(label) for place, label in enumerate(labels)}
+        columns: dict[str, tuple[Floats, tuple[float, float]]] = dict(scores.table(of))
+        lowest = np.tile([low for _, (low, _) in columns.values()], (len(scores.ids), 1))
+        if scores.lowest is not None:
+            lowest = scores.lowest[:, None]
+            lowest_in_old = lowest[scores.run == 0].min(initial=0)
+            columns = {name: (values, (lowest_in_old, high)) for name, (values, (_, high)) in columns.items()}
         rows = _with_unscored(scores)
         systems = [identity.systems[0] or UNNAMED for identity in rows["identities"]]
         _check(only, systems)
@@ -110,7 +121,8 @@ class ComparedRows:
             **rows,
             systems=systems,
             chosen=np.array([not only or name in only for name in systems]),
-            columns=scores.table(of),
+            columns=columns,
+            lowest=lowest.astype(np.float64),
             written=written,
             texts=texts,
             ordered=frozenset(written.keys() - scores.nominal.keys()),
@@ -167,6 +179,7 @@ class ComparedRows:
             columns={
                 name: (own_value(verdicts.preference[:, 0]), (0, 1)) for name, verdicts in pairs.aspects.items()
             },
+            lowest=np.zeros((count, len(pairs.aspects))),
             written={name: own_value(verdicts.result[:, 0]) for name, verdicts in pairs.aspects.items()},
             texts=dict.fromkeys(pairs.aspects, texts),
             ordered=frozenset(),
@@ -178,8 +191,10 @@ class ComparedRows:
         )
 
     def rows_of(self, run: int) -> list[int]:
-        """Return the rows of a run that are compared."""
-        return np.flatnonzero((self.run == run) & self.chosen).tolist()
+        """Return the rows of a run that are compared, with a score or without, in the order of their lines."""
+        chosen = np.flatnonzero((self.run == run) & self.chosen)
+        in_order: list[int] = chosen[np.argsort(self.line[chosen], kind="stable")].tolist()
+        return in_order
 
     def has_score(self, row: int) -> bool:
         """Return whether a row has a score."""
@@ -194,11 +209,6 @@ class ComparedRows:
     def values(self) -> Floats:
         """The numbers of all columns, [n, C]."""
         return np.column_stack([values for values, _ in self.columns.values()])
-
-    @property
-    def low(self) -> Floats:
-        """The lowest number of each column, [C]."""
-        return np.array([low for _, (low, _) in self.columns.values()], dtype=np.float64)
 
     @property
     def width(self) -> Floats:
@@ -294,6 +304,7 @@ def _with_unscored(source: Scores | JudgedPairs) -> dict[str, Any]:
     assert others is not None  # the rows were read from runs
     return {
         "run": np.append(source.run, others.run),
+        "line": np.array([lines[0] for lines in [*source.lines, *others.lines]], dtype=np.int64),
         "identities": [*source.identities, *others.identities],
         "group": np.append(source.group, others.group),
         "reasons": [*[""] * len(source.run), *others.errors],

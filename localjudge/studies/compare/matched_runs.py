@@ -4,27 +4,28 @@ Either the responses differ, as last week's and this week's, and the same judge 
 differs, and has judged the same responses. If both differ, nothing tells which of them changed a score.
 
 A cell is what both runs are compared on: the rows of one system on one instruction or, of two judges, one
-response. A row of OLD belongs to the row of NEW with the same id; the rows that are left belong together in
-their order. A row of OLD that has a score is missing if no row of NEW with a score belongs to it. A row of NEW
-with the id of a row that failed in OLD is compared with nothing.
+response. `cell` says which of its rows belong together. A row of OLD that has a score is compared with the row
+of NEW that belongs to it, and is lost if that row is missing or has no score. A row of OLD that has no score,
+and a row of NEW that belongs to no row of OLD, are compared with nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
-from localjudge.matching import UNNAMED, Identity
+from localjudge.matching import UNNAMED
 from localjudge.matching.row_index import align_runs
 from localjudge.matching.run_rows import run_names
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.statistics.resampling import cell_means
+from localjudge.studies.compare.cell import Cell, MatchedCell, MatchedRow, own_id
 from localjudge.studies.compare.compared_rows import ComparedRows
 from localjudge.system.quantities import counted
 
@@ -35,120 +36,44 @@ Keys = list[Hashable]
 
 @dataclass(frozen=True, slots=True)
 class RowWithoutScore:
-    """A row without a score: its id, its system (of a pair, whose preference it is), and why it has none."""
+    """A row without a score: its id, its system (of a pair, whose preference it is), and why it has none.
+
+    `is_absent` is True if there is no such row at all.
+    """
 
     id: str
     system: str
     reason: str
-
-
-@dataclass(slots=True)
-class Cell:
-    """The rows of a cell; `match` finds which of them belong together.
-
-    Attributes:
-        scored: the rows of OLD with a score, and of NEW.
-        failed: the other rows of OLD, and of NEW.
-        pairs: the rows of OLD and of NEW that belong together.
-        missing: the rows of OLD without a score in NEW, each with the row of NEW that failed, if there is one.
-        extra: further rows of NEW with a score.
-        extra_failed: further rows of NEW that failed.
-    """
-
-    scored: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
-    failed: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
-    pairs: list[tuple[int, int]] = field(default_factory=list)
-    missing: list[tuple[int, int | None]] = field(default_factory=list)
-    extra: list[int] = field(default_factory=list)
-    extra_failed: list[int] = field(default_factory=list)
-
-    def match(self, ids: Sequence[str | None], unread: Collection[str | None]) -> None:
-        """Find the rows that belong together.
-
-        Args:
-            ids: the id of each row.
-            unread: the ids of the rows of OLD without a score whose instruction is not known.
-        """
-        scored, failures = (_by_id(members[1], ids) for members in (self.scored, self.failed))
-        alone: list[int] = []
-        for row in self.scored[0]:
-            if same := scored.get(ids[row]):
-                self.pairs.append((row, same.pop(0)))
-            elif lost := failures.get(ids[row]):
-                self.missing.append((row, lost.pop(0)))
-            else:
-                alone.append(row)
-        failed = {ids[row] for row in self.failed[0]}
-        left = [row for rows in scored.values() for row in rows if ids[row] not in failed]
-        self.extra_failed = [row for rows in failures.values() for row in rows if ids[row] not in failed]
-        for row in alone:
-            if left:
-                self.pairs.append((row, left.pop(0)))
-            else:
-                self.missing.append((row, self.extra_failed.pop(0) if self.extra_failed else None))
-        self.extra = [row for row in left if ids[row] not in unread]
-
-    def select(self, counts: Flags) -> bool:
-        """Leave out the rows of OLD that do not count, and return whether one does.
-
-        Further rows of NEW can belong to the others, so they stay only where all rows of OLD count.
-        """
-        if not counts[self.scored[0]].all():
-            self.scored = [row for row in self.scored[0] if counts[row]], self.scored[1]
-            self.pairs = [pair for pair in self.pairs if counts[pair[0]]]
-            self.missing = [pair for pair in self.missing if counts[pair[0]]]
-            self.extra, self.extra_failed = [], []
-        return bool(self.scored[0])
-
-    @property
-    def new(self) -> list[int]:
-        """The rows of NEW with a score that are compared."""
-        return [new for _, new in self.pairs] + self.extra
-
-    def rows_of_old(self, highest: int, lowest: int) -> list[tuple[int, int]]:
-        """Return the rows of OLD with their rows of NEW, or `lowest`; other failures fall from `highest`."""
-        missing = [(old, lowest) for old, _ in self.missing]
-        return [*self.pairs, *missing, *[(highest, lowest)] * len(self.extra_failed)]
-
-    @property
-    def lowest(self) -> int:
-        """Number of rows that count as the lowest score in NEW."""
-        return len(self.missing) + len(self.extra_failed)
-
-
-def _by_id(rows: Iterable[int], ids: Sequence[str | None]) -> dict[str | None, list[int]]:
-    of_id: dict[str | None, list[int]] = defaultdict(list)
-    for row in rows:
-        of_id[ids[row]].append(row)
-    return of_id
+    is_absent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedRuns:
-    """The n cells in which OLD has a score.
+    """The n cells in which OLD has a score, and its r rows with a score.
 
     Attributes:
         rows: the rows of both runs.
         names: the names of the runs.
         differs: what differs between the runs.
         how: what differs, in words.
-        group: the number of each cell's instruction, [n].
+        group: the number of each cell's instruction in the order of their texts' digests, [n], so that it does
+            not depend on the order of the rows.
         systems: the names of the systems; of pairs, whose preference counts.
         system: the place of each cell's system in `systems`, [n].
         old: the mean of each column in OLD, of the rows with a score in both runs, [n, C]; NaN without any.
-        new: the same in NEW, with its further rows.
-        change: the mean change where each row without a score in NEW counts as the lowest score, [n, C].
-        lowest: number of rows of each cell that count as the lowest score, [n].
-        cell: the cell of each row of OLD with a score, and of each further row of NEW that failed, [r].
-        row_change: the change of each such row, [r, C]; one without a score in NEW counts as the lowest score,
-            and a further one as if it had the highest in OLD.
-        is_lost: whether it has no score in NEW, [r].
+        new: the same in NEW.
+        cell: the cell of each row, [r].
+        row_old: the numbers of each row in OLD, [r, C].
+        row_new: the same in NEW, [r, C]; a lost row has its lowest score.
+        is_lost: whether a row has no score in NEW, [r].
         row_pairs: the rows of OLD and of NEW that belong together, [m, 2].
-        places: the first of these in each cell, [n, 2]; -1 without one.
+        places: the first of these in each cell, [n, 2]; of a cell without any, a row of OLD and -1.
         missing: the rows of OLD that have a score, but none in NEW.
         failed: the rows of OLD that failed, which are compared with nothing.
-        unmatched: the rows of NEW that failed and belong to no row of OLD.
-        only_new: number of rows of NEW with a score that belong to no cell.
+        unmatched: the rows of NEW without a score that belong to no row of OLD.
+        only_new: number of rows of NEW with a score that belong to no row of OLD.
+        needs_ids: number of cells in which rows belong together by their order, but the runs have different
+            numbers of them.
         notes: remarks on the matching.
     """
 
@@ -161,10 +86,9 @@ class MatchedRuns:
     system: Integers
     old: Floats
     new: Floats
-    change: Floats
-    lowest: Integers
     cell: Integers
-    row_change: Floats
+    row_old: Floats
+    row_new: Floats
     is_lost: Flags
     row_pairs: Integers
     places: Integers
@@ -172,6 +96,7 @@ class MatchedRuns:
     failed: tuple[RowWithoutScore, ...]
     unmatched: tuple[RowWithoutScore, ...]
     only_new: int
+    needs_ids: int
     notes: tuple[str, ...]
 
     @property
@@ -179,6 +104,21 @@ class MatchedRuns:
         """The cells with a row that both runs have judged, [n]."""
         in_both: Flags = self.places[:, 1] >= 0
         return in_both
+
+    @property
+    def change(self) -> Floats:
+        """The mean change of the rows of each cell, where a lost one falls to its lowest score, [n, C]."""
+        return cell_means(self.row_change, self.cell, len(self.group))
+
+    @property
+    def score(self) -> Floats:
+        """The mean of the rows of each cell in NEW, where a lost one has its lowest score, [n, C]."""
+        return cell_means(self.row_new, self.cell, len(self.group))
+
+    @property
+    def row_change(self) -> Floats:
+        """The change of each row, [r, C]; a lost one falls to its lowest score."""
+        return self.row_new - self.row_old
 
     @property
     def whose(self) -> str:
@@ -198,12 +138,13 @@ def by_instruction(cells: Floats, group: Integers) -> Floats:
     return cell_means(cells, np.unique(group, return_inverse=True)[1], len(np.unique(group)))
 
 
-def match_runs(rows: ComparedRows, gate: bool = False) -> MatchedRuns:
+def match_runs(rows: ComparedRows, gate: bool = False, by_order: bool = False) -> MatchedRuns:
     """Match the rows of two runs.
 
     Args:
         rows: the rows of both runs.
-        gate: for a gate, which counts rows without a score: in NEW, no row that counts needs to have one.
+        gate: for a gate, which counts lost rows: in NEW, no row that counts needs to have a score.
+        by_order: take no row as having an id, so that the rows of a cell belong together by their order.
 
     Raises:
         UsageError: the judge and the responses differ; OLD has no score; the runs have no row in common; or
@@ -217,134 +158,217 @@ def match_runs(rows: ComparedRows, gate: bool = False) -> MatchedRuns:
         how = _how_judges_differ(rows.source.manifests, different)
         keys, notes = _by_response(rows, names, how)
     else:
+        how = "the judge is the same"
         keys = _by_instruction(rows, names)
-    old, new = (rows.rows_of(run) for run in (0, 1))
-    cells: dict[Hashable, Cell] = {keys[row]: Cell() for row in old if rows.has_score(row)}
-    for run, members in enumerate((old, new)):
-        for row in members:
-            if keys[row] in cells:
-                cell = cells[keys[row]]
-                (cell.scored if rows.has_score(row) else cell.failed)[run].append(row)
-    failed = [row for row in old if not rows.has_score(row)]
-    ids = [identity.id for identity in rows.identities]
-    unread = {ids[row] for row in failed if rows.group[row] < 0}
-    matched = [*cells.values()]
-    for cell in matched:
-        cell.match(ids, unread)
-    missing, unmatched = _without_score(rows, matched, names[1])
-    has_others = any(cell.pairs for cell in matched)
-    matched = [cell for cell in matched if cell.select(rows.counts)]
-    if not matched:
+    cells_of_rows = _cells(rows, keys)
+    # Of two judges, a cell is one response, which its texts have found.
+    ids = [None if by_order or different else own_id(identity) for identity in rows.identities]
+    every_cell = [cell.match(ids) for cell in cells_of_rows]
+    if any(cell.new for cell in cells_of_rows) and not any(
+        row.new is not None for cell in every_cell for row in cell.rows
+    ):
+        if gate:
+            raise UsageError(
+                f"{names[1]}: no row has the id of a row of {names[0]} on the same instruction; give the rows "
+                "of both runs the same ids, or match them without ids with `by_order`"
+            )
+        notes = (*notes, f"no id of {names[1]} is in {names[0]}: rows are matched by their order")
+        every_cell = [cell.match([None] * len(ids)) for cell in cells_of_rows]
+    unread = _Unread(rows, every_cell)
+    missing = _missing(rows, every_cell, unread, names[1])
+    if not any(_is_compared(rows, row) for cell in every_cell for row in cell.rows):
         raise UsageError(f"{names[0]}: has no row with a score to compare")
-    row_pairs = np.array([pair for cell in matched for pair in cell.pairs], dtype=np.int64).reshape(-1, 2)
-    lost = [row for row in missing if row.reason != _absent(names[1])]
-    if not len(row_pairs) and not (gate and (lost or has_others)):
-        said = [f"{len(lost):,} of {len(missing):,} {row.reason} (such as id {row.id})" for row in lost]
-        advice = [*said, "compare runs of the same systems on the same instructions"][0]
-        raise UsageError(f"{names[1]}: has no row of {names[0]} with a score; {advice}")
-    changed = sum(_changed(rows.identities, cell.pairs) for cell in matched)
-    if not different:
-        of = counted(len(row_pairs), rows.source.manifests[0].rubric.mode.item)
+    has_common = any(_has_both(rows, row) for cell in every_cell for row in cell.rows)
+    cells = [cell for cell in every_cell if any(_is_compared(rows, row) for row in cell.rows)]
+    compared = [(at, row) for at, cell in enumerate(cells) for row in cell.rows if _is_compared(rows, row)]
+    common = [(at, row) for at, row in compared if _has_both(rows, row)]
+    is_judged = any(not row.is_absent for row in missing)
+    if not common and not (gate and (is_judged or has_common)):
+        raise UsageError(_nothing_in_common(names, missing))
+
+    row_pairs = np.array([(row.old, row.new) for _, row in common], dtype=np.int64).reshape(-1, 2)
+    changed = sum(_changed(rows, cell) for cell in cells)
+    if not different and len(common):
+        of = counted(len(common), rows.source.manifests[0].rubric.mode.item)
         how = f"the judge is the same, and the responses changed in {changed:,} of {of}"
-        if not len(row_pairs):
-            how = "the judge is the same"
-        elif not changed:
+        if not changed:
             how = "the judge and all responses" + " with a score in both runs" * bool(missing) + " are the same"
-    systems = _systems(rows, matched)
+    of_cell = np.array([at for at, _ in compared])
+    old_rows = np.array([row.old for _, row in compared])
+    is_lost = np.array([not _has_both(rows, row) for _, row in compared])
+    after = rows.lowest[old_rows]
+    after[~is_lost] = rows.values[row_pairs[:, 1]]
+    places = np.column_stack([[cell.rows[0].old for cell in cells], np.full(len(cells), -1)])
+    for at, row in reversed(compared):
+        places[at] = row.old, -1
+    for at, row in reversed(common):
+        places[at] = row.old, row.new
+    systems = _systems(rows, cells, places[:, 0].tolist())
     there = tuple(dict.fromkeys(systems))
-    table = np.vstack([rows.values, rows.low + rows.width, rows.low])
-    highest, lowest = len(table) - 2, len(table) - 1
-    with_lowest = [cell.new + [lowest] * cell.lowest for cell in matched]
-    change = _means(table, with_lowest) - _means(table, [cell.scored[0] for cell in matched])
-    places, before, after = np.array(
-        [(at, *pair) for at, cell in enumerate(matched) for pair in cell.rows_of_old(highest, lowest)]
-    ).T
+    failed = [row for row in rows.rows_of(0) if not rows.has_score(row) and rows.counts[row]]
+    extra = _extra(rows, every_cell, unread)
     return MatchedRuns(
         rows=rows,
         names=names,
         differs="judge" if different else "responses" if changed else "nothing",
         how=how,
-        group=rows.group[[cell.scored[0][0] for cell in matched]],
+        group=_instructions(rows, places[:, 0].tolist()),
         systems=there,
         system=np.array([there.index(name) for name in systems]),
-        old=_means(table, [[old for old, _ in cell.pairs] for cell in matched]),
-        new=_means(table, [cell.new * bool(cell.pairs) for cell in matched]),
-        change=change,
-        lowest=np.array([cell.lowest for cell in matched]),
-        cell=places,
-        row_change=table[after] - table[before],
-        is_lost=after == lowest,
+        old=cell_means(rows.values[old_rows[~is_lost]], of_cell[~is_lost], len(cells)),
+        new=cell_means(after[~is_lost], of_cell[~is_lost], len(cells)),
+        cell=of_cell,
+        row_old=rows.values[old_rows],
+        # Other criteria in NEW can make a score lower than the lowest possible one in OLD.
+        row_new=np.maximum(after, rows.lowest[old_rows]),
+        is_lost=is_lost,
         row_pairs=row_pairs,
-        places=np.array([cell.pairs[0] if cell.pairs else (cell.missing[0][0], -1) for cell in matched]),
+        places=places,
         missing=missing,
-        failed=tuple(_row_without_score(rows, row) for row in failed if rows.counts[row]),
-        unmatched=unmatched,
-        only_new=sum(rows.has_score(row) and keys[row] not in cells for row in new),
+        failed=tuple(_row_without_score(rows, row) for row in failed),
+        unmatched=tuple(_row_without_score(rows, row) for row in extra if not rows.has_score(row)),
+        only_new=sum(map(rows.has_score, extra)),
+        needs_ids=sum(cell.needs_ids for cell in cells),
         notes=notes,
     )
 
 
-def _means(table: Floats, cells: Sequence[Sequence[int]]) -> Floats:
-    """Return the mean of each column over the rows of each cell, [cells, C]; NaN for a cell without rows."""
-    of_cell = np.repeat(np.arange(len(cells)), [len(rows) for rows in cells])
-    return cell_means(table[[row for rows in cells for row in rows]], of_cell, len(cells))
+def _cells(rows: ComparedRows, keys: Keys) -> list[Cell]:
+    """Return the cells in which OLD has a row, whether that has a score or not."""
+    cells: dict[Hashable, Cell] = defaultdict(Cell)
+    for row in rows.rows_of(0):
+        if keys[row] is not None:
+            cells[keys[row]].old.append(row)
+    for row in rows.rows_of(1):
+        if keys[row] in cells:
+            cells[keys[row]].new.append(row)
+    return list(cells.values())
 
 
-def _changed(identities: Sequence[Identity], pairs: Sequence[tuple[int, int]]) -> int:
-    """Return how many rows of OLD have a response that NEW does not have in the cell."""
-    old, new = (Counter(identities[pair[run]].digests for pair in pairs) for run in (0, 1))
+def _instructions(rows: ComparedRows, chosen: Sequence[int]) -> Integers:
+    """Return the number of the instruction of each of these rows, by the order of the digests."""
+    digests = [rows.identities[row].group or rows.identities[row].where for row in chosen]
+    numbers: Integers = np.unique(digests, return_inverse=True)[1]
+    return numbers
+
+
+def _is_compared(rows: ComparedRows, row: MatchedRow) -> bool:
+    """Return whether a row of OLD has a score and counts."""
+    return rows.has_score(row.old) and bool(rows.counts[row.old])
+
+
+def _has_both(rows: ComparedRows, row: MatchedRow) -> bool:
+    """Return whether a row has a score in both runs."""
+    return rows.has_score(row.old) and row.new is not None and rows.has_score(row.new)
+
+
+def _nothing_in_common(names: Sequence[str], missing: Sequence[RowWithoutScore]) -> str:
+    """Return why two runs cannot be compared, and what to do."""
+    problem = f"{names[1]}: has no row of {names[0]} with a score"
+    lost = [row for row in missing if not row.is_absent]
+    if lost:
+        return f"{problem}; {len(lost):,} of {len(missing):,} {lost[0].reason} (such as id {lost[0].id})"
+    return f"{problem}; compare runs of the same systems on the same instructions"
+
+
+def _changed(rows: ComparedRows, cell: MatchedCell) -> int:
+    """Return how many rows with a score in both runs have a response that NEW does not have in the cell."""
+    common = [row for row in cell.rows if _is_compared(rows, row) and _has_both(rows, row)]
+    old = Counter(rows.identities[row.old].digests for row in common)
+    new = Counter(rows.identities[row.new].digests for row in common if row.new is not None)
     return (old - new).total()
 
 
-def _systems(rows: ComparedRows, cells: Sequence[Cell]) -> list[str]:
-    """Return the name of the system of each cell; both names, if it has another one in NEW."""
-    old = [rows.systems[cell.scored[0][0]] for cell in cells]
+def _systems(rows: ComparedRows, cells: Sequence[MatchedCell], first: Sequence[int]) -> list[str]:
+    """Return the name of the system of each cell; both names, if it has another one in NEW.
+
+    Args:
+        rows: the rows of both runs.
+        cells: the cells.
+        first: a row of OLD in each cell.
+    """
+    old = [rows.systems[row] for row in first]
     names = {name: {name: None} for name in old}
     for name, cell in zip(old, cells, strict=True):
-        names[name] |= {rows.systems[row]: None for row in cell.scored[1][:1]}
+        names[name] |= {rows.systems[row.new]: None for row in cell.rows if row.new is not None}
     shown = {name: " → ".join(each for each in both if each != UNNAMED) for name, both in names.items()}
     return [shown[name] or UNNAMED for name in old]
-
-
-def _absent(new: str) -> str:
-    return f"not in {new}"
 
 
 def _row_without_score(rows: ComparedRows, row: int, reason: str = "") -> RowWithoutScore:
     return RowWithoutScore(rows.identities[row].id or "", rows.systems[row], reason or rows.reasons[row])
 
 
-def _without_score(
-    rows: ComparedRows, matched: Sequence[Cell], new: str
-) -> tuple[tuple[RowWithoutScore, ...], tuple[RowWithoutScore, ...]]:
-    """Return the rows of OLD without a score in NEW, and the rows of NEW that failed and are none of these."""
-    identities = rows.identities
-    used = {row for cell in matched if not rows.counts[cell.scored[0]].all() for row in cell.extra_failed}
-    failed = [[row for row in rows.rows_of(run) if not rows.has_score(row)] for run in (0, 1)]
-    unread: dict[str | None, list[int]] = defaultdict(list)
-    for row in failed[1]:
-        if rows.group[row] < 0:
-            unread[identities[row].id].append(row)
-    systems = {name for identity in identities[: len(rows.turned)] for name in identity.systems}
-    missing = []
-    for row, lost in (pair for cell in matched for pair in cell.missing):
-        own, name = identities[row], identities[row].id or ""
+class _Unread:
+    """The rows of NEW that could not be read and stand for a missing row of OLD.
+
+    Their instruction is not known, so they belong to no cell.
+
+    Attributes:
+        row_of: for a row of OLD without a row in its cell of NEW, the unreadable row, if there is one.
+    """
+
+    def __init__(self, rows: ComparedRows, cells: Sequence[MatchedCell]) -> None:
+        self._rows = rows
+        self._by_id: dict[str | None, list[int]] = defaultdict(list)
+        for row in rows.rows_of(1):
+            if rows.group[row] < 0:
+                self._by_id[rows.identities[row].id].append(row)
+        scored = rows.identities[: len(rows.turned)]
+        self._systems = {name for identity in scored for name in identity.systems}
+        self.row_of = dict[int, int]()
+        for matched in (row for cell in cells for row in cell.rows):
+            found = self._find(matched.old) if matched.new is None else None
+            if found is not None:
+                self.row_of[matched.old] = found
+
+    def _find(self, old: int) -> int | None:
+        """Return the row of NEW that is missing where a row of OLD is.
+
+        A pair is not formed if one of its responses cannot be read; then it is the row of this response.
+        """
+        identity = self._rows.identities[old]
+        name = identity.id or ""
+        others = self._systems - {*identity.systems, None}
+        for part in (name, *name.split(" vs ")):
+            for row in self._by_id.get(part, ()):
+                if not {*self._rows.identities[row].systems} & others:
+                    return row
+        return None
+
+
+def _missing(
+    rows: ComparedRows, cells: Sequence[MatchedCell], unread: _Unread, new: str
+) -> tuple[RowWithoutScore, ...]:
+    """Return the rows of OLD that have a score, but none in NEW, each with the reason."""
+    missing = list[RowWithoutScore]()
+    for row in (row for cell in cells for row in cell.rows):
+        if not _is_compared(rows, row) or _has_both(rows, row):
+            continue
+        lost = unread.row_of.get(row.old) if row.new is None else row.new
         if lost is None:
-            # A pair is not formed if one of its responses cannot be read.
-            same = [each for part in (name, *name.split(" vs ")) for each in unread[part]]
-            others = systems - {*own.systems, None}
-            lost = next((each for each in same if not {*identities[each].systems} & others), None)
-        if lost is not None:
-            used.add(lost)
-        reason = _absent(new) if lost is None else f"failed in {new}: {rows.reasons[lost]}"
-        missing += [_row_without_score(rows, row, reason)] * bool(rows.counts[row])
-    in_old = {(identities[row].id, identities[row].systems) for row in failed[0]}
-    unmatched = [
-        _row_without_score(rows, row)
-        for row in failed[1]
-        if row not in used and (identities[row].id, identities[row].systems) not in in_old
-    ]
-    return tuple(missing), tuple(unmatched)
+            absent = _row_without_score(rows, row.old, f"not in {new}")
+            missing.append(replace(absent, is_absent=True))
+        else:
+            missing.append(_row_without_score(rows, row.old, f"failed in {new}: {rows.reasons[lost]}"))
+    return tuple(missing)
+
+
+def _extra(rows: ComparedRows, cells: Sequence[MatchedCell], unread: _Unread) -> list[int]:
+    """Return the rows of NEW that belong to no row of OLD, nor to one that could not be read in a run."""
+    matched = {row.new for cell in cells for row in cell.rows} | {*unread.row_of.values()}
+    known = {_name(rows, row) for row in rows.rows_of(0)}
+    unread_in_old = {_name(rows, row) for row in rows.rows_of(0) if rows.group[row] < 0}
+    extra = []
+    for row in rows.rows_of(1):
+        same = known if rows.group[row] < 0 else unread_in_old
+        if row not in matched and _name(rows, row) not in same:
+            extra.append(row)
+    return extra
+
+
+def _name(rows: ComparedRows, row: int) -> tuple[str | None, tuple[str | None, ...]]:
+    return rows.identities[row].id, rows.identities[row].systems
 
 
 def _by_instruction(rows: ComparedRows, names: Sequence[str]) -> Keys:

@@ -1,0 +1,229 @@
+"""What a comparison of two runs says in sentences: whether scores changed, by how much, and on what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from localjudge.matching import UNNAMED
+from localjudge.statistics import Estimate, two_decimals, untested_in_words, verdicts_in_words
+from localjudge.studies.compare import NOTHING_IN_COMMON, Changes, MovedRow
+from localjudge.studies.compare.matched_runs import RowWithoutScore
+from localjudge.system.quantities import counted
+
+STATISTIC_NAMES = {
+    "in_order": "share in order",
+    "spearman": "Spearman",
+    "mae": "mean absolute error",
+    "exact": "exact agreement",
+}
+"""The names of the statistics of agreement with labels, for people."""
+_MOST_SIZES = 4
+"""The most columns whose change stands in a sentence; the table has all."""
+_MOST_MOVED = 3
+
+
+def change_lines(changes: Changes) -> Iterator[str]:
+    """Yield the answer: whether scores changed, by how much, and on how many instructions.
+
+    Before it stands which rows are missing in NEW, and which of two judges agrees better with people.
+    """
+    if absent := _absent(changes):
+        yield absent
+    if changes.labelled:
+        yield _better_judge(changes)
+    if not changes.columns:
+        yield f"{_sentence(NOTHING_IN_COMMON)}."
+        yield f"{_sentence(changes.how)}{_whose(changes)}."
+        return
+    yield f"{_common(changes)}{_whether(changes)}."
+    if size := _size(changes):
+        yield f"{_common(changes)}{size}"
+    on = f"{counted(changes.instructions, 'instruction')}, {counted(changes.rows, changes.item)}"
+    yield f"{_common(changes)}On {on}{_whose(changes)}: {changes.how}."
+
+
+def _common(changes: Changes) -> str:
+    return "Of the common rows alone: " if changes.only_common else ""
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _whose(changes: Changes) -> str:
+    return f" of {changes.whose}" if changes.whose else ""
+
+
+def _absent(changes: Changes) -> str:
+    """Return which rows of OLD are not in NEW at all; empty if all are."""
+    absent = Counter(row.system for row in changes.missing if row.is_absent)
+    if not absent:
+        return ""
+    old, new = changes.names
+    item = changes.item
+    counts = []
+    for system, total in changes.rows_by_system.items():
+        name = system.partition(" → ")[0]
+        count = absent[name]
+        if count:
+            of = "" if name == UNNAMED else f" of {name}"
+            counts.append(f"{count:,} of {counted(total, item)}{of}")
+    advice = "" if changes.only_common else ", or compare the others alone with --common"
+    return f"Missing in {new}: {some(counts)} of {old}. Judge them{advice}."
+
+
+def _whether(changes: Changes) -> str:
+    """Return which columns changed, and which of them is not known to have changed."""
+    columns = changes.columns
+    same = [name for name, change in columns.items() if change.equal == changes.instructions]
+    if len(same) == len(columns):
+        return "Nothing changed: every column is the same"
+    by_direction: dict[str, list[str]] = {}
+    untested = list[str]()
+    calm = list[str]()
+    adjusted = f" adjusted for {len(columns)} columns" if len(columns) > 1 else ""
+    for name, change in columns.items():
+        if change.is_significant:
+            by_direction.setdefault(change.direction, []).append(name)
+        elif change.p is not None:
+            calm.append(name)
+        elif name not in same:
+            test = f"exact sign test{adjusted}: " if not untested else ""
+            untested.append(f"{name} {change.moved} ({test}{change.sign_test})")
+    parts = []
+    if by_direction:
+        moved = [f"{', '.join(names)} {direction}" for direction, names in by_direction.items()]
+        parts.append(f"Changed: {'; '.join(moved)}")
+    if untested:
+        parts.append(f"Without an interval: {'; '.join(untested)}")
+    if calm:
+        parts.append("No significant change" + (f" in {', '.join(calm)}" if len(calm) < len(columns) else ""))
+    if same:
+        parts.append(f"The same on all instructions: {', '.join(same)}")
+    return ". ".join(parts)
+
+
+def _size(changes: Changes) -> str:
+    """Return the mean change of the columns that changed, or else of the first ones, with intervals."""
+    columns = {name: change for name, change in changes.columns.items() if change.equal < changes.instructions}
+    if not columns:
+        return ""
+    significant = [name for name, change in columns.items() if change.is_significant]
+    others = [name for name in reversed(columns) if name not in significant]
+    shown = (significant + others)[: max(len(significant), 1) if len(columns) > _MOST_SIZES else None]
+    sizes = [f"{name} {columns[name].difference.in_words()}" for name in shown[:_MOST_SIZES]]
+    more = len(shown) - _MOST_SIZES
+    if more > 0:
+        sizes.append(f"{more} more in the table")
+    adjusted = f" adjusted for {len(changes.columns)} columns" if len(changes.columns) > 1 else ""
+    has_interval = any(columns[name].difference.ends("") for name in shown)
+    intervals = f" with 95 % intervals{adjusted}" if has_interval else ""
+    return f"Mean change{intervals}: {', '.join(sizes)}.{_detectable(changes)}"
+
+
+def _detectable(changes: Changes) -> str:
+    """Return which change would have been found, for the columns without a significant one."""
+    columns = changes.columns
+    sizes = {
+        name: change.detectable
+        for name, change in columns.items()
+        if change.detectable is not None and not change.is_significant
+    }
+    if not sizes:
+        return ""
+    largest = two_decimals(max(sizes.values()))
+    where = "" if len(sizes) == len(columns) else f" in {' or '.join(sizes)}"
+    return (
+        f" 80 % of such comparisons would have found a change of {largest}{where}; a smaller one can be missed."
+    )
+
+
+def _better_judge(changes: Changes) -> str:
+    """Return which of two judges agrees better with people, by a statistic of each aspect: the first that has
+    an interval, or else a value."""
+    named, (old, new) = dict[str, Estimate](), changes.names
+    for aspect, found in changes.labelled.items():
+        known = {name: (by.ends("") is not None, by.value is not None) for name, by in found.difference.items()}
+        statistic = max(known, key=lambda name: known[name])
+        by = found.difference[statistic]
+        by = by.negative() if statistic == "mae" else by
+        size = "by" if by.verdict in ("better", "worse") else "difference"
+        named[f"{aspect}: {STATISTIC_NAMES[statistic]}, {size} {by.size_in_words()}"] = by
+    return f"Agreement of {new} with people, compared with that of {old}: {verdicts_in_words(named)}."
+
+
+def remark_lines(changes: Changes) -> Iterator[str]:
+    """Yield what else is to be known: single systems, the order of systems, and columns without an interval."""
+    without = {
+        name: change.difference
+        for name, change in changes.columns.items()
+        if change.p is None and change.equal < changes.instructions
+    }
+    yield from untested_in_words("change", without)
+    if changes.differs == "judge" and not changes.labelled:
+        yield "Higher scores are leniency, not a better judge: only labels (--labels) show which is better."
+    alone: dict[str, list[str]] = {}
+    for row in changes.by_system.rows if changes.by_system else ():
+        alone.setdefault(", ".join(row.significant), []).append(row.name)
+    moved_alone = [f"{some(names, 12)}: {what}" for what, names in alone.items() if what]
+    if moved_alone:
+        yield f"Of single systems, with intervals and p adjusted for all: {some(moved_alone, 12, '; ')}."
+    for name, order in changes.judges.order.items() if changes.judges else ():
+        contrary = [
+            f"{each.first} minus {each.second} {each.old.in_words()} → {each.new.in_words()}"
+            for each in order.contrary
+        ]
+        if contrary:
+            pairs = counted(len(contrary), "pair")
+            yield f"In {name}, the judges put {pairs} of systems in opposite order: {some(contrary, 5, '; ')}."
+
+
+def moved_line(changes: Changes) -> str:
+    """Return the rows that moved most, with the largest change of a column; empty without any."""
+    rows = [_moved(changes, row) for row in changes.moved[:_MOST_MOVED]]
+    return f"Rows that changed most: {'; '.join(rows)}." if rows else ""
+
+
+def _moved(changes: Changes, row: MovedRow) -> str:
+    column = max(row.numbers, key=lambda name: abs(row.numbers[name][1] - row.numbers[name][0]))
+    old, new = (f"{number:.2f}".removesuffix(".00") for number in row.numbers[column])
+    whose = f" of {row.system}" if len(changes.rows_by_system) > 1 else ""
+    return f"{row.id}{whose} ({column} {old} → {new})"
+
+
+def lines_without_scores(changes: Changes) -> Iterator[str]:
+    """Yield which rows have no score in a run, and why, and which belong to no row of the other run."""
+    (old, new), item = changes.names, changes.item
+    total = counted(changes.rows + len(changes.missing), item)
+    counts = "left out" if changes.only_common else "at their lowest score in a gate"
+    lost = {
+        f"{len(changes.missing):,} of {total} of {old} have no score in {new} ({counts})": changes.missing,
+        f"{counted(len(changes.failed), item)} of {old} failed, so nothing is compared with "
+        "them": changes.failed,
+        f"{counted(len(changes.unmatched), item)} of {new} failed and belong to no {item} of {old}, so they "
+        "count in nothing": changes.unmatched,
+    }
+    for what, rows in lost.items():
+        if rows:
+            yield f"{what}: {_reasons(rows, named=changes.by_system is not None)}."
+    if changes.only_new:
+        yield (
+            f"{counted(changes.only_new, item)} of {new} with a score belong to no {item} of {old}, so they "
+            "count in nothing."
+        )
+
+
+def _reasons(rows: Sequence[RowWithoutScore], *, named: bool) -> str:
+    """Return the rows with each reason."""
+    for_reason: dict[str, list[str]] = {}
+    for row in rows:
+        name = f"{row.id} of {row.system}" if named else row.id
+        for_reason.setdefault(row.reason, []).append(name)
+    return "; ".join(f"{reason} (id {some(names)})" for reason, names in for_reason.items())
+
+
+def some(names: Sequence[str], most: int = 5, between: str = ", ") -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return between.join(names[:most]) + more
