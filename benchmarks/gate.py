@@ -38,7 +38,7 @@ from localjudge.statistics.non_inferiority import (
     studentised_bound,
 )
 from localjudge.statistics.sign_flip import rise_p
-from localjudge.studies.compare.gate import RISE_LEVEL
+from localjudge.studies.conditions import RISE_LEVEL
 
 WIDTH = 4.0
 SETTINGS = ((0.0, 0.95), (1.0, 0.95), (1.0, 0.96), (1.25, 0.95), (WORST_INSTRUCTIONS, QUANTILE), (1.5, 0.96))

@@ -23,8 +23,9 @@ from localjudge.matching import Identity
 from localjudge.matching.judged_rows import read_scores
 from localjudge.records.keys import response_digest
 from localjudge.studies.compare.compared_rows import ComparedRows
-from localjudge.studies.compare.gate import Condition, Kind, Threshold, check_gate
+from localjudge.studies.compare.gate import check_gate
 from localjudge.studies.compare.matched_runs import match_runs
+from localjudge.studies.conditions import Condition, Kind, Threshold
 from localjudge.studies.imported_scores import import_scores
 
 DESIGNS = 400

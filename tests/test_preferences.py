@@ -509,7 +509,7 @@ def test_pairs_that_failed_or_name_no_systems_are_counted(
     source = RowSource.from_files([str(tmp_path / "pairs.jsonl")], used=judge.rubric.fields)
     score_run(judge, source, tmp_path / "pairs")
     shown = cli("rank", tmp_path / "pairs").out
-    assert "1 failed pairs are excluded" in shown
+    assert "Failed, and left out: 1 of 8 of one" in " ".join(shown.split())
     assert "1 pairs that do not name both systems are excluded" in shown
     (tmp_path / "bare.jsonl").write_text(json.dumps(rows[0]) + "\n")
     source = RowSource.from_files([str(tmp_path / "bare.jsonl")], used=judge.rubric.fields)

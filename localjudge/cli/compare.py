@@ -112,8 +112,9 @@ def compare(
     from localjudge.report.tables import Table
     from localjudge.studies.compare import compare_runs
     from localjudge.studies.compare.compared_rows import ComparedRows
-    from localjudge.studies.compare.gate import Kind, Threshold, check_gate
+    from localjudge.studies.compare.gate import check_gate
     from localjudge.studies.compare.matched_runs import match_runs
+    from localjudge.studies.conditions import Kind, Threshold
 
     people.require("compare")
     statistics.check([old, new])

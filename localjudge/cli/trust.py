@@ -5,9 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from localjudge.cli.options import RunFolders, check_out_file
+import typer
+
+from localjudge.cli.console import as_document
+from localjudge.cli.options import BELOW_THRESHOLD, RunFolders, check_out_file
 from localjudge.cli.progress import Progress
-from localjudge.cli.statistics_options import AllTables, ScoresOf, StatisticsOptions, Where, common_mode
+from localjudge.cli.statistics_options import (
+    AllTables,
+    MaxFailed,
+    Minimum,
+    ScoresOf,
+    StatisticsOptions,
+    Where,
+    column_numbers,
+    common_mode,
+)
 from localjudge.errors import UsageError
 from localjudge.report.study_options import CalibrationFile, LabelOptions
 from localjudge.settings import Flag
@@ -69,19 +81,27 @@ def rank(
     ] = None,
     where: Where = None,
     calibration: CalibrationFile = None,
+    min_: Minimum = None,
+    max_failed: MaxFailed = None,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
     """Compare systems: means or strengths, pairs without significant difference, and the effect of length."""
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
     from localjudge.matching.run_rows import RowSelection
+    from localjudge.report.gate_tables import as_documents
     from localjudge.report.ranking_tables import preference_findings, ranking_findings
     from localjudge.runs.reader import is_complete
     from localjudge.studies.calibrate import Calibration
+    from localjudge.studies.conditions import Kind, Threshold
     from localjudge.studies.rank import rank as rank_systems
     from localjudge.studies.rank.preference_ranking import rank_pairs
+    from localjudge.studies.rank.rows_of_systems import check_means
 
     people.require("rank")
+    least = column_numbers("min", "VALUE", min_ or ())
+    thresholds = [Threshold(Kind.MIN, column, limit) for column, limit in least.items()]
+    thresholds += [] if max_failed is None else [Threshold(Kind.MAX_FAILED, limit=max_failed)]
     statistics.check(runs)
     options: dict[str, object] = {"labels": people.labels, "mapping": people.mapping}
     options |= {"calibration": calibration}
@@ -102,13 +122,17 @@ def rank(
         if not isinstance(judged, JudgedPairs):
             known = people.labels_of(judged, equal_chances=False) if people.labels else None
             judged = Calibration.load(calibration).apply_to(judged, known) if calibration else judged
+        conditions = check_means(judged, thresholds, scores)
     with progress.step(statistics.computing):
         if isinstance(judged, JudgedPairs):
             order = rank_pairs(judged, by, *draws)
-            statistics.print(order, preference_findings(order), all_tables)
-            return
-        found = rank_systems(judged, known, scores, by, *draws)
-    statistics.print(found, ranking_findings(found), all_tables)
+            document, findings = as_document(order), preference_findings(order, conditions)
+        else:
+            ranking = rank_systems(judged, known, scores, by, *draws)
+            document, findings = as_document(ranking), ranking_findings(ranking, conditions)
+    statistics.print({**document, "gate": as_documents(conditions)}, findings, all_tables)
+    if not all(each.passes for each in conditions):
+        raise typer.Exit(BELOW_THRESHOLD)
 
 
 def jury(

@@ -12,11 +12,11 @@ from localjudge.report.change_lines import (
     moved_line,
     remark_lines,
 )
-from localjudge.report.gate_tables import gate_lines, gate_table
+from localjudge.report.gate_tables import gate_lines, gate_parts
 from localjudge.report.tables import Cells, Findings, Table, estimates_by_name
 from localjudge.studies.compare import Changes, MovedRow
-from localjudge.studies.compare.gate import Condition
 from localjudge.studies.compare.two_judges import TwoJudges
+from localjudge.studies.conditions import Condition
 from localjudge.system.quantities import counted, p_value
 
 
@@ -36,8 +36,7 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
     details: dict[str, list[Table | str]] = {}
     main: list[Table | str] = []
     if conditions:
-        lines = [*gate_lines(conditions)]
-        main = [gate_table(conditions), *(["\n".join(lines)] if lines else []), *last]
+        main = gate_parts(conditions) + last
         details["the reasons of all conditions"] = ["\n".join(gate_lines(conditions, every=True))]
         details["the changes of the columns"] = changed
     else:

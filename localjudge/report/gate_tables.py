@@ -11,10 +11,10 @@ from localjudge.report.tables import Cells, Table
 from localjudge.statistics import two_decimals
 from localjudge.statistics.paired_test import needed_in_words
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS
-from localjudge.studies.compare.gate import RISE_LEVEL, Condition, Kind
+from localjudge.studies.conditions import RISE_LEVEL, Condition, Kind
 from localjudge.system.quantities import counted, p_in_words
 
-RISE_BY_MISTAKE = 0.24
+RISE_BY_MISTAKE = 0.23
 """How often a rise is found where one in twenty of 20 instructions falls by 3 and the mean does not change:
 `false_rises` in the results of `benchmarks/gate.py`."""
 
@@ -119,6 +119,14 @@ def gate_table(conditions: Sequence[Condition]) -> Table:
     if has_lost:
         columns[3:3] = ["lost\nrows", "with these\nat lowest"]
     return Table(f"Gate: {result}", columns, rows, words=["system", "result"])
+
+
+def gate_parts(conditions: Sequence[Condition]) -> list[Table | str]:
+    """Return the table of the conditions, and below it what else is to be known; nothing without conditions."""
+    if not conditions:
+        return []
+    lines = [*gate_lines(conditions)]
+    return [gate_table(conditions), *(["\n".join(lines)] if lines else [])]
 
 
 def _cells(condition: Condition, *, has_lost: bool) -> Cells:

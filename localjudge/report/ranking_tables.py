@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
+from localjudge.report.gate_tables import gate_parts
 from localjudge.report.tables import Cell, Cells, Findings, Table, estimates_by_name
 from localjudge.rubrics.score_column import is_share
-from localjudge.statistics import UNDEFINED, Estimate
+from localjudge.statistics import UNDEFINED, Estimate, two_decimals
 from localjudge.statistics.system_order import differences_in_words
+from localjudge.studies.conditions import Condition
 from localjudge.studies.rank import Ranking, adjustment, compared, comparison_lines
 from localjudge.studies.rank.preference_ranking import PreferenceOrder, PreferenceRanking
+from localjudge.studies.rank.rows_of_systems import LostRows
 from localjudge.system.quantities import p_value
 
 _SHARES_OF = {
@@ -35,8 +38,8 @@ _MOST_LINES = 5
 """Largest number of significant contradictions that are printed."""
 
 
-def ranking_findings(ranking: Ranking) -> Findings:
-    """Return the results of the tests in words, and tables of the systems in the main column and by tag.
+def ranking_findings(ranking: Ranking, conditions: Sequence[Condition] = ()) -> Findings:
+    """Return the results of the tests in words, a gate, and tables of the systems and of the tags.
 
     The details are the other columns, the means by the human score, on the same instructions and at equal
     length, and the differences of the systems.
@@ -62,9 +65,28 @@ def ranking_findings(ranking: Ranking) -> Findings:
     if several:
         title = f"Differences in {last}" + f", with 95 % intervals{adjustment(ranking)}" * (not without)
         details[f"differences in {last}"] = [_differences(title, ranking)]
-    main: list[Table | str] = [_systems(ranking, untested)]
+    answer = [*_lost_lines(ranking.lost, last), *answer]
+    main: list[Table | str] = [*gate_parts(conditions), _systems(ranking, untested)]
     main += [estimates_by_name(ranking.by_tag), _OVER_TAGS] if ranking.by_tag else []
     return Findings(answer, main, details, ranking.notices, ranking.notes)
+
+
+def _lost_lines(lost: Sequence[LostRows], column: str) -> Iterator[str]:
+    """Yield which systems have no score, and how many rows of the others have none."""
+    for each in lost:
+        if each.lost == each.rows:
+            yield f"{each.system} has no score: all of its {each.rows:,} failed, so it is not ranked."
+    some = [
+        f"{each.lost:,} of {each.rows:,} of {each.system} (mean {two_decimals(each.if_lowest)} to "
+        f"{two_decimals(each.if_highest)})"
+        for each in lost
+        if each.lost < each.rows
+    ]
+    if some:
+        yield (
+            f"Failed, and left out: {', '.join(some)}. In brackets, the mean of {column} if these had the "
+            "lowest or the highest value."
+        )
 
 
 def _systems(ranking: Ranking, untested: bool) -> Table:
@@ -118,8 +140,8 @@ def _differences(title: str, ranking: Ranking) -> Table:
     return Table(title, ("difference", "value", "p", "higher", "equal", "lower", "instructions"), rows)
 
 
-def preference_findings(ranking: PreferenceRanking) -> Findings:
-    """Return the results of the tests in the main aspect in words, and a table of its strengths and win rates.
+def preference_findings(ranking: PreferenceRanking, conditions: Sequence[Condition] = ()) -> Findings:
+    """Return the results of the tests in the main aspect in words, a gate, and its strengths and win rates.
 
     The details are the win rates of each two systems, the effects of place and length, and all aspects. With up
     to twelve systems, the tables fit a width of 80 characters.
@@ -152,8 +174,9 @@ def preference_findings(ranking: PreferenceRanking) -> Findings:
     shown = "win rate,\nshown 1st", "win rate,\nshown 2nd"
     strength = "strength\n(log-odds)"
     columns = "system", strength, "possible\nranks", "win rate", *shown, "pairs", "instructions"
-    main = [Table(f"Preferences in {by}", columns, rows, apart=[strength])]
-    return Findings([*_preference_lines(found, by)], main, details, ranking.notices, ranking.notes)
+    main = [*gate_parts(conditions), Table(f"Preferences in {by}", columns, rows, apart=[strength])]
+    answer = [*_lost_lines(ranking.lost, by), *_preference_lines(found, by)]
+    return Findings(answer, main, details, ranking.notices, ranking.notes)
 
 
 def win_rates(found: PreferenceOrder) -> dict[tuple[str, str], Estimate]:

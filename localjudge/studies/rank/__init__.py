@@ -26,6 +26,7 @@ from localjudge.statistics.system_order import (
     sets_in_words,
 )
 from localjudge.studies.by_system_or_tag import EstimateTable, rank_by_tag
+from localjudge.studies.rank.rows_of_systems import LostRows, lost_rows, rows_of_systems
 from localjudge.system.quantities import counted, p_in_words
 
 
@@ -68,6 +69,7 @@ class Ranking:
     `contradictions` has the pairs of the last column whose tested difference has the other sign than the order
     of the systems; `first` is the higher one. `without_intervals` is the reason why the judge's scores have no
     intervals; empty if they have. `by_tag` has the systems by the criteria with each tag; None without tags.
+    `lost` has the systems with rows without a score, and their means if these rows had any score.
     """
 
     columns: tuple[str, ...]
@@ -81,6 +83,7 @@ class Ranking:
     contradictions: tuple[Pair, ...]
     without_intervals: str
     by_tag: EstimateTable | None
+    lost: tuple[LostRows, ...]
     notes: tuple[str, ...]
     notices: tuple[str, ...]
 
@@ -154,8 +157,6 @@ def rank(
     )
     notes = [*(labels.notes if labels else ()), *scores.notes, *_notes_on_columns(scores, columns, of, by)]
     notes += [scores.untested] * bool(scores.untested)
-    if scores.failed:
-        notes.append(f"{scores.failed:,} failed rows are excluded")
     notes += [scores.uneven] if scores.uneven else []
     notes += sets_in_words("means", [system.name for system in systems], last.component[order])
     if incomplete:
@@ -182,6 +183,7 @@ def rank(
         ),
         without_intervals=scores.untested,
         by_tag=rank_by_tag(*scores.by_tag, of, *draws) if scores.by_tag and not by and not incomplete else None,
+        lost=tuple(lost_rows(rows_of_systems(scores, of), [*table].index(decides), table[decides][1])),
         notes=tuple(notes),
         notices=scores.notices,
     )

@@ -17,17 +17,20 @@ from localjudge.statistics.preferences import PositionEffect, Preferences, direc
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES
 from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, SystemOrder, sets_in_words
 from localjudge.studies.rank import chosen_column
+from localjudge.studies.rank.rows_of_systems import LostRows, lost_rows, rows_of_systems
 
 
 @dataclass(frozen=True, slots=True)
 class PreferenceRanking:
     """The comparison of systems by the preferences of a judge.
 
-    `aspects` has the order of the systems in each aspect; that in the aspect `by` decides.
+    `aspects` has the order of the systems in each aspect; that in the aspect `by` decides. `lost` has the
+    systems with pairs that failed, and their win rates if they had lost or won these.
     """
 
     by: str
     aspects: Mapping[str, PreferenceOrder]
+    lost: tuple[LostRows, ...]
     notes: tuple[str, ...]
     notices: tuple[str, ...]
 
@@ -124,12 +127,12 @@ def rank_pairs(
         notes.append(
             f"{decides}, the first aspect, decides the order of the systems; rank --by chooses another"
         )
-    if pairs.failed:
-        notes.append(f"{pairs.failed:,} failed pairs are excluded")
     if unnamed := len(pairs) - len(preferences[decides].first):
         notes.append(f"{unnamed} pairs that do not name both systems are excluded")
     notes += orders[decides].notes
-    return PreferenceRanking(decides, orders, tuple(notes), (*pairs.notices, *pairs.names.names()[1]))
+    lost = lost_rows(rows_of_systems(pairs), [*orders].index(decides), (0.0, 1.0))
+    notices = (*pairs.notices, *pairs.names.names()[1])
+    return PreferenceRanking(decides, orders, tuple(lost), tuple(notes), notices)
 
 
 def preferences_of(pairs: JudgedPairs) -> dict[str, Preferences]:
