@@ -4,7 +4,8 @@
 
 Two systems answer instructions of different difficulty; scores are whole numbers from 1 to 5, in the middle of
 the scale or near its end. The variance of a difference is measured on a very large pilot, the size is planned
-for a power of 0.8, and samples of that size are tested as `rank` tests them.
+for a power of 0.8, and samples of that size are tested as `rank` tests them, as the table of `compare` does, and
+as `compare --improve` does.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import results_table
 from localjudge.arrays import Floats
 from localjudge.statistics.paired_test import instructions_needed, paired_variance
 from localjudge.statistics.resampling import averages, studentise
+from localjudge.statistics.sign_flip import rise_p, tested_means
+from localjudge.studies.conditions import RISE_LEVEL
 
 POPULATIONS = {"middle": (1.0, 2.0, 3.0, 4.0), "near the end": (-1.5, -0.5, 0.5, 1.2)}
 """Where a latent value begins each score from 2 on, after a shift of -2.5 in the middle."""
@@ -41,13 +44,18 @@ def main() -> None:
                 difference = float((pilot[:, 1] - pilot[:, 0]).mean())
                 needed = instructions_needed(difference, variance)
                 assert needed is not None
-                random, found = np.random.default_rng(1), 0
+                random = np.random.default_rng(1)
+                found: list[list[bool]] = []
                 for seed in range(options.samples):
                     sample = drawn(random, needed, shift, edges, responses).mean(axis=2)
-                    means = averages(sample[:, 1:] - sample[:, :1], np.arange(needed), needed)
-                    found += bool(studentise(means, -4, 4, True, 500, seed).adjusted()[0] < 0.05)
-                rows.append([name, round(difference, 3), responses, needed, found / options.samples])
-    columns = ["scores", "difference", "responses", "instructions", "power"]
+                    changes = sample[:, 1:] - sample[:, :1]
+                    means = averages(changes, np.arange(needed), needed)
+                    by_rank = studentise(means, -4, 4, True, 500, seed).adjusted()[0] < 0.05
+                    by_compare = tested_means(changes, -4, 4, 500, seed).adjusted()[0] < 0.05
+                    found.append([by_rank, by_compare, rise_p(changes, 500, seed)[0] <= RISE_LEVEL])
+                power = np.mean(found, axis=0).round(3).tolist()
+                rows.append([name, round(difference, 3), responses, needed, *power])
+    columns = ["scores", "difference", "responses", "instructions", "rank", "compare", "--improve"]
     results_table.table(f"power where 0.8 was planned, {options.samples} samples each", columns, rows)
     results_table.write(
         "sample_sizes",
