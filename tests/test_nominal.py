@@ -193,7 +193,7 @@ def test_the_baselines_of_labels_are_the_most_frequent_one_and_what_length_predi
     found = compared(run, label_file(tmp_path / "labels.jsonl", "grade", human)).nominal["grade"]
     frequencies = np.array([human.count(label) for label in GRADES]) / 80
     constant = found.comparisons["most frequent"]
-    assert constant.accuracy.value == pytest.approx(frequencies.max(), **EXACT)
+    assert 0.2 < (constant.accuracy.value or 0) <= frequencies.max(), "learned on other instructions"
     assert (constant.kappa.value, constant.kappa.low) == (0, None)
     # The grade is unrelated to the length here …
     assert abs(found.comparisons["length"].kappa.value or 0) < 0.3

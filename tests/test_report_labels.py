@@ -17,8 +17,9 @@ def test_the_agreement_on_labels_has_a_table_and_its_details(tmp_path: Path, cli
     ended = cli("report", run, "--labels", labels, "--out", out)
     assert ended.code == 0, ended.err
     tables = {table["caption"]: table for table in section(out, "agreement")["tables"]}
-    whole, details = tables
+    whole, labels_of_people, details = tables
     assert whole == "Agreement with the labels, aspects without an order"
+    assert labels_of_people == "grade: each label of people"
     assert details.startswith("grade · 60 rows")
     assert tables[whole]["rows"][0][0] == "grade"
     human_means = next(table for table in section(out, "systems")["tables"] if "human" in table["caption"])

@@ -122,8 +122,11 @@ def textbook(x: Sequence[float], y: Sequence[float]) -> dict[str, float]:
     chance = math.fsum((p - q) ** 2 for p in x for q in y) / len(x) ** 2
     return {
         "spearman": correlation(ranks(x), ranks(y)),
+        "pearson": correlation(x, y),
+        "mae": math.fsum(abs(d) for d in off) / len(off),
         "kappa": 1 - math.fsum(d * d for d in off) / len(off) / chance,
         "exact": sum(d == 0 for d in off) / len(off),
+        "within_one": sum(abs(d) <= 1 for d in off) / len(off),
         "bias": math.fsum(off) / len(off),
     }
 
@@ -189,7 +192,7 @@ def test_agreement_with_repeated_labels(three_ratings: Path, tmp_path: Path) -> 
     with_mean = textbook(first, [(each[1] + each[2]) / 2 for each in three])
     with_each = textbook(first * 2, [float(each[place]) for place in (1, 2) for each in three])
     for name, value in values(found.comparisons["integer"]).items():
-        target = with_mean if name == "spearman" else with_each
+        target = with_mean if name in ("spearman", "pearson") else with_each
         assert value == pytest.approx(target[name], **EXACT)
     both = [[float(each[1]), float(each[2])] for each in three]
     assert found.alpha.value == pytest.approx(textbook_alpha(both), **EXACT)
@@ -199,11 +202,11 @@ def test_agreement_with_repeated_labels(three_ratings: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("score", "human", "left"),
     [
-        ([3] * 12, [1, 2, 3, 4, 5, 3] * 2, {"exact", "bias", "kappa"}),
-        ([1, 2, 3, 4, 5, 3] * 2, [4] * 12, {"exact", "bias", "kappa"}),
-        ([4] * 12, [4] * 12, {"exact", "bias"}),
+        ([3] * 12, [1, 2, 3, 4, 5, 3] * 2, {"exact", "within_one", "mae", "bias", "kappa"}),
+        ([1, 2, 3, 4, 5, 3] * 2, [4] * 12, {"exact", "within_one", "mae", "bias", "kappa"}),
+        ([4] * 12, [4] * 12, {"exact", "within_one", "mae", "bias"}),
         ([3] + [None] * 11, [4] * 12, set()),
-        ([1, 2, 3, 4, 5, 3] * 2, [0, 70, 20, 100, 50, 10] * 2, {"spearman"}),
+        ([1, 2, 3, 4, 5, 3] * 2, [0, 70, 20, 100, 50, 10] * 2, {"spearman", "pearson"}),
     ],
     ids=["constant scores", "constant labels", "all equal", "one row", "labels of another scale"],
 )
@@ -979,8 +982,9 @@ def test_agree_begins_with_a_verdict_and_what_is_missing_for_it(
     few = said("few", [1, 2, 4, 5, 3, 2], [1, 3, 4, 5, 2, 2])
     assert "which is better is unknown (" in few
     assert "because the difference has no interval: it depends on fewer than 8 instructions" in few
-    without = "Agreement within instructions is unknown: it needs two instructions with two labelled responses."
-    assert said("none", [1, 2, 4], [1, 3, 4]).startswith(f"{without} Over all rows, Spearman's correlation")
+    none = said("none", [1, 2, 4], [1, 3, 4])
+    assert none.startswith("Over all rows, this judge has a rank correlation with the labels of 1.00")
+    assert "which is better is unknown" in none
     constant = said("constant", [3] * 20, [1, 2, 3, 4] * 5)
     assert "Nothing shows that this judge reads the responses" in constant
 

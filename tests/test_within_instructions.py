@@ -182,14 +182,15 @@ def test_exact_copies_are_in_order_and_a_constant_orders_only_ties() -> None:
 def test_the_verdict_is_the_difference_to_the_best_baseline_that_was_tested(
     over: Estimate, verdict: str
 ) -> None:
-    shares = {"expected": Estimate(0.71, 0.66, 0.76), "length": Estimate(0.64), "overlap": Estimate(0.5)}
+    judge = Estimate(0.71, 0.66, 0.76)
+    shares = {"integer": judge, "expected": judge, "length": Estimate(0.64), "overlap": Estimate(0.5)}
     compared = {name: WithinComparison(each, UNDEFINED, 0.0) for name, each in shares.items()}
     aspect = AspectAgreement(
         rows=120, instructions=40, annotators=1, comparisons=dict.fromkeys(shares, Comparison()),
+        over_baselines={"spearman": {}}, counts={},
         within=WithinInstructions(40, 120, compared, {"overlap": Estimate(9.0), "length": over}),
         alpha=UNDEFINED,
     )  # fmt: skip
-    aspect.comparisons["integer"] = aspect.comparisons["expected"]  # type: ignore[index]
     said = agreement_findings(Agreement({"wit": aspect}, {}, (), ())).answer[0]
     begin = "This judge orders responses as people do in 0.71 (.66 to .76) of the pairs, length alone in 0.64: "
     assert said == f"{begin}{verdict}."

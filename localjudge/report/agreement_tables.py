@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from localjudge.report.agreement_verdicts import ROW_NAMES, Verdict, verdict_lines, verdicts_on
 from localjudge.report.tables import Cell, Cells, Findings, Table
-from localjudge.statistics import EQUAL_EVERYWHERE, Estimate, two_decimals, verdicts_in_words
-from localjudge.statistics.within_instructions import JUDGED, NOT_WITHIN, WithinInstructions
+from localjudge.statistics import EQUAL_EVERYWHERE, Estimate, two_decimals
+from localjudge.statistics.within_instructions import JUDGED, NOT_WITHIN
 from localjudge.studies.agree import Agreement, AspectAgreement, LabelledPairs, NominalAgreement, PairAgreement
 from localjudge.studies.calibrate import Calibration
 from localjudge.system.quantities import counted
 
-_ROW_NAMES = {
-    "length": "length alone", "overlap": "word overlap alone", "equal": "equal scores",
-    "random": "random scores", "most frequent": "the most frequent label", "longer wins": "the longer response",
-    "first wins": "the first response",
-}  # fmt: skip
-"""The names of the baselines."""
-_AGREES = {
-    WithinInstructions: ("orders responses as people do in", "pairs", "in_order"),
-    NominalAgreement: ("gives the label of people in", "rows", "accuracy"),
-    LabelledPairs: ("agrees with people in", "pairs", "accuracy"),
-}
-"""What the judge does, with what, and the share of it that a verdict compares."""
 _BESIDE = "best\nbaseline", "judge minus\nbaseline"
-_PRECISE = 0.05
-"""The width of an interval to each side that is enough to know a difference."""
 _IN_ORDER = (
     "In order: how often scores and labels rank two responses to one instruction the same way, ties included"
 )
 _OVER_CHANCE = "Over chance: how much larger the share in order is than that of the same scores in random order"
+_MOST_LABELS = 6
+"""The most labels whose confusion matrix stands on the first screen."""
 _MAPPED_SCORES = 5
 """Number of scores whose label a calibration prints."""
 _OF_PAIRS = {
@@ -44,20 +32,32 @@ _OF_PAIRS = {
 def agreement_findings(agreement: Agreement) -> Findings:
     """Return whether the judge is better than its baselines, and a table with a row for each aspect.
 
-    The details are the tables of each aspect: the scores and trivial baselines, also within instructions.
+    One aspect alone has a row for each statistic. The details are the tables of each aspect: the scores and
+    trivial baselines, also within instructions, and how often each score was given to each label.
     """
     ordered, nominal = agreement.aspects, agreement.nominal
     within = {aspect: found.within for aspect, found in ordered.items() if found.within}
-    verdicts = {aspect: _Verdict.of(found) for aspect, found in within.items()}
-    verdicts |= {aspect: _Verdict.of(found) for aspect, found in nominal.items()}
-    main: list[Table | str] = [_ordered_aspects(ordered, verdicts)] * bool(ordered)
-    main += [_IN_ORDER] * bool(within)
-    main += [_nominal_aspects(nominal, verdicts)] * bool(nominal)
+    verdicts = {aspect: verdicts_on(found) for aspect, found in ordered.items()}
+    verdicts |= {aspect: [Verdict.of_labels(found)] for aspect, found in nominal.items()}
+    main: list[Table | str] = []
+    if len(ordered) == 1:
+        [(aspect, found)] = ordered.items()
+        main.append(_one_aspect(aspect, found))
+    elif ordered:
+        main.append(_ordered_aspects(ordered))
+    if within:
+        main.append(_IN_ORDER)
+    if nominal:
+        main.append(_nominal_aspects(nominal, verdicts))
+    for aspect, each in nominal.items():
+        if len(nominal) == 1 and len(each.labels) <= _MOST_LABELS:
+            main.append(_confusion(aspect, each))
     details = [part for aspect, found in ordered.items() for part in _ordered_details(aspect, found)]
-    details += [_OVER_CHANCE] * bool(within)
+    if within:
+        details.append(_OVER_CHANCE)
     details += [part for aspect, each in nominal.items() for part in _nominal_details(aspect, each)]
     return Findings(
-        [*_answers(verdicts), *_not_shown(ordered)],
+        [*verdict_lines(verdicts), *_not_shown(ordered)],
         main,
         {"details of each aspect": details},
         agreement.notices,
@@ -65,81 +65,13 @@ def agreement_findings(agreement: Agreement) -> Findings:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """Whether a judge agrees with people better than the best baseline, in one aspect.
-
-    Attributes:
-        agrees: what the judge does, and how often; the beginning of a sentence.
-        baseline: the baseline with the largest share.
-        share: its share.
-        over: the share of the judge minus that of the baseline.
-        instructions: number of instructions that are compared.
-    """
-
-    agrees: str
-    baseline: str
-    share: float | None
-    over: Estimate
-    instructions: int
-
-    @classmethod
-    def of(cls, found: WithinInstructions | NominalAgreement | LabelledPairs) -> _Verdict:
-        does, of, statistic = _AGREES[type(found)]
-        shares = {name: getattr(each, statistic) for name, each in found.comparisons.items()}
-        best = max(found.over_baselines, key=lambda name: shares[name].value or 0.0)
-        judge = shares.get("expected", next(iter(shares.values())))
-        agrees = f"This judge {does} {judge.in_words()} of the {of}"
-        return cls(agrees, best, shares[best].value, found.over_baselines[best], found.instructions)
-
-    def __str__(self) -> str:
-        verdict, over = self.over.verdict, self.over
-        end = f"it is {verdict} by {over.size_in_words()}"
-        if verdict == "no clear difference":
-            end = f"there is no clear difference, {over.in_words()}"
-        elif verdict == "unknown":
-            end = f"which is better is unknown ({over.in_words()}){over.no_interval}"
-        return f"{self.agrees}, {_ROW_NAMES[self.baseline]} in {two_decimals(self.share)}: {end}."
-
-    @property
-    def cells(self) -> tuple[Cell, Cell]:
-        """The baseline, and the judge minus it, in a table."""
-        return f"{two_decimals(self.share)}\n{_ROW_NAMES[self.baseline]}", self.over
-
-    @property
-    def needed(self) -> float:
-        """The number of instructions for an interval of `_PRECISE` to each side; 0 if it is not known."""
-        low, high = self.over.low, self.over.high
-        return 0 if low is None or high is None else self.instructions * ((high - low) / 2 / _PRECISE) ** 2
-
-
-def _answers(verdicts: Mapping[str, _Verdict]) -> Iterator[str]:
-    """Yield whether the judge is better than its baselines, and what is missing to know it."""
-    if len(verdicts) == 1:
-        yield from map(str, verdicts.values())
-    elif verdicts:
-        named = {
-            name + f": {_ROW_NAMES[each.baseline]}" * (each.over.verdict == "worse"): each.over
-            for name, each in verdicts.items()
-        }
-        yield f"This judge compared with the best baseline of each aspect: {verdicts_in_words(named)}."
-    unclear = [each for each in verdicts.values() if each.over.verdict == "no clear difference"]
-    most = max(unclear, key=lambda each: each.needed, default=None)
-    if most and most.needed > most.instructions:
-        yield (
-            f"To know each difference to ± {_PRECISE:g}, label about {most.needed:,.0f} instructions; "
-            f"{most.instructions:,} have labels now."
-        )
-
-
 def _not_shown(aspects: Mapping[str, AspectAgreement]) -> Iterator[str]:
-    """Yield in which aspects nothing shows that the judge reads the responses, or their order is not known."""
-    blind, without = [], []
+    """Yield in which aspects nothing shows that the judge reads the responses."""
+    blind = []
     for aspect, found in aspects.items():
         if found.within is None:
-            without.append(f"{aspect} {found.comparisons[_scores_of(found)].spearman.in_words()}")
             continue
-        over = found.within.comparisons[_scores_of(found)].over_chance
+        over = found.within.comparisons[found.kind].over_chance
         is_zero = over.why == EQUAL_EVERYWHERE and (over.value or 0) <= 0
         if is_zero or (over.low is not None and over.low <= 0):
             blind.append(f"{aspect} {over.in_words()}")
@@ -148,37 +80,86 @@ def _not_shown(aspects: Mapping[str, AspectAgreement]) -> Iterator[str]:
             "Nothing shows that this judge reads the responses in these aspects: its share in order minus that "
             f"of the same scores in random order is {', '.join(blind)}"
         )
-    if without:
-        yield (
-            f"{NOT_WITHIN} Over all rows, Spearman's correlation with the labels is {', '.join(without)}; it "
-            "includes how hard the instructions are."
-        )
 
 
-def _scores_of(found: AspectAgreement) -> str:
-    """Return the kind of scores of an aspect: expected, if it has such scores, or integer."""
-    return "expected" if "expected" in found.comparisons else "integer"
-
-
-def _ordered_aspects(aspects: Mapping[str, AspectAgreement], verdicts: Mapping[str, _Verdict]) -> Table:
-    """Return the agreement on each aspect, also within instructions, beside the best baseline."""
+def _ordered_aspects(aspects: Mapping[str, AspectAgreement]) -> Table:
+    """Return the agreement on each aspect, beside the best baseline: within instructions, or over all rows."""
     rows: list[list[Cell]] = []
     for aspect, found in aspects.items():
-        kind = _scores_of(found)
-        compared = found.comparisons[kind].spearman, found.comparisons["integer"].exact
-        order = found.within and (found.within.comparisons[kind].in_order, *verdicts[aspect].cells)
-        rows.append([aspect, kind, found.rows, *compared, *(order or (None,) * 3)])
-    columns = "aspect", "scores", "rows", "Spearman", "equal\nintegers", "in order", *_BESIDE
+        judge = found.comparisons[found.kind]
+        in_order = found.within.comparisons[found.kind].in_order if found.within else None
+        leading = verdicts_on(found)[0]
+        rows.append([aspect, found.rows, in_order, judge.spearman, judge.mae, *leading.cells])
+    columns = "aspect", "rows", "in order", "Spearman", "mean absolute\nerror", *_BESIDE
     return Table("Agreement with the labels", columns, rows, apart=_BESIDE)
 
 
-def _nominal_aspects(aspects: Mapping[str, NominalAgreement], verdicts: Mapping[str, _Verdict]) -> Table:
+_STATISTICS = {
+    "spearman": "Spearman's rank correlation",
+    "mae": "mean absolute error",
+    "kappa": "kappa, quadratic weights",
+    "exact": "exact agreement",
+    "within_one": "within one",
+    "bias": "bias (judge minus label)",
+}
+"""The statistics over all rows of an aspect."""
+
+
+def _one_aspect(aspect: str, found: AspectAgreement) -> Table:
+    """Return a row for each statistic of an aspect: of the judge's scores and of the best baseline."""
+    kinds = [kind for kind in JUDGED if kind in found.comparisons]
+    rows: list[list[Cell]] = []
+    if found.within:
+        of_kinds = [found.within.comparisons[kind].in_order for kind in kinds]
+        rows.append(["in order", *of_kinds, *Verdict.of_within(found.within).cells])
+    for statistic, name in _STATISTICS.items():
+        of_judge = [getattr(found.comparisons[kind], statistic) for kind in kinds]
+        rows.append([name, *map(_if_known, of_judge), *_beside(found, statistic)])
+    columns = ["statistic", *kinds, *_BESIDE]
+    return Table(_labelled(aspect, found), columns, rows)
+
+
+def _if_known(estimate: Estimate) -> Estimate | None:
+    return None if estimate.value is None else estimate
+
+
+def _beside(found: AspectAgreement, statistic: str) -> tuple[Cell, Cell]:
+    """Return the best baseline of a statistic over all rows, and the judge minus it; nothing without one."""
+    if statistic == "kappa":
+        judge = found.comparisons["integer"].kappa
+        return ("0.00\nany one label", judge) if judge.value is not None else (None, None)
+    over = found.over_baselines.get(statistic, {})
+    values = {name: getattr(found.comparisons[name], statistic).value for name in over}
+    known = {name: value for name, value in values.items() if value is not None}
+    if not known:
+        return None, None
+    best = (min if statistic == "mae" else max)(known, key=lambda name: known[name])
+    return f"{two_decimals(known[best])}\n{ROW_NAMES[best]}", over[best]
+
+
+def _nominal_aspects(
+    aspects: Mapping[str, NominalAgreement], verdicts: Mapping[str, Sequence[Verdict]]
+) -> Table:
     rows: list[list[Cell]] = []
     for aspect, found in aspects.items():
-        judge = found.comparisons["judge"]
-        rows.append([aspect, found.rows, judge.kappa, judge.accuracy, *verdicts[aspect].cells])
+        judge, frequent = found.comparisons["judge"], found.comparisons["most frequent"]
+        [verdict] = verdicts[aspect]
+        rows.append([aspect, found.rows, judge.kappa, *verdict.cells, judge.accuracy, frequent.accuracy])
     title = "Agreement with the labels, aspects without an order"
-    return Table(title, ("aspect", "rows", "kappa", "accuracy", *_BESIDE), rows, apart=_BESIDE)
+    best, minus = _BESIDE
+    accuracies = "accuracy", "of the most\nfrequent label"
+    return Table(title, ("aspect", "rows", "kappa", best, minus, *accuracies), rows, apart=[minus])
+
+
+def _confusion(aspect: str, found: NominalAgreement) -> Table:
+    """Return for each label how often the judge gives it, and what it gives instead."""
+    rows: list[list[Cell]] = [
+        [name, each.labels, each.recall, each.precision, *found.counts[name].values()]
+        for name, each in found.by_label.items()
+    ]
+    said = [f"judge says\n{name}" for name in found.labels]
+    title = f"{aspect}: each label of people"
+    return Table(title, ("label", "labels", "recall", "precision", *said), rows)
 
 
 def _compared(comparisons: Mapping[str, Any], statistics: Mapping[str, str]) -> tuple[list[str], list[Cells]]:
@@ -189,17 +170,27 @@ def _compared(comparisons: Mapping[str, Any], statistics: Mapping[str, str]) -> 
         statistics: the heading of each statistic, by its attribute.
     """
     rows: list[Cells] = [
-        (_ROW_NAMES.get(name, name), *(getattr(found, statistic) for statistic in statistics))
+        (ROW_NAMES.get(name, name), *(getattr(found, statistic) for statistic in statistics))
         for name, found in comparisons.items()
     ]
     return ["", *statistics.values()], rows
 
 
+_ALL_STATISTICS = {
+    "spearman": "Spearman", "pearson": "Pearson", "mae": "mean abs.\nerror", "kappa": "kappa\n(quadratic)",
+    "exact": "exact", "within_one": "within\none", "bias": "bias",
+}  # fmt: skip
+"""All statistics over all rows, by their headings."""
+
+
 def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | str]:
-    """Yield kappa and bias of an aspect, all baselines within instructions, and the alpha of the annotators."""
-    of_judge = {name: each for name, each in found.comparisons.items() if name in JUDGED}
-    statistics = {"kappa": "kappa", "bias": "bias"}
-    yield Table(_labelled(aspect, found), *_compared(of_judge, statistics), apart=["bias"])
+    """Yield all statistics of an aspect and its baselines, and how often each label had each score."""
+    yield Table(_labelled(aspect, found), *_compared(found.comparisons, _ALL_STATISTICS))
+    if found.counts:
+        integers = next(iter(found.counts.values()))
+        said = [f"judge says\n{number}" for number in integers]
+        counts: list[Cells] = [(label, *by_integer.values()) for label, by_integer in found.counts.items()]
+        yield Table(f"{aspect}: how often the judge gives each integer to each label", ("label", *said), counts)
     if found.within is None:
         yield NOT_WITHIN
     else:
@@ -207,12 +198,11 @@ def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | st
         title = f"{aspect} within instructions · {counted(found.within.instructions, 'instruction')}, {pairs}"
         over = found.within.over_baselines
         rows = [
-            (_ROW_NAMES.get(name, name), each.in_order, each.over_chance, over.get(name, ""))
+            (ROW_NAMES.get(name, name), each.in_order, each.over_chance, over.get(name, ""))
             for name, each in found.within.comparisons.items()
         ]
-        differences = "over chance", f"{_scores_of(found)} minus\nthis row"
+        differences = "over chance", f"{found.kind} minus\nthis row"
         yield Table(title, ("", "in order", *differences), rows, apart=differences)
-        yield str(_Verdict.of(found.within))
     yield from _among_annotators("ordinal", found.alpha)
 
 
@@ -220,6 +210,7 @@ def _nominal_details(aspect: str, found: NominalAgreement) -> Iterator[Table | s
     """Yield the comparisons of an aspect without an order, and the alpha of the annotators."""
     headings = {"accuracy": "accuracy", "kappa": "kappa"}
     yield Table(_labelled(aspect, found), *_compared(found.comparisons, headings))
+    yield _confusion(aspect, found)
     yield from _among_annotators("nominal", found.alpha)
 
 
@@ -239,16 +230,16 @@ def pair_agreement_findings(agreement: PairAgreement) -> Findings:
     """
     rows: list[list[Cell]] = []
     details: list[Table | str] = []
-    answers = {aspect: _Verdict.of(found) for aspect, found in agreement.aspects.items()}
+    verdicts = {aspect: Verdict.of_pairs(found) for aspect, found in agreement.aspects.items()}
     for aspect, found in agreement.aspects.items():
         judge = next(iter(found.comparisons.values()))
         shares = judge.accuracy, judge.without_ties, judge.kappa
-        rows.append([aspect, found.pairs, *shares, *answers[aspect].cells])
+        rows.append([aspect, found.pairs, *shares, *verdicts[aspect].cells])
         title = _labelled(aspect, found, counted(found.pairs, "pair"))
         details += [Table(title, *_compared(found.comparisons, _OF_PAIRS)), *_lines(found)]
     columns = "aspect", "pairs", "accuracy", "without ties", "kappa", *_BESIDE
     return Findings(
-        [*_answers(answers)],
+        [*verdict_lines({aspect: [each] for aspect, each in verdicts.items()})],
         [Table("Agreement with the labels", columns, rows, apart=_BESIDE)],
         {"each order": details},
         agreement.notices,

@@ -9,7 +9,7 @@ undefined. A common factor of the weights changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 
 from localjudge.arrays import Flags, Floats, Integers, LabelArray, RowArrays
 from localjudge.statistics import UNDEFINED, Estimate, why_undefined
-from localjudge.statistics.jackknife import LEAST_FOR_AGREEMENT, PARTS, agreement_estimate, exact_share
+from localjudge.statistics.jackknife import (
+    LEAST_FOR_AGREEMENT,
+    PARTS,
+    LeftOut,
+    agreement_estimate,
+    exact_share,
+)
 from localjudge.statistics.resampling import RESAMPLES, mean_estimate
 
 _SMALLEST = 1e-12
@@ -36,6 +42,13 @@ def spearman(x: Floats, y: Floats, weights: Floats) -> Floats:
     return _correlation(
         n, wx.sum(axis=1), wy.sum(axis=1), (wx * rx).sum(axis=1), (wy * ry).sum(axis=1), (wx * ry).sum(axis=1)
     )
+
+
+def pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Return Pearson's correlation."""
+    x, y = x - x.mean(), y - y.mean()
+    n, sx, sy, sxx, syy, sxy = (weights @ np.column_stack([np.ones_like(x), x, y, x * x, y * y, x * y])).T
+    return _correlation(n, sx, sy, sxx, syy, sxy)
 
 
 def kappa(x: Floats, y: Floats, weights: Floats) -> Floats:
@@ -135,14 +148,38 @@ class SampledRows(RowArrays):
             lowest: the smallest possible value of the statistic.
             tests: as for `localjudge.statistics.jackknife.jackknife_interval`.
         """
+        found = self.left_out(statistic, x, y)
+        if found is None:
+            return Estimate(why=ONE_SIDE_IS_EQUAL)
+        if len(found.without) < 2:
+            why = why_undefined(found.value, len(found.without), LEAST_FOR_AGREEMENT, False)
+            return Estimate(found.value, why=why)
+        return agreement_estimate(found.value, found.without, lowest, tests)
+
+    def difference(self, statistic: Statistic, x: Floats, other: Floats, y: Floats) -> Estimate:
+        """Return by how much a statistic of `x` and `y` is above that of `other` and `y`, with its interval.
+
+        Instructions are left out in both. The columns are [m], and the statistic is at most 1 and at least -1.
+        """
+        found, of_other = self.left_out(statistic, x, y), self.left_out(statistic, other, y)
+        if found is None or of_other is None:
+            return Estimate(why=ONE_SIDE_IS_EQUAL)
+        return found.minus(of_other).difference(reach=2.0)
+
+    def left_out(self, statistic: Statistic, x: Floats, y: Floats) -> LeftOut | None:
+        """Return a statistic of pairs, also without each instruction; None if it is undefined.
+
+        Args:
+            statistic, x, y: as for `agreement`.
+        """
         from scipy.sparse import csr_array
 
         value = of_all(statistic, x, y, self.weight)
-        present, numbered = np.unique(self.group, return_inverse=True)
         if value is None:
-            return Estimate(why=ONE_SIDE_IS_EQUAL)
+            return None
+        present, numbered = np.unique(self.group, return_inverse=True)
         if len(present) < 2:
-            return Estimate(value, why=why_undefined(value, len(present), LEAST_FOR_AGREEMENT, False))
+            return LeftOut(value, np.full(len(present), np.nan))
         # Equal pairs become one pair with more weight, because integers have few different pairs.
         pairs, pair = np.unique(np.column_stack([x, y]), axis=0, return_inverse=True)
         # Above this number, several instructions are left out at a time.
@@ -153,7 +190,7 @@ class SampledRows(RowArrays):
         for start in range(0, parts, block):
             weights = counts.sum(axis=0) - counts[start : start + block].toarray()
             left_out.append(statistic(pairs[:, 0], pairs[:, 1], weights))
-        return agreement_estimate(value, np.concatenate(left_out), lowest, tests)
+        return LeftOut(value, np.concatenate(left_out))
 
     def kappa_of_labels(self, given: Floats, human: Floats) -> Estimate:
         """Return Cohen's kappa of labels without an order, [m]; no interval if all that is given is equal."""
@@ -175,14 +212,25 @@ def of_all(statistic: Statistic, x: Floats, y: Floats, weight: Floats | None = N
 class Comparison:
     """The agreement statistics of one column of numbers with the labels.
 
-    Spearman's correlation uses the mean label of each row. `kappa` (quadratic weights), `exact` and `bias` (the
-    column minus the label) use each label separately; they are undefined if a label lies outside the judge's
-    scale. `kappa` and `exact` require whole numbers on both sides.
+    The correlations use the mean label of each row, the others each label separately. These are undefined if a
+    label lies outside the judge's scale.
+
+    Attributes:
+        spearman: Spearman's rank correlation.
+        pearson: Pearson's correlation.
+        mae: the mean absolute error.
+        kappa: Cohen's kappa with quadratic weights; it requires whole numbers on both sides.
+        exact: the share of equal numbers; it requires whole numbers, too.
+        within_one: the share of numbers that differ by one at most; it requires whole numbers, too.
+        bias: the mean of the column minus the label.
     """
 
     spearman: Estimate = UNDEFINED
+    pearson: Estimate = UNDEFINED
+    mae: Estimate = UNDEFINED
     kappa: Estimate = UNDEFINED
     exact: Estimate = UNDEFINED
+    within_one: Estimate = UNDEFINED
     bias: Estimate = UNDEFINED
 
 
@@ -206,16 +254,22 @@ def compare(
         seed: seed of the resamples.
     """
     rows, means = marks.means()
-    correlation = SampledRows(group[rows], marks.weight_of(rows)).agreement(spearman, column[rows], means)
+    of_rows = SampledRows(group[rows], marks.weight_of(rows))
+    correlations = {
+        "spearman": of_rows.agreement(spearman, column[rows], means),
+        "pearson": of_rows.agreement(pearson, column[rows], means),
+    }
     if ends is None or len(rows) < 2:
-        return Comparison(correlation)
+        return Comparison(**correlations)
     labels = SampledRows(group[marks.row], marks.weight, resamples, seed)
     x, y = column[marks.row], marks.value
     error, width, are_whole = x - y, ends[1] - ends[0], bool((x == x.round()).all() and (y == y.round()).all())
     return Comparison(
-        correlation,
+        **correlations,
+        mae=labels.mean(np.abs(error), 0, width),
         kappa=labels.agreement(kappa, x, y) if are_whole else UNDEFINED,
         exact=labels.share(error == 0) if are_whole else UNDEFINED,
+        within_one=labels.share(np.abs(error) <= 1) if are_whole else UNDEFINED,
         bias=labels.mean(error, -width, width, signed=True),
     )
 
@@ -243,28 +297,67 @@ def compare_labels(given: Floats, human: Floats, labels: SampledRows) -> Nominal
 
 
 def baseline_labels(columns: Mapping[str, Floats], human: Floats, labels: SampledRows) -> dict[str, Floats]:
-    """Return the labels [m] of trivial judges, numbers from 0.
+    """Return the labels [m] of trivial judges, numbers from 0, each learned on other instructions.
 
-    "most frequent" is always the most frequent human label. Each column [m] is the prediction of a small
-    decision tree that knows only its number, on instructions that it was not fitted on.
+    "most frequent" is the most frequent human label. Each column [m] is the prediction of a small decision tree
+    that knows only its number.
 
     Args:
         columns: what each other trivial judge knows.
         human: the human labels, [m].
         labels: the instructions and weights of the human labels.
     """
-    from sklearn.model_selection import GroupKFold
     from sklearn.tree import DecisionTreeClassifier
 
-    most_frequent = np.bincount(human.astype(int), labels.weight).argmax()
-    found = {"most frequent": np.full(len(human), float(most_frequent))}
-    groups = len(np.unique(labels.group))
-    for name, column in columns.items() if groups > 1 else ():
+    found = {"most frequent": most_frequent_label(human, labels)}
+    for name, column in columns.items() if len(np.unique(labels.group)) > 1 else ():
         predicted = found[name] = np.zeros(len(human))
-        folds = GroupKFold(min(_FOLDS, groups), shuffle=True, random_state=labels.seed)
-        for seen, unseen in folds.split(column, human, labels.group):
+        for seen, unseen in _folds(labels):
             tree = DecisionTreeClassifier(max_depth=2, random_state=labels.seed)
             weight = None if labels.weight is None else labels.weight[seen]
             tree.fit(column[seen, None], human[seen].astype(int), weight)
             predicted[unseen] = tree.predict(column[unseen, None])
     return found
+
+
+def most_frequent_label(human: Floats, labels: SampledRows) -> Floats:
+    """Return for each label the most frequent one of other instructions, [m]; of several, the smallest.
+
+    Args:
+        human: the human labels, [m].
+        labels: their instructions and weights.
+    """
+    numbers, place = np.unique(human, return_inverse=True)
+    weights = np.ones(len(human)) if labels.weight is None else labels.weight
+    predicted = np.empty(len(human))
+    for seen, unseen in _folds(labels):
+        counts = np.bincount(place[seen], weights[seen], minlength=len(numbers))
+        predicted[unseen] = numbers[counts.argmax()]
+    return predicted
+
+
+def median_label(human: Floats, labels: SampledRows) -> Floats:
+    """Return for each label the median of those of other instructions, [m].
+
+    The arguments are those of `most_frequent_label`.
+    """
+    weights = np.ones(len(human)) if labels.weight is None else labels.weight
+    predicted = np.empty(len(human))
+    for seen, unseen in _folds(labels):
+        order = np.argsort(human[seen], kind="stable")
+        cumulated = np.cumsum(weights[seen][order])
+        middle = np.searchsorted(cumulated, cumulated[-1] / 2)
+        predicted[unseen] = human[seen][order][middle]
+    return predicted
+
+
+def _folds(labels: SampledRows) -> Iterator[tuple[Integers, Integers]]:
+    """Yield the labels to learn from, and those of other instructions; with one instruction, all are both."""
+    from sklearn.model_selection import GroupKFold
+
+    groups, places = len(np.unique(labels.group)), np.arange(len(labels.group))
+    if groups < 2:
+        yield places, places
+        return
+    folds = GroupKFold(min(_FOLDS, groups), shuffle=True, random_state=labels.seed)
+    yield from folds.split(places, groups=labels.group)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from localjudge.arrays import Floats, Integers, LabelArray
+from localjudge.arrays import Flags, Floats, Integers, LabelArray
 from localjudge.matching.judged_rows import JudgedPairs, PairVerdicts
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Scores
@@ -22,6 +23,10 @@ from localjudge.statistics.agreement_statistics import (
     baseline_labels,
     compare,
     compare_labels,
+    median_label,
+    most_frequent_label,
+    nominal_kappa,
+    spearman,
 )
 from localjudge.statistics.krippendorff import alpha_estimate
 from localjudge.statistics.resampling import RESAMPLES
@@ -35,22 +40,52 @@ _DIGITS = 9
 class AspectAgreement:
     """The agreement for one aspect.
 
-    The keys of `comparisons` are "integer", "expected", "length" and "overlap"; one without values is missing.
-
     Attributes:
         rows: number of rows with labels.
         instructions: number of their instructions.
         annotators: number of annotators.
+        comparisons: the agreement of the judge's scores, "integer" and "expected", and of the baselines:
+            "length" and "overlap", "most frequent" (the most frequent label) and "median" (the median label),
+            both of other instructions. One without values is missing.
+        over_baselines: by a statistic over all rows, "spearman", "mae" or "exact": that of the judge minus that
+            of each baseline that has it, on the same rows. Of correlations and errors, the judge's are those of
+            its expected scores, if they are known.
         within: the agreement within instructions; None if fewer than two of them have two labelled responses.
         alpha: Krippendorff's ordinal alpha of the annotators; undefined if no row has two labels.
+        counts: the number of labels with each value, by the judge's integer: `counts[label][integer]`; empty if
+            the labels are not on its scale.
     """
 
     rows: int
     instructions: int
     annotators: int
     comparisons: Mapping[str, Comparison]
+    over_baselines: Mapping[str, Mapping[str, Estimate]]
     within: WithinInstructions | None
     alpha: Estimate
+    counts: Mapping[str, Mapping[str, int]]
+
+    @property
+    def kind(self) -> str:
+        """The scores that are compared where one kind is: the expected ones, if they are known."""
+        return "expected" if "expected" in self.comparisons else "integer"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelErrors:
+    """How the judge treats one label of an aspect without an order.
+
+    Attributes:
+        labels: number of human labels that are this one.
+        recall: the share of these that the judge gives, too.
+        given: number of times that the judge gives it.
+        precision: the share of these that people give, too.
+    """
+
+    labels: int
+    recall: Estimate
+    given: int
+    precision: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +97,10 @@ class NominalAgreement:
         labels: the labels of the aspect, in the order of all that follows.
         comparisons: by "judge" and by the baselines of `baseline_labels`: "most frequent", "length" and
             "overlap"; one without values is missing.
-        over_baselines: the accuracy of the judge minus that of each baseline.
+        over_baselines: "kappa" and "accuracy" of the judge minus that of each baseline. The kappa of a label
+            that is always the same is 0.
+        by_label: what the judge does with each label.
+        counts: the number of human labels by the label of the judge: `counts[human][judge]`.
         alpha: Krippendorff's nominal alpha of the annotators; undefined if no row has two labels.
     """
 
@@ -71,7 +109,9 @@ class NominalAgreement:
     annotators: int
     labels: tuple[str, ...]
     comparisons: Mapping[str, NominalComparison]
-    over_baselines: Mapping[str, Estimate]
+    over_baselines: Mapping[str, Mapping[str, Estimate]]
+    by_label: Mapping[str, LabelErrors]
+    counts: Mapping[str, Mapping[str, int]]
     alpha: Estimate
 
 
@@ -189,10 +229,17 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
             name: compare(column, marks, scores.group, ends if in_scale and name in columns else None, *draws)
             for name, column in (columns | scores.baselines).items()
         }
+        over = {"spearman": _over_in_rank(columns, scores.baselines, of_labels)}
+        if in_scale:
+            of_constants, over_constants = _over_constants(columns, of_labels, width=highest - lowest)
+            comparisons |= of_constants
+            over |= over_constants
         aspects[aspect] = AspectAgreement(
             rows=len(np.unique(marks.row)),
             **of_labels.counts(),
             comparisons=comparisons,
+            over_baselines=over,
+            counts=_counts_by_score(columns["integer"][marks.row], marks.value) if in_scale else {},
             within=agree_within(columns | scores.baselines, marks, scores.by_digest, scores.response, seed),
             alpha=alpha_estimate(marks, scores.group, "ordinal"),
         )
@@ -203,6 +250,61 @@ def agree(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int 
     return Agreement(aspects, nominal, tuple(notes), scores.notices)
 
 
+def _best(columns: Mapping[str, Floats]) -> Floats:
+    """Return the judge's expected scores, if they are known, or its integers."""
+    return columns["expected"] if "expected" in columns else columns["integer"]
+
+
+def _over_in_rank(
+    columns: Mapping[str, Floats], baselines: Mapping[str, Floats], of_labels: _Labelled
+) -> dict[str, Estimate]:
+    """Return Spearman's correlation of the judge minus that of each baseline, over all rows."""
+    rows, means = of_labels.marks.means()
+    sampled = SampledRows(of_labels.group[rows], of_labels.marks.weight_of(rows))
+    judge = _best(columns)[rows]
+    return {
+        name: sampled.difference(spearman, judge, baseline[rows], means) for name, baseline in baselines.items()
+    }
+
+
+def _over_constants(
+    columns: Mapping[str, Floats], of_labels: _Labelled, width: float
+) -> tuple[dict[str, Comparison], dict[str, dict[str, Estimate]]]:
+    """Return the agreement of the most frequent and of the median label, and the judge minus these.
+
+    Args:
+        columns: the judge's scores.
+        of_labels: the labels, all on the judge's scale.
+        width: the width of the scale.
+    """
+    marks = of_labels.marks
+    sampled = SampledRows(of_labels.group[marks.row], marks.weight, *of_labels.draws)
+    frequent, median = most_frequent_label(marks.value, sampled), median_label(marks.value, sampled)
+    error_of_median = np.abs(median - marks.value)
+    error = np.abs(_best(columns)[marks.row] - marks.value)
+    comparisons = {"median": Comparison(mae=sampled.mean(error_of_median, 0, width))}
+    over = {"mae": {"median": sampled.mean(error - error_of_median, -width, width, signed=True)}}
+    integer = columns["integer"][marks.row]
+    if _are_whole(integer) and _are_whole(marks.value):
+        is_frequent, is_equal = frequent == marks.value, integer == marks.value
+        comparisons["most frequent"] = Comparison(exact=sampled.share(is_frequent))
+        difference = is_equal.astype(np.float64) - is_frequent
+        over["exact"] = {"most frequent": sampled.mean(difference, -1.0, 1.0, signed=True)}
+    return comparisons, over
+
+
+def _are_whole(values: Floats) -> bool:
+    return bool((values == values.round()).all())
+
+
+def _counts_by_score(integer: Floats, label: Floats) -> dict[str, dict[str, int]]:
+    """Return how many labels of each value have each integer of the judge; both are rounded."""
+    pairs = Counter(zip(label.round().astype(int).tolist(), integer.round().astype(int).tolist(), strict=True))
+    labels = sorted({label for label, _ in pairs})
+    integers = sorted({number for _, number in pairs})
+    return {str(label): {str(number): pairs[label, number] for number in integers} for label in labels}
+
+
 def _agree_on_labels(scores: Scores, aspect: str, of_labels: _Labelled) -> NominalAgreement:
     """Compare a judge's labels with human labels, on an aspect without an order."""
     marks, names = of_labels.marks, tuple(map(str, scores.nominal[aspect]))
@@ -210,6 +312,9 @@ def _agree_on_labels(scores: Scores, aspect: str, of_labels: _Labelled) -> Nomin
     sampled = SampledRows(scores.group[marks.row], marks.weight, *of_labels.draws)
     known = {name: column[marks.row] for name, column in scores.baselines.items()}
     baselines, right = baseline_labels(known, human, sampled), (judged == human).astype(np.float64)
+    constant = np.zeros_like(human)
+    right_most_often = sampled.share(baselines["most frequent"] == human)
+    of_constant = NominalComparison(right_most_often, Estimate(0.0, why=ONE_SIDE_IS_EQUAL))
     return NominalAgreement(
         rows=len(np.unique(marks.row)),
         **of_labels.counts(),
@@ -217,12 +322,48 @@ def _agree_on_labels(scores: Scores, aspect: str, of_labels: _Labelled) -> Nomin
         comparisons={
             name: compare_labels(labels, human, sampled)
             for name, labels in {"judge": judged, **baselines}.items()
-        },
+        }
+        | {"most frequent": of_constant},
         over_baselines={
-            name: sampled.mean(right - (labels == human), -1.0, 1.0, signed=True)
-            for name, labels in baselines.items()
+            "kappa": {
+                name: _over_in_kappa(judged, constant if name == "most frequent" else labels, human, sampled)
+                for name, labels in baselines.items()
+            },
+            "accuracy": {
+                name: sampled.mean(right - (labels == human), -1.0, 1.0, signed=True)
+                for name, labels in baselines.items()
+            },
+        },
+        by_label={
+            name: _errors_of_label(judged == number, human == number, sampled)
+            for number, name in enumerate(names)
+        },
+        counts={
+            name: {
+                other: int(((human == number) & (judged == place)).sum()) for place, other in enumerate(names)
+            }
+            for number, name in enumerate(names)
         },
         alpha=alpha_estimate(marks, scores.group, "nominal"),
+    )
+
+
+def _over_in_kappa(judged: Floats, baseline: Floats, human: Floats, sampled: SampledRows) -> Estimate:
+    """Return the kappa of the judge minus that of a baseline; that of one that is always the same is 0."""
+    if (baseline == baseline[0]).all():
+        return sampled.kappa_of_labels(judged, human)
+    if (judged == judged[0]).all():
+        return sampled.kappa_of_labels(baseline, human).negative()
+    return sampled.difference(nominal_kappa, judged, baseline, human)
+
+
+def _errors_of_label(is_given: Flags, is_label: Flags, sampled: SampledRows) -> LabelErrors:
+    """Return what the judge does with a label, from where it gives it and where people do, both [m]."""
+    return LabelErrors(
+        labels=int(is_label.sum()),
+        recall=sampled.take(is_label).share(is_given[is_label]),
+        given=int(is_given.sum()),
+        precision=sampled.take(is_given).share(is_label[is_given]),
     )
 
 
