@@ -179,7 +179,7 @@ def between_judges(sets: int, seed: int) -> dict[str, float]:
             for at, name in enumerate(ASPECTS)
         }
         equal = judged(matched, np.stack([old, new]))
-        compared = compare_labels(equal, replace(labels, marks=marks), number)
+        compared = compare_labels(equal, replace(labels, marks=marks), 100, number)
         ends = [each for aspect in compared.values() for each in aspect.difference.values()]
         differs = any(
             each.low is not None and each.high is not None and each.low * each.high > 0 for each in ends

@@ -175,6 +175,31 @@ def test_systems_that_two_judges_put_in_opposite_order_are_named(tmp_path: Path,
     assert same["clarity"] == {"alike": 0, "undecided": 6, "contrary": []}, "equal scores have no order"
 
 
+def test_labels_show_where_a_judge_puts_systems_in_the_opposite_order(tmp_path: Path, cli: Cli) -> None:
+    random = np.random.default_rng(3)
+    systems = ("low", "middle", "high")
+
+    def rows(levels: Sequence[float]) -> list[dict[str, Any]]:
+        return [
+            {"id": f"{at}-{system}", "instruction": f"q{at}", "candidate": f"a{at} {system}", "system": system}
+            | {"helpfulness": int(np.clip(round(level + random.normal(0, 0.5)), 1, 5)), "clarity": 3}
+            for at in range(40)
+            for system, level in zip(systems, levels, strict=True)
+        ]
+
+    old, new = (
+        judged(tmp_path / "old", rows([2, 3, 4])),
+        judged(tmp_path / "new", rows([4, 3, 2]), "another judge"),
+    )
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text("".join(json.dumps(row) + "\n" for row in rows([2, 3, 4])))
+    order = compared(cli, old, new, "--labels", labels)["labelled"]["helpfulness"]["order"]
+    assert (order["old"]["alike"], order["old"]["contrary"]) == (3, [])
+    assert (order["new"]["alike"], len(order["new"]["contrary"])) == (0, 3)
+    said = " ".join(cli("compare", old, new, "--labels", labels, "--resamples", FEW).out.split())
+    assert "In helpfulness, new contradicts people in 3 pairs of systems: high minus low" in said
+
+
 def test_labels_say_which_judge_agrees_better(tmp_path: Path, cli: Cli) -> None:
     truth = scores(80)
     noisy = [
@@ -191,18 +216,17 @@ def test_labels_say_which_judge_agrees_better(tmp_path: Path, cli: Cli) -> None:
     assert found["difference"]["mae"]["high"] < 0
     assert "in_order" not in found["difference"], "no instruction has two responses"
     said = " ".join(cli("compare", old, new, "--labels", labels).out.split())
-    agreement = "Agreement of new with people, compared with that of old: "
-    assert f"{agreement}better on 1 of 2 aspects (helpfulness: Spearman, by 0" in said
+    agreement = "Agreement of new with people, compared with that of old, in "
+    assert f"{agreement}helpfulness: better in 3 of 3 measures (Spearman, by 0" in said
     said = " ".join(cli("compare", new, old, "--labels", labels).out.split())
-    assert "worse on 1 of 2 aspects (helpfulness: Spearman, by 0." in said, "the word says the sign"
+    assert "helpfulness: worse in 3 of 3 measures (Spearman, by 0." in said, "the word says the sign"
     flat = judged(tmp_path / "flat", rows_of([3] * 80), "a judge that says 3")
     said = " ".join(cli("compare", new, flat, "--labels", labels).out.split())
-    assert "worse on 1 of 2 aspects (helpfulness: mean absolute error, by 0." in said, (
-        "equal scores do not correlate"
-    )
+    worse = "worse in 2 of 3 measures (mean absolute error, by 0."
+    assert worse in said, "equal scores do not correlate"
     few = [judged(tmp_path / f"few{at}", rows_of([3, at]), f"judge {at}") for at in (2, 3)]
     said = " ".join(cli("compare", *few, "--labels", labels).out.split())
-    assert "), because the difference has no interval: it depends on fewer than" in said
+    assert "because the difference has no interval: it depends on fewer than" in said
 
     both = tmp_path / "both.jsonl"
     both.write_text(

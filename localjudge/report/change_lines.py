@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from localjudge.matching import UNNAMED
-from localjudge.statistics import Estimate, two_decimals, untested_in_words, verdicts_in_words
+from localjudge.statistics import two_decimals, untested_in_words
 from localjudge.studies.compare import NOTHING_IN_COMMON, Changes, MovedRow
 from localjudge.studies.compare.matched_runs import RowWithoutScore
+from localjudge.studies.compare.two_judges import Labelled
 from localjudge.system.quantities import counted
 
 STATISTIC_NAMES = {
@@ -32,6 +33,7 @@ def change_lines(changes: Changes) -> Iterator[str]:
         yield absent
     if changes.labelled:
         yield _better_judge(changes)
+        yield from _orders_of_people(changes)
     if not changes.columns:
         yield f"{_sentence(NOTHING_IN_COMMON)}."
         yield f"{_sentence(changes.how)}{_whose(changes)}."
@@ -140,17 +142,42 @@ def _detectable(changes: Changes) -> str:
 
 
 def _better_judge(changes: Changes) -> str:
-    """Return which of two judges agrees better with people, by a statistic of each aspect: the first that has
-    an interval, or else a value."""
-    named, (old, new) = dict[str, Estimate](), changes.names
+    """Return which of two judges agrees better with people, by all measures of each aspect together."""
+    old, new = changes.names
+    aspects = [f"{aspect}: {_measures(found)}" for aspect, found in changes.labelled.items()]
+    return f"Agreement of {new} with people, compared with that of {old}, in {'; '.join(aspects)}."
+
+
+def _measures(found: Labelled) -> str:
+    """Return in how many measures of an aspect NEW is better, worse, and not clearly different, and which."""
+    kinds: dict[str, list[str]] = {"better": [], "worse": [], "no clear difference": [], "unknown": []}
+    for statistic, difference in found.difference.items():
+        # Of two errors, the smaller one is better.
+        gain = difference.negative() if statistic == "mae" else difference
+        size = "by" if gain.verdict in ("better", "worse") else "difference"
+        why = gain.no_interval if gain.verdict == "unknown" else ""
+        kinds[gain.verdict].append(f"{STATISTIC_NAMES[statistic]}, {size} {gain.size_in_words()}{why}")
+    total = counted(len(found.difference), "measure")
+    said = list[str]()
+    for kind, named in kinds.items():
+        if named:
+            of = f" of {total}" if not said else ""
+            said.append(f"{kind} in {len(named)}{of} ({'; '.join(named)})")
+    return ", ".join(said)
+
+
+def _orders_of_people(changes: Changes) -> Iterator[str]:
+    """Yield where a judge puts two systems in the opposite order of people."""
     for aspect, found in changes.labelled.items():
-        known = {name: (by.ends("") is not None, by.value is not None) for name, by in found.difference.items()}
-        statistic = max(known, key=lambda name: known[name])
-        by = found.difference[statistic]
-        by = by.negative() if statistic == "mae" else by
-        size = "by" if by.verdict in ("better", "worse") else "difference"
-        named[f"{aspect}: {STATISTIC_NAMES[statistic]}, {size} {by.size_in_words()}"] = by
-    return f"Agreement of {new} with people, compared with that of {old}: {verdicts_in_words(named)}."
+        for judge, order in found.order.items():
+            contrary = [
+                f"{each.first} minus {each.second} {each.old.in_words()} by people, {each.new.in_words()} by it"
+                for each in order.contrary
+            ]
+            if contrary:
+                pairs = counted(len(contrary), "pair")
+                named = some(contrary, 5, "; ")
+                yield f"In {aspect}, {judge} contradicts people in {pairs} of systems: {named}."
 
 
 def remark_lines(changes: Changes) -> Iterator[str]:

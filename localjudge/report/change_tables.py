@@ -28,7 +28,10 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
     changed: list[Table | str] = []
     changed += [_columns(changes)] if changes.columns else []
     changed += [_judges(changes.judges)] if changes.judges else []
-    changed += [_labelled(changes)] if changes.labelled else []
+    if changes.labelled:
+        changed.append(_labelled(changes))
+    if any(found.order for found in changes.labelled.values()):
+        changed.append(_orders_by_people(changes))
     remarks = [*remark_lines(changes)]
     changed += ["\n".join(remarks)] if remarks else []
     below = [*lines_without_scores(changes), moved_line(changes)]
@@ -91,6 +94,23 @@ def _labelled(changes: Changes) -> Table:
     ]
     columns = ("aspect", "statistic", *changes.names, "difference", "rows")
     return Table("Agreement with the labels", columns, rows, apart=["difference"])
+
+
+def _orders_by_people(changes: Changes) -> Table:
+    """Return how many pairs of systems each judge puts in the order of people."""
+    rows = [
+        (aspect, judge, order.alike, len(order.contrary), order.undecided)
+        for aspect, found in changes.labelled.items()
+        for judge, order in found.order.items()
+    ]
+    columns = (
+        "aspect",
+        "judge",
+        "pairs of systems\nin the order of people",
+        "in opposite\norder",
+        "not decided",
+    )
+    return Table("Order of the systems by each judge and by people", columns, rows, words=["judge"])
 
 
 def _moved(changes: Changes) -> Table:

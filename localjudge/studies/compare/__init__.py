@@ -134,7 +134,7 @@ def compare_runs(
         unmatched=matched.unmatched,
         only_new=matched.only_new,
         judges=compare_two_judges(matched, resamples, seed) if two_judges else None,
-        labelled=compare_labels(matched, labels, seed) if labels else {},
+        labelled=compare_labels(matched, labels, resamples, seed) if labels else {},
         notes=(*notes, *(labels.notes if labels else ())),
         notices=rows.source.notices,
     )

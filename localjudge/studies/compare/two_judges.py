@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from localjudge.arrays import Floats, LabelArray
+from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.matching import UNNAMED
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Scores
@@ -78,12 +78,15 @@ class Labelled:
         new: the same of NEW.
         difference: NEW minus OLD, from leaving out each instruction in both. The intervals of all statistics of
             all aspects hold together in 95 % of comparisons (Bonferroni).
+        order: the order of the systems by people, and by the judge of OLD and that of NEW, by the names of the
+            runs; empty for one system, and for an aspect without an order.
     """
 
     rows: int
     old: Mapping[str, float | None]
     new: Mapping[str, float | None]
     difference: Mapping[str, Estimate]
+    order: Mapping[str, OrderOfSystems]
 
 
 def compare_two_judges(matched: MatchedRuns, resamples: int, seed: int) -> TwoJudges:
@@ -95,37 +98,78 @@ def compare_two_judges(matched: MatchedRuns, resamples: int, seed: int) -> TwoJu
         statistic = kappa if aspect in rows.ordered else nominal_kappa
         old, new = written[places].T
         kappas[aspect] = SampledRows(group).agreement(statistic, old, new)
-    of_rows = [rows.identities[row].systems for row in places[:, 0].tolist()]
-    names = sorted(set(of_rows), key=str)
-    order = {}
-    if len(names) > 1 and len(names[0]) == 1:
+    systems = _systems_of(matched, places[:, 0])
+    order: dict[str, OrderOfSystems] = {}
+    if systems.can_be_ordered:
+        order = _orders(
+            [systems.means(table[both], group) for table in (matched.old, matched.new)],
+            systems.names,
+            dict(zip(rows.names, rows.width.tolist(), strict=True)),
+            resamples=resamples,
+            seed=seed,
+        )
+    return TwoJudges(kappas, len(systems.names), order)
+
+
+@dataclass(frozen=True, slots=True)
+class _Systems:
+    """The systems of some rows.
+
+    Attributes:
+        names: the names of the systems.
+        place: the place of each row's system in them, [n].
+        can_be_ordered: whether they are several systems of single responses.
+    """
+
+    names: Sequence[str]
+    place: Integers
+    can_be_ordered: bool
+
+    def means(self, values: Floats, group: Integers) -> Floats:
+        """Return the mean of each column of each system on each instruction, [instructions, systems, columns].
+
+        Args:
+            values: the columns, [n, columns].
+            group: the instruction of each row, [n].
+        """
         instruction = np.unique(group, return_inverse=True)[1]
-        cell = instruction * len(names) + np.array([names.index(systems) for systems in of_rows])
-        cells = [
-            cell_means(table[both], cell, (int(instruction.max()) + 1) * len(names))
-            for table in (matched.old, matched.new)
-        ]
-        order = _orders(cells, matched, [name or UNNAMED for (name,) in names], resamples, seed)
-    return TwoJudges(kappas, len(names), order)
+        shape = int(instruction.max()) + 1, len(self.names)
+        means = cell_means(values, instruction * shape[1] + self.place, shape[0] * shape[1])
+        return means.reshape(*shape, -1)
+
+
+def _systems_of(matched: MatchedRuns, rows: Integers) -> _Systems:
+    """Return the systems of these rows."""
+    of_rows = [matched.rows.identities[row].systems for row in rows.tolist()]
+    every = sorted(set(of_rows), key=str)
+    place = np.array([every.index(systems) for systems in of_rows])
+    names = [systems[0] or UNNAMED for systems in every]
+    return _Systems(names, place, len(every) > 1 and len(every[0]) == 1)
 
 
 def _orders(
-    cells: Sequence[Floats], matched: MatchedRuns, names: Sequence[str], resamples: int, seed: int
+    of_judges: Sequence[Floats],
+    names: Sequence[str],
+    widths: Mapping[str, float],
+    *,
+    resamples: int,
+    seed: int,
 ) -> dict[str, OrderOfSystems]:
-    """Return the order of the systems in each column by both judges.
+    """Return the order of the systems in each column by two judges.
 
     Args:
-        cells: the means of each system on each instruction by each judge, [instructions * systems, columns].
-        matched: the rows of both runs.
+        of_judges: the means of each system on each instruction by each judge, [instructions, systems, columns].
         names: the names of the systems.
+        widths: the width of the scale of each column.
         resamples: number of resamples for the tests.
         seed: seed of the resamples.
     """
     first, second = np.array([*combinations(range(len(names)), 2)]).T
-    reach, signs, estimates = np.repeat(matched.rows.width, len(first)), list[Floats](), list[list[Estimate]]()
-    for of_judge in cells:
-        table = of_judge.reshape(-1, len(names), len(matched.rows.names)).transpose(0, 2, 1)
-        between = (table[:, :, first] - table[:, :, second]).reshape(len(table), -1)
+    reach = np.repeat([*widths.values()], len(first))
+    signs, estimates = list[Floats](), list[list[Estimate]]()
+    for means in of_judges:
+        by_column = means.transpose(0, 2, 1)
+        between = (by_column[:, :, first] - by_column[:, :, second]).reshape(len(means), -1)
         tested = studentise(column_means(between), -reach, reach, True, resamples, seed)
         signs.append(np.sign(tested.value) * (tested.adjusted() < SIGNIFICANCE_LEVEL))
         estimates.append(tested.simultaneous(-reach, reach).estimates())
@@ -143,17 +187,18 @@ def _orders(
                 for pair in np.flatnonzero(of_pairs < 0).tolist()
             ),
         )
-        for at, (column, of_pairs) in enumerate(zip(matched.rows.names, product, strict=True))
+        for at, (column, of_pairs) in enumerate(zip(widths, product, strict=True))
     }
 
 
-def compare_labels(matched: MatchedRuns, labels: Labels, seed: int) -> dict[str, Labelled]:
+def compare_labels(matched: MatchedRuns, labels: Labels, resamples: int, seed: int) -> dict[str, Labelled]:
     """Return which of two judges agrees better with labels, in each aspect that has some.
 
     Args:
         matched: the rows of both runs.
         labels: labels of the rows of both.
-        seed: seed of the folds that learn which differences of scores count as ties.
+        resamples: number of resamples for the order of the systems.
+        seed: seed of these, and of the folds that learn which differences of scores count as ties.
     """
     of_people = {**labels.marks, **labels.nominal}
     found = {
@@ -170,6 +215,7 @@ def compare_labels(matched: MatchedRuns, labels: Labels, seed: int) -> dict[str,
             difference={
                 name: new.minus(old).difference(reach, tests) for name, (old, new, reach) in statistics.items()
             },
+            order=_orders_of_people(matched, aspect, of_people[aspect], resamples=resamples, seed=seed),
         )
         for aspect, (rows, statistics) in found.items()
         if rows
@@ -222,6 +268,29 @@ def _with_labels(
     exact = of_rows((rows.written[aspect][marks.row] == given).astype(np.float64))
     statistics["exact"] = (*both(mean, exact), 1.0)
     return len(places), statistics
+
+
+def _orders_of_people(
+    matched: MatchedRuns, aspect: str, marks: LabelArray, *, resamples: int, seed: int
+) -> dict[str, OrderOfSystems]:
+    """Return the order of the systems by people and by each judge, on the rows with labels."""
+    rows, places = matched.rows, matched.places[matched.in_both]
+    count = np.bincount(marks.row, minlength=len(rows.turned))
+    has_labels = (count[places] > 0).all(axis=1)
+    places, group = places[has_labels], matched.group[matched.in_both][has_labels]
+    systems = _systems_of(matched, places[:, 0])
+    if aspect not in rows.names or not systems.can_be_ordered:
+        return {}
+    column = rows.names.index(aspect)
+    label = np.bincount(marks.row, marks.value, minlength=len(rows.turned)) / np.maximum(count, 1)
+    of_people = systems.means(label[places[:, 0]][:, None], group)
+    found = {}
+    for run, name in enumerate(matched.names):
+        of_judge = systems.means(rows.values[places[:, run], column][:, None], group)
+        width = {aspect: float(rows.width[column])}
+        order = _orders([of_people, of_judge], systems.names, width, resamples=resamples, seed=seed)
+        found[name] = order[aspect]
+    return found
 
 
 def _known(value: float) -> float | None:
