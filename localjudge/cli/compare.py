@@ -108,8 +108,7 @@ def compare(
     """Compare two runs: what a new system, prompt or judge changed, and whether it may pass."""
     from localjudge.report.change_lines import change_lines, lines_without_scores
     from localjudge.report.change_tables import change_findings
-    from localjudge.report.gate_tables import as_documents, as_junit
-    from localjudge.report.tables import Table
+    from localjudge.report.gate_tables import as_documents, as_junit, gate_table
     from localjudge.studies.compare import compare_runs
     from localjudge.studies.compare.compared_rows import ComparedRows
     from localjudge.studies.compare.gate import check_gate
@@ -167,7 +166,7 @@ def compare(
     found, passes = change_findings(changes, conditions), all(each.passes for each in conditions)
     if markdown:
         # Indented, text from outside can be no markup.
-        tables = [part for part in found.main[:1] if conditions and isinstance(part, Table)]
+        tables = [gate_table(conditions)] if conditions else []
         rest = replace(found, main=found.main[1:]) if tables else found
         text = indent(as_text(printed_findings(rest, all_tables)), " " * 4)
         result = " · FAILED" * (not passes) or " · passed" * bool(conditions)

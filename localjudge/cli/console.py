@@ -141,8 +141,14 @@ def printed_table(table: Table, notices: Sequence[str] = ()) -> Group:
 
     found = TerminalTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     # Words are folded before names are.
-    longest = max((len(str(row[0])) for row in table.rows), default=0) if table.words else 0
-    found.add_column(heading(table.columns[0]), overflow="fold", min_width=max(8, min(longest, _WHOLE_NAME)))
+    names = [line for row in table.rows for line in str(row[0]).split("\n")]
+    longest = max(map(len, names), default=0) if table.words else 0
+    found.add_column(
+        heading(table.columns[0]),
+        overflow="fold",
+        min_width=max(8, min(longest, _WHOLE_NAME)),
+        no_wrap=0 < longest <= _WHOLE_NAME,
+    )
     for name in table.columns[1:]:
         if name in table.words:
             found.add_column(name, overflow="fold")

@@ -7,9 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from localjudge.report.agreement_verdicts import ROW_NAMES, Verdict, verdict_lines, verdicts_on
+from localjudge.report.agreement_verdicts import (
+    ROW_NAMES,
+    Verdict,
+    baseline_cell,
+    verdict_lines,
+    verdicts_on,
+)
 from localjudge.report.tables import Cell, Cells, Findings, Table
-from localjudge.statistics import EQUAL_EVERYWHERE, Estimate, two_decimals
+from localjudge.statistics import EQUAL_EVERYWHERE, Estimate
 from localjudge.statistics.within_instructions import JUDGED, NOT_WITHIN
 from localjudge.studies.agree import Agreement, AspectAgreement, LabelledPairs, NominalAgreement, PairAgreement
 from localjudge.studies.calibrate import Calibration
@@ -90,7 +96,7 @@ def _ordered_aspects(aspects: Mapping[str, AspectAgreement]) -> Table:
         in_order = found.within.comparisons[found.kind].in_order if found.within else None
         leading = verdicts_on(found)[0]
         rows.append([aspect, found.rows, in_order, judge.spearman, judge.mae, *leading.cells])
-    columns = "aspect", "rows", "in order", "Spearman", "mean absolute\nerror", *_BESIDE
+    columns = "aspect", "rows", "in order", "Spearman", "mean abs.\nerror", *_BESIDE
     return Table("Agreement with the labels", columns, rows, apart=_BESIDE)
 
 
@@ -127,14 +133,14 @@ def _beside(found: AspectAgreement, statistic: str) -> tuple[Cell, Cell]:
     """Return the best baseline of a statistic over all rows, and the judge minus it; nothing without one."""
     if statistic == "kappa":
         judge = found.comparisons["integer"].kappa
-        return ("0.00\nany one label", judge) if judge.value is not None else (None, None)
+        return (baseline_cell(0.0, "any label"), judge) if judge.value is not None else (None, None)
     over = found.over_baselines.get(statistic, {})
     values = {name: getattr(found.comparisons[name], statistic).value for name in over}
     known = {name: value for name, value in values.items() if value is not None}
     if not known:
         return None, None
     best = (min if statistic == "mae" else max)(known, key=lambda name: known[name])
-    return f"{two_decimals(known[best])}\n{ROW_NAMES[best]}", over[best]
+    return baseline_cell(known[best], best), over[best]
 
 
 def _nominal_aspects(

@@ -16,6 +16,8 @@ ROW_NAMES = {
     "longer wins": "the longer response", "first wins": "the first response",
 }  # fmt: skip
 """The names of the baselines."""
+SHORT_NAMES = {"most frequent": "commonest", "longer wins": "longer", "first wins": "first"}
+"""Those that are shorter in a cell of a table."""
 _PRECISE = 0.05
 """The width of an interval to each side that is enough to know a difference."""
 _OF_WITHIN, _OF_ROWS = "within instructions", "over all rows"
@@ -133,13 +135,18 @@ class Verdict:
         """The baseline, and the judge minus it, in a table."""
         if not self.baseline:
             return None, None
-        return f"{two_decimals(self.value)}\n{ROW_NAMES[self.baseline]}", self.over
+        return baseline_cell(self.value, self.baseline), self.over
 
     @property
     def needed(self) -> float:
         """The number of instructions for an interval of `_PRECISE` to each side; 0 if it is not known."""
         low, high = self.over.low, self.over.high
         return 0 if low is None or high is None else self.instructions * ((high - low) / 2 / _PRECISE) ** 2
+
+
+def baseline_cell(value: float | None, name: str) -> str:
+    """Return the value of a baseline above its name, for a table."""
+    return f"{two_decimals(value)}\n{SHORT_NAMES.get(name, name)}"
 
 
 def verdicts_on(found: AspectAgreement) -> list[Verdict]:

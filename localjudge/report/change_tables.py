@@ -12,7 +12,7 @@ from localjudge.report.change_lines import (
     moved_line,
     remark_lines,
 )
-from localjudge.report.gate_tables import gate_lines, gate_parts
+from localjudge.report.gate_tables import gate_details, gate_parts
 from localjudge.report.tables import Cells, Findings, Table, estimates_by_name
 from localjudge.studies.compare import Changes, MovedRow
 from localjudge.studies.compare.two_judges import TwoJudges
@@ -40,7 +40,7 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
     main: list[Table | str] = []
     if conditions:
         main = gate_parts(conditions) + last
-        details["the reasons of all conditions"] = ["\n".join(gate_lines(conditions, every=True))]
+        details |= gate_details(conditions)
         details["the changes of the columns"] = changed
     else:
         main = changed + last
@@ -57,7 +57,7 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
 
 def _columns(changes: Changes) -> Table:
     """Return the change of each column of the common rows, and beside it with lost rows at the lowest score."""
-    equal = f"equal of {counted(changes.instructions, 'instruction')}".replace(" of ", "\nof ")
+    equal = f"equal\nof {changes.instructions:,}"
     columns = ["column", *changes.names, "change", "p", equal, "detectable\nchange"]
     apart = ["change"]
     rows: list[list[Any]] = [
@@ -65,7 +65,7 @@ def _columns(changes: Changes) -> Table:
         for name, each in changes.columns.items()
     ]
     if changes.imputed:
-        heading = "with lost rows\nat the lowest"
+        heading = "lost at\nlowest"
         columns.insert(4, heading)
         apart.append(heading)
         for row, imputed in zip(rows, changes.imputed.values(), strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from localjudge.matching import UNNAMED
-from localjudge.report.tables import Cells, Table
+from localjudge.report.tables import Cell, Table
 from localjudge.statistics import two_decimals
 from localjudge.statistics.paired_test import needed_in_words
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS
@@ -108,17 +108,103 @@ def _plain_reason(condition: Condition) -> str:
     return f"{what} {_with_lost(condition)}; without confidence: {on}, {width}"
 
 
-def gate_table(conditions: Sequence[Condition]) -> Table:
-    """Return the conditions of each system, those that fail first."""
-    ordered = sorted(conditions, key=lambda each: each.order)
+def gate_table(conditions: Sequence[Condition], each_system: bool = True) -> Table:
+    """Return the conditions, those that fail first.
+
+    Args:
+        conditions: the conditions.
+        each_system: whether each system has a row; otherwise what is asked has one, of the worst system.
+    """
     failed = sum(not each.passes for each in conditions)
     result = f"FAILED, {failed} of {counted(len(conditions), 'condition')}" if failed else "passed"
-    has_lost = any(each.lost for each in conditions)
-    rows = [_cells(each, has_lost=has_lost) for each in ordered]
-    columns = ["condition", "system", "measured", "bound\nor p", "instructions", "needs\nat least", "result"]
+    of_asked: dict[str, list[Condition]] = {}
+    for each in sorted(conditions, key=lambda each: each.order):
+        of_asked.setdefault(short_name(each), []).append(each)
+    systems = {each.system for each in conditions}
+    has_systems = len(systems) > 1 or (each_system and systems != {UNNAMED})
+    shown = [each for group in of_asked.values() for each in (group if each_system else group[:1])]
+    if each_system:
+        shown.sort(key=lambda each: each.order)
+    has_lost = any(each.lost for each in shown)
+    has_sizes = len({each.instructions for each in conditions}) > 1
+    rows = []
+    for each in shown:
+        cells: list[Cell] = [short_name(each)]
+        if has_systems:
+            cells.append(each.system)
+        cells.append(_rounded(each.change if each.kind.is_share else each.measured, each.kind))
+        if has_lost:
+            cells.append(_with_lost_rows(each))
+        cells.append(_limit(each))
+        if has_sizes:
+            cells.append(each.instructions)
+        cells.append(each.fewest)
+        group = of_asked[short_name(each)]
+        cells.append(_result(each) if each_system or len(group) == 1 else _result_of_several(group))
+        rows.append(tuple(cells))
+    columns = ["condition"]
+    if has_systems:
+        columns.append("system" if each_system else "worst system")
+    columns.append("measured")
     if has_lost:
-        columns[3:3] = ["lost\nrows", "with these\nat lowest"]
-    return Table(f"Gate: {result}", columns, rows, words=["system", "result"])
+        columns.append("lost at\nlowest")
+    columns.append("bound,\np or ±")
+    if has_sizes:
+        columns.append("instructions")
+    columns += ["least\nneeded", "result"]
+    return Table(f"Gate: {result}", columns, rows, words=["system", "worst system", "result"])
+
+
+def short_name(condition: Condition) -> str:
+    """Return what a condition asks, for a table: the column, and below it what it must be."""
+    column, limit = condition.column, f"{condition.limit or 0.0:g}"
+    match condition.kind:
+        case Kind.MARGIN:
+            return f"{column}\ndrop < {limit}"
+        case Kind.IMPROVE:
+            return f"{column}\nrise"
+        case Kind.MAX_FELL:
+            return f"{column}\nfell ≥ {condition.fall or 0.0:g} or lost < {limit}"
+        case Kind.MAX_FAILED:
+            return f"lost rows < {limit}"
+        case Kind.MIN:
+            return f"{column}\n≥ {limit}"
+        case Kind.MAX_MEAN_DROP:
+            return f"{column}\ndrop ≤ {limit}"
+
+
+def _result(condition: Condition) -> str:
+    return "passed" if condition.passes else "FAILED"
+
+
+def _result_of_several(conditions: Sequence[Condition]) -> str:
+    """Return for how many systems a condition holds."""
+    failed = sum(not each.passes for each in conditions)
+    return f"FAILED\n{failed} of {len(conditions)}" if failed else f"passed\nall {len(conditions)}"
+
+
+def _with_lost_rows(condition: Condition) -> Cell:
+    """Return what decides where rows are lost, and how many are."""
+    if not condition.lost:
+        return None
+    lost = f"{condition.lost:,} lost"
+    if condition.kind.is_share or condition.change is None:
+        return lost
+    return f"{_rounded(condition.change, condition.kind)}\n{lost}"
+
+
+def _limit(condition: Condition) -> Cell:
+    """Return the number that is compared with the limit, or of a plain threshold, half its interval."""
+    if condition.kind.is_plain:
+        return None if condition.half_width is None else f"± {condition.half_width:.2f}"
+    if condition.kind is Kind.IMPROVE:
+        return None if condition.p is None else f"p {condition.p:.3f}"
+    return _rounded(condition.bound, condition.kind)
+
+
+def _rounded(number: float | None, kind: Kind) -> str | None:
+    digits = 3 if kind.is_share else 2
+    return None if number is None else f"{number:.{digits}f}".replace("-0.00", "0.00")
 
 
 def gate_parts(conditions: Sequence[Condition]) -> list[Table | str]:
@@ -126,25 +212,16 @@ def gate_parts(conditions: Sequence[Condition]) -> list[Table | str]:
     if not conditions:
         return []
     lines = [*gate_lines(conditions)]
-    return [gate_table(conditions), *(["\n".join(lines)] if lines else [])]
+    table = gate_table(conditions, each_system=False)
+    return [table, "\n".join(lines)] if lines else [table]
 
 
-def _cells(condition: Condition, *, has_lost: bool) -> Cells:
-    digits = 3 if condition.kind.is_share else 2
-    measured = condition.change if condition.kind.is_share else condition.measured
-    limit = condition.p if condition.kind is Kind.IMPROVE else condition.bound
-    digits_of_limit = 3 if condition.kind is Kind.IMPROVE else digits
-    cells: list[Any] = [asks(condition), condition.system, _rounded(measured, digits)]
-    if has_lost:
-        is_imputed = condition.lost and not condition.kind.is_share
-        cells += [condition.lost, _rounded(condition.change if is_imputed else None, digits)]
-    result = "passed" if condition.passes else "FAILED"
-    cells += [_rounded(limit, digits_of_limit), condition.instructions, condition.fewest, result]
-    return tuple(cells)
-
-
-def _rounded(number: float | None, digits: int) -> str | None:
-    return None if number is None else f"{number:.{digits}f}".replace("-0.00", "0.00")
+def gate_details(conditions: Sequence[Condition]) -> dict[str, list[Table | str]]:
+    """Return the tables and the reasons of all conditions, by what they are; nothing without conditions."""
+    if not conditions:
+        return {}
+    reasons = "\n".join(gate_lines(conditions, every=True))
+    return {"the gate of each system": [gate_table(conditions)], "the reasons of all conditions": [reasons]}
 
 
 def gate_lines(conditions: Sequence[Condition], every: bool = False) -> Iterator[str]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
-from localjudge.report.gate_tables import gate_parts
+from localjudge.report.gate_tables import gate_details, gate_parts
 from localjudge.report.tables import Cell, Cells, Findings, Table, estimates_by_name
 from localjudge.rubrics.score_column import is_share
 from localjudge.statistics import UNDEFINED, Estimate, two_decimals
@@ -68,7 +68,7 @@ def ranking_findings(ranking: Ranking, conditions: Sequence[Condition] = ()) -> 
     answer = [*_lost_lines(ranking.lost, last), *answer]
     main: list[Table | str] = [*gate_parts(conditions), _systems(ranking, untested)]
     main += [estimates_by_name(ranking.by_tag), _OVER_TAGS] if ranking.by_tag else []
-    return Findings(answer, main, details, ranking.notices, ranking.notes)
+    return Findings(answer, main, gate_details(conditions) | details, ranking.notices, ranking.notes)
 
 
 def _lost_lines(lost: Sequence[LostRows], column: str) -> Iterator[str]:
@@ -176,7 +176,7 @@ def preference_findings(ranking: PreferenceRanking, conditions: Sequence[Conditi
     columns = "system", strength, "possible\nranks", "win rate", *shown, "pairs", "instructions"
     main = [*gate_parts(conditions), Table(f"Preferences in {by}", columns, rows, apart=[strength])]
     answer = [*_lost_lines(ranking.lost, by), *_preference_lines(found, by)]
-    return Findings(answer, main, details, ranking.notices, ranking.notes)
+    return Findings(answer, main, gate_details(conditions) | details, ranking.notices, ranking.notes)
 
 
 def win_rates(found: PreferenceOrder) -> dict[tuple[str, str], Estimate]:
