@@ -347,7 +347,7 @@ def test_the_files_for_a_ci_job_say_what_failed(tmp_path: Path, cli: Cli) -> Non
     end = cli("compare", old, new, *gate, "--markdown", page, "--junit", cases)
     assert end.code == 3
     assert page.read_text().startswith("## old → new · FAILED\n\n| condition | system | ")
-    assert "\n| helpfulness fell by less than 0.2 | " in page.read_text(), "no text is markup"
+    assert "\n| helpfulness drop &#60; 0.2 | north | " in page.read_text(), "no text is markup"
     assert "helpfulness -1.50 (" in page.read_text()
     suite = ElementTree.parse(cases).getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")

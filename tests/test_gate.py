@@ -599,3 +599,59 @@ def test_a_checklist_collapses_by_half_of_its_score_whatever_points_a_row_has(
     [gate] = compared(cli, old, new, "--max-fell", "score=0.5")["gate"]
     assert (gate["change"], gate["passes"]) == (1, False)
     assert gate["condition"] == "less than 0.5 of the rows fell in score by 0.5 or more, or have no score"
+
+
+def test_missing_rows_are_said_first_and_the_common_rows_can_be_compared_alone(
+    tmp_path: Path, cli: Cli
+) -> None:
+    before = [row | {"help": 4} for row in rows("four responses", ("a", "b"), "old", 0)]
+    gone = {row["id"] for row in before if int(row["id"].partition("-")[0]) < 20}
+    after = [row for row in before if row["system"] == "a" or row["id"] not in gone]
+    old, new = (
+        judged(tmp_path / name, given, aspects=["help"])
+        for name, given in {"old": before, "new": after}.items()
+    )
+    end = cli("compare", old, new, "--resamples", FEW)
+    said = " ".join(end.out.split())
+    assert "Missing in new: 80 of 96 rows of b of old. Judge them, or" in said
+    assert said.index("Missing in new") < said.index("Nothing changed")
+    found = compared(cli, old, new)
+    # Of b, 20 instructions fall from 4 to 1; an instruction has the mean of both systems.
+    assert found["imputed"]["help"] == pytest.approx(-3 * 20 / 24 / 2)
+    common = compared(cli, old, new, "--common")
+    assert (common["imputed"], common["columns"]["help"]["difference"]["value"]) == ({}, 0)
+    lines = cli("compare", old, new, "--common", "--resamples", FEW).out.splitlines()
+    assert sum(line.startswith("Of the common rows alone") for line in lines) == 2, "the change, and on what"
+    end = cli("compare", old, new, "--common", "--margin", "help=1")
+    assert (end.code, "--common" in end.err, "--where" in end.err) == (2, True, True)
+
+
+def test_the_chance_of_a_margin_is_not_computed_from_scores_that_are_not_there(
+    tmp_path: Path, cli: Cli
+) -> None:
+    before = [row | {"help": 4} for row in rows("one response", "s", "old", 0)]
+    old = judged(tmp_path / "old", before, aspects=["help"])
+    same = judged(tmp_path / "same", before, aspects=["help"])
+    lost = judged(tmp_path / "lost", [before[0] | {"help": None}, *before[1:]], aspects=["help"])
+    [whole] = compared(cli, old, same, "--margin", "help=1")["gate"]
+    [partial] = compared(cli, old, lost, "--margin", "help=1")["gate"]
+    assert (whole["chance"], whole["needed"]) == (1, whole["fewest"])
+    assert (partial["chance"], partial["needed"]) == (None, None)
+    assert (partial["measured"], partial["change"]) == (0, pytest.approx(-3 / INSTRUCTIONS))
+
+
+def test_a_rise_that_the_table_calls_significant_passes_the_gate(tmp_path: Path, cli: Cli) -> None:
+    random = np.random.default_rng(2)
+    before = rows("one to four responses", "s", "old", 0)
+    passed = []
+    for number in range(8):
+        after = [row | {"help": min(5, row["help"] + int(random.random() < number / 12))} for row in before]
+        old = judged(tmp_path / f"old{number}", before, aspects=["help"])
+        new = judged(tmp_path / f"new{number}", after, aspects=["help"])
+        found = compared(cli, old, new, "--improve", "help")
+        change, [gate] = found["columns"]["help"], found["gate"]
+        if change["p"] is not None and change["p"] < 0.05:
+            assert gate["passes"]
+        passed.append(gate["passes"])
+    assert passed[0] is False
+    assert passed[-1] is True

@@ -27,10 +27,9 @@ _MOST_MOVED = 3
 def change_lines(changes: Changes) -> Iterator[str]:
     """Yield the answer: whether scores changed, by how much, and on how many instructions.
 
-    Before it stands which rows are missing in NEW, and which of two judges agrees better with people.
+    Before it stands which rows NEW has lost, and which of two judges agrees better with people.
     """
-    if absent := _absent(changes):
-        yield absent
+    yield from _lost(changes)
     if changes.labelled:
         yield _better_judge(changes)
         yield from _orders_of_people(changes)
@@ -57,22 +56,28 @@ def _whose(changes: Changes) -> str:
     return f" of {changes.whose}" if changes.whose else ""
 
 
-def _absent(changes: Changes) -> str:
-    """Return which rows of OLD are not in NEW at all; empty if all are."""
-    absent = Counter(row.system for row in changes.missing if row.is_absent)
-    if not absent:
-        return ""
+def _lost(changes: Changes) -> Iterator[str]:
+    """Yield which rows of OLD are not in NEW at all, and which failed there."""
     old, new = changes.names
-    item = changes.item
-    counts = []
+    absent = _counts_by_system(changes, [row for row in changes.missing if row.is_absent])
+    failed = _counts_by_system(changes, [row for row in changes.missing if not row.is_absent])
+    if absent:
+        advice = "" if changes.only_common else ", or compare the others alone with --common"
+        yield f"Missing in {new}: {some(absent)} of {old}. Judge them{advice}."
+    if failed:
+        yield f"Failed in {new}: {some(failed)} of {old}."
+
+
+def _counts_by_system(changes: Changes, rows: Sequence[RowWithoutScore]) -> list[str]:
+    """Return how many of its rows each system has here."""
+    counts = Counter(row.system for row in rows)
+    said = []
     for system, total in changes.rows_by_system.items():
         name = system.partition(" → ")[0]
-        count = absent[name]
-        if count:
+        if counts[name]:
             of = "" if name == UNNAMED else f" of {name}"
-            counts.append(f"{count:,} of {counted(total, item)}{of}")
-    advice = "" if changes.only_common else ", or compare the others alone with --common"
-    return f"Missing in {new}: {some(counts)} of {old}. Judge them{advice}."
+            said.append(f"{counts[name]:,} of {counted(total, changes.item)}{of}")
+    return said
 
 
 def _whether(changes: Changes) -> str:

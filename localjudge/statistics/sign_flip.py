@@ -25,7 +25,7 @@ ALL_FLIPS = 16
 """The largest number of instructions of which all flips are computed."""
 _BLOCK_SIZE = 4_000_000
 """Largest number of signs in a block."""
-_STEP = 2.0**-24
+_STEP = 2.0**-30
 """Changes are rounded to multiples of this, so that equal sums are exactly equal."""
 
 
@@ -37,7 +37,7 @@ def rise_p(changes: Floats, flips: int, seed: int) -> Floats:
         flips: number of flips to draw where not all are computed.
         seed: seed of the flips.
     """
-    sums = _flipped_sums(_rounded(changes), flips, seed)
+    sums = _flipped_sums(np.nan_to_num(_rounded(changes)), flips, seed)
     # With each flip, its opposite is computed, too.
     as_large = (sums >= sums[0]).sum(axis=0) + (-sums >= sums[0]).sum(axis=0)
     p: Floats = as_large / (2 * len(sums))
@@ -58,14 +58,15 @@ def tested_means(changes: Floats, lowest: Bound, highest: Bound, flips: int, see
         flips: number of flips to draw where not all are computed; 0 for no tests and no intervals.
         seed: seed of the flips.
     """
+    changes = _rounded(changes)
     estimates = column_means(changes)
     error, varies = standard_errors(estimates, lowest, highest)
-    rounded = _rounded(changes)
+    known = np.nan_to_num(changes)
     null_t = np.zeros((0, len(error)))
     if flips:
-        sums = _flipped_sums(rounded, flips, seed)[1:]
+        sums = _flipped_sums(known, flips, seed)[1:]
         with np.errstate(invalid="ignore", divide="ignore"):
-            share = sums / np.sqrt((rounded**2).sum(axis=0))
+            share = sums / np.sqrt((known**2).sum(axis=0))
             left = np.maximum(estimates.units - share**2, 0)
             null_t = share * np.sqrt((estimates.units - 1) / left)
         null_t[:, np.isnan(error)] = 0
@@ -74,7 +75,7 @@ def tested_means(changes: Floats, lowest: Bound, highest: Bound, flips: int, see
 
 
 def _rounded(changes: Floats) -> Floats:
-    rounded: Floats = np.nan_to_num(np.round(changes / _STEP) * _STEP)
+    rounded: Floats = np.round(changes / _STEP) * _STEP
     return rounded
 
 
