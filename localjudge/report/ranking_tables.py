@@ -65,17 +65,21 @@ def ranking_findings(ranking: Ranking, conditions: Sequence[Condition] = ()) -> 
     if several:
         title = f"Differences in {last}" + f", with 95 % intervals{adjustment(ranking)}" * (not without)
         details[f"differences in {last}"] = [_differences(title, ranking)]
-    answer = [*_lost_lines(ranking.lost, last), *answer]
+    answer = [*_unranked(ranking.lost), *answer, *_left_out(ranking.lost, last)]
     main: list[Table | str] = [*gate_parts(conditions), _systems(ranking, untested)]
     main += [estimates_by_name(ranking.by_tag), _OVER_TAGS] if ranking.by_tag else []
     return Findings(answer, main, gate_details(conditions) | details, ranking.notices, ranking.notes)
 
 
-def _lost_lines(lost: Sequence[LostRows], column: str) -> Iterator[str]:
-    """Yield which systems have no score, and how many rows of the others have none."""
+def _unranked(lost: Sequence[LostRows]) -> Iterator[str]:
+    """Yield which systems have no score."""
     for each in lost:
         if each.lost == each.rows:
             yield f"{each.system} has no score: all of its {each.rows:,} failed, so it is not ranked."
+
+
+def _left_out(lost: Sequence[LostRows], column: str) -> Iterator[str]:
+    """Yield how many rows of the other systems have no score, and what this could hide."""
     some = [
         f"{each.lost:,} of {each.rows:,} of {each.system} (mean {two_decimals(each.if_lowest)} to "
         f"{two_decimals(each.if_highest)})"
@@ -175,7 +179,7 @@ def preference_findings(ranking: PreferenceRanking, conditions: Sequence[Conditi
     strength = "strength\n(log-odds)"
     columns = "system", strength, "possible\nranks", "win rate", *shown, "pairs", "instructions"
     main = [*gate_parts(conditions), Table(f"Preferences in {by}", columns, rows, apart=[strength])]
-    answer = [*_lost_lines(ranking.lost, by), *_preference_lines(found, by)]
+    answer = [*_unranked(ranking.lost), *_preference_lines(found, by), *_left_out(ranking.lost, by)]
     return Findings(answer, main, gate_details(conditions) | details, ranking.notices, ranking.notes)
 
 
