@@ -4,8 +4,8 @@
 
 Two systems answer instructions of different difficulty; scores are whole numbers from 1 to 5, in the middle of
 the scale or near its end. The variance of a difference is measured on a very large pilot, the size is planned
-for a power of 0.8, and samples of that size are tested as `rank` tests them, as the table of `compare` does, and
-as `compare --improve` does.
+for a power of 0.8, and samples of that size are tested as `rank` tests them, as the table of `compare` does,
+and as `compare --improve` does.
 """
 
 from __future__ import annotations

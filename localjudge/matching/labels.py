@@ -151,6 +151,12 @@ def _records_of_pairs(judged: JudgedPairs) -> Iterator[tuple[str, Record]]:
         yield f"{judged.where}: {identity.id}", {**columns, **dict(identifying), "id": identity.id}
 
 
+def _systems_of(judged: RunRows) -> set[str]:
+    """Return the names of the systems of all rows."""
+    named = chain.from_iterable(identity.systems for identity in judged.identities)
+    return {system for system in named if system is not None}
+
+
 def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None = None) -> list[LabelColumn]:
     """Return the label columns to read: mapped columns, and columns with the names of the other aspects.
 
@@ -199,11 +205,11 @@ class _LabelMatching:
         self._rows = RowIndex(
             judged.identities, self._fields, lambda: rows_again(judged, inputs), rubric.mode.item
         )
-        self._values: LabelReader = (
-            PairLabels(rubric.aspects, mapping)
-            if compares_responses(self._fields)
-            else ScoreLabels(columns_of(rubric.aspects, mapping))
-        )
+        self._values: LabelReader
+        if compares_responses(self._fields):
+            self._values = PairLabels(rubric.aspects, mapping, _systems_of(judged))
+        else:
+            self._values = ScoreLabels(columns_of(rubric.aspects, mapping))
         self._records = LabelRecords(columns.get(ANNOTATOR))
         self._of_one_turn = 0
 
@@ -248,7 +254,7 @@ class _LabelMatching:
                     named = (labels.annotators[place], 1)
                 for row in match.rows:
                     systems = self._judged.identities[row].systems[::order]
-                    number = self._values.number(value, labels.column, systems, where)
+                    number = self._values.number(value, labels, systems, where)
                     if number is not None:
                         number = 1 - number if match.is_reversed else number
                         self._records.mark(row, labels.target, *named, number, where)
