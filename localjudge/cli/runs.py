@@ -85,8 +85,6 @@ def merge(
     with progress.step("merging") as report:
         summary = merge_shards(shards, out, report)
     _tell(progress, summary, out)
-    for sign in summary.signs.lines:
-        progress.warn(sign)
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)
 

@@ -19,7 +19,7 @@ from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.answer import Value, shown
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import SEVERAL_JUDGES, is_dry_run, together
-from localjudge.runs.reader import read_notices, read_outcomes, read_row_outcomes
+from localjudge.runs.reader import notices_of_run, read_outcomes, read_row_outcomes
 from localjudge.runs.run_manifest import JurorRecord, RunSettings, read_manifest
 from localjudge.runs.summary import Summary
 from localjudge.studies.escalation import Selection
@@ -72,7 +72,7 @@ def write_joined(
             JurorRecord(name=name, run=str(folder.resolve()), model=each.model.name, settings=each.settings)
             for (name, folder), each in zip(folders.items(), manifests, strict=True)
         ],
-        inherited_notices=[*notices, *together([*folders], [*map(read_notices, folders.values())])],
+        inherited_notices=[*notices, *together([*folders], [*map(notices_of_run, folders.values())])],
         **fields,
     )
 
