@@ -745,7 +745,7 @@ def test_a_jury_judges_the_same_rows(tmp_path: Path) -> None:
     import_scores([str(write(tmp_path / "one.jsonl", rows(score, human)))], tmp_path / "one", ["wit"])
     other = [{**row, "instruction": "Another?"} for row in rows(score, human)]
     import_scores([str(write(tmp_path / "two.jsonl", other))], tmp_path / "two", ["wit"])
-    with pytest.raises(UsageError, match="6 of 6 rows have the id of a judged row, but another text"):
+    with pytest.raises(UsageError, match="6 of 6 rows of two have the id of a judged row, but another text"):
         compare_judges([tmp_path / "one", tmp_path / "two"])
     import_scores(
         [str(write(tmp_path / "three.jsonl", rows(score, human)))], tmp_path / "three", ["wit"], (1, 9)

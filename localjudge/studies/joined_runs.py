@@ -99,8 +99,8 @@ def write_jury(folders: Sequence[Path], out: Path) -> Summary:
     rows: list[
         dict[int, int]
     ] = []  # the number of each line of the first run in each other run that has its row
-    for folder, manifest, lines in zip(folders[1:], manifests[1:], others, strict=True):
-        pairs, notes = align_runs([first, lines], [manifests[0], manifest])
+    for folder, name, manifest, lines in zip(folders[1:], names[1:], manifests[1:], others, strict=True):
+        pairs, notes = align_runs([first, lines], [manifests[0], manifest], [names[0], name])
         if not pairs:
             raise UsageError(f"{folder}: has no row of {folders[0]}: {'; '.join(notes)}")
         rows.append({members[0]: members[1] for members in pairs})
