@@ -283,7 +283,9 @@ def test_contradictions_of_the_order_are_found() -> None:
 
     found = ranked(circular)
     (pair,) = (pair for pair in found.pairs if pair.contradicts)
-    assert (pair.first, pair.second, pair.significant) == ("a", "c", True)
+    assert (pair.first, pair.second, pair.contradiction_significant) == ("a", "c", True)
+    assert pair.contradiction_p is not None
+    assert pair.contradiction_p < 0.05
     assert not any(pair.contradicts for pair in ranked(noisy, instructions=200).pairs)
 
 
@@ -302,7 +304,21 @@ def test_a_contradiction_that_cannot_be_tested_is_neither_significant_nor_not() 
         return (np.array([wins[pair] for pair in zip(first, second, strict=True)]),) * 2
 
     found = ranked(circular)
-    assert [pair.significant for pair in found.pairs if pair.contradicts] == [None]
+    (pair,) = (pair for pair in found.pairs if pair.contradicts)
+    assert (pair.contradiction_p, pair.contradiction_significant) == (None, None)
+
+
+def test_a_pair_is_called_significant_by_the_test_of_its_difference() -> None:
+    for found in (ranked(noisy, instructions=200), ranked(noisy, instructions=12)):
+        tested = [pair for pair in found.pairs if pair.p is not None]
+        assert len(tested) == 3
+        for pair in tested:
+            low, high = pair.difference.low, pair.difference.high
+            assert low is not None
+            assert high is not None
+            assert pair.significant == (pair.p < 0.05) == (low > 0 or high < 0)
+    assert {pair.significant for pair in ranked(noisy, instructions=200).pairs} == {True, False}
+    assert {pair.significant for pair in ranked(noisy, instructions=3).pairs} == {None}, "not tested"
 
 
 def test_one_order_is_said_to_mix_place_and_system() -> None:

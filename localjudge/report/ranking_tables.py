@@ -213,7 +213,7 @@ def _aspects(ranking: PreferenceRanking) -> Table:
 def _preference_lines(found: PreferenceOrder, by: str) -> Iterator[str]:
     """Yield the results of the tests of strengths and win rates, a line each."""
     yield from differences_in_words(f"in strength ({by})", found.groups, found.untested, found.detectable)
-    against = [pair for pair in found.pairs if pair.contradicts and pair.significant]
+    against = [pair for pair in found.pairs if pair.contradiction_significant]
     for pair in against[:_MOST_LINES]:
         rate = pair.win_rate.complement().in_words()
         yield f"Against the order of strengths: {pair.second} wins {rate} of its comparisons with {pair.first}"
