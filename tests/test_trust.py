@@ -788,9 +788,9 @@ def test_a_calibration_is_the_nearest_map_that_never_falls(judged: Callable[...,
     aspect = found.aspects["wit"]
     assert aspect.gain.low is not None
     assert aspect.gain.low > 0
-    assert aspect.before is not None
-    assert aspect.after is not None
-    assert aspect.before > aspect.after
+    assert aspect.mse_as_judged is not None
+    assert aspect.mse_calibrated is not None
+    assert aspect.mse_as_judged > aspect.mse_calibrated
 
 
 def test_a_calibration_that_gains_nothing_says_so(judged: Callable[..., tuple[Path, Path]], cli: Cli) -> None:
@@ -801,6 +801,10 @@ def test_a_calibration_that_gains_nothing_says_so(judged: Callable[..., tuple[Pa
     found = Calibration.load(run / "map.json").aspects["wit"]
     assert not found.has_gain
     assert found.has_gain != ("No gain is shown for wit" in ended.out)
+    warned = (
+        f"{run / 'map.json'}: will have no map that --calibration applies, because no gain is shown for wit"
+    )
+    assert warned in " ".join(ended.err.split())
     flat, file = judged([3] * 10, [1, 2] * 5, name="flat")
     with pytest.raises(UsageError, match="nothing to fit"):
         calibrated(flat, file)
