@@ -513,6 +513,16 @@ def test_systems_are_told_apart_where_they_differ_and_only_there(
     assert other.difference.high < 0
 
 
+def test_an_untested_difference_of_scores_has_its_sign_test_in_json(
+    judged: Callable[..., tuple[Path, Path]], cli: Cli
+) -> None:
+    level = np.tile([1, 2], 15)
+    run, _ = judged(np.column_stack([level, level + 1]).ravel().tolist(), [3] * 60, systems="ab")
+    (pair,) = json.loads(cli("rank", run, "--json").out)["pairs"]
+    assert (pair["p"], pair["wins"], pair["losses"]) == (None, 0, 30)
+    assert pair["sign_p"] == pytest.approx(2 * 0.5**30)
+
+
 def test_a_difference_that_is_the_same_everywhere_is_not_tested_and_nothing_else_is_said_of_it(
     judged: Callable[..., tuple[Path, Path]], cli: Cli, tmp_path: Path
 ) -> None:

@@ -12,9 +12,16 @@ import numpy as np
 from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.matching.scores import check_one_judge
-from localjudge.statistics import Estimate
+from localjudge.statistics import Estimate, sign_test
 from localjudge.statistics.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
-from localjudge.statistics.preferences import PositionEffect, Preferences, direct_win_rates, system_win_rates
+from localjudge.statistics.preferences import (
+    InstructionCounts,
+    PositionEffect,
+    Preferences,
+    direct_win_rates,
+    instruction_counts,
+    system_win_rates,
+)
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES
 from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, SystemOrder, sets_in_words
 from localjudge.studies.rank import chosen_column
@@ -72,6 +79,13 @@ class SystemPair:
         win_rate: the share of these that `first` wins; undefined if the two were not compared directly.
         difference: the difference of the strengths. Its interval and `p` are adjusted for all pairs of systems.
         p: the p-value of the difference; None if it cannot be tested.
+        wins: number of instructions on which the judge prefers `first` on average, of those where the two were
+            compared directly.
+        ties: number of those on which it prefers neither.
+        losses: number of those on which it prefers `second`.
+        sign_p: without an interval of the difference, or with one that is open at an end, the p-value of the
+            exact sign test of `wins` and `losses`, times the number of pairs of systems (Bonferroni). None with
+            two ends, and if the two were not compared directly.
         significant: whether the difference is significant, `p` below 0.05; None if it cannot be tested.
         contradicts: whether the weaker system wins more often, significantly or not.
         contradiction_p: the p-value of that win rate, adjusted for all pairs of systems; None without a
@@ -85,6 +99,10 @@ class SystemPair:
     win_rate: Estimate
     difference: Estimate
     p: float | None
+    wins: int
+    ties: int
+    losses: int
+    sign_p: float | None
     significant: bool | None
     contradicts: bool
     contradiction_p: float | None
@@ -221,6 +239,7 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
         )
         for number in order
     )
+    counts = instruction_counts(between, first, second)
     columns = (first, second, direct.estimates(), tested.estimates())
     pairs = tuple(
         SystemPair(
@@ -230,6 +249,10 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
             win_rate=rate,
             difference=difference,
             p=_known(p[place]),
+            wins=int(counts.wins[place]),
+            ties=int(counts.ties[place]),
+            losses=int(counts.losses[place]),
+            sign_p=_sign_p(difference, counts, place),
             significant=_is_significant(p[place]),
             contradicts=bool(contradicts[place]),
             contradiction_p=_known(contradiction_p[place]),
@@ -254,6 +277,16 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
         unlimited=strengths.unlimited,
         notes=tuple(_notes(preferences, strengths, held, position)),
     )
+
+
+def _sign_p(difference: Estimate, counts: InstructionCounts, place: int) -> float | None:
+    """Return the adjusted p-value of the exact sign test of a pair of systems whose interval lacks an end."""
+    if difference.low is not None and difference.high is not None:
+        return None
+    wins, losses = int(counts.wins[place]), int(counts.losses[place])
+    if wins + losses + int(counts.ties[place]) == 0:
+        return None
+    return min(1.0, len(counts.wins) * sign_test(wins, losses))
 
 
 def _known(p: float) -> float | None:
