@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from localjudge.report.tables import Cells, Findings, Table
 from localjudge.statistics import two_decimals, verdicts_in_words
 from localjudge.statistics.jury_agreement import SPLIT
-from localjudge.studies.audit.audit_findings import Audit
+from localjudge.studies.audit.audit_findings import VERDICTS, Audit
 from localjudge.studies.jury import Jury
 from localjudge.system.quantities import counted
 
@@ -109,14 +109,14 @@ def _beside_best(jury: Jury) -> str:
     return f"The jury compared with its best juror (a smaller error is better): {verdicts_in_words(named)}"
 
 
-_VERDICTS = ("below", "unsound", "at chance", "doubtful", "untested", "sound", "passed")
+_VERDICTS = tuple(VERDICTS)
 """The verdicts, the worst first."""
 _NAMED = ("below", "unsound")
 """The verdicts whose checks are named."""
 
 
 def audit_findings(audit: Audit) -> Findings:
-    """Return the number of checks with each verdict, and the checks.
+    """Return the number of checks with each verdict, what the verdicts mean, and the checks.
 
     The details are the shift of each check, and the rows that were not tested.
     """
@@ -129,9 +129,8 @@ def audit_findings(audit: Audit) -> Findings:
     title, words = "Shift of the scores, and rows that were not tested", ("what it does", "not tested")
     details = [Table(title, ("check", "shift", *words), shifts, words=words)]
     main = Table("", columns, checks, words=["scores of a sound judge", "verdict"])
-    return Findings(
-        [_verdicts(audit)], [main], {"shifts and rows that were not tested": details}, audit.notices
-    )
+    answer = [_verdicts(audit), _meanings(audit)]
+    return Findings(answer, [main], {"shifts and rows that were not tested": details}, audit.notices)
 
 
 def _verdicts(audit: Audit) -> str:
@@ -141,7 +140,11 @@ def _verdicts(audit: Audit) -> str:
     for verdict in filter(counts.__getitem__, _VERDICTS):
         names = ", ".join(check.name for check in audit.checks if check.verdict == verdict)
         parts.append(f"{counts[verdict]} {verdict}" + f" ({names})" * (verdict in _NAMED))
-    meaning = " (these rows do not show that the judge reads the text)" * bool(counts["at chance"])
-    return f"{counted(len(audit.checks), 'check')}: {', '.join(parts)}".replace(
-        "at chance", f"at chance{meaning}"
-    )
+    return f"{counted(len(audit.checks), 'check')}: {', '.join(parts)}"
+
+
+def _meanings(audit: Audit) -> str:
+    """Return what each verdict that a check has means, the worst first."""
+    verdicts = {check.verdict for check in audit.checks}
+    meanings = [f"{verdict}: {VERDICTS[verdict]}" for verdict in _VERDICTS if verdict in verdicts]
+    return f"The share held is that of the rows whose score changed as expected. {'; '.join(meanings)}"
