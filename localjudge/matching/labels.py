@@ -43,6 +43,7 @@ from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import is_share
+from localjudge.runs.notices import IMPORTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +127,11 @@ def read_labels(
         UsageError: a file cannot be read, a value is not a label, no label belongs to any row, or the chances
             are unequal and must not be.
     """
-    inputs_of_run = judged.manifests[0].last_start.inputs
-    in_inputs = isinstance(judged, JudgedPairs) and all(map(can_be_read_twice, inputs_of_run))
+    manifest = judged.manifests[0]
+    inputs_of_run = manifest.last_start.inputs
+    # The input of an imported run has the judge's verdicts, which are no labels of it.
+    has_inputs = manifest.settings.engine != IMPORTED and all(map(can_be_read_twice, inputs_of_run))
+    in_inputs = isinstance(judged, JudgedPairs) and has_inputs
     names = find_inputs(files or inputs_of_run if in_inputs else files)
     if special := [name for name in names if not can_be_read_twice(name)]:
         raise UsageError(

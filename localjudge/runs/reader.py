@@ -145,7 +145,7 @@ def read_outcomes(folder: Path, manifest: RunManifest | None = None) -> Iterator
     """
     manifest = manifest or read_manifest(folder)
     file, rubric = folder / JUDGEMENTS, manifest.rubric
-    settings, problem_of = settings_digest(manifest.settings.as_dict()), _validity(rubric)
+    settings, problem_of = settings_digest(manifest.settings.as_dict()), validity(rubric)
     has_row_keys = manifest.jury is None  # a jury's keys are computed from the jurors' keys
     for number, (_, outcome) in enumerate(read_journal(file, rubric.columns), 1):
         if has_row_keys and outcome.digest and outcome.key != _key(settings, outcome.digest):
@@ -201,7 +201,7 @@ def _key(settings: bytes, digest: str) -> str | None:
         return None
 
 
-def _validity(rubric: Rubric) -> Callable[[Judgement], str | None]:
+def validity(rubric: Rubric) -> Callable[[Judgement], str | None]:
     """Return a function that says why the rubric does not allow a judgement; None if it does."""
     counts = {name: len(aspect.values) for name, aspect in rubric.aspects.items()}
     columns = [

@@ -23,7 +23,7 @@ from localjudge.runs.reader import notices_of_run, read_outcomes, read_row_outco
 from localjudge.runs.run_manifest import JurorRecord, RunSettings, read_manifest
 from localjudge.runs.summary import Summary
 from localjudge.studies.escalation import Selection
-from localjudge.studies.imported_scores import write_run
+from localjudge.studies.written_runs import write_run
 from localjudge.system.quantities import counted
 
 T = TypeVar("T")
