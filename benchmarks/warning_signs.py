@@ -27,7 +27,7 @@ import results_table
 
 from localjudge import Rubric
 from localjudge.records import Judgement
-from localjudge.runs.summary import WarningSigns
+from localjudge.runs.warning_signs import WarningSigns
 
 SIZES = (10, 20, 50, 100, 200)
 """Numbers of rows or pairs."""

@@ -18,10 +18,11 @@ from scripted import Opinion, scripted_judge
 
 from localjudge import Row, Rubric, UsageError, read_rows
 from localjudge.cli.audit import _thresholds
+from localjudge.report.judge_tables import audit_findings
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.statistics import UNDEFINED
 from localjudge.studies.audit import read_audit
-from localjudge.studies.audit.audit_findings import Audit
+from localjudge.studies.audit.audit_findings import VERDICTS, Audit
 from localjudge.studies.audit.audit_run import run_audit, sample_rows
 from localjudge.studies.audit.perturbations import PERTURBATIONS, DoesNotApply, PerturbationContext
 
@@ -131,6 +132,15 @@ def test_a_constant_judge_passes_no_check_although_its_scores_never_rise(put_on_
     trials = put_on_trial(is_content).checks
     assert {trial.verdict for trial in trials} == {"unsound", "at chance", "untested"}
     assert {(trial.share.value, trial.chance) for trial in trials if trial.verdict == "at chance"} == {(1, 1)}
+
+
+def test_the_verdicts_of_an_audit_are_defined_where_they_are_printed(put_on_trial: Try) -> None:
+    audit = put_on_trial(is_content)
+    said = " ".join(audit_findings(audit).answer)
+    verdicts = {check.verdict for check in audit.checks}
+    assert "unsound: less than 50%" in said
+    for verdict, meaning in VERDICTS.items():
+        assert (f"{verdict}: {meaning}" in said) == (verdict in verdicts)
 
 
 @pytest.mark.slow
@@ -297,7 +307,7 @@ def test_the_command_prints_one_page_or_json_and_ends_with_3_below_a_threshold(
     flags = [rows, "--out", tmp_path / "audit", *judge, "--sample", 3]
     end = cli("audit", *flags)
     assert end.code == 0
-    assert end.out.startswith(f"{len(NAMES)} checks: ")
+    assert f"\n{len(NAMES)} checks: " in end.out
     assert all(name in end.out for name in NAMES)
     assert "fewer than 8 words" not in end.out
     assert "fewer than 8 words" in cli("audit", *flags, "--all").out

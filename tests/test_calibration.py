@@ -51,9 +51,11 @@ def test_random_scores_are_seldom_approved() -> None:
 
 def test_the_gain_over_the_constant_is_the_difference_of_the_squared_errors() -> None:
     found = fitted(*generous(80))
-    assert found.constant is not None
-    assert found.after is not None
-    assert found.over_constant.value == pytest.approx(found.constant**2 - found.after**2)
+    assert found.mse_as_judged is not None
+    assert found.mse_calibrated is not None
+    assert found.mse_constant is not None
+    assert found.gain.value == pytest.approx(found.mse_as_judged - found.mse_calibrated)
+    assert found.over_constant.value == pytest.approx(found.mse_constant - found.mse_calibrated)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunSettings
 from localjudge.statistics.confidence_threshold import ERROR, fewest_labels, threshold
-from localjudge.studies.imported_scores import write_run
+from localjudge.studies.written_runs import write_run
 
 LABELS = ("right", "wrong")
 GRADE = Rubric(

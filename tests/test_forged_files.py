@@ -213,7 +213,8 @@ def test_what_is_no_number_is_no_label(cli: Cli, run: Path, tmp_path: Path, labe
 )
 def test_a_calibration_is_a_map_that_rises(tmp_path: Path, x: list[float], y: list[float]) -> None:
     gain = {"value": 1.0, "low": 0.5, "high": 2.0}
-    numbers = {"rows": 9, "instructions": 9, "folds": 5, "before": 1.0, "after": 0.5, "constant": 1.0}
+    numbers = {"rows": 9, "instructions": 9, "folds": 5, "mse_as_judged": 1.0, "mse_calibrated": 0.5}
+    numbers["mse_constant"] = 1.0
     document: dict[str, Any] = {
         "judge": {"rubric": "", "model": ""}, "model": "m", "of": "expected", "rows": [],
         "aspects": {"wit": {"x": [1, 2], "y": [1, 2], "gain": gain, "over_constant": gain, **numbers}},

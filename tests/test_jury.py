@@ -153,6 +153,41 @@ def test_a_jury_that_is_worse_than_its_best_juror_names_it(tmp_path: Path, cli: 
     )
 
 
+def test_a_jury_names_the_rows_of_each_number(tmp_path: Path, cli: Cli) -> None:
+    runs = []
+    for juror, (rows, without) in enumerate(((40, range(0)), (40, range(4)), (30, range(2, 7)))):
+        file = tmp_path / f"scores{juror}.jsonl"
+        records = [
+            {"id": f"r{n}", "instruction": f"Q{n % 20}", "candidate": f"It is {n}.", "wit": 1 + n % (5 - juror)}
+            for n in range(rows)
+        ]
+        for n in without:
+            records[n]["wit"] = None
+        file.write_text("".join(json.dumps(record) + "\n" for record in records))
+        runs.append(tmp_path / f"run{juror}")
+        import_scores([str(file)], runs[-1], ["wit"])
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text("".join(json.dumps({"id": f"r{n}", "wit": 1 + n % 5}) + "\n" for n in range(20)))
+    flags = ("jury", *runs, "--labels", labels, "--resamples", FEW)
+    found = json.loads(cli(*flags, "--json").out)
+    assert [(juror["rows"], juror["scored"], juror["lost"]) for juror in found["jurors"]] == [
+        (40, 40, 0),
+        (40, 36, 4),
+        (30, 25, 5),
+    ]
+    assert (found["rows"], found["instructions"]) == (23, 20), "rows 7 to 29"
+    errors = found["errors"]["wit"]
+    assert (errors["rows"], errors["instructions"]) == (13, 13), "rows 7 to 19"
+    assert (errors["compared"], errors["compared_instructions"]) == (7, 7)
+    shown = " ".join(cli(*flags, "--all").out.split())
+    assert (
+        "23 rows of 20 instructions; scored by each: run0 40 of 40 rows, run1 36 of 40 rows, run2 25 of 30"
+        in shown
+    )
+    assert "wit 7 of 13 rows (7 of 13 instructions)" in shown
+    assert "4 of 40 rows of run1" not in shown, "a row without a score is no row that matches none"
+
+
 def test_two_jurors_have_no_majorities_and_no_outlier(tmp_path: Path, cli: Cli) -> None:
     runs, _ = make_jury(tmp_path, ("one", "two"))
     shown = cli("jury", *runs, "--resamples", FEW, "--all").out

@@ -54,7 +54,7 @@ def test_a_weight_of_three_counts_like_three_rows() -> None:
         assert getattr(weighted, name).value == pytest.approx(getattr(repeated, name).value, abs=1e-12), name
     mapped, expected = fit_map(judge, label, group, 50, 0, weight), fit_map(judge_, label_, group_, 50, 0)
     assert [*mapped.x, *mapped.y] == pytest.approx([*expected.x, *expected.y])
-    assert mapped.after == pytest.approx(expected.after)
+    assert mapped.mse_calibrated == pytest.approx(expected.mse_calibrated)
 
 
 def test_equal_weights_give_the_unweighted_numbers_and_intervals() -> None:

@@ -397,7 +397,9 @@ def test_a_jury_matches_rows_by_their_texts(tmp_path: Path) -> None:
         lambda: compare_judges([one, others], resamples=100),
         lambda: write_jury([one, others], tmp_path / "none"),
     ):
-        with pytest.raises(UsageError, match="12 of 12 rows have the id of a judged row, but another text"):
+        with pytest.raises(
+            UsageError, match="12 of 12 rows of others have the id of a judged row, but another text"
+        ):
             refuse()
     assert not (tmp_path / "none").exists()
 

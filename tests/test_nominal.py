@@ -23,10 +23,11 @@ from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunSettings
 from localjudge.statistics import agreement_statistics
 from localjudge.studies.agree import Agreement, agree
-from localjudge.studies.imported_scores import import_scores, write_run
+from localjudge.studies.imported_scores import import_scores
 from localjudge.studies.joined_runs import write_jury
 from localjudge.studies.jury import compare_judges
 from localjudge.studies.rank import rank
+from localjudge.studies.written_runs import write_run
 
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
 FEW = 200

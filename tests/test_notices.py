@@ -22,7 +22,7 @@ from localjudge.models.catalogue import find_profile
 from localjudge.records import Outcome
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.template import Template
-from localjudge.runs.reader import read_notices
+from localjudge.runs.reader import notices_of_run, read_notices
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
@@ -184,7 +184,7 @@ def test_a_run_that_was_broken_off_says_first_how_much_of_it_is_there(
     if not killed:
         assert json.loads((run / "summary.json").read_text())["notices"] == [said]
     judged = begin(run, judge, rows, 13, False)
-    assert read_notices(judged) == ()
+    assert notices_of_run(judged) == ()
     assert json.loads((judged / "summary.json").read_text())["notices"] == []
 
 
@@ -192,14 +192,14 @@ def test_a_complete_run_that_is_begun_again_with_more_rows_is_complete_no_more(
     rows: Path, judge: Judge, tmp_path: Path
 ) -> None:
     run = begin(tmp_path / "run", judge, rows, 13, False)
-    assert read_notices(run) == ()
+    assert notices_of_run(run) == ()
     more = [
         json.loads(line) | {"id": "more", "instruction": "Another?"} for line in rows.read_text().splitlines()
     ]
     with rows.open("a") as stream:
         stream.writelines(json.dumps(row) + "\n" for row in more)
     begin(run, judge, rows, 1, killed=True)
-    assert read_notices(run) == ("incomplete: 14 of 24 rows; means include only these rows",)
+    assert notices_of_run(run) == ("incomplete: 14 of 24 rows; means include only these rows",)
 
 
 def test_systems_that_answered_different_instructions_are_compared_on_those_in_common(

@@ -352,6 +352,58 @@ def test_several_annotators_have_an_agreement_of_their_own(judged: Run) -> None:
     assert one_a_line.aspects["better"] == found
 
 
+def named_pairs(pairs: Sequence[str], winners: Sequence[str]) -> Records:
+    """Return pairs of the systems with these letters as names; `winner` has the label."""
+    given = labelled_pairs([None] * len(pairs))
+    for record, systems, winner in zip(given, pairs, winners, strict=True):
+        record |= {"system_a": systems[0], "system_b": systems[1], "winner": winner}
+    return given
+
+
+def test_a_label_that_is_another_response_by_place_than_by_system_is_refused(judged: Run) -> None:
+    run = judged(longer, named_pairs(["AB", "BA", "AB"], "AAB"))
+    with pytest.raises(UsageError) as refused:
+        agreement(run)
+    for part in ("run.jsonl:2", "'winner'", "better=winner:A=a,B=b", "better=winner@system"):
+        assert part in str(refused.value)
+    assert agreement(run, **{"winner:A=a,B=b": "better"}).aspects["better"].labels == {"a": 2, "tie": 0, "b": 1}
+    assert agreement(run, **{"winner@system": "better"}).aspects["better"].labels == {"a": 1, "tie": 0, "b": 2}
+
+
+def test_labels_that_mean_the_same_by_place_and_by_system_are_read(judged: Run) -> None:
+    run = judged(longer, named_pairs(["AB", "AB", "AB"], ["A", "B", "C"]))
+    assert agreement(run).aspects["better"].labels == {"a": 1, "tie": 1, "b": 1}
+
+
+def test_the_name_of_a_third_system_is_no_tie(judged: Run) -> None:
+    run = judged(longer, named_pairs(["AB", "AC", "BC", "CA"], ["A", "C", "tie", "C"]))
+    with pytest.raises(UsageError, match=r"run\.jsonl:2: 'winner' holds 'C'"):
+        agreement(run)
+    assert agreement(run, **{"winner@system": "better"}).aspects["better"].labels == {"a": 2, "tie": 1, "b": 1}
+
+
+def test_a_comparison_of_systems_is_read_by_their_names(judged: Run) -> None:
+    run = judged(longer, named_pairs(["AB", "BA", "BA"], ["A>B", "A>B", "A=B"]))
+    with pytest.raises(UsageError, match=r"run\.jsonl:2: 'winner' holds 'A>B'"):
+        agreement(run)
+    assert agreement(run, **{"winner@system": "better"}).aspects["better"].labels == {"a": 1, "tie": 1, "b": 1}
+
+
+def test_a_name_that_is_no_system_of_its_row_is_refused(judged: Run) -> None:
+    run = judged(longer, named_pairs(["AB", "AC"], "AB"))
+    with pytest.raises(UsageError, match=r"run\.jsonl:2: 'winner' holds 'B', which is neither 'A' nor 'C'"):
+        agreement(run, **{"winner@system": "better"})
+
+
+def test_the_verdicts_of_an_export_are_of_places_whatever_the_systems_are_called(
+    judged: Run, tmp_path: Path
+) -> None:
+    pairs = named_pairs(["BA", "AB"], "AB")
+    run, other = judged(longer, pairs), judged(always_first, pairs, name="other")
+    found = agreement(run, write(tmp_path / "lines.jsonl", row_lines(other))).aspects["better"]
+    assert found.labels == {"a": 0, "tie": 2, "b": 0}
+
+
 def test_names_of_annotators_are_no_labels(judged: Run) -> None:
     found = agreement(judged(longer, labelled_pairs("ab", annotators=["ann", "bob"])))
     assert found.aspects["better"].labels == {"a": 1, "tie": 0, "b": 1}

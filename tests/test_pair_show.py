@@ -15,7 +15,7 @@ from rich.console import Console
 
 from localjudge.cli.shown_rows import ShownOutcome
 from localjudge.rows.pairs import Pairing
-from localjudge.runs.reader import read_notices
+from localjudge.runs.reader import notices_of_run, read_notices
 from localjudge.runs.reread_texts import RowTextStore
 from localjudge.runs.run_manifest import read_manifest
 
@@ -91,7 +91,7 @@ def test_a_notice_says_that_one_order_was_judged_and_which_responses_are_missing
     run: Path, nameless: Path
 ) -> None:
     assert [notice.split(":")[0] for notice in read_notices(nameless)] == ["one order"]
-    assert read_notices(run) == (
+    assert notices_of_run(run) == (
         "missing responses: z to 1 of the instructions; these pairs could not be formed",
     )
 
@@ -100,8 +100,18 @@ def test_the_list_has_a_line_for_each_pair_of_a_system_sorted_by_the_preference(
     end = cli("show", run, "--sort", "better", "--system", "z")
     found = [pair for pair in row_lines(run) if "z" in (pair["system_a"], pair["system_b"])]
     found.sort(key=lambda pair: pair["better_preference"])
-    _, heading, *listed = end.out.splitlines()
-    assert heading.split() == ["id", "systems", "better", "depth", "candidate_a", "candidate_b", "instruction"]
+    lines = end.out.splitlines()
+    heading = next(number for number, line in enumerate(lines) if line.startswith("id "))
+    listed = lines[heading + 1 :]
+    assert lines[heading].split() == [
+        "id",
+        "systems",
+        "better",
+        "depth",
+        "candidate_a",
+        "candidate_b",
+        "instruction",
+    ]
     texts = {"x": "word x", "y": "word y", "z": "word z"}
     for pair, line in zip(found, listed, strict=True):
         a, b = (line.index(texts[pair[f"system_{side}"]]) for side in "ab")

@@ -530,8 +530,9 @@ def test_scores_of_pairs_are_not_imported_and_one_line_says_what_to_do_instead(
     end = cli("import", tmp_path / "pairs.jsonl", "--aspect", "better", "--out", tmp_path / "run")
     assert end.code == 2
     assert end.err.splitlines() == [
-        f"localjudge: {tmp_path}/pairs.jsonl: scores of two responses are not imported; judge the pairs with "
-        "--rubric pairwise, and compare with these labels: localjudge agree RUN --labels FILE"
+        f"localjudge: {tmp_path}/pairs.jsonl: scores of two responses are not imported, but exports of a run "
+        "with its --rubric, as JSON lines or Parquet; judge the pairs with --rubric pairwise, and compare with "
+        "these labels: localjudge agree RUN --labels FILE"
     ]
     assert not (tmp_path / "run").exists()
 

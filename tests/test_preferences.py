@@ -21,12 +21,18 @@ from sklearn.linear_model import LogisticRegression
 
 from localjudge import Judge, RowSource, UsageError, score_run
 from localjudge.matching.judged_rows import read_judged_pairs
+from localjudge.report.ranking_tables import preference_findings
 from localjudge.rows.pairs import Pairing
 from localjudge.statistics import Estimate
 from localjudge.statistics.bradley_terry import fit_at_equal_length, fit_strengths
 from localjudge.statistics.jackknife import JackknifeEstimates, Shares
 from localjudge.statistics.preferences import Preferences, direct_win_rates, system_win_rates
-from localjudge.studies.rank.preference_ranking import PreferenceOrder, preferences_of, rank_preferences
+from localjudge.studies.rank.preference_ranking import (
+    PreferenceOrder,
+    PreferenceRanking,
+    preferences_of,
+    rank_preferences,
+)
 
 Habit = Callable[..., Any]
 """Returns the probability that the first response wins, in the input's order, and shown second."""
@@ -283,7 +289,9 @@ def test_contradictions_of_the_order_are_found() -> None:
 
     found = ranked(circular)
     (pair,) = (pair for pair in found.pairs if pair.contradicts)
-    assert (pair.first, pair.second, pair.significant) == ("a", "c", True)
+    assert (pair.first, pair.second, pair.contradiction_significant) == ("a", "c", True)
+    assert pair.contradiction_p is not None
+    assert pair.contradiction_p < 0.05
     assert not any(pair.contradicts for pair in ranked(noisy, instructions=200).pairs)
 
 
@@ -295,6 +303,43 @@ def test_a_constant_preference_leaves_unknown_whether_systems_differ() -> None:
     assert {why for *_, why in found.untested} == {"it is the same on all instructions"}
 
 
+def test_systems_that_always_win_have_the_exact_sign_test() -> None:
+    for preference in (0.98, 1.0):  # the interval is undefined, or open at an end
+
+        def first_wins(first: Any, second: Any, chance: float = preference, **_: Any) -> Any:
+            return (np.where(first < second, chance, 1 - chance),) * 2
+
+        found = ranked(first_wins, instructions=30)
+        assert len(found.pairs) == 3
+        for pair in found.pairs:
+            assert pair.difference.low is None or pair.difference.high is None
+            assert (pair.wins, pair.ties, pair.losses) == (30, 0, 0)
+            assert pair.sign_p == pytest.approx(3 * stats.binomtest(30, 30).pvalue)
+        one = ranked(first_wins, instructions=30, systems=2)
+        assert one.pairs[0].sign_p == pytest.approx(stats.binomtest(30, 30).pvalue)
+        said = [*preference_findings(PreferenceRanking("better", {"better": one}, (), (), ())).answer]
+        assert "Of 30 instructions, a wins 30 and loses 0 against b (exact sign test: p < .001)" in said
+    assert {pair.sign_p for pair in ranked(noisy, instructions=200).pairs} == {None}, "intervals with two ends"
+
+
+def test_the_instructions_that_a_system_wins_are_those_of_its_mean_preference() -> None:
+    given = preferences(noisy, instructions=40)
+    (pair,) = (each for each in rank_preferences(given).pairs if {each.first, each.second} == set("ab"))
+    first, second = given.systems.index(pair.first), given.systems.index(pair.second)
+    wins = losses = 0
+    for instruction in range(given.groups):
+        own = [
+            preference if one == first else 1 - preference
+            for one, other, group, preference in zip(
+                given.first, given.second, given.group, given.preference, strict=True
+            )
+            if group == instruction and {one, other} == {first, second}
+        ]
+        wins += np.mean(own) > 0.5
+        losses += np.mean(own) < 0.5
+    assert (pair.wins, pair.losses) == (wins, losses)
+
+
 def test_a_contradiction_that_cannot_be_tested_is_neither_significant_nor_not() -> None:
     wins = {(0, 1): 0.8, (1, 2): 0.8, (0, 2): 0.3}
 
@@ -302,7 +347,21 @@ def test_a_contradiction_that_cannot_be_tested_is_neither_significant_nor_not() 
         return (np.array([wins[pair] for pair in zip(first, second, strict=True)]),) * 2
 
     found = ranked(circular)
-    assert [pair.significant for pair in found.pairs if pair.contradicts] == [None]
+    (pair,) = (pair for pair in found.pairs if pair.contradicts)
+    assert (pair.contradiction_p, pair.contradiction_significant) == (None, None)
+
+
+def test_a_pair_is_called_significant_by_the_test_of_its_difference() -> None:
+    for found in (ranked(noisy, instructions=200), ranked(noisy, instructions=12)):
+        tested = [pair for pair in found.pairs if pair.p is not None]
+        assert len(tested) == 3
+        for pair in tested:
+            low, high = pair.difference.low, pair.difference.high
+            assert low is not None
+            assert high is not None
+            assert pair.significant == (pair.p < 0.05) == (low > 0 or high < 0)
+    assert {pair.significant for pair in ranked(noisy, instructions=200).pairs} == {True, False}
+    assert {pair.significant for pair in ranked(noisy, instructions=3).pairs} == {None}, "not tested"
 
 
 def test_one_order_is_said_to_mix_place_and_system() -> None:

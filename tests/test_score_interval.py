@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import pytest
 from conftest import Cli
 from report_page import held_rows
 
-from localjudge import JudgeConfig, RowSource, load_run, score_run
+from localjudge import JudgeConfig, RowSource, UsageError, load_run, score_run
 from localjudge.arrays import LabelArray
+from localjudge.matching.judged_rows import read_scores
+from localjudge.matching.labels import read_labels
 from localjudge.records import Judgement
 from localjudge.statistics.score_interval import ScoreInterval, instructions_needed
+from localjudge.studies import calibrate
 
 SCALE = (1, 5)
 Rows = tuple[Any, Any, Any, Any]
@@ -265,3 +269,18 @@ def test_a_calibration_of_another_version_is_refused_with_what_to_do(
     old.write_text(json.dumps(json.loads(intervals.read_text()) | {"format": 2}))
     end = cli("show", folder / "run", "--id", "r7", "--intervals", old)
     assert (end.code, "make it again with localjudge calibrate" in end.err) == (2, True), end.err
+
+
+def test_a_calibration_of_equal_scores_has_intervals_and_no_map(folder: Path, tmp_path: Path) -> None:
+    scores = read_scores([folder / "run"])
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text(
+        "".join(json.dumps({"id": row, "depth": 1 + n % 5}) + "\n" for n, row in enumerate(scores.ids))
+    )
+    assert scores.expected is not None
+    equal = replace(scores, expected=np.full_like(scores.expected, 3.0))
+    known = read_labels([str(labels)], equal)
+    found = calibrate.fit(equal, known, 100, level=0.9)
+    assert (found.aspects, [*found.intervals], found.has_gain) == ({}, ["depth"], False)
+    with pytest.raises(UsageError, match="nothing to fit"):
+        calibrate.fit(equal, known, 100)

@@ -516,6 +516,16 @@ def test_systems_are_told_apart_where_they_differ_and_only_there(
     assert other.difference.high < 0
 
 
+def test_an_untested_difference_of_scores_has_its_sign_test_in_json(
+    judged: Callable[..., tuple[Path, Path]], cli: Cli
+) -> None:
+    level = np.tile([1, 2], 15)
+    run, _ = judged(np.column_stack([level, level + 1]).ravel().tolist(), [3] * 60, systems="ab")
+    (pair,) = json.loads(cli("rank", run, "--json").out)["pairs"]
+    assert (pair["p"], pair["wins"], pair["losses"]) == (None, 0, 30)
+    assert pair["sign_p"] == pytest.approx(2 * 0.5**30)
+
+
 def test_a_difference_that_is_the_same_everywhere_is_not_tested_and_nothing_else_is_said_of_it(
     judged: Callable[..., tuple[Path, Path]], cli: Cli, tmp_path: Path
 ) -> None:
@@ -748,7 +758,7 @@ def test_a_jury_judges_the_same_rows(tmp_path: Path) -> None:
     import_scores([str(write(tmp_path / "one.jsonl", rows(score, human)))], tmp_path / "one", ["wit"])
     other = [{**row, "instruction": "Another?"} for row in rows(score, human)]
     import_scores([str(write(tmp_path / "two.jsonl", other))], tmp_path / "two", ["wit"])
-    with pytest.raises(UsageError, match="6 of 6 rows have the id of a judged row, but another text"):
+    with pytest.raises(UsageError, match="6 of 6 rows of two have the id of a judged row, but another text"):
         compare_judges([tmp_path / "one", tmp_path / "two"])
     import_scores(
         [str(write(tmp_path / "three.jsonl", rows(score, human)))], tmp_path / "three", ["wit"], (1, 9)
@@ -791,9 +801,9 @@ def test_a_calibration_is_the_nearest_map_that_never_falls(judged: Callable[...,
     aspect = found.aspects["wit"]
     assert aspect.gain.low is not None
     assert aspect.gain.low > 0
-    assert aspect.before is not None
-    assert aspect.after is not None
-    assert aspect.before > aspect.after
+    assert aspect.mse_as_judged is not None
+    assert aspect.mse_calibrated is not None
+    assert aspect.mse_as_judged > aspect.mse_calibrated
 
 
 def test_a_calibration_that_gains_nothing_says_so(judged: Callable[..., tuple[Path, Path]], cli: Cli) -> None:
@@ -804,6 +814,10 @@ def test_a_calibration_that_gains_nothing_says_so(judged: Callable[..., tuple[Pa
     found = Calibration.load(run / "map.json").aspects["wit"]
     assert not found.has_gain
     assert found.has_gain != ("No gain is shown for wit" in ended.out)
+    warned = (
+        f"{run / 'map.json'}: will have no map that --calibration applies, because no gain is shown for wit"
+    )
+    assert warned in " ".join(ended.err.split())
     flat, file = judged([3] * 10, [1, 2] * 5, name="flat")
     with pytest.raises(UsageError, match="nothing to fit"):
         calibrated(flat, file)

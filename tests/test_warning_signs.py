@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from conftest import Cli, write_rows
 
-from localjudge import Rubric
+from localjudge import Rubric, load_run
 from localjudge.records import Judgement
-from localjudge.runs.summary import WarningSigns
+from localjudge.runs.warning_signs import WarningSigns
 
 SIX = Rubric.load("six-aspects")
 PAIRWISE = Rubric.load("pairwise")
@@ -153,20 +153,32 @@ def imported(cli: Cli, run: Path, candidates: list[str], scores: list[int]) -> P
     return run
 
 
-def test_the_signs_of_a_run_are_in_its_summary_and_in_what_show_rank_and_report_print(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_the_notices_of_a_run_are_the_same_wherever_they_stand(cli: Cli, tmp_path: Path) -> None:
     run = imported(cli, tmp_path / "run", ["word"] * 120, [4] * 120)
     line = "equal scores: wit 4 in all 120 judged rows; this aspect does not tell responses apart"
+    notices = load_run(run).notices
+    assert notices[-1] == line
     assert json.loads((run / "summary.json").read_text())["warning_signs"] == [line]
-    assert cli("show", run).out.splitlines()[-1] == line
-    assert line in cli("report", run, "--out", tmp_path / "page.html").err
+    assert cli("show", run).out.splitlines()[: len(notices)] == [*notices]
     ranked = cli("rank", run)
     assert line in " ".join(ranked.out.split()), "above the name of a winner"
-    assert line in json.loads(cli("rank", run, "--json").out)["notices"]
-    exported = cli("export", run, "--to", "csv", "--out", tmp_path / "run.csv")
+    assert json.loads(cli("rank", run, "--json").out)["notices"] == [*notices]
+    assert line in cli("report", run, "--out", tmp_path / "page.html").err
+    exported = cli("export", run, "--out", tmp_path / "table.jsonl")
     assert exported.code == 0
-    assert line not in exported.err, "it is no notice"
+    assert line in exported.err
+    column = {json.loads(row)["notice"] for row in (tmp_path / "table.jsonl").read_text().splitlines()}
+    assert column == {"\n".join(notices)}
+
+
+def test_an_incomplete_run_has_the_signs_of_its_lines(cli: Cli, tmp_path: Path) -> None:
+    run = imported(cli, tmp_path / "run", ["word"] * 121, [4] * 121)
+    lines = (run / "judgements.jsonl").read_text().splitlines(keepends=True)
+    (run / "judgements.jsonl").write_text("".join(lines[:120]))
+    notices = load_run(run).notices
+    assert [notice.partition(":")[0] for notice in notices[-2:]] == ["incomplete", "equal scores"]
+    assert json.loads(cli("rank", run, "--json").out)["notices"] == [*notices]
+    assert cli("show", run).out.splitlines()[: len(notices)] == [*notices]
 
 
 def test_score_ends_with_the_signs(cli: Cli, tmp_path: Path, model: Path, short_rubric: Path) -> None:
@@ -176,4 +188,4 @@ def test_score_ends_with_the_signs(cli: Cli, tmp_path: Path, model: Path, short_
         "--max-rationale-tokens", 1,
     )  # fmt: skip
     assert end.code == 0
-    assert "cut rationales: 12 of 12 judged rows ran into the limit" in end.err
+    assert "cut rationales: 12 of 12 judged rows ran into the limit" in end.out

@@ -19,6 +19,7 @@ from localjudge.system.quantities import counted, file_size
 
 if TYPE_CHECKING:
     from localjudge.rubrics.aspect import Aspect
+    from localjudge.rubrics.rubric import Rubric
     from localjudge.runs.summary import Summary
 
 
@@ -85,8 +86,6 @@ def merge(
     with progress.step("merging") as report:
         summary = merge_shards(shards, out, report)
     _tell(progress, summary, out)
-    for sign in summary.signs.lines:
-        progress.warn(sign)
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)
 
@@ -113,24 +112,32 @@ def import_scores(
     rubric: Annotated[
         str | None, Flag("The rubric whose aspects were judged, instead of --aspect.", "NAME|FILE")
     ] = None,
-    judge: Annotated[str, Flag("A name for the judge.", "NAME")] = "elsewhere",
+    judge: Annotated[
+        str | None, Flag("A name for the judge.  [default: elsewhere, or the judge of an export]", "NAME")
+    ] = None,
     mapping: LabelColumns = None,
     columns: ColumnNames = None,
 ) -> None:
-    """Import scores from elsewhere as a run, for the commands that read runs."""
+    """Import scores from elsewhere as a run, for the commands that read runs.
+
+    An export of a run, given with --rubric, becomes a run with the same probabilities, and the same pairs in
+    both orders.
+    """
     from localjudge.matching.labels import parse_mapping
     from localjudge.rows.columns import parse_columns
+    from localjudge.rubrics.rubric import Rubric
     from localjudge.studies.imported_scores import import_scores as import_run
 
     progress = Progress()
     aspects = _aspects(aspect or [], scale, choices, rubric)
+    names = tuple(aspects.aspects if isinstance(aspects, Rubric) else aspects)
     with progress.step("importing"):
         summary = import_run(
             inputs,
             out,
             aspects,
             judge=judge,
-            mapping=parse_mapping(mapping or (), tuple(aspects)),
+            mapping=parse_mapping(mapping or (), names),
             columns=parse_columns(columns or ()),
         )
     _tell(progress, summary, out)
@@ -138,8 +145,8 @@ def import_scores(
 
 def _aspects(
     names: list[str], scale: str | None, choices: str | None, rubric: str | None
-) -> Mapping[str, Aspect]:
-    """Return the aspects of an import with their values."""
+) -> Mapping[str, Aspect] | Rubric:
+    """Return the aspects of an import with their values, or their rubric."""
     from pydantic import ValidationError
 
     from localjudge.rubrics.aspect import Aspect, Scale
@@ -151,9 +158,7 @@ def _aspects(
             raise UsageError(
                 f"{surplus[0]}: --rubric {rubric} already names the aspects; give only one of the two"
             )
-        read = Rubric.load(rubric)
-        read.mode.require("aspects", f"--rubric {rubric}:", "; give one that judges one response")
-        return read.aspects
+        return Rubric.load(rubric)
     if not names:
         raise UsageError("--aspect is missing: name the aspects that were judged, or give their --rubric")
     try:

@@ -96,8 +96,6 @@ def score(
         progress.say(f"{share:.0%} of the prompt tokens came from the prefix cache")
     for reason, count in summary.reasons.most_common(10):
         progress.warn(f"{count:,} failed: {reason}")
-    for sign in () if cost else summary.signs.lines:
-        progress.warn(sign)
     if cost and not cost.fits_disk:
         progress.warn(f"{out}: not enough free disk space for this run")
     if summary.failed:

@@ -98,8 +98,6 @@ def show(
         print_table(printed(summary_tables(summary), notices))
         for reason, count in summary.reasons.most_common(10):
             print(f"{count:,} failed: {reason}")
-        for sign in summary.signs.lines:
-            print(sign)
 
 
 def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,9 @@ from localjudge.cli.statistics_options import (
 from localjudge.errors import UsageError
 from localjudge.report.study_options import CalibrationFile, LabelOptions
 from localjudge.settings import Flag
+
+if TYPE_CHECKING:
+    from localjudge.studies.calibrate import Calibration
 
 _READING = "reading runs, labels and texts"
 
@@ -164,6 +167,16 @@ def jury(
         progress.say(f"{summary.judged:,} judged, {summary.failed:,} failed · {out}")
 
 
+def _why_no_map(calibration: Calibration) -> str:
+    """Return why a calibration file has no map that can be applied, and what it is for."""
+    if calibration.aspects:
+        without = f"no gain is shown for {', '.join(calibration.aspects)}"
+    else:
+        without = "no aspect has two different scores on labelled rows"
+    use = "--intervals takes its intervals" if calibration.intervals else "it records the maps and their errors"
+    return f"will have no map that --calibration applies, because {without}; {use}"
+
+
 def calibrate(
     runs: RunFolders,
     out: Annotated[Path, Flag("The calibration file to write.", "FILE")],
@@ -199,6 +212,8 @@ def calibrate(
         known = people.labels_of(scores, equal_chances=False)
     with progress.step(statistics.computing):
         found = fit(scores, known, *statistics.draws, interval)
+    if not found.has_gain:
+        progress.warn(f"{out}: {_why_no_map(found)}", always=True)
     found.save(out)
     document = {**found.model_dump(mode="json"), "notes": known.notes}
     statistics.print(document, calibration_findings(found, known.notes), all_tables=True)

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Self
 
 from localjudge.errors import UsageError
@@ -136,6 +137,17 @@ class LabelColumn:
         return number
 
 
+class LabelVocabulary(Enum):
+    """What the labels of a column of pairs can be."""
+
+    WORDS = "words"
+    """Words for the places and for a tie, codes, and names of systems."""
+    SYSTEMS = "systems"
+    """Names of systems, and words for a tie that name no system."""
+    RESULTS = "results"
+    """The keys of `RESULTS`, as a declared shape, an export or a line of `localjudge label` has them."""
+
+
 @dataclass(frozen=True, slots=True)
 class GivenLabels:
     """The labels of one column of a record, as they stand there.
@@ -145,12 +157,14 @@ class GivenLabels:
         column: the name of the column.
         values: the labels, one for each annotator.
         annotators: the names of the annotators of the first of them, if the column has names of its own.
+        vocabulary: what the labels can be, if they are of pairs.
     """
 
     target: str
     column: str
     values: Sequence[Any]
     annotators: Sequence[str] = ()
+    vocabulary: LabelVocabulary = LabelVocabulary.WORDS
 
 
 class LabelReader(ABC):
@@ -178,12 +192,14 @@ class LabelReader(ABC):
             UsageError: a value is not a label.
         """
 
-    def number(self, value: Any, column: str, systems: Sequence[str | None], where: str) -> float | None:
+    def number(
+        self, value: Any, labels: GivenLabels, systems: Sequence[str | None], where: str
+    ) -> float | None:
         """Return the number of a label, for the order of the responses in its record; None for no label.
 
         Args:
             value: the label.
-            column: the name of its column.
+            labels: the labels of its column.
             systems: the systems of its row, in the order of the record.
             where: the place of the record, for a message.
 
@@ -238,6 +254,8 @@ _FROM_1_TO_2 = re.compile(r"1\.\d+")
 """A number between the first and the second response, as in AlpacaEval."""
 _MOST_VALUES = 12
 _KNOWN = "a, b, tie, 1, 2, A>B, A=B, or the name of a system"
+_AS_SYSTEMS = "@system"
+"""What follows the name of a mapped column whose labels are names of systems."""
 
 
 class PairLabels(LabelReader):
@@ -246,10 +264,20 @@ class PairLabels(LabelReader):
     A label is in a column with the name of an aspect. For a rubric with one aspect, it can also be in one of
     `LABEL_COLUMNS`; without any of these, the `chosen` response of a record with `chosen` and `rejected` is
     better. Columns with other names are mapped. A list has one label for each annotator.
+
+    A word for a place or for a tie can also be the name of a system. Such a label is refused where the two
+    readings differ, unless the mapping says which one is meant.
+
+    Args:
+        aspects: the aspects of the rubric.
+        mapping: the aspect that a column of another name holds; `column@system` has names of systems,
+            `column:A=a,B=b` has codes.
+        systems: the names of the systems of all pairs.
     """
 
-    def __init__(self, aspects: Iterable[str], mapping: Mapping[str, str]) -> None:
+    def __init__(self, aspects: Iterable[str], mapping: Mapping[str, str], systems: Iterable[str] = ()) -> None:
         self._aspects, self._mapping = [*aspects], mapping
+        self._systems = frozenset(_folded(system) for system in systems)
         self._unmapped = [name for name in self._aspects if name not in mapping.values()]
         self._read: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
         self._codes = {name: codes for name, codes in map(without_codes, mapping) if codes}
@@ -264,16 +292,21 @@ class PairLabels(LabelReader):
     ) -> Iterator[GivenLabels]:
         for mapped, aspect in self._mapping.items():
             name, _ = without_codes(mapped)
+            vocabulary = LabelVocabulary.WORDS
+            if name.endswith(_AS_SYSTEMS):
+                name = name.removesuffix(_AS_SYSTEMS)
+                vocabulary = LabelVocabulary.SYSTEMS
             value = look_up(record, name)
             if value is not ABSENT and value is not None:
-                yield GivenLabels(aspect, name, value if isinstance(value, list) else [value])
+                labels = value if isinstance(value, list) else [value]
+                yield GivenLabels(aspect, name, labels, vocabulary=vocabulary)
         is_only = len(self._aspects) == 1
         if is_only and self._unmapped and reading.shape.label is not None:
             try:
                 results = reading.shape.result(record, values.element)
             except RecordError as error:
                 raise UsageError(f"{where}: {error}") from None
-            yield GivenLabels(self._unmapped[0], "label", results)
+            yield GivenLabels(self._unmapped[0], "label", results, vocabulary=LabelVocabulary.RESULTS)
             return
         for aspect in self._unmapped:
             for name in (aspect, *(LABEL_COLUMNS if is_only else ())):
@@ -284,30 +317,83 @@ class PairLabels(LabelReader):
                     continue
                 if name == "annotators" and not all(map(_is_result, labels)):
                     continue
-                yield GivenLabels(aspect, name, labels)
+                vocabulary = LabelVocabulary.WORDS
+                if name == aspect and _is_written_here(record):
+                    vocabulary = LabelVocabulary.RESULTS
+                yield GivenLabels(aspect, name, labels, vocabulary=vocabulary)
                 break
             else:
                 if is_only and PAIR[0] in reading.fields and reading.columns_of(PAIR[0]) == "chosen":
-                    yield GivenLabels(aspect, "chosen", ["a"])
+                    yield GivenLabels(aspect, "chosen", ["a"], vocabulary=LabelVocabulary.RESULTS)
 
-    def number(self, value: Any, column: str, systems: Sequence[str | None], where: str) -> float | None:
-        text, codes = _folded(value), self._codes.get(column)
+    def number(
+        self, value: Any, labels: GivenLabels, systems: Sequence[str | None], where: str
+    ) -> float | None:
+        text = _folded(value)
         if text in NO_LABEL:
             return None
-        result = _result_of(text) if codes is None else _meaning(value, codes)
-        if result is None and codes is not None:
-            raise UsageError(
-                f"{where}: {column!r} holds {_text_of(value)!r}, which is none of its codes: {', '.join(codes)}"
-            )
-        if result is None:
-            named = [_folded(system) for system in systems]
-            if text in named and named[0] != named[1]:
-                return RESULTS["ab"[named.index(text)]]
-            raise UsageError(
-                f"{where}: {column!r} holds {str(value)[:40]!r}, which is not a label; labels are {_KNOWN}"
-            )
-        self._read[column][text, result] += 1
-        return RESULTS.get(result)
+        says = f"{where}: {labels.column!r} holds {str(value)[:40]!r}"
+        if labels.vocabulary is LabelVocabulary.SYSTEMS:
+            return RESULTS[self._result_by_systems(text, systems, says)]
+        codes = self._codes.get(labels.column)
+        if labels.vocabulary is LabelVocabulary.WORDS and codes is not None:
+            result = _meaning(value, codes)
+            if result is None:
+                raise UsageError(f"{says}, which is none of its codes: {', '.join(codes)}")
+            self._read[labels.column][text, result] += 1
+            return RESULTS.get(result)
+        by_place = _result_of(text)
+        by_system = _winning_system(text, systems)
+        if labels.vocabulary is LabelVocabulary.WORDS and by_place is not None and self._names_system(text):
+            self._check_equal(by_place, by_system, labels, says)
+        if by_place is not None:
+            self._read[labels.column][text, by_place] += 1
+            return RESULTS[by_place]
+        if by_system is not None:
+            return RESULTS[by_system]
+        raise UsageError(f"{says}, which is not a label; labels are {_KNOWN}")
+
+    def _names_system(self, text: str) -> bool:
+        """Return whether a label names a system of the run, or compares two."""
+        compared = _COMPARED.fullmatch(text)
+        if compared is None:
+            return text in self._systems
+        return compared[1] in self._systems or compared[3] in self._systems
+
+    def _check_equal(self, by_place: str, by_system: str | None, labels: GivenLabels, says: str) -> None:
+        """Check that a label means the same as a word for a place or a tie and as the name of a system.
+
+        Raises:
+            UsageError: it does not.
+        """
+        if by_place == by_system:
+            return
+        meanings = {
+            "a": "the first response",
+            "b": "the second response",
+            "tie": "a tie",
+            None: "neither response",
+        }
+        column = f"{labels.target}={labels.column}"
+        raise UsageError(
+            f"{says}, which is a word for {meanings[by_place]} and names a system that wrote "
+            f"{meanings[by_system]}; say which is meant: `mapping` {column}:A=a,B=b for places, or "
+            f"`mapping` {column}{_AS_SYSTEMS} for systems"
+        )
+
+    def _result_by_systems(self, text: str, systems: Sequence[str | None], says: str) -> str:
+        """Return the result of a label that names the system whose response is better, or that is a tie.
+
+        Raises:
+            UsageError: it is neither.
+        """
+        result = _winning_system(text, systems)
+        if result is not None:
+            return result
+        if text in _TIES and text not in self._systems:
+            return "tie"
+        names = " nor ".join(repr(system) for system in systems)
+        raise UsageError(f"{says}, which is neither {names}, the systems of its row, nor a word for a tie")
 
     def how_read(self) -> Sequence[str]:
         notes = []
@@ -324,6 +410,11 @@ class PairLabels(LabelReader):
                 read = (f"{text} → {result} {count:,}" for (text, result), count in sorted(counts.items()))
                 notes.append(f"the labels in {column!r} were read as {', '.join(read)}")
         return notes
+
+
+def _is_written_here(record: Mapping[str, Any]) -> bool:
+    """Return whether a record is a line of a run, of its export, or of `localjudge label`."""
+    return "key" in record or isinstance(record.get("label"), Mapping)
 
 
 def _text_of(value: Any) -> str:
@@ -369,4 +460,28 @@ def _result_of(text: str) -> str | None:
     compared = _COMPARED.fullmatch(text)
     if compared is None or compared[1] == compared[3]:
         return None
-    return "tie" if compared[2][0] in "=~" else compared[1] if compared[2][0] == ">" else compared[3]
+    return _better_of(compared)
+
+
+def _better_of(compared: re.Match[str]) -> str:
+    """Return the better one of the two that a label such as `a>b` compares, or `tie`."""
+    sign = compared[2][0]
+    if sign in "=~":
+        return "tie"
+    return compared[1] if sign == ">" else compared[3]
+
+
+def _winning_system(text: str, systems: Sequence[str | None]) -> str | None:
+    """Return which response a label names by its system; None if it names neither, or could name both."""
+    named = [_folded(system) for system in systems]
+    if named[0] == named[1]:
+        return None
+    better = text
+    compared = _COMPARED.fullmatch(text)
+    if compared is not None and {compared[1], compared[3]} == {*named}:
+        better = _better_of(compared)
+        if better == "tie":
+            return "tie"
+    if better not in named:
+        return None
+    return "a" if better == named[0] else "b"

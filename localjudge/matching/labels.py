@@ -43,6 +43,7 @@ from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import is_share
+from localjudge.runs.notices import IMPORTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +127,11 @@ def read_labels(
         UsageError: a file cannot be read, a value is not a label, no label belongs to any row, or the chances
             are unequal and must not be.
     """
-    inputs_of_run = judged.manifests[0].last_start.inputs
-    in_inputs = isinstance(judged, JudgedPairs) and all(map(can_be_read_twice, inputs_of_run))
+    manifest = judged.manifests[0]
+    inputs_of_run = manifest.last_start.inputs
+    # The input of an imported run has the judge's verdicts, which are no labels of it.
+    has_inputs = manifest.settings.engine != IMPORTED and all(map(can_be_read_twice, inputs_of_run))
+    in_inputs = isinstance(judged, JudgedPairs) and has_inputs
     names = find_inputs(files or inputs_of_run if in_inputs else files)
     if special := [name for name in names if not can_be_read_twice(name)]:
         raise UsageError(
@@ -149,6 +153,12 @@ def _records_of_pairs(judged: JudgedPairs) -> Iterator[tuple[str, Record]]:
     for identity, columns in zip(judged.identities, judged.columns, strict=True):
         identifying = zip((*PAIR_DIGESTS, *SYSTEMS), (*identity.digests, *identity.systems), strict=True)
         yield f"{judged.where}: {identity.id}", {**columns, **dict(identifying), "id": identity.id}
+
+
+def _systems_of(judged: RunRows) -> set[str]:
+    """Return the names of the systems of all rows."""
+    named = chain.from_iterable(identity.systems for identity in judged.identities)
+    return {system for system in named if system is not None}
 
 
 def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None = None) -> list[LabelColumn]:
@@ -199,11 +209,11 @@ class _LabelMatching:
         self._rows = RowIndex(
             judged.identities, self._fields, lambda: rows_again(judged, inputs), rubric.mode.item
         )
-        self._values: LabelReader = (
-            PairLabels(rubric.aspects, mapping)
-            if compares_responses(self._fields)
-            else ScoreLabels(columns_of(rubric.aspects, mapping))
-        )
+        self._values: LabelReader
+        if compares_responses(self._fields):
+            self._values = PairLabels(rubric.aspects, mapping, _systems_of(judged))
+        else:
+            self._values = ScoreLabels(columns_of(rubric.aspects, mapping))
         self._records = LabelRecords(columns.get(ANNOTATOR))
         self._of_one_turn = 0
 
@@ -248,7 +258,7 @@ class _LabelMatching:
                     named = (labels.annotators[place], 1)
                 for row in match.rows:
                     systems = self._judged.identities[row].systems[::order]
-                    number = self._values.number(value, labels.column, systems, where)
+                    number = self._values.number(value, labels, systems, where)
                     if number is not None:
                         number = 1 - number if match.is_reversed else number
                         self._records.mark(row, labels.target, *named, number, where)

@@ -222,13 +222,14 @@ def identities(folder: Path) -> list[Identity]:
 
 
 def align_runs(
-    runs: Sequence[Sequence[Identity]], manifests: Sequence[RunManifest]
+    runs: Sequence[Sequence[Identity]], manifests: Sequence[RunManifest], names: Sequence[str] = ()
 ) -> tuple[list[tuple[Place, ...]], tuple[str, ...]]:
     """Match the rows of several runs.
 
     Args:
         runs: the identities of the rows of each run.
         manifests: the manifests of the runs.
+        names: the names of the runs in the remarks; without names they say only "rows".
 
     Returns:
         The places of each row that all runs have, [rows, runs], in the order of the first run; and remarks.
@@ -242,7 +243,7 @@ def align_runs(
         runs = [runs[0], *([replace(identity, group=None) for identity in run] for run in runs[1:])]
     members: dict[Place, list[Place]] = {place: [place] for place in range(len(runs[0]))}
     notes: list[str] = []
-    for run in runs[1:]:
+    for number, run in enumerate(runs[1:], 1):
         first, taken = RowIndex(runs[0], used), dict[Place, Identity]()
         repeated: list[tuple[Place, Identity, Identity]] = []
         for place, record in enumerate(run):
@@ -267,6 +268,9 @@ def align_runs(
             if places := equal[like.systems, like.content]:
                 taken[places[0]] = record
                 members[places.pop(0)].append(place)
-        notes += first.notes("rows")
+        if names:
+            notes += first.notes(f"rows of {names[number]}", f" of {names[0]}")
+        else:
+            notes += first.notes("rows")
     common = [tuple(places) for places in members.values() if len(places) == len(runs)]
     return common, tuple(dict.fromkeys(notes))

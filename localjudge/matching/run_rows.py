@@ -23,10 +23,10 @@ from localjudge.rows.columns import names_of, responses_of
 from localjudge.rows.inputs import find_inputs
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
-from localjudge.runs.reader import count_lines, numbered_row_outcomes, read_notices
+from localjudge.runs.reader import count_lines, notices_of_run, numbered_row_outcomes, read_notices
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
-from localjudge.runs.summary import WarningSigns
+from localjudge.runs.warning_signs import WarningSigns
 from localjudge.system.steps import Report, no_progress, with_progress
 
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
@@ -221,10 +221,14 @@ class RunRows(RowArrays):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """The notices of the runs, and the warning signs in their rows."""
-        known = zip(map(read_notices, self.folders), self.signs, strict=True)
-        of_runs = together(run_names(self.folders), [(*own, *signs.lines) for own, signs in known])
-        return (*self.selected, *of_runs)
+        """The notices of the runs, and the warning signs in their rows, or in those of them that count."""
+        of_runs = [read_notices(folder) for folder in self.folders]
+        if self.selected:
+            of_runs = [
+                notices_of_run(folder) + signs.lines
+                for folder, signs in zip(self.folders, self.signs, strict=True)
+            ]
+        return self.selected + together(run_names(self.folders), of_runs)
 
     def system_names(self, unnamed: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the names of the systems of each row in tables of all runs.

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Generic, Literal
 
 from localjudge.errors import UsageError
 from localjudge.modes.row_outcome import Join, RowOutcome, Side, T
-from localjudge.records import Failure, Row
-from localjudge.records.outcome_columns import AnswerColumns, is_reserved
+from localjudge.records import Failure, Outcome, Row
+from localjudge.records.outcome_columns import AnswerColumns, from_table, is_reserved
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
 
@@ -173,6 +173,18 @@ class Mode(ABC, Generic[T]):
     def column_names(self, columns: AnswerColumns) -> list[str]:
         """Return the columns of a row's line, in their order."""
         return list(self.join({}, 1).joined([_NOTHING]).line(columns))
+
+    def prompts_of(self, row: Mapping[str, Any], columns: AnswerColumns) -> tuple[Outcome, ...]:
+        """Return the outcomes of the prompts of a row of a table: the inverse of `RowOutcome.line`.
+
+        Args:
+            row: the row of the table, such as of an export; it can have further columns.
+            columns: the columns of the rubric.
+
+        Raises:
+            ValueError: a column is missing, or has a value that it cannot have.
+        """
+        return (from_table(row, columns),)
 
     @abstractmethod
     def types(self, columns: AnswerColumns) -> dict[str, Any]:

@@ -16,15 +16,18 @@ from typing import Any, Self
 from localjudge.modes.mode import MeanTable, Mode, RowDetails, SystemCounts
 from localjudge.modes.pair_preference import RESULTS, WINNERS, OrderEffect, Preference, pairs_in_words
 from localjudge.modes.row_outcome import VALUE, Join, ListedAnswer, Numbers, RowOutcome, Side
-from localjudge.records import Judgement, Outcome
+from localjudge.records import Failure, Judgement, Outcome
 from localjudge.records.outcome_columns import (
     AGREE,
+    LIKELIEST,
     MASS,
     ORDER_COLUMNS,
     ORDERS,
     PAIR_DIGESTS,
+    PAIR_LENGTHS,
     PAIR_SYSTEMS,
     PREFERENCE,
+    PROBABILITIES,
     AnswerColumns,
 )
 from localjudge.rows.columns import PAIR
@@ -32,6 +35,11 @@ from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.system.quantities import counted
+
+_OF_ORDER = {PROBABILITIES: "probabilities", MASS: "mass", LIKELIEST: "likeliest"}
+"""The columns of an aspect that a line has for each order, and the field of the order's judgement."""
+_OF_ANSWER = ("rationale_cut", "candidate_cut")
+"""The columns of an answer that a line has for each order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,13 @@ class PairOutcome(RowOutcome):
         first = self.first
         digests = first.response_digest, first.opponent_digest
         return digests[::-1] if first.swapped else digests
+
+    @property
+    def response_lengths(self) -> tuple[int | None, ...]:
+        """The characters of each response, in the input's order."""
+        first = self.first
+        lengths = first.characters, first.opponent_characters
+        return lengths[::-1] if first.swapped else lengths
 
     @property
     def response_names(self) -> tuple[str, ...]:
@@ -177,9 +192,15 @@ class PairOutcome(RowOutcome):
             own = next((each for each in self.prompts if each.swapped is swapped), None)
             judged = own if isinstance(own, Judgement) else None
             line |= {aspect + suffix: judged and judged.scores[aspect] for aspect in columns.aspects}
+            for aspect in columns.aspects:
+                for column, field in _OF_ORDER.items():
+                    line[aspect + column + suffix] = judged and getattr(judged, field).get(aspect)
             line |= {text + suffix: judged and judged.texts[text] for text in columns.texts}
+            line |= {name + suffix: judged and getattr(judged, name) for name in _OF_ANSWER}
             line["key" + suffix] = own and own.key
+            line["digest" + suffix] = own and own.digest
         line |= {"group": first.group, **dict(zip(PAIR_DIGESTS, self.response_digests, strict=True))}
+        line |= dict(zip(PAIR_LENGTHS, self.response_lengths, strict=True))
         return line | {"source": first.source, "columns": first.columns}
 
 
@@ -252,7 +273,7 @@ class PairMode(Mode[PairOutcome]):
     options_for = "is for runs that judge one response; these compare two"
 
     def reserves(self, name: str) -> bool:
-        taken = {*PAIR_SYSTEMS, *PAIR_DIGESTS, *self.texts}
+        taken = {*PAIR_SYSTEMS, *PAIR_DIGESTS, *PAIR_LENGTHS, *self.texts}
         return super().reserves(name) or name in taken or name.endswith((PREFERENCE, AGREE, *ORDERS))
 
     def refusal(self, aspect: Aspect) -> str | None:
@@ -277,12 +298,73 @@ class PairMode(Mode[PairOutcome]):
         }
         return MeanTable("", "win rate of", "pairs", known)
 
+    def prompts_of(self, row: Mapping[str, Any], columns: AnswerColumns) -> tuple[Outcome, ...]:
+        """Return the outcome of each order of a pair that was judged.
+
+        If one order failed, both are failures, with the reasons of the pair.
+        """
+        orders = zip((False, True), ORDERS, strict=True)
+        judged = [(swapped, suffix) for swapped, suffix in orders if row.get("key" + suffix) is not None]
+        if not judged:
+            raise ValueError(f"no column key{ORDERS[0]}")
+        return tuple(_order_of(row, columns, swapped=swapped, suffix=suffix) for swapped, suffix in judged)
+
     def types(self, columns: AnswerColumns) -> dict[str, Any]:
         import pyarrow
 
-        types = {aspect + AGREE: pyarrow.bool_() for aspect in columns.aspects}
-        names = [aspect + suffix for aspect in columns.aspects for suffix in (PREFERENCE, MASS)]
-        return types | dict.fromkeys(names, pyarrow.float64())
+        number, real, flag = pyarrow.int64(), pyarrow.float64(), pyarrow.bool_()
+        types: dict[str, Any] = dict.fromkeys(PAIR_LENGTHS, number)
+        for aspect in columns.aspects:
+            types |= {aspect + AGREE: flag, aspect + PREFERENCE: real, aspect + MASS: real}
+        for suffix in ORDERS:
+            types |= {"rationale_cut" + suffix: flag, "candidate_cut" + suffix: number}
+            for aspect in columns.aspects:
+                types[aspect + PROBABILITIES + suffix] = pyarrow.list_(real)
+                types[aspect + MASS + suffix] = real
+                types[aspect + LIKELIEST + suffix] = flag
+        return types
+
+
+def _order_of(row: Mapping[str, Any], columns: AnswerColumns, *, swapped: bool, suffix: str) -> Outcome:
+    """Return the outcome of one order of a pair, from a row of a table.
+
+    Args:
+        row: the row of the table.
+        columns: the columns of the rubric.
+        swapped: whether it is the reverse of the input's order.
+        suffix: the end of the names of its columns.
+
+    Raises:
+        ValueError: a column is missing, or has a value that it cannot have.
+    """
+    try:
+        systems = [row[name] for name in PAIR_SYSTEMS]
+        digests = [row[name] for name in PAIR_DIGESTS]
+        lengths = [row[name] for name in PAIR_LENGTHS]
+        if swapped:
+            systems, digests, lengths = systems[::-1], digests[::-1], lengths[::-1]
+        common = {name: row[name] for name in ("id", "group", "source", "columns")} | {
+            "system": systems[0],
+            "opponent": systems[1],
+            "swapped": swapped,
+            "key": row["key" + suffix],
+            "digest": row["digest" + suffix],
+            "response_digest": digests[0],
+            "opponent_digest": digests[1],
+            "characters": lengths[0],
+            "opponent_characters": lengths[1],
+        }
+        if row["status"] != "judged":
+            return Failure.model_validate({**common, "error": row["error"] or ""})
+        judged: dict[str, Any] = {name: row[name + suffix] for name in _OF_ANSWER}
+        judged["scores"] = {aspect: row[aspect + suffix] for aspect in columns.aspects}
+        judged["texts"] = {text: row.get(text + suffix) or "" for text in columns.texts}
+        for column, field in _OF_ORDER.items():
+            values = {aspect: row[aspect + column + suffix] for aspect in columns.aspects}
+            judged[field] = {aspect: value for aspect, value in values.items() if value is not None}
+    except KeyError as error:
+        raise ValueError(f"no column {error}") from None
+    return Judgement.model_validate({**common, **judged, "prompt_tokens": 0, "output_tokens": 0})
 
 
 PAIRWISE = PairMode()

@@ -21,6 +21,8 @@ PAIR_SYSTEMS = ("system_a", "system_b")
 """The columns of the systems in the line of a pair."""
 PAIR_DIGESTS = ("response_digest_a", "response_digest_b")
 """The columns of the digests of both responses there."""
+PAIR_LENGTHS = ("characters_a", "characters_b")
+"""The columns of the lengths of both responses there."""
 PREFERENCE, AGREE, ORDERS = "_preference", "_orders_agree", ("_ab", "_ba")
 """Suffixes of an aspect's columns in the line of a pair."""
 RATIONALE = "rationale"
@@ -30,12 +32,12 @@ OVERALL = "overall"
 _TEXTS = {"instruction", "reference", "candidate"}
 _BESIDE = {OVERALL, "annotator", "failed", "n", "pairs", "rank", "rows", *_TEXTS}
 """Names of other columns that stand beside the aspects in tables, exports, reports and label files."""
-EXPECTED, _PROBABILITIES, _RATIONALE = "_expected", "_probabilities", "_rationale"
+EXPECTED, PROBABILITIES, _RATIONALE = "_expected", "_probabilities", "_rationale"
 """Suffixes of an aspect's other columns."""
 MASS, LIKELIEST, INTERVAL = "_mass", "_likeliest", "_interval"
 """Suffixes of further ones; an aspect's name may end so."""
 _OF_ASPECT = {
-    EXPECTED: "expected", _PROBABILITIES: "probabilities", MASS: "mass", LIKELIEST: "likeliest",
+    EXPECTED: "expected", PROBABILITIES: "probabilities", MASS: "mass", LIKELIEST: "likeliest",
 }  # fmt: skip
 """The field of a judgement with the values of each such column."""
 _HEAD = ("id", "system", "opponent", "swapped", "status", "error")
@@ -146,6 +148,22 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
     return Judgement.model_validate(judged)
 
 
+def from_table(row: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
+    """Return the outcome of a row of a table, such as an export, which can have further columns.
+
+    A table without a column of the answer's texts has empty texts.
+
+    Raises:
+        ValueError: a column is missing, or has a value that it cannot have.
+    """
+    if missing := sorted(columns.required - row.keys()):
+        raise ValueError(f"no column {missing[0]}")
+    line = {name: row.get(name) for name in columns.names}
+    if line["status"] == "judged":
+        line |= {text: line[text] or "" for text in columns.texts}
+    return from_line(line, columns)
+
+
 def to_bytes(outcome: Outcome, columns: AnswerColumns) -> bytes:
     """Return an outcome's line as bytes of the file.
 
@@ -192,7 +210,7 @@ COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), AnswerColum
 def is_reserved(name: str) -> bool:
     """Return whether an aspect with this name would conflict with another column of a response or a pair."""
     taken = COMMON_COLUMNS | ORDER_COLUMNS | {RATIONALE, MODEL, NOTICE} | _BESIDE
-    return name in taken or name.endswith((EXPECTED, _PROBABILITIES, _RATIONALE))
+    return name in taken or name.endswith((EXPECTED, PROBABILITIES, _RATIONALE))
 
 
 def to_json(value: Any, line: Mapping[str, Any]) -> str:
@@ -236,7 +254,7 @@ def arrow_types(columns: AnswerColumns) -> dict[str, Any]:
     for aspect, kind in columns.aspects.items():
         own = {aspect: kinds[kind], aspect + LIKELIEST: pyarrow.bool_()}
         own |= dict.fromkeys((aspect + EXPECTED, aspect + MASS), real)
-        own |= dict.fromkeys((aspect + _PROBABILITIES, aspect + INTERVAL), pyarrow.list_(real))
+        own |= dict.fromkeys((aspect + PROBABILITIES, aspect + INTERVAL), pyarrow.list_(real))
         types |= own
     return types
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from localjudge.report.tables import Findings, Table
+from localjudge.report.tables import Cells, Findings, Table
 from localjudge.statistics import two_decimals, verdicts_in_words
 from localjudge.statistics.jury_agreement import SPLIT
-from localjudge.studies.audit.audit_findings import Audit
+from localjudge.studies.audit.audit_findings import VERDICTS, Audit
 from localjudge.studies.jury import Jury
 from localjudge.system.quantities import counted
 
@@ -20,15 +20,16 @@ def jury_findings(jury: Jury) -> Findings:
     """
     details = {"errors against the labels": [_errors_by_labels(jury)]} if jury.errors else {}
     details["bias of the jurors"] = [_bias(jury)]
-    left_out = f"Left out: {counted(jury.not_shared, 'judgement')} of rows that some jurors have not judged"
+    left_out = f"Left out: {counted(jury.not_shared, 'score')} of rows that some jurors have not scored"
     notes = [*jury.notes, *[left_out] * bool(jury.not_shared)]
     return Findings([*_jury_lines(jury)], [_aspects(jury)], details, jury.notices, notes)
 
 
 def _jury_lines(jury: Jury) -> Iterator[str]:
-    """Yield a line each on the jury beside its best juror, the jurors' agreement, and the outlier."""
+    """Yield lines on the jury beside its best juror, the agreement, the outlier, and the rows of these."""
     if jury.errors:
         yield _beside_best(jury)
+        yield _labelled_rows(jury)
     for level in dict.fromkeys(aspect.level for aspect in jury.aspects.values()):
         alphas = {name: aspect.alpha for name, aspect in jury.aspects.items() if aspect.level == level}
         known = sorted((each.value, name) for name, each in alphas.items() if each.value is not None)
@@ -40,11 +41,36 @@ def _jury_lines(jury: Jury) -> Iterator[str]:
     elif len(jury.jurors) > 2:
         why = f"not tested, because the gain in agreement has no interval: {jury.outlier_untested}"
         yield f"Outlier among the jurors: {why if jury.outlier_untested else 'none is significant'}"
+    yield _scored_rows(jury)
+
+
+def _labelled_rows(jury: Jury) -> str:
+    """Return of which rows the errors are."""
+    of_aspects = [
+        f"{name} {each.compared:,} of {counted(each.rows, 'row')} "
+        f"({each.compared_instructions:,} of {counted(each.instructions, 'instruction')})"
+        for name, each in jury.errors.items()
+    ]
+    return (
+        "These errors are of labelled rows that all jurors scored and that did not choose the best juror: "
+        f"{', '.join(of_aspects)}"
+    )
+
+
+def _scored_rows(jury: Jury) -> str:
+    """Return how many rows all jurors scored, and how many each."""
+    of_jurors = [f"{juror.name} {juror.scored:,} of {counted(juror.rows, 'row')}" for juror in jury.jurors]
+    shared = f"{counted(jury.rows, 'row')} of {counted(jury.instructions, 'instruction')}"
+    return (
+        f"Scored by all {len(jury.jurors)} jurors, and compared here: {shared}; scored by each: "
+        f"{', '.join(of_jurors)}"
+    )
 
 
 def _aspects(jury: Jury) -> Table:
     title = (
-        f"{len(jury.jurors)} jurors · {counted(jury.rows, 'row')}, {counted(jury.instructions, 'instruction')}"
+        f"{len(jury.jurors)} jurors · {counted(jury.rows, 'row')} that all scored, "
+        f"{counted(jury.instructions, 'instruction')}"
     )
     rows = [
         (name, each.alpha, f"{each.unanimous:.0%}", "" if each.split is None else f"{each.split:.0%}")
@@ -54,17 +80,22 @@ def _aspects(jury: Jury) -> Table:
 
 
 def _bias(jury: Jury) -> Table:
-    rows = [(juror.name, *(f"{bias:+.2f}" for bias in juror.bias.values())) for juror in jury.jurors]
-    title = "Bias: a juror's mean score minus that of the other jurors"
-    return Table(title, ("juror", *jury.jurors[0].bias), rows)
+    rows: list[Cells] = [
+        (juror.name, *(f"{bias:+.2f}" for bias in juror.bias.values()), juror.scored, juror.lost)
+        for juror in jury.jurors
+    ]
+    title = "Bias: a juror's mean score minus that of the other jurors, on the rows that all scored"
+    columns = ("juror", *jury.jurors[0].bias, "rows\nscored", "rows without\na score")
+    return Table(title, columns, rows)
 
 
 def _errors_by_labels(jury: Jury) -> Table:
     """Return the errors of the jury and of its best juror."""
     rows = [
-        (name, each.rows, each.jury, each.best_juror, each.difference) for name, each in jury.errors.items()
+        (name, each.rows, each.compared, each.jury, each.best_juror, each.difference)
+        for name, each in jury.errors.items()
     ]
-    columns = "aspect", "rows", "jury", "best juror", "difference"
+    columns = "aspect", "labelled\nrows", "compared\nrows", "jury", "best juror", "difference"
     return Table("Errors against the labels", columns, rows)
 
 
@@ -78,14 +109,14 @@ def _beside_best(jury: Jury) -> str:
     return f"The jury compared with its best juror (a smaller error is better): {verdicts_in_words(named)}"
 
 
-_VERDICTS = ("below", "unsound", "at chance", "doubtful", "untested", "sound", "passed")
+_VERDICTS = tuple(VERDICTS)
 """The verdicts, the worst first."""
 _NAMED = ("below", "unsound")
 """The verdicts whose checks are named."""
 
 
 def audit_findings(audit: Audit) -> Findings:
-    """Return the number of checks with each verdict, and the checks.
+    """Return the number of checks with each verdict, what the verdicts mean, and the checks.
 
     The details are the shift of each check, and the rows that were not tested.
     """
@@ -98,9 +129,8 @@ def audit_findings(audit: Audit) -> Findings:
     title, words = "Shift of the scores, and rows that were not tested", ("what it does", "not tested")
     details = [Table(title, ("check", "shift", *words), shifts, words=words)]
     main = Table("", columns, checks, words=["scores of a sound judge", "verdict"])
-    return Findings(
-        [_verdicts(audit)], [main], {"shifts and rows that were not tested": details}, audit.notices
-    )
+    answer = [_verdicts(audit), _meanings(audit)]
+    return Findings(answer, [main], {"shifts and rows that were not tested": details}, audit.notices)
 
 
 def _verdicts(audit: Audit) -> str:
@@ -110,7 +140,11 @@ def _verdicts(audit: Audit) -> str:
     for verdict in filter(counts.__getitem__, _VERDICTS):
         names = ", ".join(check.name for check in audit.checks if check.verdict == verdict)
         parts.append(f"{counts[verdict]} {verdict}" + f" ({names})" * (verdict in _NAMED))
-    meaning = " (these rows do not show that the judge reads the text)" * bool(counts["at chance"])
-    return f"{counted(len(audit.checks), 'check')}: {', '.join(parts)}".replace(
-        "at chance", f"at chance{meaning}"
-    )
+    return f"{counted(len(audit.checks), 'check')}: {', '.join(parts)}"
+
+
+def _meanings(audit: Audit) -> str:
+    """Return what each verdict that a check has means, the worst first."""
+    verdicts = {check.verdict for check in audit.checks}
+    meanings = [f"{verdict}: {VERDICTS[verdict]}" for verdict in _VERDICTS if verdict in verdicts]
+    return f"The share held is that of the rows whose score changed as expected. {'; '.join(meanings)}"

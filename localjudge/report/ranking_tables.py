@@ -15,7 +15,7 @@ from localjudge.studies.conditions import Condition
 from localjudge.studies.rank import Ranking, adjustment, compared, comparison_lines
 from localjudge.studies.rank.preference_ranking import PreferenceOrder, PreferenceRanking
 from localjudge.studies.rank.rows_of_systems import LostRows
-from localjudge.system.quantities import p_value
+from localjudge.system.quantities import counted, p_in_words, p_value
 
 _SHARES_OF = {
     "integer": "the judge's answers",
@@ -35,7 +35,7 @@ _WITH_INTERVALS = 6
 _WIDEST_MATRIX = 12
 """Largest number of systems whose matrix of win rates is printed."""
 _MOST_LINES = 5
-"""Largest number of significant contradictions that are printed."""
+"""Largest number of significant contradictions, and of sign tests, that are printed."""
 
 
 def ranking_findings(ranking: Ranking, conditions: Sequence[Condition] = ()) -> Findings:
@@ -217,10 +217,26 @@ def _aspects(ranking: PreferenceRanking) -> Table:
 def _preference_lines(found: PreferenceOrder, by: str) -> Iterator[str]:
     """Yield the results of the tests of strengths and win rates, a line each."""
     yield from differences_in_words(f"in strength ({by})", found.groups, found.untested, found.detectable)
-    against = [pair for pair in found.pairs if pair.contradicts and pair.significant]
+    yield from _sign_test_lines(found)
+    against = [pair for pair in found.pairs if pair.contradiction_significant]
     for pair in against[:_MOST_LINES]:
         rate = pair.win_rate.complement().in_words()
         yield f"Against the order of strengths: {pair.second} wins {rate} of its comparisons with {pair.first}"
+
+
+def _sign_test_lines(found: PreferenceOrder) -> Iterator[str]:
+    """Yield the exact sign tests of the pairs of systems whose difference has no interval, or an open one."""
+    tested = [pair for pair in found.pairs if pair.sign_p is not None]
+    tested.sort(key=lambda pair: pair.p is not None)  # those without another test first
+    adjusted = f" adjusted for {len(found.pairs)} pairs" if len(found.pairs) > 1 else ""
+    for pair in tested[:_MOST_LINES]:
+        instructions = counted(pair.wins + pair.ties + pair.losses, "instruction")
+        yield (
+            f"Of {instructions}, {pair.first} wins {pair.wins:,} and loses {pair.losses:,} against "
+            f"{pair.second} (exact sign test{adjusted}: {p_in_words(pair.sign_p or 0.0)})"
+        )
+    if len(tested) > _MOST_LINES:
+        yield f"--json has the exact sign tests of {counted(len(tested) - _MOST_LINES, 'more pair')}"
 
 
 def _position(found: PreferenceOrder) -> str:

@@ -20,7 +20,8 @@ LabelColumns = Annotated[
     list[str] | None,
     Flag(
         "The label column of an aspect, or of the share of a label: grade=correct=right reads the share "
-        "grade=correct from the column right. Codes are stated after it: wit=label:good=5,bad=1.",
+        "grade=correct from the column right. Codes are stated after it: wit=label:good=5,bad=1. "
+        "better=winner@system: labels of pairs that name the better system.",
         "OURS=THEIRS",
         name="--map",
     ),

@@ -18,9 +18,10 @@ from localjudge.records.keys import row_key, settings_digest
 from localjudge.records.outcome_columns import without_objects
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
-from localjudge.runs.notices import notices
+from localjudge.runs.notices import is_dry_run, notices
 from localjudge.runs.reread_texts import with_text_columns
 from localjudge.runs.run_manifest import MANIFEST, RunManifest, read_manifest
+from localjudge.runs.warning_signs import WarningSigns
 
 JUDGEMENTS = "judgements.jsonl"
 SET_ASIDE = "set-aside.jsonl"
@@ -39,7 +40,7 @@ class RecordedRun:
     Attributes:
         folder: the run directory.
         rubric: the rubric that it was judged by.
-        notices: the warnings that a reader needs before the scores (`localjudge.runs.notices`).
+        notices: the warnings that a reader needs before the scores, as every command prints them.
         complete: True if every row has its line, in the input's order.
         joined: False if each line is a row; True if the prompts of a row are joined, as in an export.
     """
@@ -144,7 +145,7 @@ def read_outcomes(folder: Path, manifest: RunManifest | None = None) -> Iterator
     """
     manifest = manifest or read_manifest(folder)
     file, rubric = folder / JUDGEMENTS, manifest.rubric
-    settings, problem_of = settings_digest(manifest.settings.as_dict()), _validity(rubric)
+    settings, problem_of = settings_digest(manifest.settings.as_dict()), validity(rubric)
     has_row_keys = manifest.jury is None  # a jury's keys are computed from the jurors' keys
     for number, (_, outcome) in enumerate(read_journal(file, rubric.columns), 1):
         if has_row_keys and outcome.digest and outcome.key != _key(settings, outcome.digest):
@@ -200,7 +201,7 @@ def _key(settings: bytes, digest: str) -> str | None:
         return None
 
 
-def _validity(rubric: Rubric) -> Callable[[Judgement], str | None]:
+def validity(rubric: Rubric) -> Callable[[Judgement], str | None]:
     """Return a function that says why the rubric does not allow a judgement; None if it does."""
     counts = {name: len(aspect.values) for name, aspect in rubric.aspects.items()}
     columns = [
@@ -247,12 +248,33 @@ def count_lines(folder: Path) -> int:
 
 
 def read_notices(folder: Path) -> tuple[str, ...]:
-    """Return the notices of a run: the warnings that a reader needs before the scores.
+    """Return what a reader needs before the scores of a run: its notices, and the warning signs in its rows.
+
+    A dry run has no warning signs, because its scores mean nothing.
 
     Raises:
         RunMismatchError: the folder holds no run that this version can read.
     """
     manifest, complete = read_manifest(folder), is_complete(folder)
+    found = _notices(folder, manifest, complete=complete)
+    if is_dry_run(manifest):
+        return found
+    signs = _stored_signs(folder) if complete else None
+    if signs is None:
+        signs = _signs_in_lines(folder, manifest)
+    return tuple(dict.fromkeys(found + signs))
+
+
+def notices_of_run(folder: Path) -> tuple[str, ...]:
+    """Return the notices of a run, without the warning signs in its rows.
+
+    Raises:
+        RunMismatchError: the folder holds no run that this version can read.
+    """
+    return _notices(folder, read_manifest(folder), complete=is_complete(folder))
+
+
+def _notices(folder: Path, manifest: RunManifest, *, complete: bool) -> tuple[str, ...]:
     rows = candidates_cut = 0
     settings = manifest.settings
     if not complete or settings.on_overflow != "fail" or settings.max_result_tokens is not None:
@@ -260,3 +282,19 @@ def read_notices(folder: Path) -> tuple[str, ...]:
             rows += 1
             candidates_cut += isinstance(outcome, Judgement) and outcome.candidate_cut > 0
     return notices(manifest, complete, rows, candidates_cut)
+
+
+def _stored_signs(folder: Path) -> tuple[str, ...] | None:
+    """Return the warning signs in the summary of a complete run; None if it has none."""
+    signs = json.loads((folder / SUMMARY).read_text(encoding="utf-8")).get("warning_signs")
+    if isinstance(signs, list) and all(isinstance(sign, str) for sign in signs):
+        return tuple(signs)
+    return None
+
+
+def _signs_in_lines(folder: Path, manifest: RunManifest) -> tuple[str, ...]:
+    """Return the warning signs in the lines of a run."""
+    signs = WarningSigns(manifest.rubric, manifest.mass_is_lower_bound)
+    for row in manifest.join().all(read_outcomes(folder, manifest)):
+        signs.add(row)
+    return signs.lines

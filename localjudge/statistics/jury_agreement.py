@@ -97,10 +97,13 @@ class JuryErrors:
     is the mean) from the mean label.
 
     Attributes:
+        rows: the number of rows with labels.
+        instructions: the number of their instructions.
         best: the best juror: the smallest mean error on a random half of the instructions; None for one
             instruction.
         compared: the number of rows of the other instructions. The errors of the best juror are measured on
             these alone: on the rows that chose it, they are smaller by chance.
+        compared_instructions: the number of these instructions.
         jury: the mean error of the jury on these rows.
         best_juror: the mean error of the best juror on these rows.
         difference: `jury` minus `best_juror`.
@@ -110,6 +113,7 @@ class JuryErrors:
     instructions: int
     best: str | None
     compared: int
+    compared_instructions: int
     jury: Estimate
     best_juror: Estimate
     difference: Estimate
@@ -167,6 +171,7 @@ def jury_errors(
         instructions=groups,
         best=None if best is None else names[best],
         compared=int(others.sum()),
+        compared_instructions=int((~half).sum()),
         jury=jury,
         best_juror=best_juror,
         difference=difference,

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from localjudge.arrays import Floats, Integers, RowArrays
+from localjudge.arrays import Flags, Floats, Integers, RowArrays
 from localjudge.statistics import Estimate
 from localjudge.statistics.jackknife import Shares, exact_share
+from localjudge.statistics.system_order import NO_DIFFERENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,36 @@ def system_win_rates(preferences: Preferences) -> Shares:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class DirectWins:
+    """The comparisons of two systems with each other.
+
+    Attributes:
+        value: the preference for the first system of the pair of systems, [m].
+        pair: the number of the pair of systems, [m].
+        group: the number of the instruction, [m].
+    """
+
+    value: Floats
+    pair: Integers
+    group: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionCounts:
+    """The instructions on which the first of two systems is preferred on average, or neither, or the second.
+
+    Attributes:
+        wins: number of instructions where the first is preferred, [pairs].
+        ties: number of those where neither is, [pairs].
+        losses: number of those where the second is, [pairs].
+    """
+
+    wins: Integers
+    ties: Integers
+    losses: Integers
+
+
 def direct_win_rates(preferences: Preferences, first: Integers, second: Integers) -> Shares:
     """Return the share of wins in each pair of systems, from pairs of different systems, [pairs].
 
@@ -81,6 +112,31 @@ def direct_win_rates(preferences: Preferences, first: Integers, second: Integers
         first: the index of each pair's first system, whose wins count, [pairs].
         second: the index of the second system, [pairs]; no two systems twice.
     """
+    direct = _direct_wins(preferences, first, second)
+    return Shares.from_values(direct.value, direct.pair, len(first), direct.group)
+
+
+def instruction_counts(preferences: Preferences, first: Integers, second: Integers) -> InstructionCounts:
+    """Count the instructions that each pair's first system wins, ties and loses, [pairs].
+
+    Args:
+        preferences, first, second: as for `direct_win_rates`.
+    """
+    direct, pairs = _direct_wins(preferences, first, second), len(first)
+    # A cell has the comparisons of one pair of systems on one instruction.
+    cells, cell = np.unique(direct.group.astype(np.int64) * pairs + direct.pair, return_inverse=True)
+    mean = np.bincount(cell, direct.value, minlength=len(cells)) / np.bincount(cell, minlength=len(cells))
+    of_pair = cells % pairs
+
+    def count(chosen: Flags) -> Integers:
+        counts: Integers = np.bincount(of_pair[chosen], minlength=pairs).astype(np.int32)
+        return counts
+
+    is_won, is_lost = mean > 0.5 + NO_DIFFERENCE, mean < 0.5 - NO_DIFFERENCE
+    return InstructionCounts(wins=count(is_won), ties=count(~is_won & ~is_lost), losses=count(is_lost))
+
+
+def _direct_wins(preferences: Preferences, first: Integers, second: Integers) -> DirectWins:
     count = len(preferences.systems)
     pair = np.full((count, count), -1)
     pair[first, second] = pair[second, first] = np.arange(len(first))
@@ -89,7 +145,7 @@ def direct_win_rates(preferences: Preferences, first: Integers, second: Integers
     here = preferences.take(pair[preferences.first, preferences.second] >= 0)
     at = here.first, here.second
     wins = np.where(in_order[at], here.preference, 1 - here.preference)
-    return Shares.from_values(wins, pair[at], len(first), here.group)
+    return DirectWins(wins, pair[at].astype(np.int32), here.group)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from itertools import combinations
 import numpy as np
 
 from localjudge.arrays import Flags, Floats, Integers
-from localjudge.statistics import EQUAL_EVERYWHERE, NOT_DEFINED, UNDEFINED, Estimate
+from localjudge.statistics import EQUAL_EVERYWHERE, NOT_DEFINED, UNDEFINED, Estimate, sign_test
 from localjudge.statistics.resampling import studentise
 from localjudge.statistics.system_means import (
     LabelledRows,
@@ -157,7 +157,9 @@ class Pair:
     `difference` is the mean of `first` minus the mean of `second` on these instructions, and `p` its p-value.
     The interval and `p` are adjusted for all pairs of the column: the interval excludes 0 exactly if `p` is
     below 0.05. With labels, they refer to the prediction-powered means. `wins`, `losses` and `ties` are numbers
-    of instructions, by the judge's scores; a difference within the rounding error is a tie.
+    of instructions, by the judge's scores; a difference within the rounding error is a tie. `sign_p` is the
+    p-value of the exact sign test of `wins` and `losses`, times the number of pairs (Bonferroni); None
+    with `p`, with labels, and for scores that have no intervals.
     """
 
     first: str
@@ -169,6 +171,7 @@ class Pair:
     wins: int
     losses: int
     ties: int
+    sign_p: float | None
 
     def turned(self) -> Pair:
         """Return the same comparison with the systems in the other order."""
@@ -238,6 +241,7 @@ class RankedColumn:
         differences, p = tested.simultaneous(-reach, reach).estimates(), tested.adjusted()
         wins, losses = (between > NO_DIFFERENCE).sum(axis=0), (between < -NO_DIFFERENCE).sum(axis=0)
         common = np.isfinite(between).sum(axis=0)
+        has_sign_test = human is None and not untested
         columns = (common, differences, p, wins, losses)
         self.pairs = [
             Pair(
@@ -250,6 +254,11 @@ class RankedColumn:
                 wins=int(won),
                 losses=int(lost),
                 ties=int(instructions - won - lost),
+                sign_p=(
+                    min(1.0, len(first) * sign_test(int(won), int(lost)))
+                    if has_sign_test and instructions and not np.isfinite(chance)
+                    else None
+                ),
             )
             for a, b, instructions, difference, chance, won, lost in zip(first, second, *columns, strict=True)
         ]

@@ -12,6 +12,7 @@ means (`localjudge.statistics.system_means`) are estimates of human means.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
@@ -41,13 +42,27 @@ class _CalibrationRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _root(squared: float | None) -> float | None:
+    return None if squared is None else math.sqrt(squared)
+
+
 class AspectMap(_CalibrationRecord):
     """The map of one aspect, piecewise linear between its points and constant beyond them, and its gain.
 
-    `before` and `after` are the root mean squared errors without and with the map, on instructions that it was
-    not fitted on; `constant` is the error of predicting the mean label for every row. `gain` is the decrease of
-    the mean squared error through the map (above 0 if it helps), and `over_constant` how much smaller it is
-    than that of the constant (above 0 if the scores help). They are None for too few instructions.
+    All errors have one unit: they are mean squared errors, the square of the labels' unit, on instructions that
+    the map was not fitted on. They are None for too few instructions.
+
+    Attributes:
+        x: the scores of the map's points.
+        y: the label that each of them is mapped to.
+        rows: number of labelled rows that it was fitted on.
+        instructions: number of their instructions.
+        folds: number of parts of the cross-validation.
+        mse_as_judged: the mean squared error of the judge's scores.
+        mse_calibrated: that of the mapped scores.
+        mse_constant: that of the mean label as the score of every row.
+        gain: `mse_as_judged` minus `mse_calibrated`; above 0 if the map helps.
+        over_constant: `mse_constant` minus `mse_calibrated`; above 0 if the scores help.
     """
 
     x: tuple[float, ...]
@@ -55,9 +70,9 @@ class AspectMap(_CalibrationRecord):
     rows: int
     instructions: int
     folds: int
-    before: float | None
-    after: float | None
-    constant: float | None
+    mse_as_judged: float | None
+    mse_calibrated: float | None
+    mse_constant: float | None
     gain: Estimate
     over_constant: Estimate
 
@@ -74,6 +89,21 @@ class AspectMap(_CalibrationRecord):
         return self
 
     @property
+    def before(self) -> float | None:
+        """The root mean squared error of the judge's scores, in the labels' unit."""
+        return _root(self.mse_as_judged)
+
+    @property
+    def after(self) -> float | None:
+        """The root mean squared error of the mapped scores, in the labels' unit."""
+        return _root(self.mse_calibrated)
+
+    @property
+    def constant(self) -> float | None:
+        """The root mean squared error of the mean label, in the labels' unit."""
+        return _root(self.mse_constant)
+
+    @property
     def has_gain(self) -> bool:
         """True if a gain is shown over the judge's scores and over a constant: both intervals are above 0."""
         return self.gain.verdict == self.over_constant.verdict == "better"
@@ -82,7 +112,7 @@ class AspectMap(_CalibrationRecord):
 class Calibration(_CalibrationRecord):
     """The content of a calibration file."""
 
-    format: Literal[3] = 3
+    format: Literal[4] = 4
     judge: dict[str, Any]
     """The judge that it was fitted for, as `RunManifest.judge` has it."""
     model: str
@@ -90,6 +120,7 @@ class Calibration(_CalibrationRecord):
     rows: tuple[str, ...]
     """The digests of the labelled rows that it was fitted on, sorted."""
     aspects: dict[str, AspectMap]
+    """The map of each aspect; none if only intervals could be fitted."""
     intervals: dict[str, ScoreInterval] = {}
     """The intervals for single labels, if they were asked for."""
     notices: tuple[str, ...] = ()
@@ -119,6 +150,11 @@ class Calibration(_CalibrationRecord):
         """Write the file, completely or not at all."""
         with replacing(file) as scratch:
             scratch.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+    @property
+    def has_gain(self) -> bool:
+        """Whether a map has a shown gain; `apply_to` refuses a calibration without one."""
+        return any(each.has_gain for each in self.aspects.values())
 
     def apply(self, aspect: str, values: Floats) -> Floats:
         """Return the scores of an aspect on the labels' scale; unchanged if the aspect has no map."""
@@ -239,7 +275,8 @@ def fit(
         level: the share of single labels that an interval covers; None for no intervals.
 
     Raises:
-        UsageError: no aspect has two different scores with labels, or enough labels for an interval.
+        UsageError: there is nothing to fit: no aspect has two different scores with labels, and no interval is
+            asked for; or an interval is, and no aspect has enough labels for it.
     """
     of = scores.best
     maps = {}
@@ -251,7 +288,7 @@ def fit(
         if len(np.unique(score)) > 1:
             weight = labels.marks[aspect].weight_of(rows)
             maps[aspect] = fit_map(score, label, group, resamples, seed, weight)
-    if not maps:
+    if not maps and level is None:
         raise UsageError(
             f"{scores.where}: no aspect has two different scores on labelled rows, so there is nothing to fit"
         )
@@ -280,7 +317,7 @@ def fit_map(
     present, numbered = np.unique(group, return_inverse=True)
     weights = np.ones(len(score)) if weight is None else weight
     folds = min(FOLDS, len(present))
-    before = after = constant = None
+    as_judged = calibrated = constant = None
     gains = [UNDEFINED, UNDEFINED]
     if folds > 1:
         mapped, mean = np.empty_like(score), np.empty_like(score)
@@ -290,7 +327,7 @@ def fit_map(
             mapped[unseen] = isotonic.predict(score[unseen])
             mean[unseen] = np.average(label[seen], weights=weights[seen])
         errors = [(column - label) ** 2 for column in (score, mapped, mean)]
-        before, after, constant = (float(np.average(error, weights=weights) ** 0.5) for error in errors)
+        as_judged, calibrated, constant = (float(np.average(error, weights=weights)) for error in errors)
         less = np.column_stack([errors[0] - errors[1], errors[2] - errors[1]])
         of_groups = averages(less, numbered, len(present), weight)
         gains = studentise(of_groups, symmetric=True, resamples=resamples, seed=seed).estimates()
@@ -301,9 +338,9 @@ def fit_map(
         rows=len(score),
         instructions=len(present),
         folds=folds,
-        before=before,
-        after=after,
-        constant=constant,
+        mse_as_judged=as_judged,
+        mse_calibrated=calibrated,
+        mse_constant=constant,
         gain=gains[0],
         over_constant=gains[1],
     )

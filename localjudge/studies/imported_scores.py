@@ -1,13 +1,10 @@
-"""Runs that no engine made: scores from elsewhere, imported, and the scores of a jury.
-
-Scores come from a judge behind an API, from people, or from another program.
-"""
+"""Scores from elsewhere as a run: from a judge behind an API, from people, or from another program."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,38 +16,37 @@ from localjudge.matching.label_values import LabelColumn
 from localjudge.matching.labels import columns_of
 from localjudge.records import Failure, Judgement, Outcome, Row
 from localjudge.records.keys import row_key, settings_digest
-from localjudge.records.outcome_columns import RATIONALE, to_bytes
+from localjudge.records.outcome_columns import (
+    EXPECTED,
+    LIKELIEST,
+    MASS,
+    MODEL,
+    NOTICE,
+    PROBABILITIES,
+    RATIONALE,
+)
 from localjudge.rows.columns import Columns
 from localjudge.rows.formats import sha256_of
 from localjudge.rows.inputs import Inputs, RecordStream, find_inputs
-from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.rubric_file import problems_of
 from localjudge.rubrics.template import Template
 from localjudge.runs.notices import IMPORTED, exported
-from localjudge.runs.reader import JUDGEMENTS, SUMMARY
 from localjudge.runs.row_source import reading_records
-from localjudge.runs.run_manifest import (
-    FORMAT,
-    MANIFEST,
-    ModelRecord,
-    RunManifest,
-    RunSettings,
-    StartRecord,
-    as_json,
-)
-from localjudge.runs.summary import Summary, read_summary
-from localjudge.system.durable import replacing
+from localjudge.runs.run_manifest import RunSettings
+from localjudge.runs.summary import Summary
+from localjudge.studies.imported_exports import are_exports, import_exports, of_pairs
+from localjudge.studies.written_runs import write_run
 
 
 def import_scores(
     files: Sequence[str],
     out: Path,
-    aspects: Sequence[str] | Mapping[str, Aspect],
+    aspects: Sequence[str] | Mapping[str, Aspect] | Rubric,
     scale: tuple[int, int] = (1, 5),
-    judge: str = "elsewhere",
+    judge: str | None = None,
     mapping: Mapping[str, str] | None = None,
     columns: Columns | None = None,
 ) -> Summary:
@@ -59,14 +55,15 @@ def import_scores(
     Scores are read like labels (`label_values`); the first one of a list is used. If some
     numbers are not whole, they become the expected scores, and the nearest values the scores. A row
     that lacks a score of an aspect becomes a failure. If the files are exported runs, the new run keeps their
-    notices.
+    notices, and, with the rubric of the run, its probabilities and the orders of its pairs
+    (`localjudge.studies.imported_exports`).
 
     Args:
         files: rows with their scores.
         out: the run directory to create.
-        aspects: the names of the aspects that were judged, or the aspects with their values.
+        aspects: the names of the aspects that were judged, or the aspects with their values, or their rubric.
         scale: the lowest and the highest score of aspects that are only named.
-        judge: a name for the judge.
+        judge: a name for the judge; None for "elsewhere", or for the judge that an export names.
         mapping: the aspect that a column of another name holds.
         columns: the column of each field whose column has a custom name.
 
@@ -75,6 +72,16 @@ def import_scores(
             scores.
     """
     names = find_inputs(files)
+    reads_exports = not mapping and not columns and are_exports(names)
+    if isinstance(aspects, Rubric):
+        if reads_exports:
+            return import_exports(names, out, aspects, judge)
+        advice = "; give one that judges one response, or an export of its run as JSON lines or Parquet"
+        aspects.mode.require("aspects", f"`rubric` {aspects.name}:", advice)
+        aspects = aspects.aspects
+    if reads_exports and of_pairs(names):
+        raise UsageError(f"{names[0]}: is an export of pairs; give the `rubric` of the run")
+    judge = judge or "elsewhere"
     if not isinstance(aspects, Mapping):
         values = Aspect(scale=Scale(lowest=scale[0], highest=scale[1]))
         aspects = dict.fromkeys(aspects, values)
@@ -145,7 +152,10 @@ def _problem(names: Sequence[str], problem: str) -> str:
     """Return why files have no rows with their texts, and what to do."""
     compare = "compare with these labels: localjudge agree RUN --labels FILE"
     if "two responses" in problem:
-        what = "scores of two responses are not imported; judge the pairs with --rubric pairwise"
+        what = (
+            "scores of two responses are not imported, but exports of a run with its --rubric, as JSON lines "
+            "or Parquet; judge the pairs with --rubric pairwise"
+        )
         return f"{', '.join(names)}: {what}, and {compare}"
     return f"{problem}; or judge the file that has the texts, and {compare}"
 
@@ -201,77 +211,35 @@ def _outcome(row: Row, given: _Given, rubric: Rubric, key: str, fractions: bool)
                 f"{row.source}: {name} is {number:g}, outside the scale {scale}; give `scale` LOWEST-HIGHEST"
             )
         scores[name] = values[round(number) - (0 if aspect.numbers is None else aspect.numbers[values[0]])]
+    judged = _from_export(record, rubric.aspects) if {MODEL, NOTICE} <= record.keys() else {}
+    expected = {name: numbers[name] for name, aspect in rubric.aspects.items() if aspect.numbers and fractions}
     rationale = record.get(RATIONALE) or ""
     return Judgement(
         **common,
         texts={RATIONALE: rationale if isinstance(rationale, str) else json.dumps(rationale)},
         scores=scores,
-        expected={
-            name: numbers[name] for name, aspect in rubric.aspects.items() if aspect.numbers and fractions
-        },
+        expected=expected | judged.get(EXPECTED, {}),
+        probabilities=judged.get(PROBABILITIES, {}),
+        mass=judged.get(MASS, {}),
+        likeliest=judged.get(LIKELIEST, {}),
         rationale_cut=False,
         prompt_tokens=0,
         output_tokens=0,
     )
 
 
-def write_run(
-    folder: Path,
-    outcomes: Iterable[Outcome],
-    *,
-    rubric: Rubric,
-    settings: RunSettings,
-    model: str,
-    inputs: Sequence[str],
-    columns: Mapping[str, str],
-    pairing: Pairing | None = None,
-    readings: Sequence[Mapping[str, Any]] = (),
-    input_sha256: Sequence[str | None] = (),
-    **fields: Any,
-) -> Summary:
-    """Write a run directory, completely or not at all.
+def _from_export(record: Mapping[str, Any], aspects: Mapping[str, Aspect]) -> dict[str, dict[str, Any]]:
+    """Return what an export has beside the score of each aspect, by the endings of its columns.
 
-    Args:
-        folder: the directory to create; it must be missing or empty.
-        outcomes: the outcomes in the order of the lines, which are numbered from 1.
-        rubric: the aspects and the scale.
-        settings: the settings that identify the run; runs with equal settings are the same run.
-        model: a name for the judge.
-        inputs: the files of the rows.
-        columns: the column of each field whose column has a custom name.
-        pairing: how rows of two responses were made; None for rows of one.
-        readings: the readings of the inputs, as `StartRecord` has them.
-        input_sha256: SHA-256 of each input.
-        fields: further fields of `run.json`.
-
-    Raises:
-        UsageError: the folder is not empty.
+    Only what has the type that it has in a run is taken; the values of a CSV file are texts.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"`out` {folder}: is not empty; choose another folder")
-    manifest = RunManifest(
-        format=FORMAT,
-        settings=settings,
-        rubric=rubric,
-        prompt_sha256=rubric.template_digest,
-        model=ModelRecord(name=model, path=None, files={}),
-        max_tokens=None,
-        notice=None,
-        shard=None,
-        starts=[
-            StartRecord.now(
-                inputs, columns, pairing=pairing, readings=list(readings), input_sha256=list(input_sha256)
-            )
-        ],
-        **fields,
-    )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(folder) as scratch:
-        scratch.mkdir()
-        with (scratch / JUDGEMENTS).open("xb") as stream:
-            for number, outcome in enumerate(outcomes, 1):
-                stream.write(to_bytes(outcome.model_copy(update={"row": number}), rubric.columns))
-        (scratch / MANIFEST).write_bytes(as_json(manifest.as_dict()))
-        summary = read_summary(scratch)
-        (scratch / SUMMARY).write_bytes(as_json(summary.as_dict(complete=True, planned=summary.rows)))
-    return summary
+    types = {EXPECTED: float, PROBABILITIES: list, MASS: float, LIKELIEST: bool}
+    found: dict[str, dict[str, Any]] = {}
+    for ending, kind in types.items():
+        values = {name: record.get(name + ending) for name in aspects}
+        found[ending] = {name: value for name, value in values.items() if isinstance(value, kind)}
+    shares = found[PROBABILITIES]
+    found[PROBABILITIES] = {
+        name: values for name, values in shares.items() if len(values) == len(aspects[name].values)
+    }
+    return found

@@ -19,11 +19,11 @@ from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.answer import Value, shown
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import SEVERAL_JUDGES, is_dry_run, together
-from localjudge.runs.reader import read_notices, read_outcomes, read_row_outcomes
+from localjudge.runs.reader import notices_of_run, read_outcomes, read_row_outcomes
 from localjudge.runs.run_manifest import JurorRecord, RunSettings, read_manifest
 from localjudge.runs.summary import Summary
 from localjudge.studies.escalation import Selection
-from localjudge.studies.imported_scores import write_run
+from localjudge.studies.written_runs import write_run
 from localjudge.system.quantities import counted
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def write_joined(
             JurorRecord(name=name, run=str(folder.resolve()), model=each.model.name, settings=each.settings)
             for (name, folder), each in zip(folders.items(), manifests, strict=True)
         ],
-        inherited_notices=[*notices, *together([*folders], [*map(read_notices, folders.values())])],
+        inherited_notices=[*notices, *together([*folders], [*map(notices_of_run, folders.values())])],
         **fields,
     )
 
@@ -99,8 +99,8 @@ def write_jury(folders: Sequence[Path], out: Path) -> Summary:
     rows: list[
         dict[int, int]
     ] = []  # the number of each line of the first run in each other run that has its row
-    for folder, manifest, lines in zip(folders[1:], manifests[1:], others, strict=True):
-        pairs, notes = align_runs([first, lines], [manifests[0], manifest])
+    for folder, name, manifest, lines in zip(folders[1:], names[1:], manifests[1:], others, strict=True):
+        pairs, notes = align_runs([first, lines], [manifests[0], manifest], [names[0], name])
         if not pairs:
             raise UsageError(f"{folder}: has no row of {folders[0]}: {'; '.join(notes)}")
         rows.append({members[0]: members[1] for members in pairs})

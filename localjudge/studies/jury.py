@@ -25,11 +25,21 @@ from localjudge.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES, bootst
 class Juror:
     """One judge, compared with the others.
 
-    `bias` is the mean of its scores minus that of the others' scores, for each aspect or share of a label.
+    Attributes:
+        name: the name of its run.
+        model: the name of its model.
+        rows: number of rows of its run.
+        scored: number of those that have a score.
+        lost: number of those that have none.
+        bias: the mean of its scores minus that of the others' scores, for each aspect or share of a label, on
+            the rows that all jurors scored.
     """
 
     name: str
     model: str
+    rows: int
+    scored: int
+    lost: int
     bias: Mapping[str, float]
 
 
@@ -37,11 +47,19 @@ class Juror:
 class Jury:
     """The agreement of several judges on the same rows.
 
-    `outlier` is the juror without whom the others agree most (the mean of the aspects' alphas), if this gain is
-    significant after a Bonferroni correction for the number of jurors. It is None if no gain is significant,
-    and for two jurors. `outlier_untested` says why three jurors or more have no test of it, and is empty if
-    they have. `not_shared` is the number of judgements of rows that some jurors have not judged. `errors` has
-    the errors on each aspect with labels, and `notes` remarks for the reader.
+    Attributes:
+        jurors: the judges.
+        rows: number of rows that all jurors scored. All statistics are of these rows.
+        instructions: number of their instructions.
+        not_shared: number of scores of rows that some jurors have not scored.
+        aspects: the agreement on each aspect.
+        outlier: the juror without whom the others agree most (the mean of the aspects' alphas), if this gain is
+            significant after a Bonferroni correction for the number of jurors. None if no gain is significant,
+            and for two jurors.
+        outlier_untested: why three jurors or more have no test of an outlier; empty if they have.
+        errors: the errors on each aspect with labels, on the labelled ones of these rows.
+        notes: remarks for the reader.
+        notices: the notices of the runs.
     """
 
     jurors: tuple[Juror, ...]
@@ -78,13 +96,14 @@ def compare_judges(
     scores = read_scores(folders, by_run=False)
     of_runs = [np.flatnonzero(scores.run == run) for run in range(len(folders))]
     identities = [[scores.identities[row] for row in rows] for rows in of_runs]
-    common, matched = align_runs(identities, scores.manifests)
+    names = run_names(folders)
+    common, matched = align_runs(identities, scores.manifests, names)
     if not common:
         raise UsageError(f"{scores.where}: no row is judged in every run: {'; '.join(matched)}")
     aligned = np.array(common)  # [rows, runs], counted in each run
     places = np.column_stack([rows[aligned[:, run]] for run, rows in enumerate(of_runs)])
     group: Integers = np.unique(scores.group[places[:, 0]], return_inverse=True)[1].astype(np.int32)
-    rated, names, draws = _rated(scores, places), run_names(folders), (resamples, seed)
+    rated, draws = _rated(scores, places), (resamples, seed)
     known, errors = labels(scores) if labels else None, {}
     row_of = np.full(len(scores.ids), -1, dtype=np.int32)
     row_of[places[:, 0]] = np.arange(len(places))
@@ -129,7 +148,16 @@ def _jurors(scores: Scores, places: NDArray[np.intp], names: Sequence[str]) -> I
     table = scores.integer[places]
     for number, name in enumerate(names):
         bias = (table[:, number] - np.delete(table, number, axis=1).mean(axis=1)).mean(axis=0).tolist()
-        yield Juror(name, scores.manifests[number].model.name, dict(zip(scores.aspects, bias, strict=True)))
+        scored = int((scores.run == number).sum())
+        lost = 0 if scores.unscored is None else int((scores.unscored.run == number).sum())
+        yield Juror(
+            name=name,
+            model=scores.manifests[number].model.name,
+            rows=scored + lost,
+            scored=scored,
+            lost=lost,
+            bias=dict(zip(scores.aspects, bias, strict=True)),
+        )
 
 
 def _outlier(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from localjudge.statistics import Estimate
@@ -12,6 +13,16 @@ NOISE = 1 / 16
 """Largest change that counts as no change, as a share of the scale's range: 0.25 on a scale from 1 to 5."""
 SOUND, DOUBTFUL = 0.8, 0.5
 """Minimum shares for these verdicts of a check without a threshold."""
+VERDICTS: Mapping[str, str] = {
+    "below": "less than its --threshold",
+    "unsound": f"less than {DOUBTFUL:.0%}",
+    "at chance": "the interval is not above chance, so these rows do not show that the judge reads the text",
+    "doubtful": f"{DOUBTFUL:.0%} to {SOUND:.0%}, and the interval is above chance",
+    "untested": "no row could be tested",
+    "sound": f"at least {SOUND:.0%}, and the interval is above chance",
+    "passed": "at least its --threshold",
+}
+"""What each verdict says of the share that held, the worst first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +88,7 @@ class AuditCheck:
 
     @property
     def verdict(self) -> str:
-        """The result in one word or two; the limits are `SOUND` and `DOUBTFUL` if there is no threshold.
-
-        A check is at chance unless the whole interval of its share is above the level of chance.
-        """
+        """The result in one word or two, as `VERDICTS` defines them."""
         share, low = self.share.value, self.share.low
         if share is None:
             return "untested"

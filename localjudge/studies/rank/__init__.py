@@ -14,7 +14,7 @@ from localjudge.matching.scores import ScoreKind, Scores, check_one_judge
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.score_column import averaged, deciding
 from localjudge.runs.reader import is_complete
-from localjudge.statistics import Estimate, sign_test
+from localjudge.statistics import Estimate
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.statistics.system_means import LabelledRows
 from localjudge.statistics.system_order import (
@@ -304,9 +304,11 @@ def _sentence(ranking: Ranking, pair: Pair) -> str:
         return f"{on} and {other} have equal means in {where}."
     if pair.p is None:
         why = difference.why or ranking.without_intervals
-        signs = f"{' of this pair' * bool(adjustment(ranking))} {p_in_words(sign_test(pair.wins, pair.losses))}"
-        by_signs = f"; {one} is higher on {pair.wins:,} and lower on {pair.losses:,} (exact sign test{signs})"
-        by_signs *= ranking.basis == "judge" and not ranking.without_intervals
+        by_signs = ""
+        if pair.sign_p is not None:
+            adjusted = f"{adjustment(ranking).removeprefix(' and p')}:" if adjustment(ranking) else ""
+            signs = f"exact sign test{adjusted} {p_in_words(pair.sign_p)}"
+            by_signs = f"; {one} is higher on {pair.wins:,} and lower on {pair.losses:,} ({signs})"
         untested = f"an untested difference in means ({minus}{figures})"
         return f"{on} and {other} have {untested}, because {why}{by_signs}."
     figures += f", {p_in_words(pair.p)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -11,9 +12,16 @@ import numpy as np
 from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.matching.scores import check_one_judge
-from localjudge.statistics import Estimate
+from localjudge.statistics import Estimate, sign_test
 from localjudge.statistics.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
-from localjudge.statistics.preferences import PositionEffect, Preferences, direct_win_rates, system_win_rates
+from localjudge.statistics.preferences import (
+    InstructionCounts,
+    PositionEffect,
+    Preferences,
+    direct_win_rates,
+    instruction_counts,
+    system_win_rates,
+)
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES
 from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, SystemOrder, sets_in_words
 from localjudge.studies.rank import chosen_column
@@ -62,12 +70,27 @@ class PreferredSystem:
 
 @dataclass(frozen=True, slots=True)
 class SystemPair:
-    """The comparison of two systems in one aspect; `first` has the greater strength.
+    """The comparison of two systems in one aspect.
 
-    `win_rate` is the share of the pairs of responses that `first` wins, undefined if the two were not compared
-    directly. `difference` is that of the strengths, and `p` its p-value; both the interval and `p` are adjusted
-    for all pairs of systems. `contradicts` is True if the weaker system wins more often, and `significant` if
-    that is significant; it is None if that cannot be tested.
+    Attributes:
+        first: the system with the greater strength.
+        second: the other system.
+        pairs: number of pairs of their responses.
+        win_rate: the share of these that `first` wins; undefined if the two were not compared directly.
+        difference: the difference of the strengths. Its interval and `p` are adjusted for all pairs of systems.
+        p: the p-value of the difference; None if it cannot be tested.
+        wins: number of instructions on which the judge prefers `first` on average, of those where the two were
+            compared directly.
+        ties: number of those on which it prefers neither.
+        losses: number of those on which it prefers `second`.
+        sign_p: without an interval of the difference, or with one that is open at an end, the p-value of the
+            exact sign test of `wins` and `losses`, times the number of pairs of systems (Bonferroni). None with
+            two ends, and if the two were not compared directly.
+        significant: whether the difference is significant, `p` below 0.05; None if it cannot be tested.
+        contradicts: whether the weaker system wins more often, significantly or not.
+        contradiction_p: the p-value of that win rate, adjusted for all pairs of systems; None without a
+            contradiction, and if it cannot be tested.
+        contradiction_significant: whether `contradiction_p` is below 0.05; None if there is none.
     """
 
     first: str
@@ -76,8 +99,14 @@ class SystemPair:
     win_rate: Estimate
     difference: Estimate
     p: float | None
-    contradicts: bool
+    wins: int
+    ties: int
+    losses: int
+    sign_p: float | None
     significant: bool | None
+    contradicts: bool
+    contradiction_p: float | None
+    contradiction_significant: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +217,7 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
     direct = direct_win_rates(between, first, second)
     contradicts = (tested.value > NO_DIFFERENCE) & (direct.value < 0.5 - NO_DIFFERENCE)
     direct_p = direct.log_odds.tested(resamples, seed).adjusted()
-    is_contradicted = direct_p < SIGNIFICANCE_LEVEL
+    contradiction_p = np.where(contradicts, direct_p, np.nan)
     order = sorted(range(count), key=lambda s: (component[s], -strengths.value[s], names[s]))
     rates, values = system_win_rates(between).estimates(), strengths.strengths().estimates()
     held_rates = [None] * count if held is None else held.win_rates().estimates()
@@ -210,6 +239,7 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
         )
         for number in order
     )
+    counts = instruction_counts(between, first, second)
     columns = (first, second, direct.estimates(), tested.estimates())
     pairs = tuple(
         SystemPair(
@@ -218,11 +248,15 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
             pairs=int(direct.rows[place]),
             win_rate=rate,
             difference=difference,
-            p=float(p[place]) if np.isfinite(p[place]) else None,
+            p=_known(p[place]),
+            wins=int(counts.wins[place]),
+            ties=int(counts.ties[place]),
+            losses=int(counts.losses[place]),
+            sign_p=_sign_p(difference, counts, place),
+            significant=_is_significant(p[place]),
             contradicts=bool(contradicts[place]),
-            significant=None
-            if contradicts[place] and np.isnan(direct_p[place])
-            else bool(contradicts[place] and is_contradicted[place]),
+            contradiction_p=_known(contradiction_p[place]),
+            contradiction_significant=_is_significant(contradiction_p[place]),
         )
         for place, (stronger, other, rate, difference) in enumerate(zip(*columns, strict=True))
     )
@@ -243,6 +277,26 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
         unlimited=strengths.unlimited,
         notes=tuple(_notes(preferences, strengths, held, position)),
     )
+
+
+def _sign_p(difference: Estimate, counts: InstructionCounts, place: int) -> float | None:
+    """Return the adjusted p-value of the exact sign test of a pair of systems whose interval lacks an end."""
+    if difference.low is not None and difference.high is not None:
+        return None
+    wins, losses = int(counts.wins[place]), int(counts.losses[place])
+    if wins + losses + int(counts.ties[place]) == 0:
+        return None
+    return min(1.0, len(counts.wins) * sign_test(wins, losses))
+
+
+def _known(p: float) -> float | None:
+    """Return a p-value; None if it cannot be computed."""
+    return float(p) if math.isfinite(p) else None
+
+
+def _is_significant(p: float) -> bool | None:
+    """Return whether a p-value is significant; None if it cannot be computed."""
+    return bool(p < SIGNIFICANCE_LEVEL) if math.isfinite(p) else None
 
 
 def _notes(
