@@ -28,8 +28,8 @@ The methods leave out or resample instructions; G is their number.
 
 `coverage` is that of the sets that have the interval, and `width` their mean width among the sets that have all
 intervals but `effective t`, `Fisher's z` and `bootstrap-t`, which are undefined more often. A method breaks in
-a cell if its coverage is below 93 % by more than two Monte Carlo errors. `missed` is the share of all sets whose
-interval does not contain the true value. Cells with fewer than 50 intervals are left out.
+a cell if its coverage is below 93 % by more than two Monte Carlo errors. `missed` is the share of all sets
+whose interval does not contain the true value. Cells with fewer than 50 intervals are left out.
 """
 
 from __future__ import annotations

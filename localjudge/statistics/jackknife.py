@@ -8,10 +8,10 @@ log-odds of 29 wins in 30 it gives -2.6 to 9.3, the jackknife 1.2 to 5.5, and th
 
 Correlations, kappa, alpha and shares in order are treated on the scale of the arcsine, with one degree of
 freedom less than instructions. Where few instructions disagree, the variance on this scale hardly depends on
-their number. On Fisher's z = atanh, a sample with more of them has a smaller variance, and its interval does not
-reach far enough upwards. The arcsine of perfect agreement is finite, so a single instruction that disagrees is
-enough for an interval. An interval is undefined if the statistic is the same without each of the instructions:
-eight equal labels do not show that the next one is equal. Differences of two judges are not transformed.
+their number. On Fisher's z = atanh, a sample with more of them has a smaller variance, and its interval does
+not reach far enough upwards. The arcsine of perfect agreement is finite, so a single instruction that disagrees
+is enough for an interval. It is undefined if the statistic is the same without each of the instructions: eight
+equal labels do not show that the next one is equal. Differences of two judges are not transformed.
 
 If few instructions carry the variance, the jackknife is often too small. Therefore further instructions are
 added to it, each of which changes the statistic as much as the one that changes it most: two for correlations,
