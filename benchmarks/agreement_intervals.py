@@ -261,8 +261,8 @@ def _mixed(latent: Floats, error: Floats, correlation: float) -> Floats:
 
 
 def _scores(population: Population, latent: Floats) -> Floats:
-    scores: Floats = 1.0 + np.searchsorted(coverage.CUTS[population.cuts], latent)
-    return scores
+    levels = np.searchsorted(coverage.CUTS[population.cuts], latent)
+    return 1 + levels.astype(np.float64)
 
 
 def _erring(rng: np.random.Generator, human: Floats, wrong: np.ndarray) -> Floats:
@@ -343,7 +343,7 @@ def _coincidences(sets: Sets) -> Floats:
 def _counted(sets: Sets, pair: Integers, weight: float) -> Floats:
     places = sets.sets * sets.instructions
     counts = np.bincount(sets.place * SCORES**2 + pair, minlength=places * SCORES**2)
-    return weight * counts.reshape(sets.sets, sets.instructions, SCORES**2)
+    return weight * counts.reshape(sets.sets, sets.instructions, SCORES**2).astype(np.float64)
 
 
 def values_of_pairs(sets: Sets, weights: Floats) -> dict[str, Values]:
