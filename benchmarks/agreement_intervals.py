@@ -15,7 +15,7 @@ and who shares a part of the errors.
 
 The methods leave out or resample instructions; G is their number.
 
-* `ours`: what localjudge prints.
+* `ours`: that of localjudge's functions.
 * `arcsine + 0` to `+ 3`: the jackknife on the scale of the arcsine, for differences without a transformation,
   with the t distribution of G - 1 and 0 to 3 further instructions that change the statistic as much as the one
   that changes it most.
@@ -23,7 +23,7 @@ The methods leave out or resample instructions; G is their number.
 * `effective t`: the jackknife on Fisher's z, for differences without a transformation, with the t distribution
   of the effective number of instructions that carry the variance, minus 2.
 * `BCa` and `percentile`: the bootstrap of instructions.
-* `Clopper-Pearson`: for shares of rows, the exact interval of the effective number of rows, as printed.
+* `Clopper-Pearson`: for shares of rows, the exact interval of the effective number of rows, which is ours.
 * `bootstrap-t`: for the mean absolute error, the interval of means.
 
 `coverage` is that of the sets that have the interval, and `width` their mean width among the sets that have all
@@ -49,7 +49,7 @@ import results_table
 from scipy.special import ndtr, ndtri, stdtrit
 
 from localjudge.arrays import Floats, Integers
-from localjudge.statistics.agreement_statistics import kappa, spearman
+from localjudge.statistics.agreement_statistics import absolute_error, kappa, spearman
 from localjudge.statistics.jackknife import LeftOut, agreement_estimate, exact_share
 from localjudge.statistics.resampling import bootstrap_weights, mean_estimate
 
@@ -70,8 +70,8 @@ FOLDS, DRAWS = 5, 10
 REQUIRED = 0.93
 SELDOM = ("effective t", "Fisher's z", "bootstrap-t")
 """Methods that are undefined more often."""
-PRINTED = ("ours", "Clopper-Pearson", "bootstrap-t")
-"""Methods that localjudge uses."""
+CHOSEN = ("ours", "Clopper-Pearson")
+"""Methods of localjudge's functions."""
 FEWEST = 50
 """Fewest intervals of a cell that is counted."""
 SCORE, LABEL = (1.0 + each for each in np.indices((SCORES, SCORES)).reshape(2, -1).astype(np.float64))
@@ -184,7 +184,7 @@ def main() -> None:
     sizes = [
         line
         for line in summaries(cells, ("statistic", "instructions", "method", "skewed"))
-        if line["method"] in (*PRINTED, "effective t")
+        if line["method"] in (*CHOSEN, "effective t")
     ]
     results_table.table("by instructions", list(sizes[0]), [list(line.values()) for line in sizes])
     found = {
@@ -193,7 +193,7 @@ def main() -> None:
         "seed": options.seed,
         "methods": kinds,
         "by_instructions": sizes,
-        "broken": [cell for cell in cells if cell["method"] in PRINTED and _breaks(cell)],
+        "broken": [cell for cell in cells if cell["method"] in CHOSEN and _breaks(cell)],
     }
     results_table.write("agreement_intervals", found, options.results)
 
@@ -291,11 +291,6 @@ def truths(population: Population) -> dict[str, float]:
     return found
 
 
-def _mae(counts: Floats) -> Floats:
-    mean: Floats = counts @ np.abs(SCORE - LABEL) / counts.sum(axis=1)
-    return mean
-
-
 def _exact(counts: Floats) -> Floats:
     share: Floats = counts @ (SCORE == LABEL) / counts.sum(axis=1)
     return share
@@ -318,7 +313,7 @@ OF_PAIRS: dict[str, Callable[[Floats], Floats]] = {
     "spearman": lambda counts: spearman(SCORE, LABEL, counts),
     "kappa": lambda counts: kappa(SCORE, LABEL, counts),
     "exact": _exact,
-    "mae": _mae,
+    "mae": lambda counts: absolute_error(SCORE, LABEL, counts),
 }
 """The statistics of numbers of pairs, [B, 25]."""
 
@@ -486,16 +481,16 @@ def intervals(name: str, values: Values) -> dict[str, Ends]:
 
 
 def _ours(name: str, values: Values) -> dict[str, Ends]:
-    """Return the intervals that localjudge prints; none for statistics that have another there."""
-    if name in ("exact", "mae"):
+    """Return the intervals of localjudge's functions; none for exact agreement, which has another."""
+    if name == "exact":
         return {}
     statistic = STATISTICS[name]
     ends = np.full((2, len(values.of_set)), np.nan)
     for number, (value, without) in enumerate(zip(values.of_set.tolist(), values.without, strict=True)):
         if statistic.is_difference:
             found = LeftOut(value, without).difference(statistic.highest)
-        elif name == "in order":
-            found = agreement_estimate(value, without, lowest=0.0, further=0)
+        elif name in ("in order", "mae"):
+            found = agreement_estimate(value, without, 0.0, highest=statistic.highest, further=0)
         else:
             found = agreement_estimate(value, without)
         if found.low is not None and found.high is not None:

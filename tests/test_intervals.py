@@ -83,6 +83,20 @@ def test_no_interval_of_agreement_ends_beyond_its_scale() -> None:
         assert -1 <= difference.low <= value <= difference.high <= 1
 
 
+def test_a_mean_error_lies_between_zero_and_the_width_of_the_scale() -> None:
+    human = np.array([1.0, 2, 3, 4, 5] * 3)
+    labels = agreement_statistics.SampledRows(np.arange(15))
+    assert not has_interval(labels.mean_error(human, human, highest=4)), "no error does not exclude one"
+    for wrong in ([6], [0, 1, 2], range(15)):
+        score = human.copy()
+        score[list(wrong)] = 6 - score[list(wrong)]
+        found = labels.mean_error(score, human, highest=4)
+        assert found.value == pytest.approx(np.abs(score - human).mean(), **EXACT)
+        assert found.low is not None
+        assert found.high is not None
+        assert 0 <= found.low < found.value < found.high <= 4
+
+
 def effective_width(value: float, without: Any) -> float:
     """Return the width of the interval on Fisher's z with the effective number of instructions, minus 2."""
     z = np.arctanh(without)

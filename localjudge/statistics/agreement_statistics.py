@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 
 from localjudge.arrays import Flags, Floats, Integers, LabelArray, RowArrays
 from localjudge.statistics import UNDEFINED, Estimate, why_undefined
-from localjudge.statistics.jackknife import LEAST_FOR_AGREEMENT, PARTS, agreement_estimate, exact_share
+from localjudge.statistics.jackknife import (
+    FURTHER_OF_COEFFICIENTS,
+    LEAST_FOR_AGREEMENT,
+    PARTS,
+    agreement_estimate,
+    exact_share,
+)
 from localjudge.statistics.resampling import RESAMPLES, mean_estimate
 
 _SMALLEST = 1e-12
@@ -56,6 +62,12 @@ def nominal_kappa(x: Floats, y: Floats, weights: Floats) -> Floats:
         chance += (weights @ (x == label)) * (weights @ (y == label)) / n**2
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(1 - chance > _SMALLEST, (agreed - chance) / (1 - chance), np.nan)
+
+
+def absolute_error(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Return the mean distance between the columns."""
+    mean: Floats = weights @ np.abs(x - y) / weights.sum(axis=1)
+    return mean
 
 
 def auc(x: Floats, y: Floats, weights: Floats) -> Floats:
@@ -123,8 +135,19 @@ class SampledRows(RowArrays):
         ends = lowest, highest, signed
         return mean_estimate(values, self.group, *ends, self.resamples, self.seed, self.weight)
 
+    def mean_error(self, x: Floats, y: Floats, highest: float) -> Estimate:
+        """Return the mean absolute error of a column [m], at most `highest`."""
+        return self.agreement(absolute_error, x, y, lowest=0.0, highest=highest, further=0)
+
     def agreement(
-        self, statistic: Statistic, x: Floats, y: Floats, lowest: float = -1.0, tests: int = 1
+        self,
+        statistic: Statistic,
+        x: Floats,
+        y: Floats,
+        lowest: float = -1.0,
+        highest: float = 1.0,
+        tests: int = 1,
+        further: int = FURTHER_OF_COEFFICIENTS,
     ) -> Estimate:
         """Return a statistic of pairs with its interval from the jackknife of instructions.
 
@@ -133,7 +156,8 @@ class SampledRows(RowArrays):
             x: the first column, [m].
             y: the second column, [m].
             lowest: the smallest possible value of the statistic.
-            tests: as for `localjudge.statistics.jackknife.jackknife_interval`.
+            highest: the largest possible value.
+            tests, further: as for `localjudge.statistics.jackknife.jackknife_interval`.
         """
         from scipy.sparse import csr_array
 
@@ -153,7 +177,8 @@ class SampledRows(RowArrays):
         for start in range(0, parts, block):
             weights = counts.sum(axis=0) - counts[start : start + block].toarray()
             left_out.append(statistic(pairs[:, 0], pairs[:, 1], weights))
-        return agreement_estimate(value, np.concatenate(left_out), lowest, tests)
+        without = np.concatenate(left_out)
+        return agreement_estimate(value, without, lowest=lowest, highest=highest, tests=tests, further=further)
 
     def kappa_of_labels(self, given: Floats, human: Floats) -> Estimate:
         """Return Cohen's kappa of labels without an order, [m]; no interval if all that is given is equal."""

@@ -6,18 +6,19 @@ treated on the scale of its log-odds, so that its interval stays between 0 and 1
 always wins. Near that end the bootstrap-t of `resampling` is too wide or undefined: for the
 log-odds of 29 wins in 30 it gives -2.6 to 9.3, the jackknife 1.2 to 5.5, and the exact interval is 1.6 to 7.1.
 
-Correlations, kappa, alpha and shares in order are treated on the scale of the arcsine, with one degree of
-freedom less than instructions. Where few instructions disagree, the variance on this scale hardly depends on
-their number. On Fisher's z = atanh, a sample with more of them has a smaller variance, and its interval does
-not reach far enough upwards. The arcsine of perfect agreement is finite, so a single instruction that disagrees
-is enough for an interval. It is undefined if the statistic is the same without each of the instructions: eight
-equal labels do not show that the next one is equal. Differences of two judges are not transformed.
+Correlations, kappa, alpha, shares in order and mean errors are treated on the scale of the arcsine, with one
+degree of freedom less than instructions. Where few instructions disagree, the variance on this scale hardly
+depends on their number. On Fisher's z = atanh, a sample with more of them has a smaller variance, and its
+interval does not reach far enough upwards. The arcsine of perfect agreement is finite, so a single instruction
+that disagrees is enough for an interval. It is undefined if the statistic is the same without each of the
+instructions: eight equal labels do not show that the next one is equal. Differences of two judges are not
+transformed.
 
 If few instructions carry the variance, the jackknife is often too small. Therefore further instructions are
 added to it, each of which changes the statistic as much as the one that changes it most: two for correlations,
-kappa and alpha (`FURTHER_OF_COEFFICIENTS`), one for differences (`FURTHER_OF_DIFFERENCES`), and none for shares
-in order, which are means over instructions. `benchmarks/agreement_intervals.py` derives these numbers; it
-compares the intervals with Fisher's z, fewer degrees of freedom, BCa and the percentile bootstrap.
+kappa and alpha (`FURTHER_OF_COEFFICIENTS`), one for differences (`FURTHER_OF_DIFFERENCES`), and none for means
+over instructions or rows: shares in order and mean errors. `benchmarks/agreement_intervals.py` derives these
+numbers; it compares the intervals with Fisher's z, fewer degrees of freedom, BCa and the percentile bootstrap.
 
 `benchmarks/coverage.py` and `benchmarks/preference_coverage.py` measure how often the intervals contain the
 true value.
@@ -215,19 +216,21 @@ def agreement_estimate(
     value: float,
     left_out: Floats,
     lowest: float = -1.0,
+    highest: float = 1.0,
     tests: int = 1,
     further: int = FURTHER_OF_COEFFICIENTS,
 ) -> Estimate:
-    """Return a statistic of agreement, `lowest` to 1, with its interval on the scale of the arcsine.
+    """Return a statistic of agreement, `lowest` to `highest`, with its interval on the scale of the arcsine.
 
     Args:
         value: the statistic of the sample.
         left_out: the statistic without each instruction (or each part of the instructions), [G]; NaN if it is
             undefined.
         lowest: the smallest possible value.
+        highest: the largest possible value.
         tests, further: as for `jackknife_interval`.
     """
-    middle, half = (1 + lowest) / 2, (1 - lowest) / 2
+    middle, half = (highest + lowest) / 2, (highest - lowest) / 2
     # A rounding error next to 1 is far from it on this scale.
     fraction = ((np.append(value, left_out) - middle) / half).round(_DIGITS)
     angle = np.arcsin(np.clip(fraction, -1, 1))
