@@ -23,15 +23,9 @@ import results_table
 from scipy.stats import norm
 
 from localjudge.arrays import LabelArray
-from localjudge.matching import SystemNames
-from localjudge.matching.labels import Labels
-from localjudge.matching.scores import Scores
-from localjudge.rubrics.aspect import Aspect, Scale
-from localjudge.rubrics.score_column import score_columns
-from localjudge.statistics.agreement_statistics import Comparison
+from localjudge.statistics.agreement_statistics import Comparison, compare
 from localjudge.statistics.resampling import Contributions, averages, bootstrap_weights, studentise
 from localjudge.statistics.system_means import prediction_powered
-from localjudge.studies.agree import agree
 
 CUTS = {
     "even": np.array([-0.84, -0.25, 0.25, 0.84]),
@@ -163,32 +157,8 @@ def agreements(rng: np.random.Generator, population: str, size: int, number: int
 
 def _agree(human: np.ndarray, judged: np.ndarray, group: np.ndarray, resamples: int, seed: int) -> Comparison:
     rows = np.arange(len(group), dtype=np.int32)
-    labels = Labels({"aspect": LabelArray(rows, np.zeros_like(rows), human)}, ("one",), ())
-    scores = Scores(
-        columns=score_columns({"aspect": Aspect(scale=Scale(lowest=1, highest=5))}),
-        folders=(Path("simulated"),),
-        manifests=(),
-        names=SystemNames((), ()),
-        run=np.zeros(len(group), dtype=np.int32),
-        lines=[()] * len(group),
-        ids=[""] * len(group),
-        identities=[],
-        shown=[("", False)] * len(group),
-        lengths=np.full((len(group), 1), np.nan),
-        overlap=np.full(len(group), np.nan),
-        flags=np.zeros(len(group), dtype=np.uint8),
-        errors=[""] * len(group),
-        counts=np.ones(len(group), dtype=np.bool_),
-        signs=(),
-        selected=(),
-        systems=("one",),
-        system=np.zeros(len(group), dtype=np.int32),
-        group=group.astype(np.int32),
-        integer=np.clip(np.round(judged), 1, 5)[:, None],
-        expected=None,
-        failed=0,
-    )
-    return agree(scores, labels, resamples=resamples, seed=seed).aspects["aspect"].comparisons["integer"]
+    marks = LabelArray(rows, np.zeros_like(rows), human)
+    return compare(np.clip(np.round(judged), 1, 5), marks, group, (1, 5), resamples, seed)
 
 
 _TRUTHS: dict[str, dict[str, float]] = {}

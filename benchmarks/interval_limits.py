@@ -8,12 +8,12 @@ of which 2 % are 2.
 * `ends` has the means of expected scores, for 7 to 200 instructions. From it follows `LEAST_REACH` of
   `statistics.resampling`: the smallest of the values in `REACHES`
   with which the printed intervals contain the mean in 93 % of the sets or more.
-* `kappa` has judges that are wrong by one point in 2 % to 20 % of the rows. From it follows
-  `LEAST_FOR_AGREEMENT` of `statistics.jackknife`: the smallest number of rows in
-  `SIZES` from which on the printed intervals of kappa contain its value in 93 % of the sets, within two Monte
-  Carlo errors. Few sets of few rows have the two errors that an interval requires: only these are used, and
-  `missed` is the share of all sets whose interval is printed and wrong. The population `top` is shown but not
-  counted: nine of ten scores are 5, and kappa then depends on a few rows.
+* `kappa` has judges that are wrong by one point in 2 % to 20 % of the rows. `least_for_agreement` is the
+  smallest number of rows in `SIZES` from which on the intervals of kappa contain its value in 93 % of the sets,
+  within two Monte Carlo errors; `LEAST_FOR_AGREEMENT` of `statistics.jackknife` is not below it. Few sets of
+  few rows have the error that an interval requires: only these are used, and `missed` is the share of all sets
+  whose interval is wrong. The population `top` is shown but not counted: nine of ten scores are 5, and kappa
+  then depends on a few rows.
 
 Each share has its Monte Carlo standard error.
 """
@@ -46,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", type=int, default=1000, help="simulated data sets of each kind")
     parser.add_argument(
-        "--kappa-sets", type=int, default=2000, help="the same for kappa, with two errors or more"
+        "--kappa-sets", type=int, default=2000, help="the same for kappa, with an error or more"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", type=Path, default=results_table.RESULTS)
@@ -99,7 +99,7 @@ def kappas(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         truth = _kappa(*many)
         for size in SIZES:
             held, left_out = list[bool](), 1 - np.eye(size)
-            erring, drawn = _with_two_errors(rng, population, size, error, options.kappa_sets)
+            erring, drawn = _with_errors(rng, population, size, error, options.kappa_sets)
             for x, y in erring:
                 estimate = jackknife.agreement_estimate(_kappa(x, y), kappa(x, y, left_out))
                 if estimate.low is not None and estimate.high is not None:
@@ -110,19 +110,19 @@ def kappas(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     jackknife.LEAST_FOR_AGREEMENT = kept
 
 
-def _with_two_errors(
+def _with_errors(
     rng: np.random.Generator, population: str, size: int, error: float, sets: int
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
-    """Draw sets until enough have two errors or more; return these, and the number of all.
+    """Draw sets until enough have an error or more; return these, and the number of all.
 
-    With fewer errors there is no interval: all disagreement is in one row or in none.
+    Without an error there is no interval.
     """
     found: list[tuple[np.ndarray, np.ndarray]] = []
     block, drawn = 20_000, 0
     while len(found) < sets:
         scores = _erring(rng, population, block * size, error)
         x, y = (column.reshape(block, size) for column in scores)
-        places = np.flatnonzero((x != y).sum(axis=1) >= 2)[: sets - len(found)]
+        places = np.flatnonzero((x != y).any(axis=1))[: sets - len(found)]
         drawn += block if len(found) + len(places) < sets else int(places[-1]) + 1
         found += [(x[place], y[place]) for place in places]
     return found, drawn

@@ -48,17 +48,92 @@ def test_eight_equal_scores_do_not_make_agreement_certain() -> None:
     assert found.exact.high == 1
 
 
-def test_agreement_has_an_interval_if_two_instructions_disagree() -> None:
+def test_agreement_has_an_interval_if_one_instruction_disagrees() -> None:
     human = [1, 2, 3, 4, 5] * 6
-    for changed, is_defined in ((0, False), (1, False), (2, True)):
+    for changed, is_defined in ((0, False), (1, True), (2, True)):
         score = [value + 1 if row < changed else value for row, value in enumerate(human)]
         found = compared(score, human)
         assert has_interval(found.kappa) == has_interval(found.spearman) == is_defined
-    in_one = [0, 0, *range(1, 29)]
-    assert not has_interval(compared(score, human, in_one).kappa)
     assert not has_interval(compared(score[: LEAST_FOR_AGREEMENT - 1], human[: LEAST_FOR_AGREEMENT - 1]).kappa)
     open_difference = LeftOut(0.9, np.append(np.nan, np.linspace(0.85, 0.95, 20))).difference()
     assert open_difference.why == "it is not defined without one of the instructions"
+
+
+def test_one_error_in_thirty_rows_does_not_exclude_a_judge_that_errs_in_one_of_ten() -> None:
+    human = [1, 2, 3, 4, 5] * 6
+    found = compared([value + (row == 6) for row, value in enumerate(human)], human)
+    assert found.kappa.high == 1
+    assert found.kappa.low is not None
+    assert found.kappa.low < 0.975, "kappa of 10 % errors by one point"
+
+
+def test_no_interval_of_agreement_ends_beyond_its_scale() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        lowest = rng.choice([-1.0, 0.0])
+        without = rng.uniform(lowest, 1, rng.integers(LEAST_FOR_AGREEMENT, 30))
+        value = float(rng.choice(without))
+        found = agreement_estimate(value, without, lowest, tests=int(rng.integers(1, 20)))
+        assert found.low is not None
+        assert found.high is not None
+        assert lowest <= found.low <= value <= found.high <= 1
+        difference = LeftOut(value, without).difference(1.0, tests=3)
+        assert difference.low is not None
+        assert difference.high is not None
+        assert -1 <= difference.low <= value <= difference.high <= 1
+
+
+def test_a_mean_error_lies_between_zero_and_the_width_of_the_scale() -> None:
+    human = np.array([1.0, 2, 3, 4, 5] * 3)
+    labels = agreement_statistics.SampledRows(np.arange(15))
+    assert not has_interval(labels.mean_error(human, human, highest=4)), "no error does not exclude one"
+    for wrong in ([6], [0, 1, 2], range(15)):
+        score = human.copy()
+        score[list(wrong)] = 6 - score[list(wrong)]
+        found = labels.mean_error(score, human, highest=4)
+        assert found.value == pytest.approx(np.abs(score - human).mean(), **EXACT)
+        assert found.low is not None
+        assert found.high is not None
+        assert 0 <= found.low < found.value < found.high <= 4
+
+
+def effective_width(value: float, without: Any) -> float:
+    """Return the width of the interval on Fisher's z with the effective number of instructions, minus 2."""
+    z = np.arctanh(without)
+    squares = (z - z.mean()) ** 2
+    effective = squares.sum() ** 2 / (squares**2).sum()
+    error = np.sqrt(squares.sum() * (len(z) - 1) / len(z))
+    reach = stats.t.ppf(0.975, max(effective - 2, 1)) * error
+    return float(np.tanh(np.arctanh(value) + reach) - np.tanh(np.arctanh(value) - reach))
+
+
+def test_the_interval_of_kappa_on_thirteen_instructions_contains_its_value_and_is_narrow() -> None:
+    rng = np.random.default_rng(6)
+    group = np.repeat(np.arange(13), 3)
+
+    def drawn(rows: int, number: Any) -> tuple[Any, Any]:
+        """Draw labels and scores that have the noise of their instruction and their own."""
+        own, shared = rng.standard_normal((2, rows)), rng.standard_normal((2, number.max() + 1))[:, number]
+        label, noise = (own + shared) / math.sqrt(2)
+        cuts = [-0.84, -0.25, 0.25, 0.84]
+        return 1.0 + np.searchsorted(cuts, 0.8 * label + 0.6 * noise), 1.0 + np.searchsorted(cuts, label)
+
+    kappa = agreement_statistics.kappa
+    score, human = drawn(200_000, np.arange(200_000))
+    truth = float(kappa(score, human, np.ones((1, len(score))))[0])
+    held, widths, wide = [], [], []
+    for _ in range(300):
+        score, human = drawn(39, group)
+        found = agreement_statistics.SampledRows(group).agreement(kappa, score, human)
+        assert found.value is not None
+        assert found.low is not None
+        assert found.high is not None
+        held.append(found.low <= truth <= found.high)
+        widths.append(found.high - found.low)
+        without = kappa(score, human, (group != np.arange(13)[:, None]).astype(float))
+        wide.append(effective_width(found.value, without))
+    assert np.mean(held) > 0.93
+    assert np.mean(widths) < 0.8 * np.mean(wide)
 
 
 def test_three_errors_in_twenty_rows_do_not_exclude_a_judge_that_errs_in_one_of_fifty() -> None:
@@ -68,7 +143,7 @@ def test_three_errors_in_twenty_rows_do_not_exclude_a_judge_that_errs_in_one_of_
     assert found.kappa.high > 0.996, "kappa of 2 % errors by one point"
 
 
-def test_a_correlation_has_the_interval_of_fishers_z() -> None:
+def test_a_correlation_of_many_rows_has_the_interval_of_fishers_z() -> None:
     rng = np.random.default_rng(1)
     x = rng.standard_normal(400)
     y = 0.8 * x + 0.6 * rng.standard_normal(400)

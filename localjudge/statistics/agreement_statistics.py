@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from localjudge.arrays import Flags, Floats, Integers, LabelArray, RowArrays
 from localjudge.statistics import UNDEFINED, Estimate, why_undefined
 from localjudge.statistics.jackknife import (
+    FURTHER_OF_COEFFICIENTS,
     LEAST_FOR_AGREEMENT,
     PARTS,
     LeftOut,
@@ -69,6 +70,12 @@ def nominal_kappa(x: Floats, y: Floats, weights: Floats) -> Floats:
         chance += (weights @ (x == label)) * (weights @ (y == label)) / n**2
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(1 - chance > _SMALLEST, (agreed - chance) / (1 - chance), np.nan)
+
+
+def absolute_error(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Return the mean distance between the columns."""
+    mean: Floats = weights @ np.abs(x - y) / weights.sum(axis=1)
+    return mean
 
 
 def auc(x: Floats, y: Floats, weights: Floats) -> Floats:
@@ -136,8 +143,19 @@ class SampledRows(RowArrays):
         ends = lowest, highest, signed
         return mean_estimate(values, self.group, *ends, self.resamples, self.seed, self.weight)
 
+    def mean_error(self, x: Floats, y: Floats, highest: float) -> Estimate:
+        """Return the mean absolute error of a column [m], at most `highest`."""
+        return self.agreement(absolute_error, x, y, lowest=0.0, highest=highest, further=0)
+
     def agreement(
-        self, statistic: Statistic, x: Floats, y: Floats, lowest: float = -1.0, tests: int = 1
+        self,
+        statistic: Statistic,
+        x: Floats,
+        y: Floats,
+        lowest: float = -1.0,
+        highest: float = 1.0,
+        tests: int = 1,
+        further: int = FURTHER_OF_COEFFICIENTS,
     ) -> Estimate:
         """Return a statistic of pairs with its interval from the jackknife of instructions.
 
@@ -146,7 +164,8 @@ class SampledRows(RowArrays):
             x: the first column, [m].
             y: the second column, [m].
             lowest: the smallest possible value of the statistic.
-            tests: as for `localjudge.statistics.jackknife.jackknife_interval`.
+            highest: the largest possible value.
+            tests, further: as for `localjudge.statistics.jackknife.jackknife_interval`.
         """
         found = self.left_out(statistic, x, y)
         if found is None:
@@ -154,7 +173,9 @@ class SampledRows(RowArrays):
         if len(found.without) < 2:
             why = why_undefined(found.value, len(found.without), LEAST_FOR_AGREEMENT, False)
             return Estimate(found.value, why=why)
-        return agreement_estimate(found.value, found.without, lowest, tests)
+        return agreement_estimate(
+            found.value, found.without, lowest=lowest, highest=highest, tests=tests, further=further
+        )
 
     def difference(self, statistic: Statistic, x: Floats, other: Floats, y: Floats) -> Estimate:
         """Return by how much a statistic of `x` and `y` is above that of `other` and `y`, with its interval.
@@ -266,7 +287,7 @@ def compare(
     error, width, are_whole = x - y, ends[1] - ends[0], bool((x == x.round()).all() and (y == y.round()).all())
     return Comparison(
         **correlations,
-        mae=labels.mean(np.abs(error), 0, width),
+        mae=labels.mean_error(x, y, width),
         kappa=labels.agreement(kappa, x, y) if are_whole else UNDEFINED,
         exact=labels.share(error == 0) if are_whole else UNDEFINED,
         within_one=labels.share(np.abs(error) <= 1) if are_whole else UNDEFINED,

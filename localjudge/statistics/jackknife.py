@@ -6,11 +6,19 @@ treated on the scale of its log-odds, so that its interval stays between 0 and 1
 always wins. Near that end the bootstrap-t of `resampling` is too wide or undefined: for the
 log-odds of 29 wins in 30 it gives -2.6 to 9.3, the jackknife 1.2 to 5.5, and the exact interval is 1.6 to 7.1.
 
-Correlations and kappa are treated on Fisher's scale z = atanh, where their distribution is nearly symmetric
-also close to 1. If few instructions disagree, few carry the variance, so the degrees of freedom of Student's t
-are the effective number of instructions that do, minus 2: two of them are needed for an interval at all. An
-interval is undefined if all disagreement is in one instruction or in none: eight equal labels do not show that
-the next one is equal.
+Correlations, kappa, alpha, shares in order and mean errors are treated on the scale of the arcsine, with one
+degree of freedom less than instructions. Where few instructions disagree, the variance on this scale hardly
+depends on their number. On Fisher's z = atanh, a sample with more of them has a smaller variance, and its
+interval does not reach far enough upwards. The arcsine of perfect agreement is finite, so a single instruction
+that disagrees is enough for an interval. It is undefined if the statistic is the same without each of the
+instructions: eight equal labels do not show that the next one is equal. Differences of two judges are not
+transformed.
+
+If few instructions carry the variance, the jackknife is often too small. Therefore further instructions are
+added to it, each of which changes the statistic as much as the one that changes it most: two for correlations,
+kappa and alpha (`FURTHER_OF_COEFFICIENTS`), one for differences (`FURTHER_OF_DIFFERENCES`), and none for means
+over instructions or rows: shares in order and mean errors. `benchmarks/agreement_intervals.py` derives these
+numbers; it compares the intervals with Fisher's z, fewer degrees of freedom, BCa and the percentile bootstrap.
 
 `benchmarks/coverage.py` and `benchmarks/preference_coverage.py` measure how often the intervals contain the
 true value.
@@ -35,12 +43,19 @@ A certain share gets one more instruction that is a tie, and its log-odds are fi
 PARTS = 500
 """Largest number of parts of the instructions that the jackknife of a statistic leaves out."""
 
-LEAST_FOR_AGREEMENT = 8
-"""Number of instructions that the interval of a correlation or kappa requires.
+_DIGITS = 12
 
-`benchmarks/interval_limits.py` derives it: the smallest of 5, 8, 10, 12, 15, 20, 30 and 50 from which on the
-printed intervals of kappa contain the true value in 93 % of the sets, within two Monte Carlo errors, for each
-share of errors from 2 to 20 %."""
+LEAST_FOR_AGREEMENT = 8
+"""Number of instructions that the interval of a correlation, kappa, alpha or share in order requires.
+
+`benchmarks/agreement_intervals.py` measures the intervals from this number on."""
+
+FURTHER_OF_COEFFICIENTS = 2
+"""Number of further instructions in the variance of a correlation, kappa or alpha, each of which changes it as
+much as the one that changes it most."""
+
+FURTHER_OF_DIFFERENCES = 1
+"""The same for a difference of two judges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +171,15 @@ def left_out(group: Integers) -> Flags:
     return kept
 
 
-def jackknife_interval(value: float, left_out: Floats, tests: int = 1) -> Floats:
+def jackknife_interval(value: float, left_out: Floats, tests: int = 1, further: int = 0) -> Floats:
     """Return both ends of a statistic's interval, on a scale where it is symmetric; NaN if there is none.
 
     Args:
         value: the statistic of the sample.
         left_out: the statistic without each instruction (or each part of the instructions), [G].
         tests: number of intervals that hold together in 95 % of samples (Bonferroni).
+        further: number of further instructions in the variance, each of which changes the statistic as much as
+            the one that changes it most.
     """
     from scipy.special import stdtrit
 
@@ -172,8 +189,8 @@ def jackknife_interval(value: float, left_out: Floats, tests: int = 1) -> Floats
     total = squares.sum()
     if parts < LEAST_FOR_AGREEMENT or not np.isfinite(value + total) or total < 1e-24:
         return np.full(2, np.nan)
-    freedom = max(total**2 / (squares**2).sum() - 2, 1)
-    reach = stdtrit(freedom, 1 - 0.025 / tests) * np.sqrt(total * (parts - 1) / parts)
+    variance = (total + further * squares.max()) * (parts - 1) / parts
+    reach = stdtrit(parts - 1, 1 - 0.025 / tests) * np.sqrt(variance)
     return np.array([value - reach, value + reach])
 
 
@@ -190,34 +207,43 @@ class LeftOut:
 
     def difference(self, reach: float = 1.0, tests: int = 1) -> Estimate:
         """Return a difference of at most `reach` with its interval; `tests` as for `jackknife_interval`."""
-        low, high = np.clip(jackknife_interval(self.value, self.without, tests), -reach, reach)
-        return Estimate.from_floats(self.value, low, high, why_open(self.value, self.without, self.without))
+        ends = jackknife_interval(self.value, self.without, tests, FURTHER_OF_DIFFERENCES)
+        low, high = np.clip(ends, -reach, reach)
+        return Estimate.from_floats(self.value, low, high, why_open(self.value, self.without))
 
 
-def agreement_estimate(value: float, left_out: Floats, lowest: float = -1.0, tests: int = 1) -> Estimate:
-    """Return a statistic of agreement, `lowest` to 1, with its interval on Fisher's scale.
+def agreement_estimate(
+    value: float,
+    left_out: Floats,
+    lowest: float = -1.0,
+    highest: float = 1.0,
+    tests: int = 1,
+    further: int = FURTHER_OF_COEFFICIENTS,
+) -> Estimate:
+    """Return a statistic of agreement, `lowest` to `highest`, with its interval on the scale of the arcsine.
 
     Args:
         value: the statistic of the sample.
         left_out: the statistic without each instruction (or each part of the instructions), [G]; NaN if it is
             undefined.
         lowest: the smallest possible value.
-        tests: as for `jackknife_interval`.
+        highest: the largest possible value.
+        tests, further: as for `jackknife_interval`.
     """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        z = np.arctanh(2 * (np.append(value, left_out) - lowest) / (1 - lowest) - 1)
-    ends = lowest + (np.tanh(jackknife_interval(z[0], z[1:], tests)) + 1) / 2 * (1 - lowest)
-    why = "" if np.isfinite(ends).all() else why_open(value, left_out, z)
-    return Estimate.from_floats(value, ends[0], ends[1], why)
+    middle, half = (highest + lowest) / 2, (highest - lowest) / 2
+    # A rounding error next to 1 is far from it on this scale.
+    fraction = ((np.append(value, left_out) - middle) / half).round(_DIGITS)
+    angle = np.arcsin(np.clip(fraction, -1, 1))
+    ends = jackknife_interval(angle[0], angle[1:], tests, further)
+    low, high = middle + half * np.sin(np.clip(ends, -np.pi / 2, np.pi / 2))
+    why = "" if np.isfinite(low) else why_open(value, left_out)
+    return Estimate.from_floats(value, low, high, why)
 
 
-def why_open(value: float, left_out: Floats, z: Floats) -> str:
-    """Return why a statistic has no interval; `z` has the values left out on the scale of the interval."""
-    if len(left_out) >= LEAST_FOR_AGREEMENT and np.isfinite(value):
-        if np.isnan(left_out).any():
-            return "it is not defined without one of the instructions"
-        if np.isinf(z).any():
-            return "all disagreement, or all agreement, is in at most one of the instructions"
+def why_open(value: float, left_out: Floats) -> str:
+    """Return why a statistic has no interval."""
+    if len(left_out) >= LEAST_FOR_AGREEMENT and np.isfinite(value) and np.isnan(left_out).any():
+        return "it is not defined without one of the instructions"
     return why_undefined(value, len(left_out), LEAST_FOR_AGREEMENT, bool(np.ptp(left_out) > 1e-12))
 
 

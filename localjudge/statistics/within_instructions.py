@@ -113,8 +113,8 @@ class LabelledResponses:
         values = column[self.row]
         in_order, over_chance, epsilon = self._order_of(values).shares(seed)
         compared = WithinComparison(
-            in_order=agreement_estimate(in_order.value, in_order.without, 0.0),
-            over_chance=agreement_estimate(over_chance.value, over_chance.without),
+            in_order=agreement_estimate(in_order.value, in_order.without, lowest=0.0, further=0),
+            over_chance=agreement_estimate(over_chance.value, over_chance.without, further=0),
             epsilon=epsilon,
         )
         return compared, in_order

@@ -282,7 +282,7 @@ def _over_constants(
     frequent, median = most_frequent_label(marks.value, sampled), median_label(marks.value, sampled)
     error_of_median = np.abs(median - marks.value)
     error = np.abs(_best(columns)[marks.row] - marks.value)
-    comparisons = {"median": Comparison(mae=sampled.mean(error_of_median, 0, width))}
+    comparisons = {"median": Comparison(mae=sampled.mean_error(median, marks.value, width))}
     over = {"mae": {"median": sampled.mean(error - error_of_median, -width, width, signed=True)}}
     integer = columns["integer"][marks.row]
     if _are_whole(integer) and _are_whole(marks.value):
