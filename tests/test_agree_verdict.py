@@ -135,7 +135,6 @@ def test_labels_without_an_order_show_which_label_the_judge_misses(
     table = confusion_matrix(labels, given, labels=["safe", "unsafe"])
     assert [list(row.values()) for row in grade["counts"].values()] == table.tolist()
     assert "This judge has a kappa with the labels of" in said
-    assert ("there is no clear difference" in said) == (missed == "unsafe")
     assert "grade: each label of people" in said
 
 
