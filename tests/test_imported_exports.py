@@ -149,11 +149,13 @@ def test_what_does_not_fit_an_export_is_refused_in_one_line(cli: Cli, pairs: Pat
     wrong = json.loads(lines[1])
     wrong["better_ab"] = "C"
     (tmp_path / "wrong.jsonl").write_text("\n".join((lines[0], json.dumps(wrong))))
+    (tmp_path / "torn.jsonl").write_text(json.dumps(json.loads(lines[0]) | {"columns": "{"}))
     for name, flags, words in (
         ("x.jsonl", ("--aspect", "better"), "give the --rubric"),
         ("x.jsonl", ("--rubric", "just-eval"), "is a line of a pair"),
         ("x.csv", ("--rubric", "pairwise"), "as JSON lines or Parquet"),
         ("old.jsonl", ("--rubric", "pairwise"), "old.jsonl:1: no column 'better_probabilities_ab'"),
+        ("torn.jsonl", ("--rubric", "pairwise"), "torn.jsonl:1: its columns are not JSON"),
         ("wrong.jsonl", ("--rubric", "pairwise"), "wrong.jsonl:2: better is not one of its values"),
     ):
         end = cli("import", tmp_path / name, *flags, "--out", tmp_path / "out")

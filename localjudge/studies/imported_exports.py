@@ -124,8 +124,20 @@ def _lines(names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
                 raise UsageError(f"{where}: is not a line of an export; import such files by themselves")
             line = dict(record)
             if isinstance(line["columns"], str):  # Parquet has no objects of any form
-                line["columns"] = json.loads(line["columns"])
+                line["columns"] = _decoded(line["columns"], where)
             yield where, line
+
+
+def _decoded(columns: str, where: str) -> Any:
+    """Return the other columns of a row from their JSON text.
+
+    Raises:
+        UsageError: the text is not JSON.
+    """
+    try:
+        return json.loads(columns)
+    except (ValueError, RecursionError):
+        raise UsageError(f"{where}: its columns are not JSON; export the run again") from None
 
 
 def _prompts(
