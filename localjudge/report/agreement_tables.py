@@ -276,7 +276,7 @@ def calibration_findings(calibration: Calibration, of_labels: Sequence[str] = ()
         digits = 2 if scores[-1] - scores[0] <= 1 else 1  # of a share, the scores are quarters
         points = dict(zip(scores, labels, strict=True)).items()
         curve = " ".join(f"{x:.{digits}f}→{y:.{digits}f}" for x, y in points)
-        errors = (rmse and rmse**2 for rmse in (found.before, found.after, found.constant))
+        errors = (found.mse_as_judged, found.mse_calibrated, found.mse_constant)
         rows.append([name, found.rows, *errors, found.gain, found.over_constant, curve])
     names = ", ".join(name for name, found in calibration.aspects.items() if not found.has_gain)
     notes = [
@@ -289,8 +289,10 @@ def calibration_findings(calibration: Calibration, of_labels: Sequence[str] = ()
         *("aspect", "rows", "as judged", "calibrated", "constant"),
         *("gain over\nas judged", "gain over\nconstant", "score→label"),
     )
-    main = [Table(title, columns, rows), *_intervals(calibration)]
-    return Findings((), main, notices=calibration.notices, notes=[*of_labels, *notes, not_human])
+    maps: list[Table | str] = [Table(title, columns, rows)] if rows else []
+    remarks = [*notes, not_human] if rows else []
+    main = [*maps, *_intervals(calibration)]
+    return Findings((), main, notices=calibration.notices, notes=[*of_labels, *remarks])
 
 
 def _intervals(calibration: Calibration) -> Iterator[Table | str]:

@@ -12,7 +12,6 @@ means (`localjudge.statistics.system_means`) are estimates of human means.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
@@ -40,10 +39,6 @@ from localjudge.system.durable import replacing
 
 class _CalibrationRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-def _root(squared: float | None) -> float | None:
-    return None if squared is None else math.sqrt(squared)
 
 
 class AspectMap(_CalibrationRecord):
@@ -87,21 +82,6 @@ class AspectMap(_CalibrationRecord):
         ):
             raise ValueError("x must increase from point to point, and y must not decrease")
         return self
-
-    @property
-    def before(self) -> float | None:
-        """The root mean squared error of the judge's scores, in the labels' unit."""
-        return _root(self.mse_as_judged)
-
-    @property
-    def after(self) -> float | None:
-        """The root mean squared error of the mapped scores, in the labels' unit."""
-        return _root(self.mse_calibrated)
-
-    @property
-    def constant(self) -> float | None:
-        """The root mean squared error of the mean label, in the labels' unit."""
-        return _root(self.mse_constant)
 
     @property
     def has_gain(self) -> bool:
