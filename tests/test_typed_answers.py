@@ -34,7 +34,7 @@ def aspects(draw: st.DrawFn) -> dict[str, Any]:
     if kind == "scale":
         lowest = draw(st.integers(-12, 20))
         return {"scale": {"lowest": lowest, "highest": lowest + draw(st.integers(1, 110))}}
-    names = draw(st.lists(labels, min_size=2, max_size=5, unique=True))
+    names = draw(st.lists(labels, min_size=2, max_size=5, unique_by=str.casefold))
     if kind == "labels":
         return {"choices": names, "ordered": draw(st.booleans())}
     return {"choices": dict(zip("ABCDE", names, strict=False))}
