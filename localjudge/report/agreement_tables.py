@@ -83,8 +83,8 @@ def _not_shown(aspects: Mapping[str, AspectAgreement]) -> Iterator[str]:
             blind.append(f"{aspect} {over.in_words()}")
     if blind:
         yield (
-            "Nothing shows that this judge reads the responses in these aspects: its share in order minus that "
-            f"of the same scores in random order is {', '.join(blind)}"
+            "Nothing shows that this judge reads the responses: its scores order pairs no better than the same "
+            f"scores in random order do, in {', '.join(blind)}."
         )
 
 
@@ -102,7 +102,7 @@ def _ordered_aspects(aspects: Mapping[str, AspectAgreement]) -> Table:
 
 _STATISTICS = {
     "spearman": "Spearman's rank correlation",
-    "mae": "mean absolute error",
+    "mae": "mean absolute error\n(less is better)",
     "kappa": "kappa, quadratic weights",
     "exact": "exact agreement",
     "within_one": "within one",
@@ -119,8 +119,9 @@ def _one_aspect(aspect: str, found: AspectAgreement) -> Table:
         of_kinds = [found.within.comparisons[kind].in_order for kind in kinds]
         rows.append(["in order", *of_kinds, *Verdict.of_within(found.within).cells])
     for statistic, name in _STATISTICS.items():
-        of_judge = [getattr(found.comparisons[kind], statistic) for kind in kinds]
-        rows.append([name, *map(_if_known, of_judge), *_beside(found, statistic)])
+        of_judge = [_if_known(getattr(found.comparisons[kind], statistic)) for kind in kinds]
+        if any(of_judge):
+            rows.append([name, *of_judge, *_beside(found, statistic)])
     columns = ["statistic", *kinds, *_BESIDE]
     return Table(_labelled(aspect, found), columns, rows)
 

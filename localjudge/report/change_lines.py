@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from localjudge.matching import UNNAMED
 from localjudge.statistics import two_decimals, untested_in_words
+from localjudge.statistics.system_order import SIGNIFICANCE_LEVEL
 from localjudge.studies.compare import NOTHING_IN_COMMON, Changes, MovedRow
 from localjudge.studies.compare.matched_runs import RowWithoutScore
 from localjudge.studies.compare.two_judges import Labelled
@@ -65,7 +66,7 @@ def _lost(changes: Changes) -> Iterator[str]:
         advice = "" if changes.only_common else ", or compare the others alone with --common"
         yield f"Missing in {new}: {some(absent)} of {old}. Judge them{advice}."
     if failed:
-        yield f"Failed in {new}: {some(failed)} of {old}."
+        yield f"No score in {new}: {some(failed)} of {old}; they failed."
 
 
 def _counts_by_system(changes: Changes, rows: Sequence[RowWithoutScore]) -> list[str]:
@@ -87,6 +88,7 @@ def _whether(changes: Changes) -> str:
     if len(same) == len(columns):
         return "Nothing changed: every column is the same"
     by_direction: dict[str, list[str]] = {}
+    by_signs = list[str]()
     untested = list[str]()
     calm = list[str]()
     adjusted = f" adjusted for {len(columns)} columns" if len(columns) > 1 else ""
@@ -96,14 +98,17 @@ def _whether(changes: Changes) -> str:
         elif change.p is not None:
             calm.append(name)
         elif name not in same:
-            test = f"exact sign test{adjusted}: " if not untested else ""
-            untested.append(f"{name} {change.moved} ({test}{change.sign_test})")
+            is_first = not by_signs and not untested
+            test = f"exact sign test{adjusted}: " if is_first else ""
+            moved_by_signs = f"{name} {change.moved} ({test}{change.sign_test})"
+            has_changed = (change.sign_p or 1.0) < SIGNIFICANCE_LEVEL
+            (by_signs if has_changed else untested).append(moved_by_signs)
     parts = []
-    if by_direction:
-        moved = [f"{', '.join(names)} {direction}" for direction, names in by_direction.items()]
+    moved = [f"{', '.join(names)} {direction}" for direction, names in by_direction.items()] + by_signs
+    if moved:
         parts.append(f"Changed: {'; '.join(moved)}")
     if untested:
-        parts.append(f"Without an interval: {'; '.join(untested)}")
+        parts.append(f"No interval, and no significant change: {'; '.join(untested)}")
     if calm:
         parts.append("No significant change" + (f" in {', '.join(calm)}" if len(calm) < len(columns) else ""))
     if same:
@@ -211,16 +216,35 @@ def remark_lines(changes: Changes) -> Iterator[str]:
             yield f"In {name}, the judges put {pairs} of systems in opposite order: {some(contrary, 5, '; ')}."
 
 
-def moved_line(changes: Changes) -> str:
-    """Return the rows that moved most, with the largest change of a column; empty without any."""
-    rows = [_moved(changes, row) for row in changes.moved[:_MOST_MOVED]]
-    return f"Rows that changed most: {'; '.join(rows)}." if rows else ""
+def moved_lines(changes: Changes, asked: Collection[str] = ()) -> Iterator[str]:
+    """Yield the rows that decide: those that fell most in each column that a gate asks for, or moved most.
+
+    Args:
+        changes: the changes.
+        asked: the columns of the conditions; empty without a gate.
+    """
+    for column in dict.fromkeys(asked):
+        fallen = [_moved(changes, row, column) for row in changes.fallen.get(column, ())]
+        if fallen:
+            yield f"Rows that fell most in {column}: {'; '.join(fallen)}."
+    if not asked:
+        rows = [
+            _moved(changes, row, max(row.numbers, key=lambda name: _size_of(row, name)))
+            for row in changes.moved[:_MOST_MOVED]
+        ]
+        if rows:
+            yield f"Rows that changed most: {'; '.join(rows)}."
 
 
-def _moved(changes: Changes, row: MovedRow) -> str:
-    column = max(row.numbers, key=lambda name: abs(row.numbers[name][1] - row.numbers[name][0]))
+def _size_of(row: MovedRow, column: str) -> float:
+    old, new = row.numbers[column]
+    return abs(new - old)
+
+
+def _moved(changes: Changes, row: MovedRow, column: str) -> str:
     old, new = (f"{number:.2f}".removesuffix(".00") for number in row.numbers[column])
-    whose = f" of {row.system}" if len(changes.rows_by_system) > 1 else ""
+    is_clear = len(changes.rows_by_system) == 1 or row.system in row.id
+    whose = "" if is_clear else f" of {row.system}"
     return f"{row.id}{whose} ({column} {old} → {new})"
 
 

@@ -9,7 +9,7 @@ from localjudge.report.change_lines import (
     STATISTIC_NAMES,
     change_lines,
     lines_without_scores,
-    moved_line,
+    moved_lines,
     remark_lines,
 )
 from localjudge.report.gate_tables import gate_details, gate_parts
@@ -34,8 +34,9 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
         changed.append(_orders_by_people(changes))
     remarks = [*remark_lines(changes)]
     changed += ["\n".join(remarks)] if remarks else []
-    below = [*lines_without_scores(changes), moved_line(changes)]
-    last: list[Table | str] = ["\n".join(filter(None, below))] if any(below) else []
+    asked = [each.column for each in conditions if each.column]
+    below = [*lines_without_scores(changes), *moved_lines(changes, asked)]
+    last: list[Table | str] = ["\n".join(below)] if below else []
     details: dict[str, list[Table | str]] = {}
     main: list[Table | str] = []
     if conditions:

@@ -151,7 +151,7 @@ def gate_table(conditions: Sequence[Condition], each_system: bool = True) -> Tab
     columns.append("bound,\np or ±")
     if has_sizes:
         columns.append("instructions")
-    columns += ["least\nneeded", "result"]
+    columns += ["instr.\nneeded", "result"]
     return Table(f"Gate: {result}", columns, rows, words=["system", "worst system", "result"])
 
 

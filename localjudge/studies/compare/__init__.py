@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from localjudge.arrays import Floats
 from localjudge.matching.labels import Labels
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.statistics.paired_test import Change, tested_changes
 from localjudge.statistics.resampling import RESAMPLES, cell_means
+from localjudge.statistics.system_order import NO_DIFFERENCE
 from localjudge.studies.by_system_or_tag import EstimateRow, EstimateTable
 from localjudge.studies.compare.matched_runs import Differs, MatchedRuns, RowWithoutScore, by_instruction
 from localjudge.studies.compare.two_judges import Labelled, TwoJudges, compare_labels, compare_two_judges
 
 _MOST_LISTED = 10
 """The most rows that are listed one by one."""
+_MOST_FALLEN = 3
+"""The most rows of a column that are listed because they fell."""
 NOTHING_IN_COMMON = "no row has a score in both runs"
 
 
@@ -54,6 +58,7 @@ class Changes:
             score; empty if there is none, or if only the common rows are of interest.
         by_system: the change of each column for each system; None for one system, and without changes.
         moved: the rows that changed most.
+        fallen: for each column, the rows that fell most in it, those that fell further first.
         missing: the rows of OLD that have a score, but none in NEW.
         failed: the rows of OLD that failed, which are compared with nothing.
         unmatched: the rows of NEW without a score that belong to no row of OLD; they count in nothing.
@@ -77,6 +82,7 @@ class Changes:
     imputed: Mapping[str, float]
     by_system: EstimateTable | None
     moved: tuple[MovedRow, ...]
+    fallen: Mapping[str, tuple[MovedRow, ...]]
     missing: tuple[RowWithoutScore, ...]
     failed: tuple[RowWithoutScore, ...]
     unmatched: tuple[RowWithoutScore, ...]
@@ -129,6 +135,7 @@ def compare_runs(
         imputed=imputed,
         by_system=by_system,
         moved=_moved(matched),
+        fallen={name: _fallen(matched, at) for at, name in enumerate(rows.names)},
         missing=matched.missing,
         failed=matched.failed,
         unmatched=matched.unmatched,
@@ -170,21 +177,56 @@ def _by_system(matched: MatchedRuns, resamples: int, seed: int) -> EstimateTable
 
 def _moved(matched: MatchedRuns) -> tuple[MovedRow, ...]:
     """Return the rows that changed most."""
-    rows, table = matched.rows, matched.rows.values
-    used = [at for at, name in enumerate(rows.names) if name != OVERALL]
-    old, new = (table[matched.row_pairs[:, run]] for run in (0, 1))
-    size = (np.abs(new - old)[:, used] / rows.width[used]).mean(axis=1)
-    chosen = [at for at in np.argsort(-size, kind="stable")[:_MOST_LISTED].tolist() if size[at] > 0]
-    pairs = [matched.row_pairs[at].tolist() for at in chosen]
+    moved = _mean_changes(matched)
+    order = np.argsort(-moved, kind="stable")[:_MOST_LISTED].tolist()
+    return tuple(_moved_row(matched, at, float(moved[at])) for at in order if moved[at] > 0)
+
+
+def _mean_changes(matched: MatchedRuns) -> Floats:
+    """Return the mean change of the columns of each row, as a share of their scales, [m]; never below 0."""
+    rows = matched.rows
+    used = _columns_of_rows(matched)
+    old, new = (rows.values[matched.row_pairs[:, run]][:, used] for run in (0, 1))
+    mean: Floats = (np.abs(new - old) / rows.width[used]).mean(axis=1)
+    return mean
+
+
+def _fallen(matched: MatchedRuns, column: int) -> tuple[MovedRow, ...]:
+    """Return the rows that fell most in a column."""
+    rows = matched.rows
+    old, new = (rows.values[matched.row_pairs[:, run], column] for run in (0, 1))
+    fall = old - new
+    order = np.argsort(-fall, kind="stable")[:_MOST_FALLEN].tolist()
+    width = float(rows.width[column])
     return tuple(
-        MovedRow(
-            id=rows.identities[pair[0]].id or "",
-            system=rows.systems[pair[0]],
-            moved=float(size[at]),
-            numbers={rows.names[place]: (float(old[at, place]), float(new[at, place])) for place in used},
-            verdicts={
-                name: (rows.verdict(name, pair[0]), rows.verdict(name, pair[1])) for name in rows.written
-            },
-        )
-        for at, pair in zip(chosen, pairs, strict=True)
+        _moved_row(matched, at, float(fall[at]) / width, (column,)) for at in order if fall[at] > NO_DIFFERENCE
+    )
+
+
+def _columns_of_rows(matched: MatchedRuns) -> list[int]:
+    """Return the places of the columns that are not the mean of the others."""
+    return [at for at, name in enumerate(matched.rows.names) if name != OVERALL]
+
+
+def _moved_row(matched: MatchedRuns, at: int, moved: float, columns: Sequence[int] | None = None) -> MovedRow:
+    """Return a row with its numbers and verdicts in both runs.
+
+    Args:
+        matched: the rows of both runs.
+        at: the place of the row in `matched.row_pairs`.
+        moved: how far it moved.
+        columns: the places of the columns that are shown; None for all but the mean of the others.
+    """
+    rows = matched.rows
+    old, new = matched.row_pairs[at].tolist()
+    shown = _columns_of_rows(matched) if columns is None else columns
+    return MovedRow(
+        id=rows.identities[old].id or "",
+        system=rows.systems[old],
+        moved=moved,
+        numbers={
+            rows.names[place]: (float(rows.values[old, place]), float(rows.values[new, place]))
+            for place in shown
+        },
+        verdicts={name: (rows.verdict(name, old), rows.verdict(name, new)) for name in rows.written},
     )
