@@ -224,7 +224,7 @@ def moved_lines(changes: Changes, asked: Collection[str] = ()) -> Iterator[str]:
         asked: the columns of the conditions; empty without a gate.
     """
     for column in dict.fromkeys(asked):
-        fallen = [_moved(changes, row, column) for row in changes.fallen.get(column, ())]
+        fallen = [_moved(changes, row, column, named=False) for row in changes.fallen.get(column, ())]
         if fallen:
             yield f"Rows that fell most in {column}: {'; '.join(fallen)}."
     if not asked:
@@ -241,11 +241,13 @@ def _size_of(row: MovedRow, column: str) -> float:
     return abs(new - old)
 
 
-def _moved(changes: Changes, row: MovedRow, column: str) -> str:
+def _moved(changes: Changes, row: MovedRow, column: str, named: bool = True) -> str:
+    """Return a row and how its number in a column moved."""
     old, new = (f"{number:.2f}".removesuffix(".00") for number in row.numbers[column])
     is_clear = len(changes.rows_by_system) == 1 or row.system in row.id
     whose = "" if is_clear else f" of {row.system}"
-    return f"{row.id}{whose} ({column} {old} → {new})"
+    of = f"{column} " if named else ""
+    return f"{row.id}{whose} ({of}{old} → {new})"
 
 
 def lines_without_scores(changes: Changes) -> Iterator[str]:
