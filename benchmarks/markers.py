@@ -27,7 +27,7 @@ from transformers.utils import logging
 
 from localjudge import ModelError, Row, Rubric, read_rows
 from localjudge.prompts.encoder import PromptEncoder, markers
-from localjudge.prompts.rendered_turns import render, with_final_channel
+from localjudge.prompts.rendered_turns import NO_ARGS, ROW, render_turns
 from localjudge.rows.columns import USED_FIELDS
 
 # The markers of a chat template are tokens in the model that the template belongs to.
@@ -152,9 +152,8 @@ def text_around(encoder: PromptEncoder, tokenizer: Any, text: str) -> str:
     """Return the chat template's text with this content inserted unchanged."""
     if not encoder.has_template:
         return text
-    turns = [{"role": "user", "content": "the-content"}]
-    before, after = render(tokenizer, turns, add_generation_prompt=True).split("the-content")
-    return with_final_channel(before + text + after)
+    around = render_turns(tokenizer, "", thinking=False, template_args=NO_ARGS).text
+    return around.replace(ROW, text)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,8 @@ CHAT_TEMPLATES = {
     ),
     "Mistral": "<s>{% for m in messages %}[INST] {{ m.content }}[/INST]{% endfor %}",
     "harmony": (
-        "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}"
+        "{% for m in messages %}<|start|>{{ m.role }}{% if m.role == 'assistant' %}<|channel|>final{% endif %}"
+        "<|message|>{{ m.content }}<|end|>{% endfor %}"
         "{% if add_generation_prompt %}<|start|>assistant{% endif %}"
     ),
 }

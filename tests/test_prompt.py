@@ -105,6 +105,8 @@ def test_ordinary_text_becomes_what_the_whole_tokenizer_makes_of_it(name: str, k
             continue  # a row's own spaces stay, even if the template trims its content
         if template:
             whole = tokenizer.apply_chat_template([{"role": "user", "content": text}], tokenize=False)
+            # The template has no generation prompt, but a turn of the assistant, which begins so.
+            whole += "<|im_start|>assistant\n" if kind == "turns" else ""
         else:
             whole = text
         expected = tokenizer.backend_tokenizer.encode(whole, add_special_tokens=template is None).ids
@@ -313,6 +315,28 @@ def test_a_hybrid_model_is_asked_whether_to_think_by_the_name_that_its_template_
     no_thoughts = tokenizer.encode("<think></think>", add_special_tokens=False)
     assert PromptEncoder(tokenizer).tail == no_thoughts
     assert PromptEncoder(tokenizer, thinking=True).tail == []
+
+
+MUSE = (
+    "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|eot|>{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant{% endif %}"
+)
+"""A template whose generation prompt ends as that of the harmony format, without its channels."""
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_prompt_ends_with_what_the_template_writes_before_an_answer(name: str) -> None:
+    def end_of(template: str) -> str:
+        tokenizer = tokenizer_with(name, template)
+        said: str = tokenizer.decode(PromptEncoder(tokenizer).encode("-"))
+        return said.rpartition("-")[2].replace(" ", "")
+
+    assert end_of(MUSE) == "<|eot|><|start|>assistant<|message|>"
+    thinks = MUSE.replace("{{ m.content }}", "{{ '<think></think>' if m.role == 'assistant' }}{{ m.content }}")
+    assert end_of(thinks) == "<|eot|><|start|>assistant", "a thought is no beginning of an answer"
+    assert end_of("[INST] {% for m in messages %}{{ m.content }} [/INST]{% endfor %}") == "[/INST]"
+    refuses = "{% if messages[1] %}{{ raise_exception('one turn') }}{% endif %}" + MUSE
+    assert end_of(refuses) == "<|eot|><|start|>assistant"
 
 
 def test_an_answer_in_the_published_harmony_format_stands_in_the_final_channel(shared: Path) -> None:

@@ -81,7 +81,8 @@ def test_without_a_turn_of_the_system_its_prompt_stands_before_the_text_of_the_u
     encoder = PromptEncoder(tokenizer, system=SYSTEM)
     assert encoder.system_place == "user"
     folded = [{"role": "user", "content": f"{SYSTEM}\n\nThe text."}]
-    whole = tokenizer.apply_chat_template(folded, tokenize=False)
+    # The template has no generation prompt, but a turn of the assistant, which begins so.
+    whole = tokenizer.apply_chat_template(folded, tokenize=False) + "<|im_start|>assistant\n"
     expected = tokenizer.backend_tokenizer.encode(whole, add_special_tokens=False).ids
     assert encoder.encode("The text.") == expected
     assert_stays_text(tokenizer)

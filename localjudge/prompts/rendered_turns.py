@@ -2,6 +2,10 @@
 
 A chat template is a program, and may treat contents specially. So it never gets the text of a row: it renders
 the stand-ins, and what it writes between them goes around every row.
+
+Some templates begin the turn of the assistant with less than what stands before its answers: the model is to
+write the rest, such as a channel. A judge answers at once, so its prompt has that rest, too, unless the rest
+opens a thought.
 """
 
 from __future__ import annotations
@@ -14,13 +18,15 @@ from typing import Any, Literal
 
 from localjudge.errors import ModelError
 from localjudge.prompts.chat_template import render_template
-from localjudge.prompts.thought_marks import HARMONY, ThoughtMarks, open_thought
+from localjudge.prompts.thought_marks import HARMONY, ThoughtMarks, has_thought_mark, open_thought
 
 NO_ARGS: Mapping[str, Any] = MappingProxyType({})
 """No variables of a chat template."""
 ROW = "stand-in-for-the-content"
 """Stand-in for the text of a row."""
 SYSTEM = "stand-in-for-the-system-prompt"
+"""Stand-in for the system prompt."""
+_ANSWER = "stand-in-for-the-answer"
 # Contents that a template might treat specially: the text around the row's content must not depend on it.
 _TRICKY = (
     " stand-in\n",
@@ -30,7 +36,7 @@ _TRICKY = (
     "{{ messages }}",
 )
 # The beginning of a turn in OpenAI's harmony format, in which the model opens a channel itself.
-_TURN = "<|start|>assistant"
+_TURN, _CHANNEL = "<|start|>assistant", "<|channel|>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +97,54 @@ class _Renderer:
     template_args: Mapping[str, Any]
 
     def render(self, contents: Mapping[str, str]) -> str:
-        """Return the template's text with some contents instead of their stand-ins."""
+        """Return the text of a prompt with some contents instead of their stand-ins."""
         messages = [message | {"content": _replaced(message["content"], contents)} for message in self.messages]
         try:
-            text = render(
-                self.tokenizer,
-                messages,
-                add_generation_prompt=True,
-                thinking=self.thinking,
-                template_args=self.template_args,
-            )
+            prompt = self._text_of(messages, add_generation_prompt=True)
         except ModelError as error:
             with_turns = " (with the rubric's system prompt)" if self.contents else ""
             raise ModelError(f"{error}{with_turns}") from None
-        return text + HARMONY.opens if self.thinking and text.endswith(_TURN) else with_final_channel(text)
+        if not self.thinking:
+            return self._with_begun_answer(prompt, messages)
+        opens_channel = prompt.endswith(_TURN) and is_harmony(self.tokenizer)
+        return prompt + HARMONY.opens if opens_channel else prompt
+
+    def _text_of(self, messages: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
+        return render(
+            self.tokenizer,
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            thinking=self.thinking,
+            template_args=self.template_args,
+        )
+
+    def _with_begun_answer(self, prompt: str, messages: list[dict[str, str]]) -> str:
+        """Return a prompt with all that the template writes before an answer of the assistant.
+
+        It is the prompt as it is if the template writes something else before answers, or a thought.
+
+        Args:
+            prompt: the text of the messages, with the beginning of the turn of the assistant.
+            messages: the turns.
+        """
+        begun = self._before_answer(messages, role="assistant")
+        if begun is None or not begun.startswith(prompt) or begun == prompt:
+            return prompt
+        if has_thought_mark(begun.removeprefix(prompt)):
+            return prompt
+        # A template that does not read the roles writes the same before any turn.
+        tells_roles_apart = self._before_answer(messages, role="user") != begun
+        return begun if tells_roles_apart else prompt
+
+    def _before_answer(self, messages: list[dict[str, str]], role: str) -> str | None:
+        """Return what stands before another turn of this role; None if the template has no such turn."""
+        turns = [*messages, {"role": role, "content": _ANSWER}]
+        try:
+            text = self._text_of(turns, add_generation_prompt=False)
+        except ModelError:
+            return None
+        before, found, _ = text.partition(_ANSWER)
+        return before if found else None
 
     def takes_system(self) -> bool:
         """Return whether the template has a turn of the system; others raise an error or leave it out."""
@@ -133,9 +173,9 @@ class _Renderer:
         return RenderedTurns(text, system)
 
 
-def with_final_channel(text: str) -> str:
-    """Return a text of OpenAI's harmony format with the channel of the answer; any other text as it is."""
-    return text.removesuffix(_TURN) + HARMONY.then if text.endswith(_TURN) else text
+def is_harmony(tokenizer: Any) -> bool:
+    """Return whether a model writes OpenAI's harmony format: template and vocabulary have its channels."""
+    return _CHANNEL in tokenizer.get_chat_template() and _CHANNEL in tokenizer.get_vocab()
 
 
 def _split_at(stand_ins: Mapping[str, str]) -> re.Pattern[str]:

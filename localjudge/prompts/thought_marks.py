@@ -64,6 +64,12 @@ def open_thought(text: str) -> ThoughtMarks | None:
     return last if is_open else None
 
 
+def has_thought_mark(text: str) -> bool:
+    """Return whether a text opens or ends a thought."""
+    known = (*KNOWN_MARKS, HARMONY.opens)
+    return any(mark in text for mark in known if mark) or _TAG.search(text.replace("/", "")) is not None
+
+
 def marks_of(tokens: Iterable[str], template: str) -> ThoughtMarks | None:
     """Return the marks of a model's thoughts; None if nothing in its vocabulary or chat template ends one.
 
