@@ -34,7 +34,7 @@ from transformers.utils import logging
 from localjudge.engines.transformers import generation
 from localjudge.engines.transformers.fast_layers import pack, use_grouped_attention
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
-from localjudge.errors import first_line
+from localjudge.errors import in_one_line
 from localjudge.prompts.task import Prompt
 
 VOCABULARY = 128
@@ -231,7 +231,7 @@ def _of_type(name: str, seconds: int) -> Iterator[dict[str, Any]]:
                     return
                 before, model = config, random_model(config)
         except Exception as error:
-            yield line | {"path": "not built", "in a batch": first_line(error)}
+            yield line | {"path": "not built", "in a batch": in_one_line(error)}
             continue
         reference, known = with_eager_attention(model), dict[tuple[int, ...], torch.Tensor]()
         for way in ("in a batch", "alone"):
@@ -240,7 +240,7 @@ def _of_type(name: str, seconds: int) -> Iterator[dict[str, Any]]:
                     taken, line[way] = largest_difference(model, reference, way, known)
                     line["path"] = line["path"] or taken
             except Exception as error:
-                line[way] = first_line(error)
+                line[way] = in_one_line(error)
             if _is_equal(line[way]):
                 break
         yield line

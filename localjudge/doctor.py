@@ -18,7 +18,7 @@ from shlex import quote
 from localjudge.engines.engine_log import output_to
 from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
-from localjudge.errors import ModelError, UsageError, first_line
+from localjudge.errors import ModelError, UsageError, in_one_line
 from localjudge.models.catalogue import BUNDLED
 from localjudge.models.digests import changes_since_verified
 from localjudge.models.model import Model
@@ -77,7 +77,7 @@ def _settled(name: str, look: _Look, fix: str) -> list[Check]:
         problem, _, advice = str(error).removeprefix("model ").partition("; ")
         return [wrong(name, problem, advice or fix)]
     except BaseException as error:  # the other checks still run; some libraries panic or exit on import
-        return [wrong(name, f"{type(error).__name__}: {first_line(error)}", fix)]
+        return [wrong(name, f"{type(error).__name__}: {in_one_line(error)}", fix)]
     return found if isinstance(found, list) else [found]
 
 

@@ -80,9 +80,20 @@ class RunBrokenError(LocalJudgeError):
     """A run directory that this process can no longer write."""
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message; the name of its type if it has no message."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+_LONGEST_LINE = 300
+"""The most characters of a line of another library's error."""
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return the message of an error from another library in one line; the name of its type without one.
+
+    Of several lines, the first says what was tried and the last one what was wrong.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    shown = [line[:_LONGEST_LINE] for line in dict.fromkeys([lines[0], lines[-1]])]
+    return " … ".join(shown)
 
 
 class RowProblem(StrEnum):

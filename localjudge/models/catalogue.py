@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from localjudge.errors import ModelError, first_line
+from localjudge.errors import ModelError, in_one_line
 from localjudge.models.configuration import Shape, shape_of
 from localjudge.models.digests import DECISIVE
 from localjudge.system.machine import online
@@ -117,7 +117,7 @@ def cached_folder(name: str, allow_download: bool) -> Path:
             return Path(snapshot_download(name, allow_patterns=_FETCHED))
     except Exception as error:  # the errors of the hub, the network and the disk have no common base class
         raise ModelError(
-            f"{looked}; it cannot be downloaded: {first_line(error)}; without a network, bring a copy of its "
+            f"{looked}; it cannot be downloaded: {in_one_line(error)}; without a network, bring a copy of its "
             "directory, or a pack: localjudge pack --model"
         ) from None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
-from localjudge.errors import ModelError, UsageError, first_line
+from localjudge.errors import ModelError, UsageError, in_one_line
 from localjudge.models.catalogue import BUNDLED, bundled_folder, cached_folder, model_path, refused_gguf
 from localjudge.models.configuration import read_document, remote_kernels
 from localjudge.models.digests import decisive_digest, read_digests
@@ -133,7 +133,7 @@ class Model:
         try:
             return AutoConfig.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)
         except Exception as error:  # a file from a stranger can make the library raise anything
-            raise ModelError(f"model {self.name}: {first_line(error)}") from None
+            raise ModelError(f"model {self.name}: {in_one_line(error)}") from None
 
     @cached_property
     def config(self) -> Any:
@@ -146,7 +146,7 @@ class Model:
             return load_tokenizer(self.path)
         except Exception as error:  # as above
             raise ModelError(
-                f"model {self.name}: its tokenizer cannot be loaded: {first_line(error)}{self._missing_reader}"
+                f"model {self.name}: its tokenizer cannot be loaded: {in_one_line(error)}{self._missing_reader}"
             ) from None
 
     @property

@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from localjudge.errors import ModelError, first_line
+from localjudge.errors import ModelError, in_one_line
 from localjudge.models.digests import in_words
 from localjudge.models.model import Model
 from localjudge.models.weights import Tensor
@@ -121,7 +121,7 @@ def _meta_model(model: Model) -> Any:
             with torch.device("meta"), no_init_weights():
                 return kind.from_config(configuration, trust_remote_code=False, attn_implementation="eager")
         except Exception as error:  # a stranger's numbers can make the modelling code raise anything
-            said = first_line(error)
+            said = in_one_line(error)
             raise ModelError(f"model {model.name}: config.json does not describe a model: {said}") from None
     return None
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from localjudge.errors import ModelError, first_line
+from localjudge.errors import ModelError, in_one_line
 from localjudge.models.configuration import read_document
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.system.requirements import installed
@@ -74,7 +74,7 @@ def tokenization_warning(
     try:
         other = _built_by_transformers(folder, **corrected)
     except Exception as error:  # files from strangers can make the library raise anything
-        return f"prompts are encoded by {TOKENIZER_FILE}; {library} cannot build its own: {first_line(error)}"
+        return f"prompts are encoded by {TOKENIZER_FILE}; {library} cannot build its own: {in_one_line(error)}"
     if _rules(other) == _rules(tokenizer):
         return None
     try:

@@ -34,7 +34,7 @@ from localjudge.engines.engine_options import AUTO, LOCAL, Cluster
 from localjudge.engines.protocol import Completion, Decoding, EngineInfo, batches, chunks, rotates_by_batch
 from localjudge.engines.ray.worker import RayWorkerSettings, Worker, digests_of
 from localjudge.engines.ray.worker_pool import PooledWorker, WorkerPlacement, WorkerPool
-from localjudge.errors import EngineError, LocalJudgeError, SettingError
+from localjudge.errors import EngineError, LocalJudgeError, SettingError, in_one_line
 from localjudge.models.catalogue import model_path
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
@@ -329,7 +329,7 @@ def _connect(address: str) -> str:
         ray.init(address, **_QUIET)
         return str(ray.get_runtime_context().gcs_address)
     except Exception as error:  # Ray also raises plain exceptions if it cannot start
-        raise SettingError("ray", address, (str(error).strip() or repr(error)).splitlines()[0]) from None
+        raise SettingError("ray", address, in_one_line(error)) from None
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, on_terminate)  # Ray installs its own signal handler

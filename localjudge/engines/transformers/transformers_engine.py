@@ -23,7 +23,7 @@ from localjudge.engines.transformers.batched_types import judged_alone, writes_o
 from localjudge.engines.transformers.fast_layers import pack, use_grouped_attention
 from localjudge.engines.transformers.generation import BatchAnswers, can_write, generate
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
-from localjudge.errors import EngineError, ModelError
+from localjudge.errors import EngineError, ModelError, in_one_line
 from localjudge.models.model import Model
 from localjudge.models.tensor_check import check_tensors
 from localjudge.models.weights import INDEX
@@ -81,7 +81,7 @@ class TransformersEngine:
                 torch.empty(31 << 20, dtype=torch.uint8)
             self._model = self._model.to(self._device).eval()
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            reason = str(error).strip().splitlines()[0]
+            reason = in_one_line(error)
             reason = f"its files have no {reason}" if isinstance(error, KeyError) else reason
             raise ModelError(f"model {model.name}: {reason}; run localjudge models verify") from None
         kind = model.configuration.model_type
