@@ -278,7 +278,7 @@ def test_a_check_that_breaks_is_a_red_line(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(doctor, "writable", broken)
     (check,) = [check for check in examine(model="none") if check.name == "temporary"]
-    assert (check.state, check.found) == ("wrong", "RuntimeError: out of order")
+    assert (check.state, check.found) == ("wrong", "RuntimeError: out of order … and more of it")
 
 
 def test_without_its_libraries_the_program_says_what_to_install(
