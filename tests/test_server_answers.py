@@ -67,6 +67,7 @@ def test_whole_answers_become_judgements(short_rubric: Path) -> None:
         (chat(WHOLE.replace('"3"', "3")), "wit is not one of its values"),
         (chat(""), "the engine's answer is not whole"),
         (chat("[" * 100_000), "the engine's answer is not whole"),
+        (chat(WHOLE, finish_reason="content_filter"), "the server's filter stopped the answer"),
         (
             chat(WHOLE.replace("Seen", "\\ud83d")),
             "rationale has half of a surrogate pair (U+D83D), which is not a character",
@@ -103,6 +104,19 @@ def test_what_is_no_answer_is_a_failure_of_its_row_in_one_line_and_is_asked_for_
     content = reply[1]["choices"] if isinstance(reply[1], dict) and "choices" in reply[1] else None
     said = content[0]["message"]["content"] if content else None
     assert failure.failed_answer == said
+
+
+def test_a_refusal_is_a_failure_with_its_text(short_rubric: Path, tmp_path: Path) -> None:
+    refuses = chat("", message={"role": "assistant", "content": None, "refusal": "I cannot judge this."})
+    with (
+        serving(lambda text, before: refuses if number_of(text) == 3 else chat(WHOLE)) as server,
+        judge_on(server, short_rubric) as judge,
+    ):
+        score_run(judge, RowSource.from_rows(ROWS), tmp_path)
+    [failed] = [line for line in read_lines(tmp_path) if line["status"] == "failed"]
+    assert failed["id"] == "r3"
+    assert "the model refused to answer" in failed["error"]
+    assert failed["failed_answer"] == "I cannot judge this."
 
 
 HALF = "half \ud83d"

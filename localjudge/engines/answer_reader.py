@@ -181,7 +181,8 @@ def prompt_outcome(
     prompt_tokens = by_text.prompt_tokens if by_text else len(task.tokens)
     identity = row.identity | {"key": key, "prompt_tokens": prompt_tokens}
     if completion.error is not None:
-        return Failure(**identity, error=f"{row.source}: {completion.error}")
+        instead = _printable(by_text.text) if by_text and by_text.text else None
+        return Failure(**identity, error=f"{row.source}: {completion.error}", failed_answer=instead)
     try:
         whole = read(completion)
     except (ValueError, LookupError) as error:

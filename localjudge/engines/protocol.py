@@ -185,7 +185,7 @@ class TextCompletion:
         masked: whether their log-probabilities are those after the enforced form, which hides the mass.
         prompt_tokens: number of tokens of the prompt; 0 if the server does not say.
         output_tokens: number of tokens of thoughts and text; 0 if the server does not say.
-        error: the reason why there is no text; set instead of it.
+        error: the reason why there is no answer; `text` is then what the server gave instead of one.
     """
 
     tag: int

@@ -42,6 +42,7 @@ class _Message(BaseModel):
     content: str | None = None
     reasoning_content: Annotated[str | None, OR_NONE] = None
     reasoning: Annotated[str | None, OR_NONE] = None
+    refusal: Annotated[str | None, OR_NONE] = None
 
 
 class _Choice(BaseModel):
@@ -202,6 +203,15 @@ def _completion(tag: int, document: Mapping[str, Any]) -> TextCompletion:
         return TextCompletion(tag, error=several if reply.choices else _NO_ANSWER)
     (choice,) = reply.choices
     usage, message = reply.usage or Usage(), choice.message
+    if message.refusal or choice.finish_reason == "content_filter":
+        stopped = "the model refused to answer" if message.refusal else "the server's filter stopped the answer"
+        return TextCompletion(
+            tag,
+            text=message.refusal or message.content or "",
+            error=stopped,
+            prompt_tokens=usage.prompt_tokens,
+            output_tokens=usage.completion_tokens,
+        )
     return TextCompletion(
         tag,
         text=message.content or "",
