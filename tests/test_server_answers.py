@@ -17,6 +17,7 @@ from scripted_server import (
     WHOLE,
     Reply,
     always,
+    answer_trial,
     chat,
     judge_on,
     judged,
@@ -194,6 +195,31 @@ def test_vllm_is_asked_not_to_think(short_rubric: Path) -> None:
             list(judge.score(ROWS[:1]))
         body = server.bodies[-1]
     assert body["chat_template_kwargs"]["enable_thinking"] is False
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_a_server_that_takes_no_variables_of_a_chat_template_gets_none(
+    short_rubric: Path, tmp_path: Path, lists: bool
+) -> None:
+    """A Mistral tokenizer has no chat template in vLLM."""
+
+    def reply(body: dict[str, Any]) -> Reply:
+        if "chat_template_kwargs" in body:
+            return 400, {"error": {"message": "chat_template is not supported for Mistral tokenizers."}}
+        if "logprobs" in body and not lists:
+            return 400, {"error": {"message": "logprobs are not supported"}}
+        return answer_trial(body)
+
+    with serving(always(chat(WHOLE))) as server:
+        server.version, server.trial = "0.32.0", reply
+        with judge_on(server, short_rubric) as judge:
+            score_run(judge, RowSource.from_rows(ROWS), tmp_path)
+            details: Any = judge.engine.info.details
+        body = server.bodies[-1]
+    assert {line["status"] for line in read_lines(tmp_path)} == {"judged"}
+    assert "chat_template_kwargs" not in body
+    assert "Mistral tokenizers" in details["left_out"]["thinking"]
+    assert ("logprobs" in body) == lists
 
 
 def test_vllm_is_asked_for_the_form_of_a_rubric_by_a_pattern(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.protocol import EngineInfo, TextCompletion, TokenChoice, are_logprobs
 from localjudge.engines.server.connection import OR_NONE, RequestRefusedError, RetryableRequestError, Usage
 from localjudge.engines.server.served_model import UNVERIFIED, ServedModel, ServerEngine
+from localjudge.engines.server.server_requests import LOG
 from localjudge.engines.server.text_reader import TextReader
 from localjudge.errors import SettingError
 from localjudge.prompts.task import Prompt
@@ -76,6 +77,7 @@ class TextServer(ServerEngine[TextCompletion]):
         system = reader.config.rubric.system
         self._before = [{"role": "system", "content": system}] if system else []
         self._masked = False
+        self._switches_thinking = True
         super().__init__(options, model, "/chat/completions")
 
     @property
@@ -97,14 +99,40 @@ class TextServer(ServerEngine[TextCompletion]):
         try:
             reply = self._try()
         except RequestRefusedError as refused:
-            if not self._top_logprobs:
-                raise
-            self._top_logprobs = 0
-            self._try()
-            self._leave_out("probabilities", f"it refuses to list log-probabilities ({refused})")
-            return
+            reply = self._try_with_less(refused)
         if self._top_logprobs:
             self._compare_lists(_first_listed(reply))
+
+    def _try_with_less(self, refused: RequestRefusedError) -> dict[str, Any]:
+        """Return the reply to a trial without what the server may not take, and leave that out from now on.
+
+        That is the switch of thinking among the variables of the chat template, which a Mistral tokenizer does
+        not have; the list of log-probabilities; or both.
+
+        Args:
+            refused: why the server refuses the whole trial.
+
+        Raises:
+            RequestRefusedError: it refuses the trial without them, too.
+        """
+        asked = self._top_logprobs
+        attempts = [(False, asked)] if self._is_vllm else []
+        if asked:
+            attempts.append((True, 0))
+        if asked and self._is_vllm:
+            attempts.append((False, 0))
+        for self._switches_thinking, self._top_logprobs in attempts:
+            try:
+                reply = self._try()
+            except RequestRefusedError:
+                continue
+            if not self._switches_thinking:
+                self._left_out["thinking"] = f"whether the model thinks cannot be switched ({refused})"
+                LOG.warning("server %s: %s", self._options.address, self._left_out["thinking"])
+            if asked and not self._top_logprobs:
+                self._leave_out("probabilities", f"it refuses to list log-probabilities ({refused})")
+            return reply
+        raise refused
 
     def _compare_lists(self, enforced: dict[str, float]) -> None:
         """Compare the lists of trials that a model's own log-probabilities, before any mask, make equal.
@@ -186,7 +214,7 @@ class TextServer(ServerEngine[TextCompletion]):
                 advice = "Ollama's models read only enable_thinking and reasoning_effort; leave it out"
                 raise SettingError("template_args", min(others), advice)
             return effort or ({} if all(given) else {"reasoning_effort": "none"})
-        if self._is_vllm:
+        if self._is_vllm and self._switches_thinking:
             thinks = self._config.thinking_budget is not None
             variables = {"enable_thinking": thinks, "thinking": thinks} | variables
         return effort | ({"chat_template_kwargs": variables} if variables else {})
