@@ -718,7 +718,7 @@ def test_a_judge_that_does_not_read_the_responses_is_called_so(
         assert f"unknown on 3 of 3 aspects (level, same, good), {few}" in said
         assert "Nothing shows" not in said
         return
-    blind = said.partition("Nothing shows that this judge reads the responses in these aspects: ")[2][:150]
+    blind = said.partition("Nothing shows that this judge reads the responses: ")[2][:150]
     assert ("level" in blind, "same" in blind, "good" in blind) == (True, True, False), said
     assert "better on 1 of 3 aspects (good)" in said
 
