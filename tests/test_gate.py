@@ -655,3 +655,19 @@ def test_a_rise_that_the_table_calls_significant_passes_the_gate(tmp_path: Path,
         passed.append(gate["passes"])
     assert passed[0] is False
     assert passed[-1] is True
+
+
+def test_lost_rows_of_a_system_that_only_new_names_are_said_and_instructions_are_counted_once(
+    tmp_path: Path, cli: Cli
+) -> None:
+    before = [row | {"help": 4} for row in rows("one response", "s", "old", 0)]
+    unnamed = [{name: value for name, value in row.items() if name != "system"} for row in before]
+    old = judged(tmp_path / "old", unnamed, aspects=["help"])
+    new = judged(tmp_path / "new", [before[0] | {"help": None}, *before[3:]], aspects=["help"])
+    said = " ".join(cli("compare", old, new).out.split())
+    assert "Missing in new: 2 of 24 rows of s of old" in said
+    assert "No score in new: 1 of 24 rows of s of old" in said
+    both = [row | {"id": "same"} for row in rows("four responses", ("a", "b"), "old", 0)]
+    fewer = [row for at, row in enumerate(both) if at % 8 < 6]
+    runs = (judged(tmp_path / name, given, aspects=["help"]) for name, given in {"x": both, "y": fewer}.items())
+    assert "y: on 24 instructions it has another number" in cli("compare", *runs, "--margin", "help=1").err

@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 from conftest import Cli
 from scipy.stats import ttest_1samp
+from scripted import scripted_checks
 from test_compare import judged
 from test_gate import pair_run as pair_run
+
+from localjudge import RowSource, score_run
 
 FEW = 200
 
@@ -131,3 +134,27 @@ def test_of_pairs_the_mean_is_the_win_rate_and_a_failed_pair_counts_as_lost(
     assert (gate["z"]["measured"], gate["z"]["passes"], end.code) == (None, False, 3)
     found = {system["name"]: system["win_rate"]["value"] for system in document["aspects"]["better"]["systems"]}
     assert gate["a"]["measured"] == pytest.approx(found["a"])
+
+
+def test_a_row_without_positive_points_of_a_tag_is_not_lost(model: Path, tmp_path: Path, cli: Cli) -> None:
+    given = [
+        {
+            "id": f"{at}",
+            "instruction": f"Question {at}?",
+            "candidate": "red",
+            "system": "s",
+            "criteria": [
+                {"criterion": "names red", "points": 2, "tags": ["colour" if at % 2 else "other"]},
+                {"criterion": "names a fault", "points": -1, "tags": ["colour"]},
+            ],
+        }
+        for at in range(12)
+    ]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in given))
+    with scripted_checks(model, lambda response, each: float(each.split()[-1] in response)) as judge:
+        source = RowSource.from_files([str(file)], used=judge.rubric.fields)
+        score_run(judge, source, tmp_path / "run")
+    end = cli("rank", tmp_path / "run", "--by", "colour", "--min", "colour=0.5", "--resamples", FEW, "--json")
+    document = json.loads(end.out)
+    assert (end.code, document["lost"], document["gate"][0]["lost"]) == (0, [], 0)

@@ -112,8 +112,7 @@ def as_document(found: Any) -> dict[str, Any]:
 
 
 def printed_findings(found: Findings, all_tables: bool = False) -> Group:
-    """Return the output of a statistic: notices, tables above the answer, the answer, the main tables, the
-    details and notes.
+    """Return the output of a statistic: notices, the answer, the main tables, the details and notes.
 
     Without `all_tables`, a line names the details.
     """
@@ -122,7 +121,7 @@ def printed_findings(found: Findings, all_tables: bool = False) -> Group:
     if found.details and not all_tables:
         last.append(Text(f"--all also prints: {', '.join(found.details)}", style="dim"))
     answer = ["\n".join(found.answer)] if found.answer else []
-    return Group(printed([*found.first, *answer, *found.main, *details], found.notices), *last)
+    return Group(printed([*answer, *found.main, *details], found.notices), *last)
 
 
 def printed(parts: Iterable[Table | str], notices: Sequence[str] = ()) -> Group:

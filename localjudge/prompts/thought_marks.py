@@ -67,7 +67,10 @@ def open_thought(text: str) -> ThoughtMarks | None:
 def has_thought_mark(text: str) -> bool:
     """Return whether a text opens or ends a thought."""
     known = (*KNOWN_MARKS, HARMONY.opens)
-    return any(mark in text for mark in known if mark) or _TAG.search(text.replace("/", "")) is not None
+    if any(mark in text for mark in known if mark):
+        return True
+    # Without its slash, a closing tag is found as an opening one is.
+    return _TAG.search(text.replace("/", "")) is not None
 
 
 def marks_of(tokens: Iterable[str], template: str) -> ThoughtMarks | None:

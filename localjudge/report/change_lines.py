@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from localjudge.matching import UNNAMED
 from localjudge.statistics import two_decimals, untested_in_words
@@ -60,8 +59,8 @@ def _whose(changes: Changes) -> str:
 def _lost(changes: Changes) -> Iterator[str]:
     """Yield which rows of OLD are not in NEW at all, and which failed there."""
     old, new = changes.names
-    absent = _counts_by_system(changes, [row for row in changes.missing if row.is_absent])
-    failed = _counts_by_system(changes, [row for row in changes.missing if not row.is_absent])
+    absent = _counts_by_system(changes, changes.absent_by_system)
+    failed = _counts_by_system(changes, changes.lost_by_system)
     if absent:
         advice = "" if changes.only_common else ", or compare the others alone with --common"
         yield f"Missing in {new}: {some(absent)} of {old}. Judge them{advice}."
@@ -69,15 +68,12 @@ def _lost(changes: Changes) -> Iterator[str]:
         yield f"No score in {new}: {some(failed)} of {old}; they failed."
 
 
-def _counts_by_system(changes: Changes, rows: Sequence[RowWithoutScore]) -> list[str]:
-    """Return how many of its rows each system has here."""
-    counts = Counter(row.system for row in rows)
+def _counts_by_system(changes: Changes, counts: Mapping[str, int]) -> list[str]:
+    """Return how many of the rows of each system are counted."""
     said = []
-    for system, total in changes.rows_by_system.items():
-        name = system.partition(" → ")[0]
-        if counts[name]:
-            of = "" if name == UNNAMED else f" of {name}"
-            said.append(f"{counts[name]:,} of {counted(total, changes.item)}{of}")
+    for system, count in counts.items():
+        of = "" if system == UNNAMED else f" of {system}"
+        said.append(f"{count:,} of {counted(changes.rows_by_system[system], changes.item)}{of}")
     return said
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 from xml.etree import ElementTree
 
@@ -272,6 +273,4 @@ def as_junit(conditions: Sequence[Condition], name: str, answer: str) -> str:
 
 def as_documents(conditions: Sequence[Condition]) -> list[dict[str, Any]]:
     """Return the conditions for programs, with their names and reasons."""
-    return [
-        {"condition": condition_name(each), **each.as_dict(), "reason": reason(each)} for each in conditions
-    ]
+    return [{"condition": condition_name(each), **asdict(each), "reason": reason(each)} for each in conditions]

@@ -52,7 +52,6 @@ class Findings:
         details: the other tables; their keys say what they are.
         notices: what changes how the numbers are to be read.
         notes: remarks on the tables.
-        first: the tables that stand above the sentences.
     """
 
     answer: Sequence[str]
@@ -60,7 +59,6 @@ class Findings:
     details: Mapping[str, Sequence[Table | str]] = field(default_factory=dict)
     notices: Sequence[str] = ()
     notes: Sequence[str] = ()
-    first: Sequence[Table] = ()
 
     def for_page(self, opened: int = 0) -> dict[str, Any]:
         """Return the findings in the form that the page of a report reads.
@@ -69,7 +67,7 @@ class Findings:
             opened: the number of tables after the first that are not folded.
         """
         tables: list[dict[str, Any]] = []
-        for part in (*self.first, *self.main, *(part for parts in self.details.values() for part in parts)):
+        for part in (*self.main, *(part for parts in self.details.values() for part in parts)):
             if isinstance(part, str):
                 tables[-1]["notes"].append(part)
                 continue

@@ -53,7 +53,7 @@ class AspectAgreement:
         within: the agreement within instructions; None if fewer than two of them have two labelled responses.
         alpha: Krippendorff's ordinal alpha of the annotators; undefined if no row has two labels.
         counts: the number of labels with each value, by the judge's integer: `counts[label][integer]`; empty if
-            the labels are not on its scale.
+            a label is not on its scale, or a label or a score is no whole number.
     """
 
     rows: int
@@ -298,8 +298,10 @@ def _are_whole(values: Floats) -> bool:
 
 
 def _counts_by_score(integer: Floats, label: Floats) -> dict[str, dict[str, int]]:
-    """Return how many labels of each value have each integer of the judge; both are rounded."""
-    pairs = Counter(zip(label.round().astype(int).tolist(), integer.round().astype(int).tolist(), strict=True))
+    """Return how many labels of each value have each integer; nothing if one of either is no whole number."""
+    if not _are_whole(integer) or not _are_whole(label):
+        return {}
+    pairs = Counter(zip(label.astype(int).tolist(), integer.astype(int).tolist(), strict=True))
     labels = sorted({label for label, _ in pairs})
     integers = sorted({number for _, number in pairs})
     return {str(label): {str(number): pairs[label, number] for number in integers} for label in labels}

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -134,10 +134,6 @@ class Condition:
     def order(self) -> tuple[bool, float]:
         """The key that sorts conditions: those that fail first, and of these, those that fail by most."""
         return self.passes, -math.inf if self.room is None else self.room
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the condition for programs."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

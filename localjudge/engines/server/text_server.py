@@ -121,7 +121,8 @@ class TextServer(ServerEngine[TextCompletion]):
             attempts.append((True, 0))
         if asked and self._is_vllm:
             attempts.append((False, 0))
-        for self._switches_thinking, self._top_logprobs in attempts:
+        for switches_thinking, top_logprobs in attempts:
+            self._switches_thinking, self._top_logprobs = switches_thinking, top_logprobs
             try:
                 reply = self._try()
             except RequestRefusedError:

@@ -52,6 +52,8 @@ class Changes:
         instructions: number of instructions where both runs have a score.
         rows: number of rows of OLD with a score in both runs.
         rows_by_system: number of rows of OLD with a score, of each system.
+        absent_by_system: number of these that are not in NEW at all.
+        lost_by_system: number of these that are in NEW, but have no score there.
         only_common: whether only the rows with a score in both runs are of interest.
         columns: the change of each column; empty if no row has a score in both runs.
         imputed: the mean change of each column where each row of OLD without a score in NEW falls to its lowest
@@ -77,6 +79,8 @@ class Changes:
     instructions: int
     rows: int
     rows_by_system: Mapping[str, int]
+    absent_by_system: Mapping[str, int]
+    lost_by_system: Mapping[str, int]
     only_common: bool
     columns: Mapping[str, Change]
     imputed: Mapping[str, float]
@@ -120,7 +124,11 @@ def compare_runs(
     if matched.is_lost.any() and not only_common:
         means = by_instruction(matched.change, matched.group).mean(axis=0)
         imputed = dict(zip(rows.names, means.tolist(), strict=True))
-    of_system = Counter(matched.systems[place] for place in matched.system[matched.cell].tolist())
+    system_of_row = [matched.systems[place] for place in matched.system[matched.cell].tolist()]
+    absent, lost = Counter[str](), Counter[str]()
+    lost_rows = np.flatnonzero(matched.is_lost).tolist()
+    for row, missing in zip(lost_rows, matched.missing, strict=True):
+        (absent if missing.is_absent else lost)[system_of_row[row]] += 1
     return Changes(
         names=matched.names,
         differs=matched.differs,
@@ -129,7 +137,9 @@ def compare_runs(
         item=rows.source.manifests[0].rubric.mode.item,
         instructions=len(old),
         rows=len(matched.row_pairs),
-        rows_by_system=dict(of_system),
+        rows_by_system=dict(Counter(system_of_row)),
+        absent_by_system=dict(absent),
+        lost_by_system=dict(lost),
         only_common=only_common,
         columns=dict(zip(rows.names, tested, strict=False)),
         imputed=imputed,

@@ -72,8 +72,8 @@ class MatchedRuns:
         failed: the rows of OLD that failed, which are compared with nothing.
         unmatched: the rows of NEW without a score that belong to no row of OLD.
         only_new: number of rows of NEW with a score that belong to no row of OLD.
-        needs_ids: number of cells in which rows belong together by their order, but the runs have different
-            numbers of them.
+        needs_ids: number of instructions on which rows belong together by their order, but the runs have
+            different numbers of them.
         notes: remarks on the matching.
     """
 
@@ -172,7 +172,8 @@ def match_runs(rows: ComparedRows, gate: bool = False, by_order: bool = False) -
                 f"{names[1]}: no row has the id of a row of {names[0]} on the same instruction; give the rows "
                 "of both runs the same ids, or match them without ids with `by_order`"
             )
-        notes = (*notes, f"no id of {names[1]} is in {names[0]}: rows are matched by their order")
+        same = f"no row of {names[1]} has the id of a row of {names[0]} on the same instruction"
+        notes = (*notes, f"{same}: rows are matched by their order")
         every_cell = [cell.match([None] * len(ids)) for cell in cells_of_rows]
     unread = _Unread(rows, every_cell)
     missing = _missing(rows, every_cell, unread, names[1])
@@ -228,7 +229,7 @@ def match_runs(rows: ComparedRows, gate: bool = False, by_order: bool = False) -
         failed=tuple(_row_without_score(rows, row) for row in failed),
         unmatched=tuple(_row_without_score(rows, row) for row in extra if not rows.has_score(row)),
         only_new=sum(map(rows.has_score, extra)),
-        needs_ids=sum(cell.needs_ids for cell in cells),
+        needs_ids=len({rows.group[cell.rows[0].old] for cell in cells if cell.needs_ids}),
         notes=notes,
     )
 

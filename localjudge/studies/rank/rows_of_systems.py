@@ -103,7 +103,9 @@ def _values(score: Floats, group: Integers, *, by_instruction: bool) -> tuple[Fl
 def rows_of_systems(judged: Scores | JudgedPairs, of: ScoreKind | None = None) -> list[SystemScores]:
     """Return the rows of each system.
 
-    A lost row whose system is not known is lost for every system.
+    A row is lost if it failed; one without positive points in the chosen criteria is not. A lost row whose
+    system is not known is lost for every system. Pairs that do not name two systems are left out, as in the
+    ranking.
 
     Args:
         judged: the rows of a run. Of pairs, the score of a system is the preference for it.
@@ -111,19 +113,20 @@ def rows_of_systems(judged: Scores | JudgedPairs, of: ScoreKind | None = None) -
     """
     if isinstance(judged, JudgedPairs):
         first, second = np.array(judged.system_names(["", ""])).reshape(-1, 2).T
-        preference = np.column_stack([each.preference[:, 0] for each in judged.aspects.values()])
-        names = np.concatenate([first, second])
+        is_named = (first != "") & (second != "") & (first != second)
+        preference = np.column_stack([each.preference[:, 0] for each in judged.aspects.values()])[is_named]
+        names = np.concatenate([first[is_named], second[is_named]])
         score = np.concatenate([preference, 1 - preference])
-        group = np.tile(judged.group, 2)
-        unscored = judged.unscored
-        lost_systems = unscored.system_names(["", ""]) if len(unscored) else []
+        group = np.tile(judged.group[is_named], 2)
+        unscored, unnamed = judged.unscored, ["", ""]
     else:
         names = np.array(judged.systems)[judged.system]
         score = np.column_stack([values for values, _ in judged.table(of or judged.best).values()])
         group = judged.group
         assert judged.unscored is not None  # the rows were read from runs
-        unscored = judged.unscored
-        lost_systems = unscored.system_names([UNNAMED]) if len(unscored) else []
+        unscored, unnamed = judged.unscored, [UNNAMED]
+    failed = unscored.take(np.setdiff1d(np.arange(len(unscored)), unscored.judged))
+    lost_systems = failed.system_names(unnamed)
     known = {*names.tolist()} | {name for systems in lost_systems for name in systems}
     known -= {""} | ({UNNAMED} if UNNAMED not in names and len(known) > 1 else set())
     found = []
@@ -137,7 +140,7 @@ def rows_of_systems(judged: Scores | JudgedPairs, of: ScoreKind | None = None) -
             SystemScores(
                 system=system,
                 score=np.concatenate([score[of_system], lost]),
-                group=np.concatenate([group[of_system], unscored.group[is_lost]]),
+                group=np.concatenate([group[of_system], failed.group[is_lost]]),
                 by_instruction=not isinstance(judged, JudgedPairs),
             )
         )
