@@ -55,7 +55,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             runs = two_runs(Path(folder), sizes=_sizes(LAYOUTS[layout], count))
             for kind in ENDS:
-                lines += measured(runs, kind, layout=layout, count=count, samples=options.samples)
+                lines.append(measured(runs, kind, layout=layout, count=count, samples=options.samples))
     error = float(np.sqrt(0.05 * 0.95 / options.samples))
     results_table.table(
         f"{options.samples:,} samples a cell; the Monte Carlo error of 0.05 is {error:.4f}",
@@ -91,7 +91,7 @@ def two_runs(folder: Path, sizes: Sequence[int]) -> ComparedRows:
     return ComparedRows.read([folder / "old", folder / "new"])
 
 
-def measured(runs: ComparedRows, kind: str, *, layout: str, count: int, samples: int) -> list[dict[str, Any]]:
+def measured(runs: ComparedRows, kind: str, *, layout: str, count: int, samples: int) -> dict[str, Any]:
     """Return the size and the power of each condition."""
     low, high = ENDS[kind]
     width = high - low
@@ -110,19 +110,18 @@ def measured(runs: ComparedRows, kind: str, *, layout: str, count: int, samples:
             for condition in conditions:
                 passes.setdefault((condition.kind, what), []).append(condition.passes)
     shares = {key: float(np.mean(each)) for key, each in passes.items()}
-    common = {"kind": kind, "responses": layout, "instructions": count}
-    return [
-        common
-        | {
-            "margin size": shares[Kind.MARGIN, "size"],
-            "power": shares[Kind.MARGIN, "power"],
-            "max-fell size": shares[Kind.MAX_FELL, "size"],
-            "power ": shares[Kind.MAX_FELL, "power"],
-            "improve size": shares[Kind.IMPROVE, "no rise"],
-            "power  ": shares[Kind.IMPROVE, "rise"],
-            "drop at limit": shares[Kind.MAX_MEAN_DROP, "size"],
-        }
-    ]
+    return {
+        "kind": kind,
+        "responses": layout,
+        "instructions": count,
+        "margin size": shares[Kind.MARGIN, "size"],
+        "power": shares[Kind.MARGIN, "power"],
+        "max-fell size": shares[Kind.MAX_FELL, "size"],
+        "power ": shares[Kind.MAX_FELL, "power"],
+        "improve size": shares[Kind.IMPROVE, "no rise"],
+        "power  ": shares[Kind.IMPROVE, "rise"],
+        "drop at limit": shares[Kind.MAX_MEAN_DROP, "size"],
+    }
 
 
 def thresholds(what: str, kind: str) -> list[Threshold]:
