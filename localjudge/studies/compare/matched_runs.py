@@ -160,19 +160,17 @@ def match_runs(rows: ComparedRows, gate: bool = False, by_order: bool = False) -
     else:
         how = "the judge is the same"
         keys = _by_instruction(rows, names)
-    cells_of_rows = _cells(rows, keys)
     # Of two judges, a cell is one response, which its texts have found.
     ids = [None if by_order or different else own_id(identity) for identity in rows.identities]
+    cells_of_rows = _cells(rows, keys)
     every_cell = [cell.match(ids) for cell in cells_of_rows]
-    if any(cell.new for cell in cells_of_rows) and not any(
-        row.new is not None for cell in every_cell for row in cell.rows
-    ):
+    if _no_id_is_in_both(cells_of_rows, every_cell):
+        same = f"no row of {names[1]} has the id of a row of {names[0]} on the same instruction"
         if gate:
             raise UsageError(
-                f"{names[1]}: no row has the id of a row of {names[0]} on the same instruction; give the rows "
-                "of both runs the same ids, or match them without ids with `by_order`"
+                f"{names[1]}: {same}; give the rows of both runs the same ids, or match them without ids with "
+                "`by_order`"
             )
-        same = f"no row of {names[1]} has the id of a row of {names[0]} on the same instruction"
         notes = (*notes, f"{same}: rows are matched by their order")
         every_cell = [cell.match([None] * len(ids)) for cell in cells_of_rows]
     unread = _Unread(rows, every_cell)
@@ -199,11 +197,7 @@ def match_runs(rows: ComparedRows, gate: bool = False, by_order: bool = False) -
     is_lost = np.array([not _has_both(rows, row) for _, row in compared])
     after = rows.lowest[old_rows]
     after[~is_lost] = rows.values[row_pairs[:, 1]]
-    places = np.column_stack([[cell.rows[0].old for cell in cells], np.full(len(cells), -1)])
-    for at, row in reversed(compared):
-        places[at] = row.old, -1
-    for at, row in reversed(common):
-        places[at] = row.old, row.new
+    places = np.array([_first_place(rows, cell) for cell in cells])
     systems = _systems(rows, cells, places[:, 0].tolist())
     there = tuple(dict.fromkeys(systems))
     failed = [row for row in rows.rows_of(0) if not rows.has_score(row) and rows.counts[row]]
@@ -244,6 +238,21 @@ def _cells(rows: ComparedRows, keys: Keys) -> list[Cell]:
         if keys[row] in cells:
             cells[keys[row]].new.append(row)
     return list(cells.values())
+
+
+def _no_id_is_in_both(cells: Sequence[Cell], matched: Sequence[MatchedCell]) -> bool:
+    """Return whether NEW has rows in the cells of OLD, but none of them belongs to a row of OLD."""
+    has_new = any(cell.new for cell in cells)
+    return has_new and all(row.new is None for cell in matched for row in cell.rows)
+
+
+def _first_place(rows: ComparedRows, cell: MatchedCell) -> tuple[int, int]:
+    """Return the first rows of a cell that both runs have judged; without any, a row of OLD and -1."""
+    compared = [row for row in cell.rows if _is_compared(rows, row)]
+    for row in compared:
+        if row.new is not None and rows.has_score(row.new):
+            return row.old, row.new
+    return compared[0].old, -1
 
 
 def _instructions(rows: ComparedRows, chosen: Sequence[int]) -> Integers:

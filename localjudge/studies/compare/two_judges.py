@@ -222,23 +222,47 @@ def compare_labels(matched: MatchedRuns, labels: Labels, resamples: int, seed: i
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _LabelledCells:
+    """The n cells whose row has labels in both runs.
+
+    Attributes:
+        places: the row of OLD and of NEW in each cell, [n, 2].
+        group: the instruction of each cell, [n].
+        marks: the labels.
+        count: the number of labels of each row of both runs.
+    """
+
+    places: Integers
+    group: Integers
+    marks: LabelArray
+    count: Integers
+
+    @classmethod
+    def of(cls, matched: MatchedRuns, marks: LabelArray) -> _LabelledCells:
+        """Return the cells of two runs that have labels."""
+        places = matched.places[matched.in_both]
+        count = np.bincount(marks.row, minlength=len(matched.rows.turned))
+        has_labels = (count[places] > 0).all(axis=1)
+        return cls(places[has_labels], matched.group[matched.in_both][has_labels], marks, count)
+
+    def means(self, values: Floats) -> Floats:
+        """Return the mean of values of the labels of each row, of OLD and of NEW, [2, n]."""
+        totals = np.bincount(self.marks.row, values, minlength=len(self.count))
+        means: Floats = totals / np.maximum(self.count, 1)
+        return means[self.places.T]
+
+
 def _with_labels(
     matched: MatchedRuns, aspect: str, marks: LabelArray, seed: int
 ) -> tuple[int, dict[str, tuple[LeftOut, LeftOut, float]]]:
     """Return the number of labelled rows, and the statistics of OLD and NEW with their largest difference."""
-    rows, places = matched.rows, matched.places[matched.in_both]
-    count = np.bincount(marks.row, minlength=len(rows.turned))
-    kept = (count[places] > 0).all(axis=1)
-    places, group = places[kept], matched.group[matched.in_both][kept]
+    rows, labelled = matched.rows, _LabelledCells.of(matched, marks)
+    places, group = labelled.places, labelled.group
     if not len(places):
         return 0, {}
     given = np.where(rows.turned[marks.row], 1 - marks.value, marks.value)
     weights = np.vstack([np.ones(len(group)), left_out(group)])
-
-    def of_rows(values: Floats) -> Floats:
-        """Return the mean over the labels of each row, of OLD and of NEW, [2, rows]."""
-        totals: Floats = np.bincount(marks.row, values, minlength=len(rows.turned)) / np.maximum(count, 1)
-        return totals[places.T]
 
     def both(statistic: Callable[..., Floats], *columns: Floats) -> tuple[LeftOut, LeftOut]:
         with np.errstate(invalid="ignore"):
@@ -252,7 +276,7 @@ def _with_labels(
     statistics = dict[str, tuple[LeftOut, LeftOut, float]]()
     if aspect in rows.names:
         column = rows.names.index(aspect)
-        scores, label = rows.values[places.T, column], of_rows(given)
+        scores, label = rows.values[places.T, column], labelled.means(given)
         if isinstance(rows.source, Scores):
             _, first, place = np.unique(rows.source.response[places[:, 0]], True, True)
             every = np.arange(len(group), dtype=np.int32)
@@ -263,9 +287,9 @@ def _with_labels(
                 old, new = (responses.compare(each, seed)[1] for each in scores)
                 statistics["in_order"] = (old, new, 1.0)
         statistics["spearman"] = (*both(spearman, scores, label), 2.0)
-        error = of_rows(np.abs(rows.values[marks.row, column] - given))
+        error = labelled.means(np.abs(rows.values[marks.row, column] - given))
         statistics["mae"] = (*both(mean, error), float(rows.width[column]))
-    exact = of_rows((rows.written[aspect][marks.row] == given).astype(np.float64))
+    exact = labelled.means((rows.written[aspect][marks.row] == given).astype(np.float64))
     statistics["exact"] = (*both(mean, exact), 1.0)
     return len(places), statistics
 
@@ -274,16 +298,13 @@ def _orders_of_people(
     matched: MatchedRuns, aspect: str, marks: LabelArray, *, resamples: int, seed: int
 ) -> dict[str, OrderOfSystems]:
     """Return the order of the systems by people and by each judge, on the rows with labels."""
-    rows, places = matched.rows, matched.places[matched.in_both]
-    count = np.bincount(marks.row, minlength=len(rows.turned))
-    has_labels = (count[places] > 0).all(axis=1)
-    places, group = places[has_labels], matched.group[matched.in_both][has_labels]
+    rows, labelled = matched.rows, _LabelledCells.of(matched, marks)
+    places, group = labelled.places, labelled.group
     systems = _systems_of(matched, places[:, 0])
     if aspect not in rows.names or not systems.can_be_ordered:
         return {}
     column = rows.names.index(aspect)
-    label = np.bincount(marks.row, marks.value, minlength=len(rows.turned)) / np.maximum(count, 1)
-    of_people = systems.means(label[places[:, 0]][:, None], group)
+    of_people = systems.means(labelled.means(marks.value)[0][:, None], group)
     found = {}
     for run, name in enumerate(matched.names):
         of_judge = systems.means(rows.values[places[:, run], column][:, None], group)
