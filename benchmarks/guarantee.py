@@ -116,7 +116,9 @@ def with_transformers(options: argparse.Namespace, folder: Path) -> dict[str, An
             for temperature, rationale in settings:
                 rows = next(shares)
                 decoding = Decoding(table, rationale, closing_margin_for(rationale), temperature)
-                chosen = TransformersOptions(batch_size=max(1, rows), device=None, dtype="float32")
+                chosen = TransformersOptions(
+                    batch_size=max(1, rows), device=None, dtype="float32", head_dtype="auto"
+                )
                 engine = TransformersEngine(model, decoding, chosen)
                 prompts = random_prompts(rows, 8, vocabulary, seed=options.seed + number)
                 for completions in engine.complete(Prompt(n, tokens, n) for n, tokens in enumerate(prompts)):

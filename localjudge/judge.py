@@ -198,8 +198,7 @@ class Judge:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """All settings that determine a judgement, besides the row; they must be equal to continue a run."""
-        engine = self.engine.info
-        return self.known_settings | {"engine": engine.name, "dtype": engine.dtype}
+        return self.known_settings | self.engine.info.settings
 
     @cached_property
     def _settings_digest(self) -> bytes:

@@ -224,8 +224,8 @@ WRONG: dict[str, tuple[str, str]] = {
     "show: no run": ("show empty", "it has no run.json; if a start was stopped before"),
     "show: a file": ("show rows.jsonl", "is a file; give the run directory, such as "),
     "show: no folder": ("show nowhere", "nowhere: not a run directory"),
-    "show: a damaged run": ("show damaged", "run.json: not a manifest of run format 10"),
-    "rank: a damaged run": ("rank damaged", "run.json: not a manifest of run format 10"),
+    "show: a damaged run": ("show damaged", "run.json: not a manifest of run format 11"),
+    "rank: a damaged run": ("rank damaged", "run.json: not a manifest of run format 11"),
     "report onto a device": ("report damaged --out pipe", "--out pipe: is not a file"),
     "export onto a device": ("export damaged --to csv --out pipe", "--out pipe: is not a file"),
     "export onto a folder": ("export damaged --to csv --out empty", "--out empty: is not a file"),
@@ -250,7 +250,7 @@ def test_each_wrong_use_ends_with_2_and_one_clear_line(
     for folder in ("empty", "pickled", "broken", "used", "damaged"):
         Path(folder).mkdir()
     os.mkfifo("pipe")
-    parts = {"format": 10, "settings": 1, "rubric": 2, "model": 3, "starts": 4, "shard": None}
+    parts = {"format": 11, "settings": 1, "rubric": 2, "model": 3, "starts": 4, "shard": None}
     Path("damaged/run.json").write_text(json.dumps(parts))
     for file in ("rows.xlsx", "pickled/config.json", "broken/config.json", "broken/model.safetensors"):
         Path(file).write_text("not what it seems")

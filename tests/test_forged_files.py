@@ -157,7 +157,7 @@ def test_json_that_is_nested_without_end_is_one_line(cli: Cli, run: Path, file: 
 def test_a_manifest_with_parts_of_other_types_is_none(cli: Cli, run: Path, part: dict[str, Any]) -> None:
     edit_manifest(run, lambda manifest: manifest["starts"][-1].update(part))
     end = cli("show", run, "--id", "r1")
-    assert (end.code, "not a manifest of run format 10, or damaged" in end.err) == (2, True)
+    assert (end.code, "not a manifest of run format 11, or damaged" in end.err) == (2, True)
 
 
 def test_a_manifest_cannot_have_the_program_wait_for_a_pipe_or_search_the_disk(

@@ -47,10 +47,10 @@ COMMANDS = (
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda manifest: manifest.update(format=9), "run.json: has run format 9, and {here} reads format 10"),
+        (lambda manifest: manifest.update(format=9), "run.json: has run format 9, and {here} reads format 11"),
         (
-            lambda manifest: manifest.update(format=11),
-            "run.json: has run format 11, and {here} reads format 10",
+            lambda manifest: manifest.update(format=12),
+            "run.json: has run format 12, and {here} reads format 11",
         ),
     ],
 )

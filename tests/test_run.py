@@ -462,14 +462,14 @@ def test_another_model_in_the_same_folder_is_refused_and_the_same_model_elsewher
     ("name", "content", "words"),
     [
         ("judgements.jsonl", "notes\n", "has judgements.jsonl but no run.json"),
-        ("run.json", "{", "not a manifest of run format 10, or damaged"),
+        ("run.json", "{", "not a manifest of run format 11, or damaged"),
         (
             "run.json",
             '{"format": 2}',
-            "has run format 2, and .* reads format 10; read it with the version that",
+            "has run format 2, and .* reads format 11; read it with the version that",
         ),
-        ("run.json", '{"format": 10}', "not a manifest of run format 10, or damaged; restore the file"),
-        ("run.json", "[]", "not a manifest of run format 10, or damaged; restore the file"),
+        ("run.json", '{"format": 11}', "not a manifest of run format 11, or damaged; restore the file"),
+        ("run.json", "[]", "not a manifest of run format 11, or damaged; restore the file"),
     ],
 )
 def test_a_folder_that_holds_something_else_is_left_alone(

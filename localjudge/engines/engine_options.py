@@ -72,6 +72,8 @@ class TransformersOptions(_Options):
         batch_size: prompts at a time; None for 16 on a CPU and 64 on a GPU.
         device: the device of the model, such as `cpu` or `cuda:1`; None for the GPU if there is one.
         dtype: the type of its weights; `auto` is the model's own.
+        head_dtype: the type in which the last layer is computed where a value is picked: `float32`, or `model`
+            for that of the weights; `auto` is float32 if the layer is not quantized.
     """
 
     engine = "transformers"
@@ -80,6 +82,7 @@ class TransformersOptions(_Options):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="auto, float32, bfloat16 or float16"
     )
+    head_dtype: Literal["auto", "float32", "model"] = Field("auto", description="auto, float32 or model")
 
     def context(self, model: Model) -> int | None:
         """Return the most tokens of a prompt and its answer: the model's limit; None if it has none."""

@@ -58,6 +58,7 @@ class EngineInfo(BaseModel):
         versions: the versions of the engine's libraries, by name.
         applies_table: True if the engine applies the token table, so that every answer is complete. A black
             box, such as a server, does not: its answers are text that may not parse.
+        head_dtype: the type of the last layer where a value is picked; None if the engine does not know it.
         context: the largest number of tokens of a prompt and its answer; None if there is no limit.
         batch_size: prompts in a batch, for an engine that computes one fixed batch after the other.
         max_num_seqs: the largest number of prompts in progress, for an engine that takes a prompt when another
@@ -75,12 +76,24 @@ class EngineInfo(BaseModel):
     device: str
     versions: dict[str, str]
     applies_table: bool
+    head_dtype: str | None = None
     context: int | None = None
     batch_size: int | None = None
     max_num_seqs: int | None = None
     batch_invariant: bool | None = None
     details: dict[str, JsonValue] = Field(default_factory=dict)
     headline: str
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of the engine that decide a judgement, as a run records them.
+
+        `head_dtype` is one of them where it differs from `dtype`.
+        """
+        settings = {"engine": self.name, "dtype": self.dtype}
+        if self.head_dtype is not None and self.head_dtype != self.dtype:
+            settings["head_dtype"] = self.head_dtype
+        return settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,8 @@ def _in_smaller_batches(was: JudgeConfig, manifest: RunManifest, engine: EngineI
     smaller = {size: str(max(1, rows_at_once // 2 - 1))}
     if engine.name != SERVER:
         smaller["dtype"] = engine.dtype
+        if engine.head_dtype is not None:
+            smaller["head_dtype"] = "float32" if engine.head_dtype == "float32" else "model"
     # A model that only a server has is known by its name.
     path = None if manifest.model.name == BUNDLED else manifest.model.path or manifest.model.name
     options = {**was.engine_args, **smaller}

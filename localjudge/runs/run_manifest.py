@@ -32,7 +32,7 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.settings import SharedSettings
 
 MANIFEST = "run.json"
-FORMAT: Literal[10] = 10
+FORMAT: Literal[11] = 11
 
 
 class _ManifestPart(BaseModel):
@@ -47,7 +47,8 @@ class RunSettings(_ManifestPart, SharedSettings):  # type: ignore[misc]  # it do
     """Everything that decides a judgement besides the row; all starts of a run must have the same settings.
 
     `rubric`, `model`, `chat_template` and `vocabulary` are digests; `value_rule` is the number of
-    the definition of a value's probability. A jury and imported scores have only the first three settings.
+    the definition of a value's probability. `head_dtype` is the type of the model's last layer where a value is
+    picked, if that is not `dtype`. A jury and imported scores have only the first three settings.
     """
 
     engine: str
@@ -55,6 +56,7 @@ class RunSettings(_ManifestPart, SharedSettings):  # type: ignore[misc]  # it do
     model: str
     value_rule: int | None = None
     dtype: str | None = None
+    head_dtype: str | None = None
     chat_template: str | None = None
     vocabulary: str | None = None
 
@@ -188,7 +190,7 @@ class RunManifest(_ManifestPart):
         inherited_notices: the notices of the sources of this run.
     """
 
-    format: Literal[10]
+    format: Literal[11]
     settings: RunSettings
     rubric: Rubric
     prompt_sha256: str
@@ -225,9 +227,9 @@ class RunManifest(_ManifestPart):
         """What identifies the judge: the model, the rubric and the settings that decide a score.
 
         The seed is not part of it, because a seed only selects one draw of the same judge. The engine and its
-        data type are not part of it either.
+        data types are not part of it either.
         """
-        without = {"engine", "dtype", "chat_template", "vocabulary", "seed"}
+        without = {"engine", "dtype", "head_dtype", "chat_template", "vocabulary", "seed"}
         recorded = self.settings.as_dict()
         return {name: recorded.get(name) for name in RunSettings.model_fields if name not in without}
 
@@ -245,6 +247,12 @@ class RunManifest(_ManifestPart):
     def join(self) -> Join[Any]:
         """Return the join of the outcomes of each row's prompts."""
         return self.rubric.mode.join(self.rubric.aspects, self.orders)
+
+    @property
+    def engine_settings(self) -> dict[str, Any]:
+        """The settings of its engine, as `EngineInfo.settings` has them."""
+        recorded = self.settings.as_dict()
+        return {name: recorded[name] for name in ("engine", "dtype", "head_dtype") if name in recorded}
 
     def config_of(self, start: StartRecord) -> JudgeConfig | None:
         """Return the settings of a start; None if it had no judge."""

@@ -183,8 +183,9 @@ class WorkerPool:
             EngineError: it would judge differently from the first worker.
         """
         self.engine = self.engine or engine
-        here, first = (f"{each.name} in {each.dtype}" for each in (engine, self.engine))
-        if here != first:
+        if engine.settings != self.engine.settings:
+            here = ", ".join(engine.settings.values())
+            first = ", ".join(self.engine.settings.values())
             raise EngineError(f"its engine is {here}, but {first} elsewhere")
         worker.engine = engine
         self._ever_ready += 1

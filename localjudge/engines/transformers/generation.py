@@ -16,6 +16,7 @@ windows, recurrent layers …) go through the same loop with all rows in the bat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from localjudge.constraint.masking import HostTable
 from localjudge.constraint.value_paths import Branch
 from localjudge.engines.protocol import Decoding
 from localjudge.engines.transformers.cached_rows import CachedRows, keeps_rows
+from localjudge.engines.transformers.float32_head import Float32Head
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
 from localjudge.prompts.task import Prompt
 
@@ -70,6 +72,12 @@ class BatchAnswers:
         """The rows whose answer is not complete."""
         rows: list[int] = np.flatnonzero(~self._complete).tolist()
         return rows
+
+    def at_values(self, rows: Sequence[int]) -> list[bool]:
+        """Return for each of these rows whether its next token is neither in a text nor in a thought."""
+        states = self._states[np.array(rows)]
+        at_values: list[bool] = (~self._writes[states]).tolist()
+        return at_values
 
     def pick(self, rows: Sequence[int], logits: torch.Tensor) -> None:
         """Pick the next token of these rows; rows that are complete stay as they are.
@@ -140,6 +148,7 @@ def generate(
     kept: KeptBeginnings,
     *,
     batched: bool,
+    head: Float32Head | None = None,
 ) -> None:
     """Complete the answers of a batch.
 
@@ -148,13 +157,15 @@ def generate(
         prompts: the rows' prompts.
         answers: the answers of the rows.
         kept: the beginnings of earlier prompts; not used for a model whose cache is not only keys and values.
-        batched: whether the rows of this model may share a batch (`shares_batch`); otherwise there is one row.
+        batched: whether the rows of this model may share a batch (`judged_alone`); otherwise there is one row.
+        head: the last layer of the model, to compute the logits of values in float32; None leaves them as they
+            are.
     """
     tokens = [prompt.tokens for prompt in prompts]
     begun = prepared(model, tokens, answers.max_tokens)
     fits = batched and keeps_rows(model, begun[1])
     rows = CachedRows(model, prompts, begun[1], kept) if fits else _PaddedRows(model, tokens, begun)
-    _complete(model, rows, answers)
+    _complete(model, rows, answers, head)
 
 
 def can_write(model: PreTrainedModel) -> bool:
@@ -201,9 +212,23 @@ def prepared(
     return found
 
 
-def _complete(model: PreTrainedModel, cached: CachedRows | _PaddedRows, answers: BatchAnswers) -> None:
+def _complete(
+    model: PreTrainedModel,
+    cached: CachedRows | _PaddedRows,
+    answers: BatchAnswers,
+    head: Float32Head | None,
+) -> None:
+    def in_float32(picks: list[bool] | None) -> AbstractContextManager[None]:
+        return nullcontext() if head is None else head.at(picks)
+
     def step(rows: list[int]) -> None:
-        answers.pick(rows, cached.step(rows, [answers.tokens[row] for row in rows]))
+        picks: list[bool] | None = answers.at_values(rows)
+        # Rows that wait for each other are all at values, or none is.
+        if cached.can_move and picks is not None and not any(picks):
+            picks = None
+        with in_float32(picks):
+            logits = cached.step(rows, [answers.tokens[row] for row in rows])
+        answers.pick(rows, logits)
         if cached.can_move:
             answers.append_fixed(rows)
 
@@ -216,8 +241,9 @@ def _complete(model: PreTrainedModel, cached: CachedRows | _PaddedRows, answers:
             step(waiting)
     while branches := answers.branches():
         sequences = [(row, [*answers.tokens[row][: branch.place], *branch.written]) for row, branch in branches]
-        for numbers, logits in cached.branches(sequences):
-            answers.keep([branches[number] for number in numbers], logits)
+        with in_float32([True] * len(answers.tokens)):
+            for numbers, logits in cached.branches(sequences):
+                answers.keep([branches[number] for number in numbers], logits)
 
 
 class _PaddedRows:

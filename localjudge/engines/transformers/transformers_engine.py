@@ -21,6 +21,7 @@ from localjudge.engines.engine_options import TransformersOptions, batch_invaria
 from localjudge.engines.protocol import Completion, Decoding, EngineInfo, batches, completion, rotates_by_batch
 from localjudge.engines.transformers.batched_types import judged_alone, writes_otherwise
 from localjudge.engines.transformers.fast_layers import pack, use_grouped_attention
+from localjudge.engines.transformers.float32_head import use_float32_head
 from localjudge.engines.transformers.generation import BatchAnswers, can_write, generate
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
 from localjudge.errors import EngineError, ModelError, in_one_line
@@ -73,13 +74,14 @@ class TransformersEngine:
                 self._model = self._model.float()
             if self._remark is None:
                 use_grouped_attention(self._model)
-                if self._device.type == "cpu":
-                    pack(self._model)
             if self._device.type == "cpu":
                 # glibc keeps freed blocks, such as outputs of layers, up to the size of the largest one freed
                 # so far, at most 32 MiB. Each 4 KiB that it gives back to the system costs a page fault later.
                 torch.empty(31 << 20, dtype=torch.uint8)
             self._model = self._model.to(self._device).eval()
+            self._head = use_float32_head(self._model) if options.head_dtype != "model" else None
+            if self._remark is None and self._device.type == "cpu":
+                pack(self._model)
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             reason = in_one_line(error)
             reason = f"its files have no {reason}" if isinstance(error, KeyError) else reason
@@ -93,10 +95,17 @@ class TransformersEngine:
             )
         self._table = HostTable(decoding.table, decoding.closing_margin, self._device, self._batch_size)
         device, dtype = _device_name(self._device), str(self._model.dtype).removeprefix("torch.")
+        head_dtype = dtype if self._head is None else "float32"
+        if options.head_dtype == "float32" and head_dtype != "float32":
+            raise ModelError(
+                f"model {model.name}: its last layer is quantized or of another kind and cannot be computed in "
+                "float32; leave head_dtype=float32 out"
+            )
         why = " (the processor has no bfloat16 instructions; dtype=bfloat16 uses it anyway)" * widened
         self.info = EngineInfo(
             name="transformers",
             dtype=dtype,
+            head_dtype=head_dtype,
             device=device,
             versions={
                 "torch": torch.__version__,
@@ -107,7 +116,7 @@ class TransformersEngine:
             batch_size=self._batch_size,
             batch_invariant=batch_invariance(supported=False),
             details={**self._table.paths.described},
-            headline=f"engine transformers · {device} · {dtype}{why} · "
+            headline=f"engine transformers · {device} · {dtype}{why}{_head_remark(dtype, head_dtype)} · "
             + (self._remark or f"batches of {self._batch_size}"),
         )
 
@@ -133,7 +142,14 @@ class TransformersEngine:
         answers = self._answers = BatchAnswers(self._table, self._decoding, batch)
         try:
             with torch.inference_mode():
-                generate(self._model, batch, answers, self._beginnings, batched=self._remark is None)
+                generate(
+                    self._model,
+                    batch,
+                    answers,
+                    self._beginnings,
+                    batched=self._remark is None,
+                    head=self._head,
+                )
         except torch.OutOfMemoryError:
             raise EngineError(
                 f"not enough memory for {len(batch)} prompts of up to {max(lengths)} tokens; "
@@ -148,6 +164,11 @@ class TransformersEngine:
             completion(prompt, answer, self._table.paths, kept)
             for prompt, answer, kept in zip(batch, answers.tokens, probabilities, strict=True)
         ]
+
+
+def _head_remark(dtype: str, head_dtype: str) -> str:
+    """Return what the headline says of the last layer."""
+    return "" if head_dtype == dtype else f", values in {head_dtype}"
 
 
 def _device_name(device: torch.device) -> str:
