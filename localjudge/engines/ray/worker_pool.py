@@ -184,9 +184,9 @@ class WorkerPool:
         """
         self.engine = self.engine or engine
         if engine.settings != self.engine.settings:
-            here = ", ".join(engine.settings.values())
-            first = ", ".join(self.engine.settings.values())
-            raise EngineError(f"its engine is {here}, but {first} elsewhere")
+            here = _in_words(engine)
+            elsewhere = _in_words(self.engine)
+            raise EngineError(f"its engine is {here}, but {elsewhere} elsewhere")
         worker.engine = engine
         self._ever_ready += 1
         _log.info("worker on %s: ready", worker.where)
@@ -218,3 +218,11 @@ class WorkerPool:
             see = f"; see {self._log}" if self._log else ""
             died = f"workers ended {self._deaths} times without finishing a row"
             raise EngineError(f"{died}: {self._reason}{see}")
+
+
+def _in_words(engine: EngineInfo) -> str:
+    """Return the settings of an engine that decide a judgement, for people."""
+    words = f"{engine.name} in {engine.dtype}"
+    if "head_dtype" in engine.settings:
+        words += f", values in {engine.head_dtype}"
+    return words
