@@ -73,7 +73,7 @@ class TransformersOptions(_Options):
         device: the device of the model, such as `cpu` or `cuda:1`; None for the GPU if there is one.
         dtype: the type of its weights; `auto` is the model's own.
         head_dtype: the type in which the last layer is computed where a value is picked: `float32`, or `model`
-            for that of the weights; `auto` is float32 if the layer is not quantized.
+            for that of the weights; `auto` is float32, unless the layer is quantized.
     """
 
     engine = "transformers"

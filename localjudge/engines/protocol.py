@@ -96,6 +96,13 @@ class EngineInfo(BaseModel):
         return settings
 
 
+def types_in_words(dtype: str, head_dtype: str | None) -> str:
+    """Return the types of an engine's weights and of the last layer where a value is picked, for people."""
+    if head_dtype is None or head_dtype == dtype:
+        return dtype
+    return f"{dtype}, values in {head_dtype}"
+
+
 @dataclass(frozen=True, slots=True)
 class Decoding:
     """The settings for decoding answers.

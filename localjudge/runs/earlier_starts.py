@@ -141,18 +141,32 @@ def changes(manifest: RunManifest, described: Mapping[str, Any]) -> list[str]:
         "model": (manifest.model.name, described.get("model", {}).get("name")),
     }
     recorded, settings = manifest.settings.as_dict(), dict(described["settings"])
-    for name, now in settings.items():
-        if (was := recorded.get(name)) != now:
-            if name in named:
-                was, now = (
-                    f"{of} ({digest[:8]})" if digest else "none"
-                    for of, digest in zip(named[name], (was, now), strict=True)
-                )
-            found.append(f"{name}: {was} there, {now} now")
+    for name in differing_settings(recorded, settings):
+        was, now = recorded.get(name), settings.get(name)
+        if name in named:
+            was, now = (
+                f"{of} ({digest[:8]})" if digest else "none"
+                for of, digest in zip(named[name], (was, now), strict=True)
+            )
+        found.append(f"{name}: {was} there, {now} now")
     was, now = manifest.shard, described.get("shard")
     if was != now:
         found.append(f"shard: {was or 'the whole input'} there, {now or 'the whole input'} now")
     return found
+
+
+def differing_settings(recorded: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+    """Return the names of the settings that differ from those of a run.
+
+    Args:
+        recorded: the settings of the run.
+        settings: the settings of a judge. Without `engine`, they are those that are known before the engine is
+            open, and a setting that they lack is not compared.
+    """
+    names = [*settings]
+    if "engine" in settings:
+        names += [name for name in recorded if name not in settings]
+    return [name for name in names if recorded.get(name) != settings.get(name)]
 
 
 def changed_weights(rubric: Rubric, before: Rubric) -> str:

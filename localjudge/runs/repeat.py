@@ -16,6 +16,7 @@ from localjudge.judge import Judge
 from localjudge.models.catalogue import BUNDLED
 from localjudge.records import Judgement, Row
 from localjudge.rows.formats import STDIN
+from localjudge.runs.earlier_starts import differing_settings
 from localjudge.runs.notices import SERVER
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.row_source import RowSource
@@ -70,7 +71,8 @@ def repeat(folder: Path, sample: int, seed: int = 0, step: Step = no_steps) -> R
             judge.model.read_files(report)
         with step("loading the engine"):
             settings, recorded = judge.settings, manifest.settings.as_dict()
-        if different := [name for name, value in settings.items() if recorded.get(name) != value]:
+        different = differing_settings(recorded, settings)
+        if different:
             raise RunMismatchError(
                 f"{folder}: cannot be repeated here; this start differs from the run in {', '.join(different)}"
             )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.engines.engine_options import LOCAL, Cluster
-from localjudge.engines.protocol import EngineInfo
+from localjudge.engines.protocol import EngineInfo, types_in_words
 from localjudge.errors import EngineError, LocalJudgeError, ModelError, SettingError, UsageError
 from localjudge.prompts.task import Prompt
 
@@ -222,7 +222,4 @@ class WorkerPool:
 
 def _in_words(engine: EngineInfo) -> str:
     """Return the settings of an engine that decide a judgement, for people."""
-    words = f"{engine.name} in {engine.dtype}"
-    if "head_dtype" in engine.settings:
-        words += f", values in {engine.head_dtype}"
-    return words
+    return f"{engine.name} in {types_in_words(engine.dtype, engine.head_dtype)}"

@@ -1,12 +1,12 @@
 """The last layer of a model, which computes logits in float32 where a value is picked.
 
-In bfloat16, neighbouring numbers near 30 differ by 0.125, and logits near 30 are usual. So two values of a
-score often get exactly equal logits, and probabilities are as coarse as the logits. The last layer alone causes
-most of this error: its inputs are not larger than those of other layers, but its results are.
+In bfloat16, neighbouring numbers near 30 differ by 0.125, and logits near 30 are common. So two values of a
+score often get exactly equal logits. In float32, the last layer distinguishes them; its inputs keep the
+rounding errors of the layers before it.
 
-Only passes at which a value is picked are computed in float32, because a rationale needs no probabilities. At
-such a pass all logits of a row are, because the mass of the values and the likeliest token compare them with
-all other tokens. What the model does to its logits (a soft cap, a factor) then runs on float32, too.
+Only the passes that pick a value use float32, because the probabilities of a text are not recorded. Such a pass
+computes all logits of a row in float32: the mass of the values and the likeliest token depend on the logits of
+all tokens. A soft cap or a factor that the model applies to its logits then runs in float32, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import torch
 from transformers import PreTrainedModel
 
 _ROUNDED = (torch.bfloat16, torch.float16)
-# So many rows of the weights are converted at a time: a converted copy of all would take twice their memory.
+# Number of tokens whose weights are converted to float32 at a time. Converting all of them at once would take
+# twice the memory of the layer.
 _BLOCK = 16_384
 
 
@@ -29,7 +30,7 @@ class Float32Head(torch.nn.Module):  # type: ignore[misc]
         linear: the last layer of a model, with weights of 16 bits.
 
     Attributes:
-        weight: its weights, (V, width), also if those of `linear` are packed later.
+        weight: the weights, (V, width). They stay in this order when `pack` packs those of `linear`.
         was_used: whether the model has called this layer.
     """
 
@@ -45,9 +46,9 @@ class Float32Head(torch.nn.Module):  # type: ignore[misc]
         """Compute the passes of the block with these rows in float32.
 
         Args:
-            picks: for each row of the batch, whether a value is picked there; None leaves the layer as it is.
-                With a list, the results of all rows have the type float32, so that a row does not depend on
-                where the others stand.
+            picks: for each row of the batch, whether the pass picks a value; None for no change to the layer.
+                With a list, the logits of all rows are returned in float32, so that those of a row do not
+                depend on which other rows pick a value.
         """
         self._picks = picks
         try:
@@ -102,3 +103,12 @@ def use_float32_head(model: PreTrainedModel) -> Float32Head | None:
         return head
     setattr(parent, attribute, linear)
     return None
+
+
+def head_dtype(model: PreTrainedModel) -> torch.dtype:
+    """Return the type of a model's last layer, which some models keep in float32; the model's, if quantized."""
+    layer = model.get_output_embeddings()
+    weight = getattr(layer, "weight", None)
+    if isinstance(weight, torch.Tensor) and weight.dtype in (torch.float32, *_ROUNDED):
+        return weight.dtype
+    return model.dtype

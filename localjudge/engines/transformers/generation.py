@@ -74,9 +74,11 @@ class BatchAnswers:
         return rows
 
     def at_values(self, rows: Sequence[int]) -> list[bool]:
-        """Return for each of these rows whether its next token is neither in a text nor in a thought."""
-        states = self._states[np.array(rows)]
-        at_values: list[bool] = (~self._writes[states]).tolist()
+        """Return for each of these rows whether its next token picks a value."""
+        at = np.array(rows)
+        states = self._states[at]
+        is_fixed = self._fixed_token[states] >= 0
+        at_values: list[bool] = (~self._writes[states] & ~is_fixed & ~self._complete[at]).tolist()
         return at_values
 
     def pick(self, rows: Sequence[int], logits: torch.Tensor) -> None:
@@ -222,10 +224,10 @@ def _complete(
         return nullcontext() if head is None else head.at(picks)
 
     def step(rows: list[int]) -> None:
-        picks: list[bool] | None = answers.at_values(rows)
-        # Rows that wait for each other are all at values, or none is.
-        if cached.can_move and picks is not None and not any(picks):
-            picks = None
+        at_values = answers.at_values(rows)
+        picks: list[bool] | None = at_values
+        if cached.can_move:  # the rows of a pass are all at values, or none is
+            picks = [True] * len(rows) if any(at_values) else None
         with in_float32(picks):
             logits = cached.step(rows, [answers.tokens[row] for row in rows])
         answers.pick(rows, logits)

@@ -18,10 +18,18 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 
 from localjudge.constraint.masking import HostTable
 from localjudge.engines.engine_options import TransformersOptions, batch_invariance
-from localjudge.engines.protocol import Completion, Decoding, EngineInfo, batches, completion, rotates_by_batch
+from localjudge.engines.protocol import (
+    Completion,
+    Decoding,
+    EngineInfo,
+    batches,
+    completion,
+    rotates_by_batch,
+    types_in_words,
+)
 from localjudge.engines.transformers.batched_types import judged_alone, writes_otherwise
 from localjudge.engines.transformers.fast_layers import pack, use_grouped_attention
-from localjudge.engines.transformers.float32_head import use_float32_head
+from localjudge.engines.transformers.float32_head import head_dtype, use_float32_head
 from localjudge.engines.transformers.generation import BatchAnswers, can_write, generate
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
 from localjudge.errors import EngineError, ModelError, in_one_line
@@ -95,8 +103,10 @@ class TransformersEngine:
             )
         self._table = HostTable(decoding.table, decoding.closing_margin, self._device, self._batch_size)
         device, dtype = _device_name(self._device), str(self._model.dtype).removeprefix("torch.")
-        head_dtype = dtype if self._head is None else "float32"
-        if options.head_dtype == "float32" and head_dtype != "float32":
+        last_layer = "float32"
+        if self._head is None:
+            last_layer = str(head_dtype(self._model)).removeprefix("torch.")
+        if options.head_dtype == "float32" and last_layer != "float32":
             raise ModelError(
                 f"model {model.name}: its last layer is quantized or of another kind and cannot be computed in "
                 "float32; leave head_dtype=float32 out"
@@ -105,7 +115,7 @@ class TransformersEngine:
         self.info = EngineInfo(
             name="transformers",
             dtype=dtype,
-            head_dtype=head_dtype,
+            head_dtype=last_layer,
             device=device,
             versions={
                 "torch": torch.__version__,
@@ -116,7 +126,7 @@ class TransformersEngine:
             batch_size=self._batch_size,
             batch_invariant=batch_invariance(supported=False),
             details={**self._table.paths.described},
-            headline=f"engine transformers · {device} · {dtype}{why}{_head_remark(dtype, head_dtype)} · "
+            headline=f"engine transformers · {device} · {types_in_words(dtype, last_layer)}{why} · "
             + (self._remark or f"batches of {self._batch_size}"),
         )
 
@@ -164,11 +174,6 @@ class TransformersEngine:
             completion(prompt, answer, self._table.paths, kept)
             for prompt, answer, kept in zip(batch, answers.tokens, probabilities, strict=True)
         ]
-
-
-def _head_remark(dtype: str, head_dtype: str) -> str:
-    """Return what the headline says of the last layer."""
-    return "" if head_dtype == dtype else f", values in {head_dtype}"
 
 
 def _device_name(device: torch.device) -> str:
