@@ -162,7 +162,7 @@ class ModelChecks:
                 install_command("cpu"),
             )
         except LocalJudgeError as error:
-            found = wrong(name, str(error).removeprefix(f"model {self.model.name}: "), fix)
+            found = wrong(name, str(error).removeprefix(f"model {self.model.name}").lstrip(": "), fix)
         except Exception as error:  # files from strangers can make the libraries raise anything
             found = wrong(name, f"{type(error).__name__}: {error}", fix)
         found = found if isinstance(found, list) else [found]

@@ -20,7 +20,7 @@ from localjudge.models.weights import PICKLED, Tensor, read_tensors
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
 from localjudge.prompts.thought_formats import ThoughtFormat
-from localjudge.prompts.thought_marks import KNOWN_MARKS, marks_of, names_thoughts
+from localjudge.prompts.thought_marks import KNOWN_MARKS, marks_of, names_thoughts, open_thought
 from localjudge.system.machine import go_offline
 from localjudge.system.requirements import require
 from localjudge.system.steps import Report, no_progress
@@ -152,6 +152,8 @@ class Model:
         try:
             tokenizer = load_tokenizer(self.path)
         except Exception as error:  # as above
+            if isinstance(error, ModuleNotFoundError) and error.name == "transformers":
+                raise
             raise ModelError(
                 f"model {self.name}: its tokenizer cannot be loaded: {in_one_line(error)}{self._missing_reader}"
             ) from None
@@ -325,7 +327,10 @@ class Model:
         return set(ids)
 
     def _end_of_turn(self) -> set[int]:
-        """Return the added token that the chat template puts after an answer, if any."""
+        """Return the added token that the chat template puts after an answer, if any.
+
+        It is not one that ends thoughts, too, as where one token ends all messages (Kimi K3).
+        """
         placeholder = "stand-in-for-the-answer"
         turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": placeholder}]
         with self._named():
@@ -333,8 +338,26 @@ class Model:
         if placeholder not in text:
             return set()
         rest = text.rpartition(placeholder)[2].lstrip()
+        thought_end = self._end_of_thought()
         tokens = self.tokenizer.backend_tokenizer.get_added_tokens_decoder()
-        return {token for token, each in tokens.items() if each.special and rest.startswith(each.content)}
+        return {
+            token
+            for token, each in tokens.items()
+            if each.special and rest.startswith(each.content) and each.content != thought_end
+        }
+
+    def _end_of_thought(self) -> str:
+        """Return the text that ends the thought that the template opens if thinking is on; else nothing."""
+        turns = [{"role": "user", "content": "-"}]
+        variables = self.template_args
+        try:
+            prompt = render(
+                self.tokenizer, turns, add_generation_prompt=True, thinking=True, template_args=variables
+            )
+        except ModelError:
+            return ""
+        opened = open_thought(prompt)
+        return "" if opened is None else opened.ends
 
     def read_files(self, report: Report = no_progress) -> None:
         """Compute the digests now, unless they are known.

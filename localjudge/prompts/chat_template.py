@@ -62,14 +62,14 @@ def render_template(template: str, messages: Sequence[Message], variables: Mappi
     request = {"template": template, "messages": list(messages), "variables": dict(variables), **limits}
     reply, status = _request(json.dumps(request).encode() + b"\n")
     if status == _TIMED_OUT:
-        raise ModelError(f"the model's chat template cannot be rendered: it takes more than {SECONDS:g} s")
+        raise ModelError(f"the chat template cannot be rendered: it takes more than {SECONDS:g} s")
     if not reply.endswith(b"\n"):
         raise ModelError(
-            f"the model's chat template cannot be rendered: the process that renders it ended with {status}"
+            f"the chat template cannot be rendered: the process that renders it ended with {status}"
         )
     answer = json.loads(reply)
     if "error" in answer:
-        raise ModelError(f"the model's chat template cannot be rendered: {answer['error']}")
+        raise ModelError(f"the chat template cannot be rendered: {answer['error']}")
     return str(answer["text"])
 
 

@@ -170,12 +170,12 @@ class _Renderer:
                 if self.contents and text.count(ROW) == 1
                 else "content in exactly one place"
             )
-            raise ModelError(f"the model's chat template must show the {what}")
+            raise ModelError(f"the chat template must show the {what}")
         tried = [stand_ins | {ROW: content} for content in _TRICKY]
         for contents in (*tried, {**stand_ins, **self.contents}):
             if not _renders(text, contents, self.render(contents)):
                 changed = repr(contents[ROW]) if contents in tried else "of the system prompt"
-                raise ModelError(f"the model's chat template changes the content {changed}")
+                raise ModelError(f"the chat template changes the content {changed}")
         return RenderedTurns(text, system)
 
 
@@ -233,7 +233,7 @@ def render(
     try:
         template = tokenizer.get_chat_template()
     except ValueError as error:  # several templates, without a default
-        raise ModelError(f"the model's chat template cannot be rendered: {error}") from None
+        raise ModelError(f"the chat template cannot be rendered: {error}") from None
     switches: dict[str, Any] = {"enable_thinking": thinking, "thinking": thinking}
     if not thinking:  # without this variable, Seed-OSS thinks without a limit
         switches["thinking_budget"] = 0

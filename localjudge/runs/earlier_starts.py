@@ -149,15 +149,17 @@ def changes(manifest: RunManifest, described: Mapping[str, Any]) -> list[str]:
                     f"{of} ({digest[:8]})" if digest else "none"
                     for of, digest in zip(named[name], (was, now), strict=True)
                 )
-            found.append(f"{name}: {_shown(was)} there, {_shown(now)} now")
+            found.append(f"{name}: {_shown(name, was)} there, {_shown(name, now)} now")
     was, now = manifest.shard, described.get("shard")
     if was != now:
         found.append(f"shard: {was or 'the whole input'} there, {now or 'the whole input'} now")
     return found
 
 
-def _shown(value: Any) -> Any:
+def _shown(name: str, value: Any) -> Any:
     """Return the value of a setting for a message; of a digest, the beginning."""
+    if name == "chat_template" and value is None:
+        return "the model's own"
     is_digest = isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value)
     return value[:8] if is_digest else value
 

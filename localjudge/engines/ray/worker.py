@@ -33,6 +33,7 @@ class RayWorkerSettings:
         engine: the engine's name and its `options`, as for `engine_options`.
         context: the most tokens of a prompt and its answer, if known.
         model: the path or id of the model on the worker's node.
+        template_args: variables of its chat template, which decides what ends a turn.
         given_template: the chat template that replaces the model's own; None for its own.
         digests: what must be equal there: the version of localjudge, and the digest of the model.
         environment: variables of the driver, used if the node does not set them.
@@ -42,6 +43,7 @@ class RayWorkerSettings:
     options: Mapping[str, str]
     context: int | None
     model: str
+    template_args: Mapping[str, Any]
     given_template: GivenTemplate | None
     digests: Mapping[str, str]
     decoding: Decoding
@@ -117,7 +119,11 @@ class Worker:
         for name, value in settings.environment.items():
             os.environ.setdefault(name, value)
         options = engine_options(settings.engine, settings.options)
-        model = replace(Model.find(settings.model), given_template=settings.given_template)
+        model = replace(
+            Model.find(settings.model),
+            template_args=settings.template_args,
+            given_template=settings.given_template,
+        )
         for what, here in digests_of(model).items():
             if here != (there := settings.digests[what]):
                 name = f" {model.name}" * (what == "model")
