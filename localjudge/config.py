@@ -7,9 +7,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+)
 
 from localjudge.errors import SettingError, UsageError
+from localjudge.given_template import GivenTemplate
 from localjudge.rubrics.rubric import Rubric
 from localjudge.settings import JudgeSettings, SharedSettings, choices, flag_of
 
@@ -58,6 +68,15 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
     @classmethod
     def _normalize(cls, options: Any) -> Any:
         return normalize_engine_args(options)
+
+    @field_validator("chat_template", mode="before")
+    @classmethod
+    def _read_template(cls, given: Any) -> Any:
+        return GivenTemplate.read(given) if isinstance(given, str | Path) else given
+
+    @field_serializer("chat_template")
+    def _template_identity(self, given: GivenTemplate | None) -> str | None:
+        return None if given is None else given.identity
 
     @field_validator("template_args", mode="before")
     @classmethod

@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Callable, Collection
 from contextlib import closing, suppress
+from dataclasses import replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +20,7 @@ from localjudge.engines.engine_log import output_to
 from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.errors import ModelError, UsageError, in_one_line
+from localjudge.given_template import GivenTemplate
 from localjudge.models.catalogue import BUNDLED
 from localjudge.models.digests import changes_since_verified
 from localjudge.models.model import Model
@@ -39,6 +41,8 @@ def examine(
     engine: str = "auto",
     server: ServerOptions | None = None,
     out: Path | None = None,
+    *,
+    template: GivenTemplate | None = None,
 ) -> list[Check]:
     """Run every check of an intended run and return the results. A check that raises is wrong, with its fix.
 
@@ -47,20 +51,21 @@ def examine(
         engine: `auto`, `vllm`, `transformers` or `server`.
         server: the server, for the engine `server`.
         out: the run directory; None to check none.
+        template: the chat template that replaces the model's own; None for its own.
     """
     engine, why = choose_engine(engine)
     libraries = f"{install_command('cpu')}, or with a GPU {install_command('vllm')}"
     given = "give --model a directory, or an id in the local cache"
     here: list[tuple[str, _Look, str]] = [
         ("engine", lambda: _engine(engine, why), libraries),
-        ("model", lambda: _model(model, engine), given),
+        ("model", lambda: _model(model, engine, template), given),
         ("fit", lambda: _fit(model), libraries),
     ]
     looks: list[tuple[str, _Look, str]] = [
         ("packages", lambda: required_packages(engine_extras(engine)), libraries),
         ("temporary", lambda: writable("temporary", Path(tempfile.gettempdir())), "set TMPDIR"),
         *([("out", lambda: writable("out", out), "")] if out else []),
-        *(here if server is None else [("server", lambda: _server(server, model), given)]),
+        *(here if server is None else [("server", lambda: _server(server, model, template), given)]),
     ]
     return [check for name, look, fix in looks for check in _settled(name, look, fix)]
 
@@ -132,9 +137,9 @@ def _engine(engine: str, why: str) -> Check:
     return ok("engine", f"vllm {vllm.__version__} on {device}, {why}")
 
 
-def _model(name: str | None, engine: str) -> list[Check]:
+def _model(name: str | None, engine: str, template: GivenTemplate | None) -> list[Check]:
     """Check that the model exists, is complete, matches its manifest and can judge."""
-    model = Model.locate(name)
+    model = replace(Model.locate(name), given_template=template)
     if find_spec("transformers") is None:
         return [note("model", f"{model.name}: found; not checked, because transformers is not installed")]
     from localjudge.engines.transformers.batched_types import judged_alone
@@ -172,7 +177,7 @@ def _fit(name: str | None) -> list[Check]:
     return [wrong("fit", plan.how, f"use a smaller model or more GPUs: localjudge models plan {quote(name)}")]
 
 
-def _server(options: ServerOptions, name: str | None) -> list[Check]:
+def _server(options: ServerOptions, name: str | None, template: GivenTemplate | None) -> list[Check]:
     """Ask a server for its models, its version and its token table; no row is sent."""
     from localjudge.engines.server.connection import REQUEST_ERRORS
     from localjudge.engines.server.served_model import ServedModel
@@ -188,5 +193,9 @@ def _server(options: ServerOptions, name: str | None) -> list[Check]:
             table = requests.run(table_of, requests.connection, served.name)
     if table is None:
         unverified = "unverified: it applies no token table; an answer that is not whole becomes a failure"
-        return [answers, note("kind", unverified)]
+        checks = [answers, note("kind", unverified)]
+        if template is not None:
+            own = f"--chat-template {template.name}: the server applies its own chat template"
+            checks.append(wrong("template", own, "leave it out, or give it to the server"))
+        return checks
     return [answers, ok("kind", f"by construction, with --server-kind table: it has the token table {table}")]

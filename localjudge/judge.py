@@ -20,6 +20,7 @@ from localjudge.engines.protocol import TableEngine, TextEngine
 from localjudge.engines.selection import engine_options, open_engine
 from localjudge.engines.server.text_reader import TextReader
 from localjudge.errors import SettingError
+from localjudge.given_template import NO_TEMPLATE_NOTICE
 from localjudge.models.catalogue import BUNDLED_NOTICE, BUNDLED_RUBRIC_NOTICE, profile_of
 from localjudge.models.digests import changes_since_verified
 from localjudge.models.model import Model
@@ -80,6 +81,9 @@ class Judge:
             name = model.name if isinstance(model, Model) else model
             config = JudgeConfig.from_settings(model=None if name is None else str(name), **settings)
         self._engine_options = engine_options(config.engine, config.engine_args, cluster)
+        if isinstance(self._engine_options, ServerOptions) and config.chat_template is not None:
+            advice = "the server applies its own chat template; leave it out, or give it to the server"
+            raise SettingError("chat_template", config.chat_template.name, advice)
         self.config = config
         self.rubric = config.rubric
         self._cluster = cluster
@@ -103,6 +107,9 @@ class Judge:
             self.model_changes = changes_since_verified(self.model, allow_changed_model, report)
             if config.template_args:
                 self.model = replace(self.model, template_args=config.template_args)
+            if config.chat_template != self.model.given_template:
+                self.model = replace(self.model, given_template=config.chat_template)
+            self.model.require_template()
             self._prepare_table()
 
     def _prepare_table(self) -> None:
@@ -122,7 +129,7 @@ class Judge:
             limit,
         )
         self._prompt_settings: dict[str, Any] = {
-            "chat_template": self.prompts.digest,
+            "prompt_frame": self.prompts.digest,
             "vocabulary": reader.vocabulary.digest,
             "thinking_budget": self.decoding.thinking_budget,
         }
@@ -227,7 +234,16 @@ class Judge:
             },
             "max_tokens": self.task_builder.answer_tokens,
             "notice": self.notice,
+            **self._recorded_template,
         }
+
+    @property
+    def _recorded_template(self) -> dict[str, str]:
+        """The source of a given template, so that the run can be repeated without the file."""
+        given = self.config.chat_template
+        if given is None or given.source is None:
+            return {}
+        return {"given_template": given.source}
 
     @property
     def notice(self) -> str | None:
@@ -238,6 +254,13 @@ class Judge:
             return BUNDLED_NOTICE if self.rubric.is_default else BUNDLED_RUBRIC_NOTICE
         known = None if self.model.is_served else profile_of(self.model.config)
         return known.small_notice if known else None
+
+    @property
+    def template_notice(self) -> str | None:
+        """A line about a model that judges without a chat template; None for any other."""
+        given = self.config.chat_template
+        without = given is not None and given.source is None
+        return NO_TEMPLATE_NOTICE if without else None
 
     def tokenization_warning(self, rows: Iterable[Row | Failure]) -> str | None:
         """Return in words that other programs may encode prompts of the first rows differently; None if not.
@@ -297,18 +320,32 @@ class Judge:
 
     @property
     def thinking_notice(self) -> str | None:
-        """A line about thoughts that only the chat template asks for; None if it asks for none."""
+        """A line about thoughts that the user has not asked for; None if there is nothing to say.
+
+        The chat template opens one, or the model was trained to write one first and is not let.
+        """
         if isinstance(self._reader, TextReader) or self.config.thinking_budget is not None:
             return None
         opened = self.prompts.open_thought
         if opened is None:
-            return None
+            return self._untold_thoughts
         marks, template = opened.opens.strip(), "the model's chat template opens a thought"
         if not opened.ends:
             return f"{template} ({marks}) whose end is not known: the answers are written inside it"
         return (
             f"{template} ({marks}): the model thinks for up to {self.decoding.thinking_budget} tokens before "
             "each answer; `thinking_budget` sets the limit, and 0 closes the thought at once"
+        )
+
+    @property
+    def _untold_thoughts(self) -> str | None:
+        """A line about a model that was trained to think first, and answers at once; None for any other."""
+        marks = self.model.untold_thoughts
+        if marks is None:
+            return None
+        return (
+            f"the model's chat template names thoughts ({marks.opens.strip()}) without a switch, so the model "
+            "was trained to think first; it answers at once, and `thinking_budget` lets it think"
         )
 
     @property

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 
+from localjudge.given_template import GivenTemplate
+
 EngineName = Literal["auto", "vllm", "transformers", "server", "dry-run"]
 OnOverflow = Literal["fail", "truncate-candidate"]
 
@@ -55,6 +57,16 @@ class PromptSettings:
         Flag("Let a reasoning model think for up to N tokens.", "N", "Answers", "give 0 or more"),
     ] = None
     """None switches thinking off; a model that cannot answer without thinking gets 2048 tokens."""
+    chat_template: Annotated[
+        GivenTemplate | None,
+        Flag(
+            "Use this chat template instead of the model's own, or none for a base model.",
+            "FILE|none",
+            "Rubric and prompt",
+            "give the file of a chat template, or none",
+        ),
+    ] = None
+    """A file is read once; the run has its text. Servers apply a template of their own."""
     template_args: Annotated[
         dict[str, Any] | None,
         Flag(

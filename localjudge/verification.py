@@ -13,6 +13,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Literal
 
 from localjudge.errors import LocalJudgeError, ModelError
+from localjudge.given_template import NO_TEMPLATE
 from localjudge.models.configuration import read_document, remote_code
 from localjudge.models.digests import (
     MANIFEST,
@@ -39,6 +40,9 @@ State = Literal["ok", "note", "wrong"]
 
 _FETCH = "download the whole model again: hf download REPOSITORY --local-dir DIR"
 _SIMPLER = "use a model with a simpler chat template, or correct the template"
+_TEMPLATE_WAYS_ON = (
+    f"give --chat-template FILE, or --chat-template {NO_TEMPLATE} to judge with plain text, as a base model"
+)
 _SPELLS = f"{_FETCH}, or use one with a byte-level or SentencePiece tokenizer"
 _TOKENIZERS = (TOKENIZER_FILE, "tokenizer.model", "vocab.json", "tekken.json")
 _CONFIGURATIONS = ("tokenizer_config.json", "generation_config.json")
@@ -158,7 +162,7 @@ class ModelChecks:
                 install_command("cpu"),
             )
         except LocalJudgeError as error:
-            found = wrong(name, str(error).removeprefix(f"model {self.model.name}: "), fix)
+            found = wrong(name, str(error).removeprefix(f"model {self.model.name}").lstrip(": "), fix)
         except Exception as error:  # files from strangers can make the libraries raise anything
             found = wrong(name, f"{type(error).__name__}: {error}", fix)
         found = found if isinstance(found, list) else [found]
@@ -239,7 +243,11 @@ class ModelChecks:
     def template(self) -> Check:
         """Check that the chat template renders and puts the content in exactly one place."""
         if not self.model.tokenizer.chat_template:
-            return note("template", "no chat template, so prompts are plain text; this may be a base model")
+            if self.model.given_template is None:
+                return wrong("template", "no chat template; this may be a base model", _TEMPLATE_WAYS_ON)
+            return note(
+                "template", f"--chat-template {NO_TEMPLATE}: prompts are plain text, as for a base model"
+            )
         prompts = self.model.prompts
         around = f"{len(prompts.head)} tokens before the text, {len(prompts.tail)} after it"
         opened = prompts.open_thought
@@ -270,7 +278,7 @@ class ModelChecks:
         """Check that the tokenizer can spell an answer."""
         from localjudge.judge import Judge
 
-        self.judge = Judge(self.model, allow_changed_model=True)
+        self.judge = Judge(self.model, chat_template=self.model.given_template, allow_changed_model=True)
         table = self.judge.decoding.table
         states, shortest = len(table.distance), table.smallest_limit
         return ok("table", f"{states} states, the shortest answer takes {shortest} tokens")

@@ -148,7 +148,7 @@ def test_every_published_chat_template_works_or_is_refused_in_words(shared: Path
             assert_text_stays_text(encoder, tokenizer, text)
     # The other templates need tools, or tokens that this tokenizer does not have.
     assert len(templates) - len(refused) >= 49, refused
-    assert all(message.startswith("the model's chat template ") for message in refused.values())
+    assert all(message.startswith("the chat template ") for message in refused.values())
 
 
 @given(st.text(st.characters(codec="utf-8")) | st.lists(st.sampled_from(
@@ -217,7 +217,7 @@ def test_a_chat_template_that_does_not_end_is_refused_and_the_next_one_is_render
     monkeypatch: pytest.MonkeyPatch, template: str
 ) -> None:
     monkeypatch.setattr("localjudge.prompts.chat_template.SECONDS", 0.5)
-    with pytest.raises(ModelError, match=r"the model's chat template cannot be rendered: .* more than 0\.5 s"):
+    with pytest.raises(ModelError, match=r"the chat template cannot be rendered: .* more than 0\.5 s"):
         render_template(template, [], {})
     monkeypatch.undo()
     assert render_template("{{ 1 + 1 }}", [], {}) == "2"
@@ -236,7 +236,7 @@ def test_a_chat_template_that_takes_the_machines_memory_is_refused(expression: s
 def test_what_a_chat_template_raises_is_one_line_of_bounded_length() -> None:
     with pytest.raises(ModelError) as refused:
         render_template("{{ raise_exception('no\n' * 100000) }}", [], {})
-    assert str(refused.value).startswith("the model's chat template cannot be rendered: no no no")
+    assert str(refused.value).startswith("the chat template cannot be rendered: no no no")
     assert len(str(refused.value).splitlines()) == 1
     assert len(str(refused.value)) < 600
 
@@ -287,7 +287,7 @@ def test_a_model_whose_chat_template_cannot_be_rendered_is_named_once(tmp_path: 
     for found in (lambda: Model.find(folder).prompts, lambda: Model.find(folder).vocabulary):
         with pytest.raises(ModelError) as refused:
             found()
-        assert str(refused.value) == f"model {folder}: the model's chat template cannot be rendered: no"
+        assert str(refused.value) == f"model {folder}: the chat template cannot be rendered: no"
 
 
 def test_a_chat_template_that_names_the_day_gives_the_same_prompt_tomorrow(model: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -32,10 +32,14 @@ THINKING_CHAT = (
 )
 
 
-def save_random_model(folder: Path, tokenizer_file: Path, seed: int = 0, chat: str = CHAT) -> Path:
+def save_random_model(
+    folder: Path, tokenizer_file: Path, seed: int = 0, chat: str = CHAT, tokens: Sequence[str] = ()
+) -> Path:
+    """Save a small Llama of random weights with a chat template; `tokens` are further special tokens."""
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(tokenizer_file))
     tokenizer.add_special_tokens({"eos_token": "<|end-of-text|>"})
-    if "think" in chat:
+    tokenizer.add_tokens(list(tokens), special_tokens=True)
+    if "think" in chat and not tokens:
         tokenizer.add_tokens(["<think>", "</think>"])
     tokenizer.chat_template = chat
     tokenizer.save_pretrained(folder)

@@ -12,8 +12,10 @@ from localjudge.cli.options import (
     SETTING,
     AllowHost,
     AsJson,
+    ChatTemplate,
     ModelName,
     ServerUrl,
+    given_template,
     settle_environment,
 )
 from localjudge.cli.progress import Progress
@@ -25,6 +27,7 @@ from localjudge.system.requirements import require
 
 def doctor(
     model: ModelName = None,
+    chat_template: ChatTemplate = None,
     engine: Annotated[str, SETTING] = "auto",
     server: ServerUrl = None,
     allow_host: AllowHost = None,
@@ -47,7 +50,7 @@ def doctor(
         served = ServerOptions.parse({"server": server or "", "allow_host": ",".join(allow_host or ())})
     settle_environment()
     with Progress().step("examining this machine"):
-        checks = examine(model, engine, served, out)
+        checks = examine(model, engine, served, out, template=given_template(chat_template))
     print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(1)

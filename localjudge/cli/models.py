@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ import typer
 from localjudge.cli.commands import explained, group
 from localjudge.cli.console import print_checks, print_json, print_table, printed_table
 from localjudge.cli.messages import Messages
-from localjudge.cli.options import AsJson, settle_environment
+from localjudge.cli.options import AsJson, ChatTemplate, given_template, settle_environment
 from localjudge.cli.progress import Progress
 from localjudge.errors import UsageError
 from localjudge.settings import Flag
@@ -141,6 +142,7 @@ def verify(
     ],
     no_manifest: Annotated[bool, Flag("Only check; write no manifest.")] = False,
     renew: Annotated[bool, Flag("Replace the existing manifest by a new one.")] = False,
+    chat_template: ChatTemplate = None,
     as_json: AsJson = False,
 ) -> None:
     """Check that a model directory is complete and safe, and write a manifest of its files.
@@ -156,7 +158,7 @@ def verify(
 
     if no_manifest and renew:
         raise UsageError("--renew writes a manifest and --no-manifest writes none; give only one of them")
-    found = Model.locate(model)
+    found = replace(Model.locate(model), given_template=given_template(chat_template))
     progress = Progress()
     progress.say(f"{found.name} · {found.path}")
     with progress.step("verifying", "bytes") as report:

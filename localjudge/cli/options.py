@@ -16,6 +16,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from localjudge.errors import UsageError
+from localjudge.given_template import GivenTemplate
 from localjudge.settings import Flag, JudgeSettings, choices, flag_of
 from localjudge.system.durable import unwritable
 from localjudge.system.machine import SWITCHES
@@ -57,6 +58,7 @@ RationalePlace = Annotated[
     ),
 ]
 ModelName = Annotated[str | None, SETTING]
+ChatTemplate = Annotated[str | None, SETTING]
 ServerUrl = Annotated[
     str | None,
     Flag("The server of --engine server: http://127.0.0.1:8000, or unix:/run/judge.sock.", "URL", SERVER),
@@ -139,8 +141,16 @@ def _option(name: str, annotation: Any) -> Any:
         min=flag.least,
         max=flag.most,
     )
-    kind = str if values else annotation.__origin__
-    return Annotated[list[str] | None if kind == dict[str, Any] | None else kind, option]
+    return Annotated[str if values else _typed_kind(annotation.__origin__), option]
+
+
+def _typed_kind(kind: Any) -> Any:
+    """Return the type of what is typed for a setting of a type that the command line does not know."""
+    if kind == dict[str, Any] | None:
+        return list[str] | None
+    if kind == GivenTemplate | None:
+        return str | None
+    return kind
 
 
 QUIET = {
@@ -189,6 +199,15 @@ def check_out(out: Path) -> None:
     if fault := unwritable(out, least=1 << 20):
         fix = "" if fault.endswith("a file") else "free space or change the permissions, or "
         raise UsageError(f"--out {out}: {fault}; {fix}give {'another folder' if fix else 'a folder'}")
+
+
+def given_template(chat_template: str | None) -> GivenTemplate | None:
+    """Return the chat template of a command that checks a model; None if none is given.
+
+    Raises:
+        SettingError: its file cannot be read.
+    """
+    return None if chat_template is None else GivenTemplate.read(chat_template)
 
 
 def settle_environment(*, allow_download: bool = False, ray: str | None = None) -> None:

@@ -11,7 +11,7 @@ import typer
 from localjudge.cli.commands import explained, group
 from localjudge.cli.console import print_json
 from localjudge.cli.messages import Messages
-from localjudge.cli.options import AsJson, ModelName, RationalePlace, settle_environment
+from localjudge.cli.options import AsJson, ChatTemplate, ModelName, RationalePlace, settle_environment
 from localjudge.errors import UsageError
 from localjudge.settings import Flag
 from localjudge.system.durable import write_text
@@ -84,6 +84,7 @@ def show(
 def check(
     rubric: _Rubric,
     model: ModelName = None,
+    chat_template: ChatTemplate = None,
     rationale: RationalePlace = None,
 ) -> None:
     """Check a rubric: what it asks for, what its answer takes, and what looks wrong.
@@ -97,7 +98,7 @@ def check(
 
     settle_environment()
     found = Rubric.load(rubric, rationale=rationale)
-    judge = Judge(model, rubric=found)
+    judge = Judge(model, rubric=found, chat_template=chat_template)
     table = judge.decoding.table
     layout = found.answer_layout
     decided = zip(layout.values, table.first_token_decides, strict=True)

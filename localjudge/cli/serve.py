@@ -99,7 +99,7 @@ def serve(
             made.model.read_files(report)
         with progress.step("loading the engine"):
             progress.say(made.engine.info.headline)
-        for notice in (made.notice, made.thinking_notice):
+        for notice in (made.notice, made.template_notice, made.thinking_notice):
             if notice:
                 progress.warn(notice)
         service = stack.enter_context(JudgeService(made, max_waiting, CLOSING_SECONDS))

@@ -189,7 +189,9 @@ class SharedJudge:
     @property
     def about(self) -> dict[str, Any]:
         """What a reader of the scores must know: the rubric, the judge, and a warning about it or None."""
-        return {"rubric": self.rubric.name, "model": self._judge.model.name, "notice": self._judge.notice}
+        notices = [each for each in (self._judge.notice, self._judge.template_notice) if each]
+        notice = "; ".join(notices) if notices else None
+        return {"rubric": self.rubric.name, "model": self._judge.model.name, "notice": notice}
 
     def outcomes(self, rows: Sequence[Mapping[str, Any]]) -> list[Outcome]:
         """Return the outcome of each row, in their order; wait until all are judged.

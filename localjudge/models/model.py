@@ -11,6 +11,7 @@ from typing import Any
 
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
 from localjudge.errors import ModelError, UsageError, in_one_line
+from localjudge.given_template import NO_TEMPLATE, GivenTemplate
 from localjudge.models.catalogue import BUNDLED, bundled_folder, cached_folder, model_path, refused_gguf
 from localjudge.models.configuration import read_document, remote_kernels
 from localjudge.models.digests import decisive_digest, read_digests
@@ -18,7 +19,8 @@ from localjudge.models.tokenizer import TOKENIZER_FILE, load_tokenizer, tokeniza
 from localjudge.models.weights import PICKLED, Tensor, read_tensors
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
-from localjudge.prompts.thought_marks import KNOWN_MARKS, ThoughtMarks, marks_of
+from localjudge.prompts.thought_formats import ThoughtFormat
+from localjudge.prompts.thought_marks import KNOWN_MARKS, marks_of, names_thoughts, open_thought
 from localjudge.system.machine import go_offline
 from localjudge.system.requirements import require
 from localjudge.system.steps import Report, no_progress
@@ -32,11 +34,13 @@ class Model:
         name: the requested name.
         path: the directory.
         template_args: variables of its chat template that the judge sets.
+        given_template: the chat template that replaces its own; None for its own.
     """
 
     name: str
     path: Path
     template_args: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    given_template: GivenTemplate | None = None
 
     @classmethod
     def find(cls, name: str | Path | None = None, *, allow_download: bool = False) -> Model:
@@ -84,11 +88,14 @@ class Model:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Name the model in the errors of the block."""
+        """Name the model in the errors of the block, and the template that replaces its own."""
         try:
             yield
         except ModelError as error:
-            raise ModelError(f"model {self.name}: {error}") from None
+            named = f"model {self.name}"
+            if self.given_template is not None:
+                named += f" with `chat_template` {self.given_template.name}"
+            raise ModelError(f"{named}: {error}") from None
 
     @property
     def is_served(self) -> bool:
@@ -143,11 +150,16 @@ class Model:
     @cached_property
     def tokenizer(self) -> Any:
         try:
-            return load_tokenizer(self.path)
+            tokenizer = load_tokenizer(self.path)
         except Exception as error:  # as above
+            if isinstance(error, ModuleNotFoundError) and error.name == "transformers":
+                raise
             raise ModelError(
                 f"model {self.name}: its tokenizer cannot be loaded: {in_one_line(error)}{self._missing_reader}"
             ) from None
+        if self.given_template is not None:
+            tokenizer.chat_template = self.given_template.source
+        return tokenizer
 
     @property
     def _missing_reader(self) -> str:
@@ -158,6 +170,18 @@ class Model:
             except UsageError as missing:
                 return str(missing)
         return ""
+
+    def require_template(self) -> None:
+        """Check that the model has a chat template, or is to judge without one.
+
+        Raises:
+            ModelError: it has none, and none is given.
+        """
+        if self.given_template is None and not self.tokenizer.chat_template:
+            raise ModelError(
+                f"model {self.name}: has no chat template, so it may be a base model; give the file of one "
+                f"with `chat_template`, or `chat_template` {NO_TEMPLATE} to judge with plain text"
+            )
 
     @cached_property
     def prompts(self) -> PromptEncoder:
@@ -203,7 +227,7 @@ class Model:
         return {each.content: token for token, each in added.items()}
 
     @cached_property
-    def thought_marks(self) -> ThoughtMarks | None:
+    def thought_marks(self) -> ThoughtFormat | None:
         """The texts around a thought of the model; None if nothing ends one."""
         opened = self.thinking_prompts.open_thought or self.prompts.open_thought
         if opened and opened.ends:
@@ -234,6 +258,23 @@ class Model:
         if self.thinking_prompts.open_thought:
             opens = []
         return [token for token in opens if token in self._added.values()], ends, then
+
+    @cached_property
+    def untold_thoughts(self) -> ThoughtFormat | None:
+        """The format of thoughts that the model was trained to write first, and no prompt asks for.
+
+        Its chat template names their marks, but has no switch: with thinking on and off it renders the same
+        prompt, and that opens no thought. None for any other model.
+        """
+        if not self.prompts.has_template or not names_thoughts(self.tokenizer.get_chat_template()):
+            return None
+        try:
+            thinking = self.thinking_prompts
+        except ModelError:  # the template refuses to think, which is a switch
+            return None
+        if thinking.open_thought or thinking.digest != self.prompts.digest:
+            return None
+        return self.thought_marks
 
     @property
     def always_thinks(self) -> bool:
@@ -286,7 +327,10 @@ class Model:
         return set(ids)
 
     def _end_of_turn(self) -> set[int]:
-        """Return the added token that the chat template puts after an answer, if any."""
+        """Return the added token that the chat template puts after an answer, if any.
+
+        It is not one that ends thoughts, too, as where one token ends all messages (Kimi K3).
+        """
         placeholder = "stand-in-for-the-answer"
         turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": placeholder}]
         with self._named():
@@ -294,8 +338,26 @@ class Model:
         if placeholder not in text:
             return set()
         rest = text.rpartition(placeholder)[2].lstrip()
+        thought_end = self._end_of_thought()
         tokens = self.tokenizer.backend_tokenizer.get_added_tokens_decoder()
-        return {token for token, each in tokens.items() if each.special and rest.startswith(each.content)}
+        return {
+            token
+            for token, each in tokens.items()
+            if each.special and rest.startswith(each.content) and each.content != thought_end
+        }
+
+    def _end_of_thought(self) -> str:
+        """Return the text that ends the thought that the template opens if thinking is on; else nothing."""
+        turns = [{"role": "user", "content": "-"}]
+        variables = self.template_args
+        try:
+            prompt = render(
+                self.tokenizer, turns, add_generation_prompt=True, thinking=True, template_args=variables
+            )
+        except ModelError:
+            return ""
+        opened = open_thought(prompt)
+        return "" if opened is None else opened.ends
 
     def read_files(self, report: Report = no_progress) -> None:
         """Compute the digests now, unless they are known.

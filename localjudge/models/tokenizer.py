@@ -73,6 +73,7 @@ def tokenization_warning(
     corrected = {"fix_mistral_regex": True} if kind in _CORRECTED else {}
     try:
         other = _built_by_transformers(folder, **corrected)
+        other.chat_template = tokenizer.chat_template  # another one may be given
     except Exception as error:  # files from strangers can make the library raise anything
         return f"prompts are encoded by {TOKENIZER_FILE}; {library} cannot build its own: {in_one_line(error)}"
     if _rules(other) == _rules(tokenizer):

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from localjudge.errors import ModelError
@@ -37,16 +38,20 @@ class FixedDate(datetime.datetime):
         return cls(2026, 1, 1, tzinfo=tz)
 
 
+Content = str | list[dict[str, str]]
+"""The content of a turn: a text, or a list of parts."""
+Message = Mapping[str, Content]
+"""A turn: its role and its content."""
 _lock = threading.Lock()
 _renderer: subprocess.Popen[bytes] | None = None
 
 
-def render_template(template: str, messages: list[dict[str, str]], variables: dict[str, Any]) -> str:
+def render_template(template: str, messages: Sequence[Message], variables: Mapping[str, Any]) -> str:
     """Return the text of a chat template, as `transformers.utils.chat_template_utils` renders it.
 
     Args:
         template: the template's source.
-        messages: the turns, each with a role and a content.
+        messages: the turns, each with a role and a content, which is a text or a list of parts.
         variables: everything else that the template may read; values that JSON can hold.
 
     Raises:
@@ -54,17 +59,17 @@ def render_template(template: str, messages: list[dict[str, str]], variables: di
             does not limit), or renders more than `CHARACTERS`.
     """
     limits = {"seconds": SECONDS, "characters": CHARACTERS}
-    request = {"template": template, "messages": messages, "variables": variables, **limits}
+    request = {"template": template, "messages": list(messages), "variables": dict(variables), **limits}
     reply, status = _request(json.dumps(request).encode() + b"\n")
     if status == _TIMED_OUT:
-        raise ModelError(f"the model's chat template cannot be rendered: it takes more than {SECONDS:g} s")
+        raise ModelError(f"the chat template cannot be rendered: it takes more than {SECONDS:g} s")
     if not reply.endswith(b"\n"):
         raise ModelError(
-            f"the model's chat template cannot be rendered: the process that renders it ended with {status}"
+            f"the chat template cannot be rendered: the process that renders it ended with {status}"
         )
     answer = json.loads(reply)
     if "error" in answer:
-        raise ModelError(f"the model's chat template cannot be rendered: {answer['error']}")
+        raise ModelError(f"the chat template cannot be rendered: {answer['error']}")
     return str(answer["text"])
 
 

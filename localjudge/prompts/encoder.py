@@ -95,7 +95,7 @@ class PromptEncoder:
             with _panics_as_errors():
                 whole = backend.encode(around, add_special_tokens=not self.has_template)
         except ValueError as error:
-            raise ModelError(f"the model's chat template cannot be encoded: {error}") from None
+            raise ModelError(f"the chat template cannot be encoded: {error}") from None
         added = markers(backend)
         own = added | _undeclared(backend, controls, around + template)
         # A tokenizer without bytes writes this token for an unknown character, so it is text.
@@ -141,7 +141,7 @@ class PromptEncoder:
         except (ValueError, ModelError):
             safe = False
         if not safe:
-            raise ModelError("the model's chat template cannot be split safely around the content")
+            raise ModelError("the chat template cannot be split safely around the content")
         try:
             self.head, self.before = head(system), self.before.replace(SYSTEM, system)
         except ValueError as error:

@@ -6,19 +6,25 @@ the stand-ins, and what it writes between them goes around every row.
 Some templates begin the turn of the assistant with less than what stands before its answers: the model is to
 write the rest, such as a channel. A judge answers at once, so its prompt has that rest, too, unless the rest
 opens a thought.
+
+Some templates read a content only as a list of parts, as messages with images have them. Such a template gets
+each text as a part (`reads_parts`).
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal
 
 from localjudge.errors import ModelError
-from localjudge.prompts.chat_template import render_template
-from localjudge.prompts.thought_marks import HARMONY, ThoughtMarks, has_thought_mark, open_thought
+from localjudge.prompts.chat_template import Content, Message, render_template
+from localjudge.prompts.thought_formats import ThoughtFormat
+from localjudge.prompts.thought_marks import has_thought_mark, open_thought, own_channel
 
 NO_ARGS: Mapping[str, Any] = MappingProxyType({})
 """No variables of a chat template."""
@@ -35,8 +41,6 @@ _TRICKY = (
     "/no_think",
     "{{ messages }}",
 )
-# The beginning of a turn in OpenAI's harmony format, in which the model opens a channel itself.
-_TURN, _CHANNEL = "<|start|>assistant", "<|channel|>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +58,8 @@ class RenderedTurns:
     system_place: Literal["turn", "user", "text"] | None
 
     @property
-    def open_thought(self) -> ThoughtMarks | None:
-        """The marks of the thought in which the text ends; None if it ends in none."""
+    def open_thought(self) -> ThoughtFormat | None:
+        """The format of the thought in which the text ends; None if it ends in none."""
         return open_thought(self.text.rpartition(ROW)[2])
 
 
@@ -106,8 +110,10 @@ class _Renderer:
             raise ModelError(f"{error}{with_turns}") from None
         if not self.thinking:
             return self._with_begun_answer(prompt, messages)
-        opens_channel = prompt.endswith(_TURN) and is_harmony(self.tokenizer)
-        return prompt + HARMONY.opens if opens_channel else prompt
+        channel = own_channel(self.tokenizer.get_chat_template(), self.tokenizer.get_vocab())
+        if channel is not None and prompt.endswith(channel.begun_after):
+            return prompt + channel.opens
+        return prompt
 
     def _text_of(self, messages: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
         return render(
@@ -164,18 +170,13 @@ class _Renderer:
                 if self.contents and text.count(ROW) == 1
                 else "content in exactly one place"
             )
-            raise ModelError(f"the model's chat template must show the {what}")
+            raise ModelError(f"the chat template must show the {what}")
         tried = [stand_ins | {ROW: content} for content in _TRICKY]
         for contents in (*tried, {**stand_ins, **self.contents}):
             if not _renders(text, contents, self.render(contents)):
                 changed = repr(contents[ROW]) if contents in tried else "of the system prompt"
-                raise ModelError(f"the model's chat template changes the content {changed}")
+                raise ModelError(f"the chat template changes the content {changed}")
         return RenderedTurns(text, system)
-
-
-def is_harmony(tokenizer: Any) -> bool:
-    """Return whether a model writes OpenAI's harmony format: template and vocabulary have its channels."""
-    return _CHANNEL in tokenizer.get_chat_template() and _CHANNEL in tokenizer.get_vocab()
 
 
 def _split_at(stand_ins: Mapping[str, str]) -> re.Pattern[str]:
@@ -215,8 +216,16 @@ def render(
 ) -> str:
     """Return the chat template's text around messages.
 
-    Templates of hybrid reasoning models read one of two variables to switch thinking: `enable_thinking` (Qwen3,
-    GLM, SmolLM3 …) or `thinking` (DeepSeek, Granite …). `template_args` has others, or replaces these.
+    Templates of hybrid reasoning models read one of three variables to switch thinking: `enable_thinking`
+    (Qwen3, GLM, SmolLM3 …), `thinking` (DeepSeek, Granite, Kimi K3 …) or `thinking_budget` (Seed-OSS), which is
+    0 for none. `template_args` has others, or replaces these.
+
+    Args:
+        tokenizer: the tokenizer.
+        messages: the turns, each with a role and a text as its content.
+        add_generation_prompt: whether the text ends with the beginning of the turn of the assistant.
+        thinking: whether a model with optional thinking thinks.
+        template_args: further variables of the chat template.
 
     Raises:
         ModelError: the template cannot be rendered.
@@ -224,12 +233,50 @@ def render(
     try:
         template = tokenizer.get_chat_template()
     except ValueError as error:  # several templates, without a default
-        raise ModelError(f"the model's chat template cannot be rendered: {error}") from None
+        raise ModelError(f"the chat template cannot be rendered: {error}") from None
+    switches: dict[str, Any] = {"enable_thinking": thinking, "thinking": thinking}
+    if not thinking:  # without this variable, Seed-OSS thinks without a limit
+        switches["thinking_budget"] = 0
+    fixed = {**tokenizer.special_tokens_map, **template_args}
     variables = {
         **tokenizer.special_tokens_map,
         "add_generation_prompt": add_generation_prompt,
-        "enable_thinking": thinking,
-        "thinking": thinking,
+        **switches,
         **template_args,
     }
-    return render_template(template, messages, variables)
+    if not reads_parts(template, json.dumps(fixed, sort_keys=True)):
+        return render_template(template, messages, variables)
+    in_parts: list[Message] = []
+    for message in messages:
+        in_parts.append({"role": message["role"], "content": _in_parts(message["content"])})
+    return render_template(template, in_parts, variables)
+
+
+@lru_cache(maxsize=64)
+def reads_parts(template: str, variables: str) -> bool:
+    """Return whether a template reads a content only as a list of parts: `[{"type": "text", "text": …}]`.
+
+    This is decided once for a template, by what it renders: a text that is given as a string is lost (or an
+    error), and the same text as a part is not. A template that shows strings gets strings, even if it reads
+    parts as well.
+
+    Args:
+        template: the source of the chat template.
+        variables: the variables that do not depend on the prompt, as JSON.
+    """
+    if _shows(template, ROW, variables):
+        return False
+    return _shows(template, _in_parts(ROW), variables)
+
+
+def _shows(template: str, content: Content, variables: str) -> bool:
+    """Return whether a template renders a turn of the user with this content, and shows the stand-in in it."""
+    try:
+        text = render_template(template, [{"role": "user", "content": content}], json.loads(variables))
+    except ModelError:
+        return False
+    return ROW in text
+
+
+def _in_parts(text: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": text}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
@@ -148,7 +149,7 @@ def changes(manifest: RunManifest, described: Mapping[str, Any]) -> list[str]:
                 f"{of} ({digest[:8]})" if digest else "none"
                 for of, digest in zip(named[name], (was, now), strict=True)
             )
-        found.append(f"{name}: {was} there, {now} now")
+        found.append(f"{name}: {_shown(name, was)} there, {_shown(name, now)} now")
     was, now = manifest.shard, described.get("shard")
     if was != now:
         found.append(f"shard: {was or 'the whole input'} there, {now or 'the whole input'} now")
@@ -167,6 +168,14 @@ def differing_settings(recorded: Mapping[str, Any], settings: Mapping[str, Any])
     if "engine" in settings:
         names += [name for name in recorded if name not in settings]
     return [name for name in names if recorded.get(name) != settings.get(name)]
+
+
+def _shown(name: str, value: Any) -> Any:
+    """Return the value of a setting for a message; of a digest, the beginning."""
+    if name == "chat_template" and value is None:
+        return "the model's own"
+    is_digest = isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value)
+    return value[:8] if is_digest else value
 
 
 def changed_weights(rubric: Rubric, before: Rubric) -> str:

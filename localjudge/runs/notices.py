@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from localjudge.errors import UsageError
+from localjudge.given_template import NO_TEMPLATE, NO_TEMPLATE_NOTICE
 from localjudge.models.catalogue import BUNDLED
 from localjudge.records.outcome_columns import MODEL, NOTICE
 from localjudge.runs.run_manifest import RunManifest
@@ -49,6 +50,8 @@ def notices(manifest: RunManifest, complete: bool, rows: int, candidates_cut: in
             else f"unverified: {manifest.model.name} is known by the name that its server gives, and the "
             "server applied no token table"
         )
+    if manifest.settings.chat_template == NO_TEMPLATE:
+        found.append(NO_TEMPLATE_NOTICE)
     if changed := manifest.model.changed_since_verified:
         from localjudge.models.digests import in_words
 

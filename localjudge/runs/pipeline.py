@@ -191,7 +191,7 @@ def _introduce(judge: Judge, source: RowSource, folder: Path, observer: RunObser
     forms = source.pairing is not None and source.pairing.forms
     if checked and not forms and checked.has_hidden_turns and CONVERSATIONS.isdisjoint(judge.rubric.fields):
         observer.warn(f"the rubric {judge.rubric.name} {NO_CONVERSATION}")
-    for notice in (judge.notice, judge.thinking_notice):
+    for notice in (judge.notice, judge.template_notice, judge.thinking_notice):
         if notice:
             observer.warn(notice)
     if judge.model_changes:

@@ -23,6 +23,7 @@ from localjudge import __version__
 from localjudge.config import SHARED, JudgeConfig
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
+from localjudge.given_template import NO_TEMPLATE, GivenTemplate
 from localjudge.modes.row_outcome import Join
 from localjudge.rows.formats import EXAMPLES, STDIN
 from localjudge.rows.pairs import Pairing
@@ -46,9 +47,11 @@ class _ManifestPart(BaseModel):
 class RunSettings(_ManifestPart, SharedSettings):  # type: ignore[misc]  # it does not see that both are frozen
     """Everything that decides a judgement besides the row; all starts of a run must have the same settings.
 
-    `rubric`, `model`, `chat_template` and `vocabulary` are digests; `value_rule` is the number of
-    the definition of a value's probability. `head_dtype` is the type of the model's last layer where a value is
-    picked, if that is not `dtype`. A jury and imported scores have only the first three settings.
+    `rubric`, `model`, `prompt_frame` (of everything around a row's text in a prompt) and `vocabulary` are
+    digests. `chat_template` is the digest of a given template, `none` for none, and None for the model's own.
+    `value_rule` is the number of the definition of a value's probability. `head_dtype` is the type of the
+    model's last layer where a value is picked, if that is not `dtype`. A jury and imported scores have only the
+    first three settings.
     """
 
     engine: str
@@ -57,7 +60,8 @@ class RunSettings(_ManifestPart, SharedSettings):  # type: ignore[misc]  # it do
     value_rule: int | None = None
     dtype: str | None = None
     head_dtype: str | None = None
-    chat_template: str | None = None
+    chat_template: str | None = None  # type: ignore[assignment]  # the settings of a judge have the template
+    prompt_frame: str | None = None
     vocabulary: str | None = None
 
 
@@ -184,6 +188,7 @@ class RunManifest(_ManifestPart):
         prompt_sha256: SHA-256 of the template's bytes.
         max_tokens: the largest number of tokens of an answer; None without an engine.
         notice: a warning about the judge for readers of the scores; None if there is none.
+        given_template: the source of the chat template that replaces the model's own; None without one.
         shard: the part of the input, such as "3/16"; None for the whole input.
         jury: the jurors, if a jury made the scores.
         dry_run: True if a source of this run, such as a juror, is a dry run.
@@ -197,6 +202,7 @@ class RunManifest(_ManifestPart):
     model: ModelRecord
     max_tokens: int | None
     notice: str | None
+    given_template: str | None = None
     shard: str | None
     jury: list[JurorRecord] | None = None
     dry_run: bool = False
@@ -227,9 +233,9 @@ class RunManifest(_ManifestPart):
         """What identifies the judge: the model, the rubric and the settings that decide a score.
 
         The seed is not part of it, because a seed only selects one draw of the same judge. The engine and its
-        data types are not part of it either.
+        data types are not part of it either, nor the model's own chat template; a given one is.
         """
-        without = {"engine", "dtype", "head_dtype", "chat_template", "vocabulary", "seed"}
+        without = {"engine", "dtype", "head_dtype", "prompt_frame", "vocabulary", "seed"}
         recorded = self.settings.as_dict()
         return {name: recorded.get(name) for name in RunSettings.model_fields if name not in without}
 
@@ -258,8 +264,23 @@ class RunManifest(_ManifestPart):
         """Return the settings of a start; None if it had no judge."""
         if start.config is None:
             return None
-        shared = self.settings.model_dump(include=set(SHARED))
+        shared = self.settings.model_dump(include=set(SHARED)) | {"chat_template": self._given_template()}
         return JudgeConfig.from_settings(**{**shared, **start.config}, rubric=self.rubric)
+
+    def _given_template(self) -> GivenTemplate | None:
+        """Return the chat template that was given to the judge; None if the model's own was used.
+
+        Raises:
+            UsageError: the recorded source is not that of the recorded digest.
+        """
+        recorded = self.settings.chat_template
+        if recorded is None:
+            return None
+        name = NO_TEMPLATE if recorded == NO_TEMPLATE else f"of {MANIFEST}"
+        given = GivenTemplate(self.given_template, name)
+        if given.identity != recorded:
+            raise UsageError("its chat template does not match the digest in its settings")
+        return given
 
 
 def read_manifest(folder: Path) -> RunManifest:

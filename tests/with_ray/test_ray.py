@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -173,6 +174,24 @@ def test_a_run_with_cut_results_has_the_same_bytes_on_two_workers_as_in_one_proc
         lines.append((out / "judgements.jsonl").read_bytes())
     assert lines[0] == lines[1]
     assert [(json.loads(line)["candidate_cut"] or 0) > 0 for line in lines[0].splitlines()].count(True) > 5
+
+
+def test_workers_judge_a_model_without_a_chat_template_by_the_given_one(
+    nodes: Any, model: Path, tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare"
+    shutil.copytree(model, bare)
+    source = (bare / "chat_template.jinja").rename(tmp_path / "given.jinja")
+    found: list[list[Outcome]] = []
+    for cluster in (Cluster(nodes.address, (1, 1)), None):
+        options = {"dtype": "float32", "batch_size": "4"}
+        settings: Any = {"engine": "transformers", "engine_args": options, "max_rationale_tokens": 8}
+        with Judge(bare, cluster=cluster, chat_template=source, **settings) as judge:
+            judge.configure_engine(None, tmp_path / "engine.log")
+            found.append(list(judge.score(rows(6))))
+    assert_alike(*found)
+    with pytest.raises(ModelError, match="`chat_template` none"):
+        Judge(bare, cluster=Cluster(nodes.address, (1, 1)), engine="transformers")
 
 
 def test_a_cluster_is_described_as_the_engine_that_its_workers_have(nodes: Any, judge_on: JudgeOn) -> None:

@@ -135,6 +135,8 @@ class RayEngine:
                     options=dict(options),
                     context=context,
                     model=str(model.path) if model_path(model.name).exists() else model.name,
+                    template_args=model.template_args,
+                    given_template=model.given_template,
                     digests=digests_of(model),
                     decoding=decoding,
                     environment={key: value for key, value in os.environ.items() if key.startswith(_FORWARDED)},

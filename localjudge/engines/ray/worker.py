@@ -20,6 +20,7 @@ from localjudge import __version__
 from localjudge.engines.protocol import Completion, Decoding, EngineInfo, TableEngine
 from localjudge.engines.selection import engine_options, open_engine
 from localjudge.errors import EngineError, LocalJudgeError, ModelError, SettingError, UsageError
+from localjudge.given_template import GivenTemplate
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
 
@@ -32,6 +33,8 @@ class RayWorkerSettings:
         engine: the engine's name and its `options`, as for `engine_options`.
         context: the most tokens of a prompt and its answer, if known.
         model: the path or id of the model on the worker's node.
+        template_args: variables of its chat template, which decides what ends a turn.
+        given_template: the chat template that replaces the model's own; None for its own.
         digests: what must be equal there: the version of localjudge, and the digest of the model.
         environment: variables of the driver, used if the node does not set them.
     """
@@ -40,6 +43,8 @@ class RayWorkerSettings:
     options: Mapping[str, str]
     context: int | None
     model: str
+    template_args: Mapping[str, Any]
+    given_template: GivenTemplate | None
     digests: Mapping[str, str]
     decoding: Decoding
     environment: Mapping[str, str]
@@ -114,7 +119,11 @@ class Worker:
         for name, value in settings.environment.items():
             os.environ.setdefault(name, value)
         options = engine_options(settings.engine, settings.options)
-        model = Model.find(settings.model)
+        model = replace(
+            Model.find(settings.model),
+            template_args=settings.template_args,
+            given_template=settings.given_template,
+        )
         for what, here in digests_of(model).items():
             if here != (there := settings.digests[what]):
                 name = f" {model.name}" * (what == "model")

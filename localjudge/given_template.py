@@ -1,0 +1,61 @@
+"""A chat template that a user gives in place of the model's own, or none at all."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from localjudge.errors import SettingError
+
+NO_TEMPLATE = "none"
+"""What is given for no template; a file of this name is given as `./none`."""
+NO_TEMPLATE_NOTICE = "no chat template: prompts are plain text, as for a base model (--chat-template none)"
+"""What every table of a run without a chat template says."""
+MOST_BYTES = 1_000_000
+"""The size of the largest file that is read; the longest known template has 20,000 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenTemplate:
+    """A chat template that is used in place of the model's own.
+
+    Attributes:
+        source: its source, in Jinja; None for no template, so that prompts are plain text.
+        name: where it is from, for messages: a file, or `NO_TEMPLATE`.
+    """
+
+    source: str | None
+    name: str = field(compare=False)
+
+    @classmethod
+    def read(cls, given: str | Path) -> Self:
+        """Read the file of a template, or take `NO_TEMPLATE` for none.
+
+        Raises:
+            SettingError: the file cannot be read, is empty or is not a text in UTF-8.
+        """
+        if str(given) == NO_TEMPLATE:
+            return cls(None, NO_TEMPLATE)
+        file = Path(given)
+        ways_on = f"give the file of a chat template (.jinja), or {NO_TEMPLATE}"
+        try:
+            if file.stat().st_size > MOST_BYTES:
+                raise SettingError("chat_template", given, f"has more than {MOST_BYTES:,} bytes; {ways_on}")
+            source = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise SettingError("chat_template", given, f"is not a text in UTF-8; {ways_on}") from None
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise SettingError("chat_template", given, f"{reason}; {ways_on}") from None
+        if not source.strip():
+            raise SettingError("chat_template", given, f"is empty; {ways_on}")
+        return cls(source, str(given))
+
+    @property
+    def identity(self) -> str:
+        """The SHA-256 of the source, in hex; `NO_TEMPLATE` for no template."""
+        if self.source is None:
+            return NO_TEMPLATE
+        return hashlib.sha256(self.source.encode()).hexdigest()
