@@ -206,7 +206,7 @@ class VllmEngine:
         except ValueError as error:
             raise ModelError(f"model {self._model.name}: vLLM says: {one_line(error)}") from None
         table = Path(self._folder.name) / "table.npz"
-        self._most_in_flight = most + max(8, most // 4)
+        self._most_in_flight = int(most + max(8, most // 4))
         self.slots = 2 * self._most_in_flight + 2 * COLLECT
         self._decoding.table.save(table)
         ours = table_config(self._decoding, table, self.slots)
