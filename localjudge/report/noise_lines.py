@@ -45,8 +45,7 @@ def _moved(noise: Noise, mode: Mode[Any]) -> str:
         each = [f"in {name} by {_size(moved[name])}" for name in by_size]
         return f"{what}s moved {', '.join(each)}"
     largest = by_size[0]
-    columns = f"of {len(noise.columns)} columns most in {largest}"
-    return f"{what}s moved, {columns}, by {_size(moved[largest])}"
+    return f"{what}s moved most in {largest}, of {len(noise.columns)} columns: by {_size(moved[largest])}"
 
 
 def _numbers(noise: Noise, mode: Mode[Any]) -> str:
@@ -73,4 +72,4 @@ def number(value: float | None) -> str:
     """Return a number that is no less than 0 with three digits."""
     if value is None:
         return UNDEFINED_SIGN
-    return figure(value) if value else "0"
+    return figure(value).replace("< ", "less than ") if value else "0"

@@ -74,7 +74,7 @@ def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> S
         if repeated:
             with run.writing(NOISE) as scratch:
                 scratch.write_bytes(b"".join(noise_lines(repeated)))
-            summary.noise = Noise.from_rows(repeated)
+            summary.noise = Noise.from_rows(repeated, manifest.rubric.row_columns)
         run.write_json(SUMMARY, summary.as_dict(complete=True, planned=first.start.input_rows))
         run.write_json(MANIFEST, manifest.as_dict())
         run.complete = True

@@ -21,6 +21,7 @@ from localjudge.arrays import Floats, Integers
 from localjudge.errors import RunMismatchError
 from localjudge.modes.row_outcome import EXPECTED, TAG, VALUE, RowOutcome
 from localjudge.records import Judgement, Outcome
+from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.statistics.absolute_change import AbsoluteChange, absolute_change
 
 NOISE = "noise.jsonl"
@@ -180,20 +181,24 @@ class Noise:
     changed_rationales: int
 
     @classmethod
-    def from_rows(cls, rows: Iterable[RepeatedRow]) -> Self:
-        """Return the noise of rows that were judged twice."""
+    def from_rows(cls, rows: Iterable[RepeatedRow], columns: Sequence[ScoreColumn]) -> Self:
+        """Return the noise of rows that were judged twice.
+
+        Args:
+            rows: the rows.
+            columns: the numbers of a row, as `Rubric.row_columns` has them.
+        """
         every = list(rows)
         compared = [row for row in every if not row.failed]
         prompts = [prompt for row in compared for prompt in row.prompts]
         changed: Counter[str] = Counter()
         for prompt in prompts:
             changed.update({name: int(prompt.again[name] != value) for name, value in prompt.first.items()})
-        names = dict.fromkeys(name for row in compared for name in row.values)
         return cls(
             rows=len(compared),
             failed=len(every) - len(compared),
             instructions=len({row.group for row in compared}),
-            columns={name: _column_noise(compared, name) for name in names},
+            columns={column.name: _column_noise(compared, column) for column in columns},
             values=len(prompts),
             changed=dict(changed),
             changed_rows=sum(any(each.first != each.again for each in row.prompts) for row in compared),
@@ -205,26 +210,29 @@ class Noise:
         return asdict(self)
 
 
-def _column_noise(rows: Sequence[RepeatedRow], column: str) -> ColumnNoise:
+def _column_noise(rows: Sequence[RepeatedRow], column: ScoreColumn) -> ColumnNoise:
     """Return the noise of a column: that of the expected scores if all rows have one."""
-    with_value = [row for row in rows if column in row.values]
-    is_expected = all(column in row.expected for row in with_value)
-    return ColumnNoise(is_expected, column_change(with_value, column, expected=is_expected))
+    name, width = column.name, column.highest - column.lowest
+    with_value = [row for row in rows if name in row.values]
+    is_expected = all(name in row.expected for row in with_value)
+    return ColumnNoise(is_expected, column_change(with_value, name, expected=is_expected, width=width))
 
 
-def column_change(rows: Sequence[RepeatedRow], column: str, *, expected: bool) -> AbsoluteChange:
+def column_change(rows: Sequence[RepeatedRow], column: str, *, expected: bool, width: float) -> AbsoluteChange:
     """Return how far the numbers of a column moved, of the rows that have one.
 
     Args:
         rows: the rows.
         column: the column.
         expected: as for `RepeatedRow.numbers`.
+        width: the width of its scale. (The score of a checklist can move further, by its negative points.)
     """
     numbered = [row for row in rows if column in row.numbers(expected)]
     both: Floats = np.array([row.numbers(expected)[column] for row in numbered], dtype=np.float64)
     both = both.reshape(-1, 2)
     groups: Integers = np.unique([row.group or row.id for row in numbered], return_inverse=True)[1]
-    return absolute_change(both[:, 0], both[:, 1], groups)
+    widest = max(width, float(np.abs(both[:, 1] - both[:, 0]).max(initial=0.0)))
+    return absolute_change(both[:, 0], both[:, 1], groups, widest)
 
 
 def noise_lines(rows: Iterable[RepeatedRow]) -> Iterator[bytes]:

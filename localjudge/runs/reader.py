@@ -253,14 +253,14 @@ def read_repeated_rows(folder: Path) -> list[RepeatedRow]:
     return read_noise_lines(folder) if summary.get("noise") else []
 
 
-def read_noise(folder: Path) -> Noise | None:
-    """Return the noise of a complete run; None if it was not measured.
+def read_noise(folder: Path, manifest: RunManifest) -> Noise | None:
+    """Return the noise of a complete run with this manifest; None if it was not measured.
 
     Raises:
         RunMismatchError: `noise.jsonl` is damaged.
     """
     rows = read_repeated_rows(folder)
-    return Noise.from_rows(rows) if rows else None
+    return Noise.from_rows(rows, manifest.rubric.row_columns) if rows else None
 
 
 def count_lines(folder: Path) -> int:

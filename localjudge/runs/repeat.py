@@ -188,7 +188,7 @@ def repeat(folder: Path, sample: int, seed: int = 0, step: Step = no_steps) -> R
             raise UsageError(f"{folder}: none of its rows is in {inputs} any more; restore the inputs")
         with step("judging again") as report:
             repeated = judge_again(judge, manifest, chosen, rows, len(rows), report=report)
-    return Repetition(read_notices(folder), Noise.from_rows(repeated))
+    return Repetition(read_notices(folder), Noise.from_rows(repeated, manifest.rubric.row_columns))
 
 
 def _rows_by_key(judge: Judge, inputs: Sequence[str], manifest: RunManifest) -> dict[str, Row]:

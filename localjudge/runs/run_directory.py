@@ -247,7 +247,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         if len(repeated) < len(chosen):
             return False
         self._write_lines(NOISE, noise_lines(repeated))
-        self._summary.noise = Noise.from_rows(repeated)
+        self._summary.noise = Noise.from_rows(repeated, self._manifest.rubric.row_columns)
         self._write_summary()
         return True
 
@@ -255,7 +255,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         """Take over the noise that an earlier start has measured, if it is that of the rows as they are now."""
         measured = self._noise_plan.measured
         if measured:
-            self._summary.noise = Noise.from_rows(measured)
+            self._summary.noise = Noise.from_rows(measured, self._manifest.rubric.row_columns)
         else:
             self._ownership.remove(NOISE)
 

@@ -129,7 +129,7 @@ def read_summary(
     """
     manifest = manifest or read_manifest(folder)
     summary = Summary(manifest, report_row)
-    summary.noise = read_noise(folder)
+    summary.noise = read_noise(folder, manifest)
     for outcome in with_progress(read_outcomes(folder, manifest), report, count_lines(folder)):
         summary.add(outcome)
     return summary

@@ -14,6 +14,8 @@ from localjudge.statistics.resampling import MIN_INSTRUCTIONS, mean_estimate
 COVERED = 0.95
 """The probability with which a further row of the same kind moves no further than the bound."""
 
+_DIGITS = 6
+"""Decimal places of changes: more than the numbers of a run have."""
 NOTHING_MOVED = "nothing changed"
 FEW_MOVED = f"it changed on fewer than {MIN_INSTRUCTIONS} instructions"
 
@@ -24,7 +26,8 @@ class AbsoluteChange:
 
     Attributes:
         mean: the mean absolute change, with its 95 % interval over instructions. It has none if fewer than five
-            instructions changed: where changes are rare, the sample says little about their size.
+            instructions changed, nor if the changes are so small that one large change, which the sample does
+            not have, would move the mean out of it (`localjudge.statistics.resampling`).
         largest: the largest absolute change; None without rows.
         bound: the order statistic of the absolute changes that a further row of the same kind exceeds with a
             probability of at most 5 %, whatever their distribution; of fewer than 19 rows, which have no such
@@ -40,7 +43,7 @@ class AbsoluteChange:
     within: int
 
 
-def absolute_change(first: Floats, again: Floats, group: Integers) -> AbsoluteChange:
+def absolute_change(first: Floats, again: Floats, group: Integers, width: float) -> AbsoluteChange:
     """Return how far numbers moved.
 
     The bound is that of split conformal prediction (Vovk et al. 2005): the rank of a further exchangeable row
@@ -50,15 +53,16 @@ def absolute_change(first: Floats, again: Floats, group: Integers) -> AbsoluteCh
         first: the number of each row, [n].
         again: its number when it was judged again, [n].
         group: the instruction of each row, [n].
+        width: the width of the scale, which no change exceeds.
     """
-    changes = np.abs(again - first)
+    changes = np.round(np.abs(again - first), _DIGITS)
     rows = len(changes)
     if not rows:
         return AbsoluteChange(UNDEFINED, None, None, 0, 0)
     rank = min(rows, math.ceil(COVERED * (rows + 1)))
     bound = float(np.sort(changes)[rank - 1])
     return AbsoluteChange(
-        mean=_mean(changes, group),
+        mean=_mean(changes, group, width),
         largest=float(changes.max()),
         bound=bound,
         rows=rows,
@@ -66,11 +70,11 @@ def absolute_change(first: Floats, again: Floats, group: Integers) -> AbsoluteCh
     )
 
 
-def _mean(changes: Floats, group: Integers) -> Estimate:
+def _mean(changes: Floats, group: Integers, width: float) -> Estimate:
     """Return the mean of changes, with an interval if enough instructions changed."""
     moved = len(np.unique(group[changes > 0]))
     if moved == 0:
         return Estimate.from_floats(0.0, why=NOTHING_MOVED)
     if moved < MIN_INSTRUCTIONS:
         return Estimate.from_floats(float(changes.mean()), why=FEW_MOVED)
-    return mean_estimate(changes, group, lowest=0.0)
+    return mean_estimate(changes, group, lowest=0.0, highest=width)

@@ -59,7 +59,8 @@ def row_noise(matched: MatchedRuns) -> dict[str, RowNoise]:
         moved = changes > NO_DIFFERENCE
         largest: RowNoise | None = None
         for run, again in repeated.items():
-            change = column_change(again, name, expected=name in rows.expected)
+            width = float(rows.width[place])
+            change = column_change(again, name, expected=name in rows.expected, width=width)
             if change.bound is None:
                 continue
             known = RowNoise(
@@ -83,7 +84,9 @@ def _measured(matched: MatchedRuns) -> dict[str, Sequence[RepeatedRow]]:
     source = matched.rows.source
     folders: Sequence[Path] = source.folders
     repeated = [(name, read_repeated_rows(folder)) for name, folder in zip(matched.names, folders, strict=True)]
-    measured = {name: rows for name, rows in repeated if any(not row.failed for row in rows)}
+    measured: dict[str, Sequence[RepeatedRow]] = {
+        name: rows for name, rows in repeated if any(not row.failed for row in rows)
+    }
     old, new = (manifest.settings for manifest in source.manifests)
     is_complete = len(measured) == len(folders) or old == new
     return measured if is_complete else {}
