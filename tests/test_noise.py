@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from conftest import Cli, read_lines, write_rows
 from preloaded import KILL, Preloaded
 from scripted import scripted_checks, scripted_comparison, scripted_judge
+from scripted_server import WHOLE, Reply, chat, judge_on, serving
 from test_run import HELD_PROGRAM
 
 from localjudge import EngineError, Judge, RowSource, Rubric, score_run
@@ -542,11 +544,60 @@ def test_the_noise_of_one_judge_says_nothing_about_another(
     assert json.loads(cli("compare", old, new, "--json").out)["noise"].keys() == {"tact", "wit"}
 
 
-def test_the_command_asks_a_server_only_once_by_default(tmp_path: Path) -> None:
-    from localjudge.runs.noise_plan import NoisePlan
+# Engines
 
-    def asked(engine: str, rows: int | None) -> int:
-        return NoisePlan(tmp_path, rows, engine, seed=0)._sample.most
 
-    assert [asked("server", None), asked("server", 5), asked("dry-run", 5)] == [0, 5, 0]
-    assert asked("transformers", None) == asked("vllm", None) == 200
+def test_a_server_is_asked_again_only_if_that_is_wanted_and_then_for_half_as_much_at_once(
+    tmp_path: Path, short_rubric: Path
+) -> None:
+    lock, asked, in_flight = threading.Lock(), list[str](), 0
+    largest: list[int] = [0]
+
+    def script(text: str, before: int) -> Reply:
+        nonlocal in_flight
+        with lock:
+            asked.append(text)
+            in_flight += 1
+            largest[-1] = max(largest[-1], in_flight)
+        time.sleep(0.002)
+        with lock:
+            in_flight -= 1
+        return chat(WHOLE)
+
+    rows = [
+        {"id": f"r{n}", "instruction": f"Q{n}?", "candidate": f"C{n}", "reference": "R"} for n in range(820)
+    ]
+    source, out = RowSource.from_rows(rows, Rubric.load(str(short_rubric)).fields), tmp_path / "run"
+    with (
+        serving(script) as server,
+        judge_on(server, short_rubric, engine_args={"max_num_seqs": "6"}) as judge,
+    ):
+        score_run(judge, source, out, noise_rows=None)
+        assert len(asked) == len(rows)
+        assert noise_of(out) is None
+        largest.append(0)
+        again = RowSource.from_rows(rows, judge.rubric.fields)
+        score_run(judge, again, out, noise_rows=30)
+    assert len(asked) == len(rows) + 30
+    assert largest[1] <= 3 < largest[0] <= 6
+    assert noise_of(out)["rows"] == 30
+    assert noise_of(out)["changed"] == {"tact": 0, "wit": 0}
+    assert noise_of(out)["columns"]["tact"]["expected"] is False, "this server gives no probabilities"
+
+
+@pytest.mark.slow
+@pytest.mark.real_model
+def test_a_real_model_wavers_in_bfloat16_batches_and_not_alone(
+    cli: Cli, tmp_path: Path, real_model: Path
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 24)
+    moved = {}
+    for dtype, batch in (("bfloat16", 16), ("float32", 16), ("bfloat16", 1)):
+        out = tmp_path / f"{dtype}-{batch}"
+        engine = ["--engine-arg", f"dtype={dtype}", "--engine-arg", f"batch_size={batch}"]
+        flags = ["--model", real_model, "--max-rationale-tokens", 8, "--noise-rows", 16, *engine]
+        assert cli("score", rows, "--out", out, *flags).code == 0
+        columns = noise_of(out)["columns"].values()
+        moved[dtype, batch] = max(column["change"]["largest"] for column in columns)
+    assert moved["bfloat16", 1] == 0
+    assert moved["float32", 16] < 0.01 < moved["bfloat16", 16]

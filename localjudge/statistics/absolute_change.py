@@ -55,7 +55,7 @@ def absolute_change(first: Floats, again: Floats, group: Integers, width: float)
         group: the instruction of each row, [n].
         width: the width of the scale, which no change exceeds.
     """
-    changes = np.round(np.abs(again - first), _DIGITS)
+    changes: Floats = np.round(np.abs(again - first), _DIGITS).astype(np.float64)
     rows = len(changes)
     if not rows:
         return AbsoluteChange(UNDEFINED, None, None, 0, 0)

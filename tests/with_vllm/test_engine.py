@@ -123,6 +123,36 @@ def test_answers_in_a_form_are_whole_and_ended_by_the_model(
         assert completion.tokens[-1] in model.vocabulary.ends
 
 
+def test_an_engine_that_is_reset_knows_no_prompt_and_has_fewer_in_progress(engine: VllmEngine) -> None:
+    asked = prompts(40, longest=200)
+
+    def completed() -> tuple[dict[int, Completion], int, int]:
+        """Return the answers, the tokens that came from the prefix cache, and the most prompts in progress."""
+        in_progress: list[int] = []
+
+        def counted() -> Iterator[Prompt]:
+            for prompt in asked:
+                in_progress.append(engine.llm.llm_engine.get_num_unfinished_requests() + 1)
+                yield prompt
+
+        before = engine.statistics()["cached_prompt_tokens"]
+        answers = complete(engine, counted())
+        return answers, engine.statistics()["cached_prompt_tokens"] - before, max(in_progress)
+
+    first, _, usual = completed()
+    _, cached, _ = completed()
+    assert cached > 0
+    engine.reset(3)
+    again, cached, fewer = completed()
+    assert (cached, fewer) == (0, 3)
+    assert usual > 16
+    assert {tag: each.tokens for tag, each in again.items()} == {
+        tag: each.tokens for tag, each in first.items()
+    }
+    engine.reset()
+    assert completed()[1:] == (0, usual)
+
+
 def test_every_answer_is_whole_though_rows_are_preempted(starved: Mixed, model: Model, rubric: Rubric) -> None:
     assert starved.info.details["runner"] == "V1"
     assert starved.in_flight > 64
