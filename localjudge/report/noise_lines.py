@@ -50,10 +50,8 @@ def _moved(noise: Noise, mode: Mode[Any]) -> str:
 
 def _numbers(noise: Noise, mode: Mode[Any]) -> str:
     """Return what the numbers of the columns are called."""
-    if mode.statistics == "preferences":
-        return "preference"
     are_expected = all(each.expected for each in noise.columns.values())
-    return "expected score" if are_expected else "score"
+    return f"expected {mode.number_word}" if are_expected else mode.number_word
 
 
 def _size(change: AbsoluteChange) -> str:
