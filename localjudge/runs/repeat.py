@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from localjudge.config import JudgeConfig
 from localjudge.engines.protocol import EngineInfo
-from localjudge.errors import RunMismatchError, UsageError
+from localjudge.errors import EngineError, RunMismatchError, UsageError
 from localjudge.judge import Judge
 from localjudge.models.catalogue import BUNDLED
 from localjudge.modes.row_outcome import RowOutcome
@@ -119,7 +119,8 @@ def judge_again(
                 again[outcome.key] = outcome
             report(len(again), len(keys))
     finally:
-        judge.engine.reset()
+        with suppress(EngineError):  # an engine that has died says so by itself
+            judge.engine.reset()
     whole = [row for row in chosen if all(prompt.key in again for prompt in row.prompts)]
     return [RepeatedRow.of(row, _joined(row, again, manifest)) for row in whole]
 
