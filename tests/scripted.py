@@ -94,6 +94,9 @@ class ScriptedEngine:
             self._answers[values] = tuple(tokens)
         return self._answers[values]
 
+    def reset(self, at_once: int | None = None) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

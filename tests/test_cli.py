@@ -370,7 +370,7 @@ def test_every_setting_of_a_judge_is_a_flag_of_score_with_the_same_default() -> 
 def test_audit_takes_every_flag_that_decides_how_score_judges() -> None:
     score, audit = ({each.name for each in COMMANDS[name,].params} for name in ("score", "audit"))
     assert score - audit == {
-        "system_from", "limit", "shard", "retry_failed", "orders",
+        "system_from", "limit", "shard", "retry_failed", "orders", "noise_rows",
     }  # fmt: skip
 
 

@@ -83,13 +83,12 @@ def test_an_answer_is_the_same_whatever_was_kept_before_it(
     judge: Judge, alone: dict[int, Completion], order: list[int], size: int, done: int
 ) -> None:
     whole = prompts_of(judge, rows())
-    kept_by(judge).clear()
-    judge.engine._batch_size = size  # type: ignore[attr-defined]
+    judge.engine.reset(size)
     # A run that continues begins with an empty store, and with later rows.
     found = completions(judge, [whole[n] for n in order[:done]])
     kept_by(judge).clear()
     found |= completions(judge, [whole[n] for n in order[done:]])
-    judge.engine._batch_size = BATCH  # type: ignore[attr-defined]
+    judge.engine.reset()
     assert found.keys() == alone.keys()
     for tag, completion in found.items():
         assert completion.tokens == alone[tag].tokens
@@ -98,12 +97,11 @@ def test_an_answer_is_the_same_whatever_was_kept_before_it(
 
 def test_a_row_by_itself_has_the_same_bits_whatever_was_kept(judge: Judge) -> None:
     whole = prompts_of(judge, rows())
-    judge.engine._batch_size = 1  # type: ignore[attr-defined]
     orders = []
     for order in (whole, whole[::-1], whole[4::2]):
-        kept_by(judge).clear()
+        judge.engine.reset(1)
         orders.append(completions(judge, order))
-    judge.engine._batch_size = BATCH  # type: ignore[attr-defined]
+    judge.engine.reset()
     for found in orders[1:]:
         for tag, completion in found.items():
             np.testing.assert_array_equal(completion.probabilities, orders[0][tag].probabilities)

@@ -338,8 +338,8 @@ def test_judging_again_in_other_batches_changes_no_score_of_a_small_model(tmp_pa
     rows = write_rows(tmp_path / "a.jsonl", 9)
     go(tmp_path / "out", make(), rows)
     repetition = repeat(tmp_path / "out", sample=5)
-    assert repetition.rows == 5
-    assert repetition.changed == {"tact": 0, "wit": 0}
+    assert repetition.noise.rows == 5
+    assert repetition.noise.changed == {"tact": 0, "wit": 0}
     rows.write_text("")
     with pytest.raises(UsageError, match="holds no rows"):
         repeat(tmp_path / "out", sample=5)

@@ -313,6 +313,7 @@ class Breaking:
         self._change = change
         self.info = self._engine.info
         self.statistics, self.close = self._engine.statistics, self._engine.close
+        self.reset = self._engine.reset
 
     def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
         for finished in self._engine.complete(prompts):

@@ -116,8 +116,8 @@ def audit(
 
 
 def _repeat(run: Path, sample: int, seed: int, as_json: bool) -> None:
-    """Judge a sample of a run again, and print how many scores changed."""
-    from localjudge.report.tables import repetition_table
+    """Judge a sample of a run again, and print how many values changed and how far the scores moved."""
+    from localjudge.report.repetition_tables import repetition_tables
     from localjudge.runs.repeat import repeat
 
     settle_environment()
@@ -127,7 +127,7 @@ def _repeat(run: Path, sample: int, seed: int, as_json: bool) -> None:
     if as_json:
         print_json(repetition)
     else:
-        print_table(printed([repetition_table(repetition)], repetition.notices))
+        print_table(printed(repetition_tables(repetition.noise), repetition.notices))
     progress.notices(repetition.notices, in_table=True)
 
 

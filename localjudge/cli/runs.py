@@ -79,13 +79,18 @@ def merge(
 
     The judgements are those of one machine: byte for byte with --engine-arg batch_size=1 or --deterministic.
     Elsewhere shards fill other batches, and where two tokens are almost equally probable, a score may differ.
+    The rows that shards have judged again to measure their noise are those of the run.
     """
     from localjudge.runs.merge import merge as merge_shards
+    from localjudge.runs.reader import read_repeated_rows
 
     progress = Progress()
     with progress.step("merging") as report:
         summary = merge_shards(shards, out, report)
     _tell(progress, summary, out)
+    without = [str(shard) for shard in shards if not read_repeated_rows(shard)]
+    if summary.noise is not None and without:
+        progress.warn(f"the noise is that of the other shards: it was not measured in {', '.join(without)}")
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)
 

@@ -52,6 +52,16 @@ def score(
     retry_failed: Annotated[
         bool, Flag("Judge again the rows that failed in an earlier start.", heading=RUN)
     ] = False,
+    noise_rows: Annotated[
+        int | None,
+        Flag(
+            "When all rows are done, judge N of them again in other batches, and say how far scores move.  "
+            "[default: 2 % of the rows, at most 200, from 800 rows on; 0 on a server]",
+            "N",
+            RUN,
+            least=0,
+        ),
+    ] = None,
 ) -> None:
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
     from localjudge.report.tables import summary_tables
@@ -75,6 +85,7 @@ def score(
         cluster=cluster,
         allow_changed_model=judge.allow_changed_model,
         allow_download=judge.allow_download,
+        noise_rows=noise_rows,
         observer=progress,
         stopping=stop,
     )
@@ -98,6 +109,13 @@ def score(
         progress.warn(f"{count:,} failed: {reason}")
     if cost and not cost.fits_disk:
         progress.warn(f"{out}: not enough free disk space for this run")
+    if result.noise_stopped:
+        progress.say(
+            f"stopped: the run is complete, but its noise was not measured; to measure it, run this again: "
+            f"{typed_command()}",
+            always=True,
+        )
+        raise typer.Exit(stop.exit_code)
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)
 

@@ -51,6 +51,9 @@ class DryRunEngine:
     def statistics(self) -> Mapping[str, Any]:
         return {"prompt_tokens": self._prompt_tokens, "rate": self._rate}
 
+    def reset(self, at_once: int | None = None) -> None:
+        """Do nothing: an answer depends on its prompt only."""
+
     def close(self) -> None:
         """Do nothing: there is nothing to free."""
 

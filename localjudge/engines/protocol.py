@@ -85,6 +85,11 @@ class EngineInfo(BaseModel):
     headline: str
 
     @property
+    def at_once(self) -> int:
+        """The most prompts that are computed together; 1 for an engine that does not say."""
+        return self.batch_size or self.max_num_seqs or 1
+
+    @property
     def settings(self) -> dict[str, str]:
         """The settings of the engine that decide a judgement, as a run records them.
 
@@ -229,6 +234,20 @@ class Engine(Protocol):
 
     def statistics(self) -> Mapping[str, Any]:
         """Return the counts so far: prompt tokens, cached prompt tokens, restarts …"""
+        ...
+
+    def reset(self, at_once: int | None = None) -> None:
+        """Forget the beginnings of earlier prompts, and complete later ones in batches of another size.
+
+        No prompt may be in flight. A server keeps the beginnings that it knows.
+
+        Args:
+            at_once: the most prompts in a batch or in progress from now on, at least 1; None for as many as
+                `info` says.
+
+        Raises:
+            EngineError: the engine has died.
+        """
         ...
 
     def close(self) -> None:

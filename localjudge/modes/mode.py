@@ -68,6 +68,7 @@ class Mode(ABC, Generic[T]):
         list_columns: the columns of a list of rows, if they are not the aspects.
         features: what a row has for those who read it.
         unnamed: the names of the responses of systems that are not known.
+        number_word: what a number of a row is called that is no expected one.
         list_words: the words of a report's list: one and many of what it lists, and the filter by answers.
         statistics: the statistics that compare the systems.
         number_kind: the kind of the numbers of a row that have no expected values.
@@ -83,6 +84,7 @@ class Mode(ABC, Generic[T]):
     list_columns: ClassVar[tuple[str, ...]] = ()
     features: ClassVar[frozenset[RowFeature]]
     unnamed: ClassVar[tuple[str, ...]] = ("(none)",)
+    number_word: ClassVar[str] = "score"
     list_words: ClassVar[tuple[str, str, str]] = ("judgement", "judgements", "Score")
     statistics: ClassVar[Literal["scores", "points", "preferences"]] = "scores"
     number_kind: ClassVar[Literal["integer", "preference"]] = "integer"

@@ -268,6 +268,7 @@ class PairMode(Mode[PairOutcome]):
     prompt_columns = ORDER_COLUMNS
     number_kind = "preference"
     unnamed = ("first response", "second response")
+    number_word = "preference"
     list_words = ("pair", "pairs", "Winner")
     statistics = "preferences"
     options_for = "is for runs that judge one response; these compare two"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from localjudge.matching import UNNAMED
+from localjudge.report.noise_lines import number
 from localjudge.statistics import two_decimals, untested_in_words
 from localjudge.statistics.system_order import SIGNIFICANCE_LEVEL
 from localjudge.studies.compare import NOTHING_IN_COMMON, Changes, MovedRow
@@ -230,6 +231,23 @@ def moved_lines(changes: Changes, asked: Collection[str] = ()) -> Iterator[str]:
         ]
         if rows:
             yield f"Rows that changed most: {'; '.join(rows)}."
+
+
+def noise_lines(changes: Changes) -> Iterator[str]:
+    """Yield how many rows moved no further than rows that were only judged again, in other batches."""
+    within = {name: noise for name, noise in changes.noise.items() if noise.below}
+    if not within:
+        return
+    item = changes.item
+    columns = [
+        f"{name}: {noise.below:,} of {noise.moved:,} moved by {number(noise.bound)} or less, as "
+        f"{noise.within:,} of {counted(noise.repeated, item)} of {noise.run} did"
+        for name, noise in within.items()
+    ]
+    yield (
+        f"{item.capitalize()}s that moved no further than others that were only judged again in other batches "
+        f"(for such a {item} alone, the change is not told apart from this noise): {some(columns, 4, '; ')}."
+    )
 
 
 def _size_of(row: MovedRow, column: str) -> float:

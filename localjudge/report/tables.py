@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from localjudge.report.noise_lines import noise_line
 from localjudge.statistics import Estimate, two_decimals
 
 if TYPE_CHECKING:
-    from localjudge.runs.repeat import Repetition
     from localjudge.runs.summary import Summary
     from localjudge.studies.by_system_or_tag import EstimateTable
 
@@ -155,18 +155,11 @@ def summary_tables(summary: Summary) -> Iterator[Table | str]:
         heading, tags = found.tags
         of_tags = [(tag, *means) for tag, means in tags.items()]
         yield Table("The same, of the criteria with each tag", (heading, *systems), of_tags)
-    if lines := [*summary.signs.details.lines()]:
+    lines = [*summary.signs.details.lines()]
+    if summary.noise is not None:
+        lines.append(noise_line(summary.noise, summary.rubric.mode))
+    if lines:
         yield "\n".join(lines)
-
-
-def repetition_table(repetition: Repetition) -> Table:
-    """Return how many scores of each aspect changed."""
-    totals = {"any score": repetition.changed_rows, "rationale": repetition.changed_rationales}
-    rows = [
-        (name, count, f"{count / repetition.rows:.1%}")
-        for name, count in {**repetition.changed, **totals}.items()
-    ]
-    return Table("", ("aspect", "changed", f"of {repetition.rows:,}"), rows)
 
 
 def _on_page(cell: Cell) -> Any:

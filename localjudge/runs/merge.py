@@ -14,7 +14,8 @@ from localjudge.errors import RunMismatchError, UsageError
 from localjudge.records import Outcome
 from localjudge.runs.earlier_starts import changes
 from localjudge.runs.journal import read_journal
-from localjudge.runs.reader import JUDGEMENTS, SUMMARY, is_complete
+from localjudge.runs.noise import NOISE, Noise, RepeatedRow, noise_lines
+from localjudge.runs.reader import JUDGEMENTS, SUMMARY, is_complete, read_repeated_rows
 from localjudge.runs.row_source import Shard
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_manifest import MANIFEST, ModelRecord, RunManifest, StartRecord, as_json, read_manifest
@@ -68,7 +69,12 @@ def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> S
             there = out / JUDGEMENTS
             if there.exists() and not filecmp.cmp(scratch, there, shallow=False):
                 raise refused
+        repeated = _repeated_rows(parts)
         summary = read_summary(out, manifest=manifest)
+        if repeated:
+            with run.writing(NOISE) as scratch:
+                scratch.write_bytes(b"".join(noise_lines(repeated)))
+            summary.noise = Noise.from_rows(repeated, manifest.rubric.row_columns)
         run.write_json(SUMMARY, summary.as_dict(complete=True, planned=first.start.input_rows))
         run.write_json(MANIFEST, manifest.as_dict())
         run.complete = True
@@ -115,6 +121,12 @@ def _refuse_gaps(parts: Sequence[_ShardRun]) -> None:
     gaps += [f"{part.shard} ({part.folder}) is not complete" for part in parts if not is_complete(part.folder)]
     if gaps:
         raise UsageError(f"shards: {'; '.join(gaps)}; run these again and then merge")
+
+
+def _repeated_rows(parts: Sequence[_ShardRun]) -> list[RepeatedRow]:
+    """Return the rows that all shards have judged again to measure the noise, in the order of the input."""
+    rows = [row for part in parts for row in read_repeated_rows(part.folder)]
+    return sorted(rows, key=lambda row: row.prompts[0].row or 0)
 
 
 def _in_order(parts: Sequence[_ShardRun]) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from localjudge.config import JudgeConfig
 from localjudge.engines.engine_options import Cluster
-from localjudge.errors import UsageError
+from localjudge.errors import EngineError, UsageError
 from localjudge.judge import Judge
 from localjudge.models.digests import in_words
 from localjudge.modes.pair_preference import pairs_in_words
@@ -48,6 +48,7 @@ class RunResult:
         notices: warnings that a person must read before the scores.
         statistics: counts of the engine in this start.
         cost: estimated cost of the job after a dry run; None otherwise.
+        noise_stopped: whether a stop was requested while rows were judged again to measure the noise.
     """
 
     folder: Path
@@ -58,6 +59,7 @@ class RunResult:
     notices: tuple[str, ...]
     statistics: dict[str, Any]
     cost: CostEstimate | None
+    noise_stopped: bool = False
 
 
 def score_run(
@@ -70,6 +72,7 @@ def score_run(
     cluster: Cluster | None = None,
     allow_changed_model: bool = False,
     allow_download: bool = False,
+    noise_rows: int | None = 0,
     observer: RunObserver | None = None,
     stopping: StopRequest = NEVER,
 ) -> RunResult:
@@ -84,6 +87,8 @@ def score_run(
         cluster: a Ray cluster for the engines; only if `judge` is settings.
         allow_changed_model: accept a model that has changed since it was verified; only if `judge` is settings.
         allow_download: download a model that is not on this machine; only if `judge` is settings.
+        noise_rows: number of rows to judge again when all are done, to measure how far their scores move in
+            other batches; None for 2 % of the rows, at most 200, of a run of 800 rows or more.
         observer: receives messages, warnings and outcomes.
         stopping: entered while rows are judged; after it requests a stop, only the rows in flight are finished.
 
@@ -150,7 +155,7 @@ def score_run(
         engine, begun = judge.engine, time.monotonic()
         observer.watch(lambda: getattr(engine, "answer_tokens", 0))
         with observer.counting(plan.rows - done):
-            summary = run.score(observer.add, stopping, observer.step)
+            summary = run.score(observer.add, stopping, observer.step, noise_rows)
         seconds, is_dry_run = time.monotonic() - begun, judge.config.engine == "dry-run"
         if run.done > done and not is_dry_run:
             observer.say(_speed(run.done - done, plan.rows, source, seconds))
@@ -167,8 +172,23 @@ def score_run(
         cost = None
         if is_dry_run and run.complete:
             cost = CostEstimate.from_run(judge, plan, tasks, summary, folder, statistics["rate"])
+        if noise_rows and is_dry_run:
+            observer.say("a dry run has no noise; no row is judged again")
+        noise_stopped = run.lacks_noise and not _measure_noise(run, observer, stopping)
         result = (run.complete, run.done, plan.rows)
-    return RunResult(folder, summary, *result, read_notices(folder), statistics, cost)
+    return RunResult(folder, summary, *result, read_notices(folder), statistics, cost, noise_stopped)
+
+
+def _measure_noise(run: RunDirectory, observer: RunObserver, stopping: StopRequest) -> bool:
+    """Judge some rows of a complete run again. Return False if it was stopped."""
+    try:
+        return run.measure_noise(stopping, observer.step)
+    except EngineError as error:
+        observer.warn(
+            f"the noise was not measured, because the engine failed: {error}; the run is complete, and the "
+            "same command measures it"
+        )
+        return True
 
 
 def _speed(judged: int, planned: int, source: RowSource, seconds: float) -> str:

@@ -18,6 +18,7 @@ from localjudge.records.keys import row_key, settings_digest
 from localjudge.records.outcome_columns import without_objects
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
+from localjudge.runs.noise import Noise, RepeatedRow, read_noise_lines
 from localjudge.runs.notices import is_dry_run, notices
 from localjudge.runs.reread_texts import with_text_columns
 from localjudge.runs.run_manifest import MANIFEST, RunManifest, read_manifest
@@ -236,6 +237,30 @@ def is_complete(folder: Path) -> bool:
         return summary["complete"] is True and int(summary["rows"]) == count_lines(folder)
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return False
+
+
+def read_repeated_rows(folder: Path) -> list[RepeatedRow]:
+    """Return the rows of a complete run that were judged again to measure its noise; none if it has none.
+
+    Its summary, which is written last, says whether they are rows of the run as it is now.
+
+    Raises:
+        RunMismatchError: `noise.jsonl` is damaged.
+    """
+    if not is_complete(folder):
+        return []
+    summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    return read_noise_lines(folder) if summary.get("noise") else []
+
+
+def read_noise(folder: Path, manifest: RunManifest) -> Noise | None:
+    """Return the noise of a complete run with this manifest; None if it was not measured.
+
+    Raises:
+        RunMismatchError: `noise.jsonl` is damaged.
+    """
+    rows = read_repeated_rows(folder)
+    return Noise.from_rows(rows, manifest.rubric.row_columns) if rows else None
 
 
 def count_lines(folder: Path) -> int:

@@ -1,27 +1,136 @@
-"""Judge a sample of a run again, in another order and batch size, and count the scores that change."""
+"""Judge a sample of the rows of a run again, in another order and in batches of half the size.
+
+`RunDirectory.measure_noise` does so at the end of a run, with the engine that is open; `repeat` does it later,
+with an engine of its own.
+"""
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+import hashlib
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from localjudge.config import JudgeConfig
 from localjudge.engines.protocol import EngineInfo
-from localjudge.errors import RunMismatchError, UsageError
+from localjudge.errors import EngineError, RunMismatchError, UsageError
 from localjudge.judge import Judge
 from localjudge.models.catalogue import BUNDLED
-from localjudge.records import Judgement, Row
+from localjudge.modes.row_outcome import RowOutcome
+from localjudge.prompts.task import StopSubmitting, Task
+from localjudge.records import Outcome, Row
 from localjudge.rows.formats import STDIN
 from localjudge.runs.earlier_starts import differing_settings
+from localjudge.runs.noise import Noise, RepeatedRow
 from localjudge.runs.notices import SERVER
-from localjudge.runs.reader import read_notices, read_outcomes
+from localjudge.runs.reader import read_notices, read_row_outcomes
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_manifest import RunManifest, read_manifest
-from localjudge.system.steps import Step, no_steps, with_progress
+from localjudge.system.steps import Report, Step, no_progress, no_steps
+
+
+@dataclass(slots=True)
+class RowSample:
+    """A sample of rows, drawn by a seed from the keys of their judgements.
+
+    So it does not depend on the order of the rows or on how often a run was stopped, and a smaller sample is a
+    part of a larger one. Rows with the same keys count once; rows that failed are not drawn.
+
+    Attributes:
+        most: the largest number of rows.
+        seed: the seed.
+        rows: number of rows that were added, failed ones and copies included.
+    """
+
+    most: int
+    seed: int
+    rows: int = 0
+    _drawn: list[tuple[int, int, RowOutcome]] = field(default_factory=list)
+    _ranks: set[int] = field(default_factory=set)
+
+    def add(self, row: RowOutcome) -> None:
+        """Add a row of the run."""
+        self.rows += 1
+        if row.error is not None or self.most == 0:
+            return
+        rank = self._rank(row)
+        if rank in self._ranks:
+            return
+        self._ranks.add(rank)
+        heapq.heappush(self._drawn, (-rank, self.rows, row))
+        if len(self._drawn) > self.most:
+            last, _, _ = heapq.heappop(self._drawn)
+            self._ranks.discard(-last)
+
+    def first(self, size: int) -> list[RowOutcome]:
+        """Return this many rows, in an order that follows from the seed."""
+        in_order = sorted(self._drawn, key=lambda drawn: -drawn[0])
+        return [row for _, _, row in in_order[:size]]
+
+    def _rank(self, row: RowOutcome) -> int:
+        keys = " ".join(prompt.key for prompt in row.prompts)
+        return int.from_bytes(hashlib.sha256(f"{self.seed} {keys}".encode()).digest()[:16])
+
+
+def judge_again(
+    judge: Judge,
+    manifest: RunManifest,
+    chosen: Sequence[RowOutcome],
+    rows: Mapping[str, Row],
+    most: int,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    report: Report = no_progress,
+) -> list[RepeatedRow]:
+    """Judge rows again by the engine of a judge, which begins as a new one would, in half as large batches.
+
+    The seed of a prompt is that of its row, so it is the same as in the run.
+
+    Args:
+        judge: the judge.
+        manifest: the manifest of the run.
+        chosen: the outcomes of the rows, in the order in which they are judged again.
+        rows: the row of each of their prompts, by the key of its judgement.
+        most: number of prompts of the run: no batch of it was larger.
+        stop: returns whether to stop: no more prompts are submitted.
+        report: receives the number of prompts that were judged again.
+
+    Returns:
+        The rows with both outcomes; only those whose prompts were all judged again, if it was stopped.
+
+    Raises:
+        EngineError: the engine failed.
+    """
+    keys = dict.fromkeys(prompt.key for row in chosen for prompt in row.prompts)
+    again: dict[str, Outcome] = {}
+
+    def tasks() -> Iterator[Task]:
+        for task in judge.task_builder.tasks(rows[key] for key in keys):
+            if stop():
+                raise StopSubmitting
+            yield task
+
+    at_once = min(judge.engine.info.at_once, max(1, most))
+    judge.engine.reset(max(1, at_once // 2))
+    try:
+        for judged in judge.judge_tasks(tasks()):
+            for _, outcome in judged:
+                again[outcome.key] = outcome
+            report(len(again), len(keys))
+    finally:
+        with suppress(EngineError):  # an engine that has died says so by itself
+            judge.engine.reset()
+    whole = [row for row in chosen if all(prompt.key in again for prompt in row.prompts)]
+    return [RepeatedRow.of(row, _joined(row, again, manifest)) for row in whole]
+
+
+def _joined(row: RowOutcome, again: Mapping[str, Outcome], manifest: RunManifest) -> RowOutcome:
+    """Return the outcome of a row from the new outcomes of its prompts."""
+    parts = [again[prompt.key].model_copy(update=prompt.identity) for prompt in row.prompts]
+    joined: RowOutcome = next(manifest.join().all(parts))
+    return joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +139,19 @@ class Repetition:
 
     Attributes:
         notices: the notices of the run.
-        rows: number of rows that were judged again.
-        changed: number of changed scores for each aspect.
-        changed_rows: number of rows with a changed score.
-        changed_rationales: number of rows with a changed rationale.
+        noise: how far the scores of the sample moved.
     """
 
     notices: tuple[str, ...]
-    rows: int
-    changed: Mapping[str, int]
-    changed_rows: int
-    changed_rationales: int
+    noise: Noise
 
 
 def repeat(folder: Path, sample: int, seed: int = 0, step: Step = no_steps) -> Repetition:
-    """Judge a sample of a run again.
+    """Judge a sample of a run again, by the engine and the settings that the run had.
 
     Args:
         folder: the run directory. Its inputs and its model must still exist at the same paths.
-        sample: largest number of judgements.
+        sample: largest number of rows.
         seed: seed of the sample and of its order.
         step: receives the steps.
 
@@ -57,7 +160,7 @@ def repeat(folder: Path, sample: int, seed: int = 0, step: Step = no_steps) -> R
         RunMismatchError: the settings of the judge differ from those of the run.
     """
     manifest = read_manifest(folder)
-    start, aspects = manifest.last_start, manifest.rubric.aspects
+    start = manifest.last_start
     if STDIN in start.inputs:
         raise UsageError(f"{folder}: its rows came from stdin and cannot be read again; repeat a run of files")
     config = manifest.config_of(start)
@@ -65,9 +168,9 @@ def repeat(folder: Path, sample: int, seed: int = 0, step: Step = no_steps) -> R
         raise UsageError(f"{folder}: has scores of a jury or imported scores; repeat a run of a judge")
     with ExitStack() as stack:
         with step("preparing the model", "bytes") as report:
-            again = _in_smaller_batches(config, manifest, start.engine)
+            as_recorded = _as_recorded(config, manifest, start.engine)
             # The digest of the model is compared with the run's below.
-            judge = stack.enter_context(Judge(again, allow_changed_model=True, report=report))
+            judge = stack.enter_context(Judge(as_recorded, allow_changed_model=True, report=report))
             judge.model.read_files(report)
         with step("loading the engine"):
             settings, recorded = judge.settings, manifest.settings.as_dict()
@@ -77,41 +180,42 @@ def repeat(folder: Path, sample: int, seed: int = 0, step: Step = no_steps) -> R
                 f"{folder}: cannot be repeated here; this start differs from the run in {', '.join(different)}"
             )
         with step("reading the run"):
-            judged = {each.key: each for each in read_outcomes(folder) if isinstance(each, Judgement)}
-            source = RowSource.from_files(
-                start.inputs,
-                start.columns,
-                used=manifest.rubric.fields,
-                max_row_bytes=start.max_row_bytes,
-                pairing=start.pairing,
-            )
-            rows = [row for row in source.rows if isinstance(row, Row) and judge.key(row) in judged]
-        if not rows:
+            rows = _rows_by_key(judge, start.inputs, manifest)
+            drawn = RowSample(sample, seed)
+            for row in read_row_outcomes(folder, manifest):
+                if all(prompt.key in rows for prompt in row.prompts):
+                    drawn.add(row)
+        chosen = drawn.first(sample)
+        if not chosen:
             inputs = ", ".join(start.inputs)
             raise UsageError(f"{folder}: none of its rows is in {inputs} any more; restore the inputs")
-        chosen = random.Random(seed).sample(rows, min(sample, len(rows)))
-        changed, changed_rows, changed_rationales = Counter(dict.fromkeys(aspects, 0)), 0, 0
         with step("judging again") as report:
-            for now in with_progress(judge.score(chosen, "finished"), report, len(chosen)):
-                before = judged[now.key]
-                scores = now.scores if isinstance(now, Judgement) else {}
-                moved = [aspect for aspect in aspects if scores.get(aspect) != before.scores[aspect]]
-                changed.update(moved)
-                changed_rows += bool(moved)
-                changed_rationales += not isinstance(now, Judgement) or now.rationale != before.rationale
-    return Repetition(read_notices(folder), len(chosen), dict(changed), changed_rows, changed_rationales)
+            repeated = judge_again(judge, manifest, chosen, rows, len(rows), report=report)
+    return Repetition(read_notices(folder), Noise.from_rows(repeated, manifest.rubric.row_columns))
 
 
-def _in_smaller_batches(was: JudgeConfig, manifest: RunManifest, engine: EngineInfo) -> JudgeConfig:
-    """Return the settings of a run's judge, with batches of about half the size."""
+def _rows_by_key(judge: Judge, inputs: Sequence[str], manifest: RunManifest) -> dict[str, Row]:
+    """Return the row of each prompt of the inputs of a run, by the key of its judgement."""
+    start = manifest.last_start
+    source = RowSource.from_files(
+        inputs,
+        start.columns,
+        used=manifest.rubric.fields,
+        max_row_bytes=start.max_row_bytes,
+        pairing=start.pairing,
+    )
+    return {judge.key(row): row for row in source.rows if isinstance(row, Row)}
+
+
+def _as_recorded(was: JudgeConfig, manifest: RunManifest, engine: EngineInfo) -> JudgeConfig:
+    """Return the settings of a run's judge, with the batches that its engine had."""
     size = "batch_size" if engine.batch_size else "max_num_seqs"
-    rows_at_once = engine.batch_size or engine.max_num_seqs or 1
-    smaller = {size: str(max(1, rows_at_once // 2 - 1))}
+    recorded = {size: str(engine.at_once)}
     if engine.name != SERVER:
-        smaller["dtype"] = engine.dtype
+        recorded["dtype"] = engine.dtype
         if engine.head_dtype is not None:
-            smaller["head_dtype"] = "float32" if engine.head_dtype == "float32" else "model"
+            recorded["head_dtype"] = "float32" if engine.head_dtype == "float32" else "model"
     # A model that only a server has is known by its name.
     path = None if manifest.model.name == BUNDLED else manifest.model.path or manifest.model.name
-    options = {**was.engine_args, **smaller}
+    options = {**was.engine_args, **recorded}
     return was.replace(model=path, engine=engine.name, engine_args=options)

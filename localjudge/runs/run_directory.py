@@ -3,6 +3,7 @@
     run.json           settings, rubric, model and its files' digests, engine, versions; written at the start
     judgements.jsonl   one line per row; appended as rows finish, put into the input's order at the end
     set-aside.jsonl    lines of rows that are no longer in the input, kept in case the rows return
+    noise.jsonl        the rows of a complete run that were judged again, with both results
     summary.json       counts and means; written last
 
 A run can be killed at any moment. A line is found by its key, the digest of everything that decides its
@@ -22,14 +23,17 @@ from localjudge.config import JudgeConfig
 from localjudge.errors import RunBrokenError
 from localjudge.judge import Judge
 from localjudge.prompts.task import StopSubmitting, Task
-from localjudge.records import Outcome
+from localjudge.records import Outcome, Row
 from localjudge.records.keys import settings_digest
 from localjudge.records.outcome_columns import from_bytes, to_bytes
-from localjudge.runs import NEVER, StopRequest
+from localjudge.runs import NEVER, StoppedBySignal, StopRequest
 from localjudge.runs.earlier_starts import LinesOfEarlierStarts, changed_weights, recorded_run, with_start
 from localjudge.runs.journal import Journal
+from localjudge.runs.noise import NOISE, Noise, noise_lines
+from localjudge.runs.noise_plan import NoisePlan
 from localjudge.runs.ownership import LEASE, Ownership
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY
+from localjudge.runs.repeat import judge_again
 from localjudge.runs.row_source import WHOLE, RowSource, Shard
 from localjudge.runs.run_manifest import MANIFEST, StartRecord, as_json, recorded_inputs
 from localjudge.runs.run_plan import RunPlan
@@ -166,6 +170,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         report: Callable[[list[Outcome], int], None] = lambda outcomes, rows: None,
         stopping: StopRequest = NEVER,
         step: Step = no_steps,
+        noise_rows: int | None = 0,
     ) -> Summary:
         """Judge the rows without an outcome, and put all lines into the input's order.
 
@@ -173,12 +178,16 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             report: called with the outcomes that were written, and the number of rows that received them.
             stopping: asked before each row whether to stop; it is left before the lines are counted.
             step: encloses the rewriting and the counting of the lines.
+            noise_rows: number of rows that `measure_noise` judges again; None for the default.
 
         Returns:
             The summary of the run. If it was stopped, the summary of the rows that are done; their lines then
             stay in the order in which they finished.
         """
         self._stopped = False
+        self._noise_plan = NoisePlan(
+            self.folder, noise_rows, self._judge.config.engine, self._judge.config.seed
+        )
         with stopping:
             for judged in self._judge.judge_tasks(self._undone(stopping.asked)):
                 report([outcome for _, outcome in judged], self._append(judged))
@@ -188,10 +197,72 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
                     self._write_lines(JUDGEMENTS, self._in_order(report_lines))
                 self.complete = True
         with step("counting the rows") as report_lines:
-            summary = read_summary(self.folder, report_lines, self._manifest)
-        counted = summary.as_dict(complete=self.complete, planned=self._plan.rows)
-        self.write_json(SUMMARY, {**counted, "engine": dict(self._judge.engine.statistics())})
+            summary = read_summary(self.folder, report_lines, self._manifest, self._noise_plan.add)
+        self._summary, self._engine_counts = summary, dict(self._judge.engine.statistics())
+        if self.complete:
+            self._keep_noise()
+        self._write_summary()
         return summary
+
+    @property
+    def lacks_noise(self) -> bool:
+        """Whether the run is complete, and rows are to be judged again that were not yet."""
+        return self.complete and self._summary.noise is None and bool(self._noise_plan.chosen)
+
+    def measure_noise(self, stopping: StopRequest = NEVER, step: Step = no_steps) -> bool:
+        """Judge rows of the complete run again, in other batches, and record how far their scores move.
+
+        The lines of the run and the counts of its summary stay as they are.
+
+        Args:
+            stopping: asked before each prompt whether to stop; nothing is recorded then.
+            step: encloses the judging.
+
+        Returns:
+            Whether the noise was measured; False if it was stopped.
+
+        Raises:
+            EngineError: the engine failed. The run is complete all the same.
+        """
+        chosen = self._noise_plan.chosen
+        keys = {prompt.key for row in chosen for prompt in row.prompts}
+        rows: dict[str, Row] = {}
+        for place in range(self._plan.rows):
+            key = self._key(place)
+            row = self._plan.row(place) if key in keys and key not in rows else None
+            if isinstance(row, Row):
+                rows[key] = row
+        try:
+            with stopping, step("judging some rows again, for the noise", "prompts") as report:
+                repeated = judge_again(
+                    self._judge,
+                    self._manifest,
+                    chosen,
+                    rows,
+                    self._plan.rows,
+                    stop=stopping.asked,
+                    report=report,
+                )
+        except StoppedBySignal:
+            return False
+        if len(repeated) < len(chosen):
+            return False
+        self._write_lines(NOISE, noise_lines(repeated))
+        self._summary.noise = Noise.from_rows(repeated, self._manifest.rubric.row_columns)
+        self._write_summary()
+        return True
+
+    def _keep_noise(self) -> None:
+        """Take over the noise that an earlier start has measured, if it is that of the rows as they are now."""
+        measured = self._noise_plan.measured
+        if measured:
+            self._summary.noise = Noise.from_rows(measured, self._manifest.rubric.row_columns)
+        else:
+            self._ownership.remove(NOISE)
+
+    def _write_summary(self) -> None:
+        counted = self._summary.as_dict(complete=self.complete, planned=self._plan.rows)
+        self.write_json(SUMMARY, {**counted, "engine": self._engine_counts})
 
     def writing(self, name: str) -> AbstractContextManager[Path]:
         """Return a context with a scratch path for a file of the run; without an error, it gets its name.

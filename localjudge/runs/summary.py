@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from localjudge.modes.mode import SystemCounts
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Failure, Outcome
+from localjudge.runs.noise import Noise
 from localjudge.runs.notices import notices
-from localjudge.runs.reader import count_lines, read_outcomes
+from localjudge.runs.reader import count_lines, read_noise, read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.runs.warning_signs import WarningSigns
 from localjudge.system.steps import Report, no_progress, with_progress
@@ -21,6 +23,7 @@ class Summary:
 
     Args:
         manifest: the manifest of the run.
+        report_row: receives each row.
 
     Attributes:
         manifest: the manifest of the run.
@@ -29,12 +32,17 @@ class Summary:
         judged, failed: number of prompts, each of which has a line.
         candidates_cut: number of prompts with a response that was cut to fit the model's context.
         reasons: number of failed rows, or of failed criteria, for each reason.
+        noise: how far scores move when rows are judged again; None if that was not measured.
     """
 
-    def __init__(self, manifest: RunManifest) -> None:
+    def __init__(
+        self, manifest: RunManifest, report_row: Callable[[RowOutcome], None] = lambda row: None
+    ) -> None:
         self.manifest, self.rubric = manifest, manifest.rubric
         self.judged = self.failed = self.candidates_cut = 0
         self.reasons: Counter[str] = Counter()
+        self.noise: Noise | None = None
+        self._report_row = report_row
         self.signs = WarningSigns(self.rubric, manifest.mass_is_lower_bound)
         self._systems: defaultdict[str | None, SystemCounts] = defaultdict(SystemCounts)
         self._failures: Counter[str] = Counter()
@@ -53,6 +61,7 @@ class Summary:
         self.candidates_cut += outcome.candidate_cut > 0
 
     def _add_row(self, row: RowOutcome) -> None:
+        self._report_row(row)
         self.signs.add(row)
         if row.error is None:
             self._judged_rows += 1
@@ -93,6 +102,7 @@ class Summary:
                 for name, counts in self.by_system().items()
             ],
             "details": [*self.signs.details.lines()],
+            "noise": None if self.noise is None else self.noise.as_dict(),
         }
 
     def by_system(self) -> dict[str | None, SystemCounts]:
@@ -100,19 +110,26 @@ class Summary:
         return dict(sorted(self._systems.items(), key=lambda item: (item[0] is None, item[0] or "")))
 
 
-def read_summary(folder: Path, report: Report = no_progress, manifest: RunManifest | None = None) -> Summary:
+def read_summary(
+    folder: Path,
+    report: Report = no_progress,
+    manifest: RunManifest | None = None,
+    report_row: Callable[[RowOutcome], None] = lambda row: None,
+) -> Summary:
     """Return the summary of a run directory, from its lines.
 
     Args:
         folder: the run directory.
         report: receives the number of lines that were read.
         manifest: its manifest; None to read it, too.
+        report_row: receives each row.
 
     Raises:
         RunMismatchError: the folder holds no run that this version can read.
     """
     manifest = manifest or read_manifest(folder)
-    summary = Summary(manifest)
+    summary = Summary(manifest, report_row)
+    summary.noise = read_noise(folder, manifest)
     for outcome in with_progress(read_outcomes(folder, manifest), report, count_lines(folder)):
         summary.add(outcome)
     return summary

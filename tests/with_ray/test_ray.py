@@ -194,6 +194,36 @@ def test_workers_judge_a_model_without_a_chat_template_by_the_given_one(
         Judge(bare, cluster=Cluster(nodes.address, (1, 1)), engine="transformers")
 
 
+def test_the_noise_is_measured_on_the_workers_in_half_as_large_batches(
+    nodes: Any, judge_on: JudgeOn, tmp_path: Path
+) -> None:
+    lines, noise = list[bytes](), list[Any]()
+    for cluster in (Cluster(nodes.address, (2, 2)), None):
+        out, judge = tmp_path / f"run-{cluster is None}", judge_on(cluster)
+        source = RowSource.from_rows(rows(24), judge.rubric.fields)
+        assert score_run(judge, source, out, noise_rows=12).complete
+        lines.append((out / "noise.jsonl").read_bytes())
+        noise.append(json.loads((out / "summary.json").read_text())["noise"])
+    repeated = [[json.loads(line)["id"] for line in each.splitlines()] for each in lines]
+    assert repeated[0] == repeated[1], "the same rows"
+    for found in noise:
+        assert (found["rows"], found["failed"], found["changed_rows"]) == (12, 0, 0)
+        assert all(column["change"]["largest"] < 1e-3 for column in found["columns"].values())
+
+
+def test_a_reset_reaches_every_worker_and_passes_over_one_that_is_lost(
+    nodes: Any, judge_on: JudgeOn, tmp_path: Path
+) -> None:
+    judge = judge_on(Cluster(nodes.address, (2, 2)))
+    before = by_id(judge.score(rows(8)))
+    judge.engine.reset(1)
+    os.kill(ready(tmp_path / "engine.log")[0], signal.SIGKILL)
+    judge.engine.reset(2)
+    assert_alike(judge.score(rows(8)), before.values())
+    judge.engine.reset()
+    assert judge.engine.statistics()["workers_lost"] == 1
+
+
 def test_a_cluster_is_described_as_the_engine_that_its_workers_have(nodes: Any, judge_on: JudgeOn) -> None:
     alone, judge = judge_on(None), judge_on(Cluster(nodes.address, (1, 1)))
     assert judge.settings == alone.settings

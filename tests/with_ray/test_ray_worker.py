@@ -37,6 +37,9 @@ class Stepwise:
         self._step = step
         self.begun: list[list[tuple[int, ...]]] = []
 
+    def reset(self, at_once: int | None = None) -> None:
+        self.at_once = at_once
+
     def statistics(self) -> dict[str, Any]:
         return {"prompt_tokens": sum(map(len, self.begun))}
 

@@ -123,6 +123,36 @@ def test_answers_in_a_form_are_whole_and_ended_by_the_model(
         assert completion.tokens[-1] in model.vocabulary.ends
 
 
+def test_an_engine_that_is_reset_knows_no_prompt_and_has_fewer_in_progress(engine: VllmEngine) -> None:
+    asked = prompts(40, longest=200)
+
+    def completed() -> tuple[dict[int, Completion], int, int]:
+        """Return the answers, the tokens that came from the prefix cache, and the most prompts in progress."""
+        in_progress: list[int] = []
+
+        def counted() -> Iterator[Prompt]:
+            for prompt in asked:
+                in_progress.append(engine.llm.llm_engine.get_num_unfinished_requests() + 1)
+                yield prompt
+
+        before = engine.statistics()["cached_prompt_tokens"]
+        answers = complete(engine, counted())
+        return answers, engine.statistics()["cached_prompt_tokens"] - before, max(in_progress)
+
+    first, _, usual = completed()
+    _, cached, _ = completed()
+    assert cached > 0
+    engine.reset(3)
+    again, cached, fewer = completed()
+    assert (cached, fewer) == (0, 3)
+    assert usual > 16
+    assert {tag: each.tokens for tag, each in again.items()} == {
+        tag: each.tokens for tag, each in first.items()
+    }
+    engine.reset()
+    assert completed()[1:] == (0, usual)
+
+
 def test_every_answer_is_whole_though_rows_are_preempted(starved: Mixed, model: Model, rubric: Rubric) -> None:
     assert starved.info.details["runner"] == "V1"
     assert starved.in_flight > 64
@@ -514,3 +544,28 @@ def test_answers_on_a_gpu_are_whole_in_both_runners(
     assert engine.info.details["runner"] == ("V2" if runner == "1" else "V1")
     for completion in complete(engine, prompts(200)).values():
         assert_whole(model, rubric, completion, decoding.limit)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_batch_invariant_engine_has_no_noise(tmp_path: Path, model: Model) -> None:
+    """In a process of its own: vLLM reads the variable when it is imported."""
+    rows = tmp_path / "rows.jsonl"
+    given_rows = [
+        {"instruction": f"Question {n}?", "reference": "Yes.", "candidate": "word " * (1 + n * 37 % 100)}
+        for n in range(64)
+    ]
+    rows.write_text("".join(json.dumps(row) + "\n" for row in given_rows))
+    options = {"dtype": "bfloat16", "gpu_memory_utilization": "0.2", "max_num_seqs": "32"}
+    given = [part for name, value in options.items() for part in ("--engine-arg", f"{name}={value}")]
+    flags = ["--model", str(model.path), "--engine", "vllm", "--deterministic", "--noise-rows", "48", *given]
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "localjudge", "score", str(rows), "--out", str(out), *flags]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    engine = json.loads((out / "run.json").read_text())["starts"][-1]["engine"]
+    if not engine["batch_invariant"]:
+        pytest.skip("this GPU does not promise it")
+    noise = json.loads((out / "summary.json").read_text())["noise"]
+    assert (noise["rows"], noise["changed_rows"]) == (48, 0)
+    assert all(column["change"]["largest"] == 0 for column in noise["columns"].values())

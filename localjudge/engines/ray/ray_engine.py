@@ -115,6 +115,7 @@ class RayEngine:
         self._mixed = not rotates_by_batch(model.config)
         self._returns: SimpleQueue[tuple[PooledWorker, str, int, Future[Any]]] = SimpleQueue()
         self._counted: dict[PooledWorker, Mapping[str, Any]] = {}
+        self._at_once: int | None = None
         self._last_placed = time.monotonic()
         self._due: deque[float] = deque()
         atexit.register(self.close)
@@ -183,15 +184,28 @@ class RayEngine:
         finally:  # the caller may have stopped early: chunks in flight must not return in the next run
             self._pool.abandon_chunks()
 
+    def reset(self, at_once: int | None = None) -> None:
+        self._at_once = at_once
+        ready = [worker for worker in self._pool.workers if worker.engine]
+        calls = [worker.actor.reset.remote(at_once) for worker in ready]
+        for call in calls:
+            try:
+                ray.get(call)
+            except RayTaskError as error:
+                raise EngineError(f"a worker's engine failed: {error.cause}") from None
+            except RayError as error:  # a lost worker; another one, which begins like this, takes its place
+                _log.info("%s", error)
+
     def _chunks(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Prompt] | None]:
         """Yield the prompts of each chunk, and None whenever no further prompt is ready, also at the end."""
         ready = iter(prompts)
         while True:
             found = None
-            if size := self.info.batch_size:
-                made = batches(ready, size, mixed=self._mixed)
+            at_once = self._at_once or self.info.batch_size or self.info.max_num_seqs or 256
+            if self.info.batch_size:
+                made = batches(ready, at_once, mixed=self._mixed)
             else:
-                made = chunks(ready, -(-(self.info.max_num_seqs or 256) // 8))
+                made = chunks(ready, -(-at_once // 8))
             for found in made:
                 yield found
             if found is None:
@@ -247,7 +261,7 @@ class RayEngine:
                 return completions if self._pool.answered(worker, number) else None
             if method == "where":  # opened only now, so that an error in opening names the node
                 self._pool.place(worker, result)
-                self._call(worker, "open", self._settings)
+                self._call(worker, "open", self._settings, self._at_once)
             else:
                 self._pool.started(worker, result)
         except RayTaskError as error:

@@ -81,14 +81,20 @@ class Worker:
         """Return the node and process of this worker."""
         return f"node {ray.util.get_node_ip_address()}, process {os.getpid()}"
 
-    def open(self, settings: RayWorkerSettings) -> EngineInfo:
+    def open(self, settings: RayWorkerSettings, at_once: int | None = None) -> EngineInfo:
         """Open the engine and return its description.
+
+        Args:
+            settings: the settings of the worker.
+            at_once: as for `reset`.
 
         Raises:
             UsageError, ModelError, EngineError: the engine cannot be opened.
         """
         try:
             self._engine = self._open(settings)
+            if at_once is not None:
+                self._engine.reset(at_once)
             info = self._engine.info
             in_batches = info.batch_size is not None
             threading.Thread(
@@ -97,6 +103,17 @@ class Worker:
         except BaseException as error:
             raise _explained(error) from None
         return info
+
+    def reset(self, at_once: int | None) -> None:
+        """Reset the engine, which has no prompt in flight, as `Engine.reset` says.
+
+        Raises:
+            EngineError: the engine has died.
+        """
+        try:
+            self._engine.reset(at_once)
+        except BaseException as error:
+            raise _explained(error) from None
 
     def answer(self, prompts: list[Prompt]) -> tuple[list[Completion], Mapping[str, Any]]:
         """Return the answers to a chunk, in the order they finished, and the engine's counts so far.

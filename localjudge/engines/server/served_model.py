@@ -214,6 +214,10 @@ class ServerEngine(ABC, Generic[Answered]):
             "most_requests_at_once": self._requests.largest,
         }
 
+    def reset(self, at_once: int | None = None) -> None:
+        """Send at most this many requests at once; what the server knows of earlier prompts is its own."""
+        self._requests.limit(at_once)
+
     def close(self) -> None:
         """Close the connections; the server continues to run."""
         self._requests.close()

@@ -157,6 +157,16 @@ class ServerRequests:
                 self._answered()
                 return found
 
+    def limit(self, at_once: int | None) -> None:
+        """Have at most this many requests in flight from now on; None for as many as the options say.
+
+        No request may be in flight.
+        """
+        most = self._options.max_num_seqs
+        if at_once is not None:
+            most = min(most, at_once)
+        self._window = RequestWindow(most, self._options.request_timeout / 4)
+
     def close(self) -> None:
         """Cancel what is left, close the connection and end the thread."""
         self._ending.close()

@@ -57,7 +57,7 @@ class KeptBeginnings:
             self._kept.popitem(last=False)
 
     def clear(self) -> None:
-        """Drop all: the model is another one."""
+        """Drop all: the model is another one, or later prompts are to be computed as the first ones were."""
         self._kept.clear()
 
     @property

@@ -53,7 +53,7 @@ class TransformersEngine:
         self._device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._remark = judged_alone(model.configuration.model_type)
         most = options.batch_size or (16 if self._device.type == "cpu" else 64)
-        self._batch_size = 1 if self._remark else most
+        self._batch_size = self._at_once = 1 if self._remark else most
         self._decoding = decoding
         self._prompt_tokens = self._finished_tokens = 0
         self._answers: BatchAnswers | None = None
@@ -139,12 +139,16 @@ class TransformersEngine:
         answers = self._answers
         return self._finished_tokens + (sum(map(len, answers.tokens)) if answers else 0)
 
+    def reset(self, at_once: int | None = None) -> None:
+        self._beginnings.clear()
+        self._at_once = self._batch_size if at_once is None else min(at_once, self._batch_size)
+
     def close(self) -> None:
         del self._model
         self._beginnings.clear()
 
     def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
-        for batch in batches(prompts, self._batch_size, mixed=self._mixed):
+        for batch in batches(prompts, self._at_once, mixed=self._mixed):
             yield self._generate(batch)
 
     def _generate(self, batch: list[Prompt]) -> list[Completion]:

@@ -61,7 +61,8 @@ class VllmEngine:
 
     Attributes:
         llm: vLLM's `LLM`; another one after a restart.
-        in_flight: the limit of prompts in the engine: a few more than it works on, so that it never waits.
+        in_flight: the limit of prompts in the engine: a few more than it works on, so that it never waits, or
+            the number that `reset` has set.
         slots: the number of answers whose scores the workers can keep.
         paths: the ways to the values of an answer.
     """
@@ -83,6 +84,7 @@ class VllmEngine:
         self._decoding = decoding
         self.paths = ValuePaths(decoding.table)
         self._log = log
+        self._at_once: int | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="localjudge-")
         self._arguments: dict[str, Any] = {
             "model": str(model.path),
@@ -175,6 +177,21 @@ class VllmEngine:
             self._restart()
 
     @property
+    def in_flight(self) -> int:
+        if self._at_once is None:
+            return self._most_in_flight
+        return min(self._at_once, self._most_in_flight)
+
+    def reset(self, at_once: int | None = None) -> None:
+        self._at_once = at_once
+        try:
+            is_empty = self.llm.reset_prefix_cache()
+        except Exception as error:  # any error of an engine that has died
+            raise EngineError(f"vLLM died: {one_line(error)}") from None
+        if not is_empty:
+            raise EngineError("vLLM did not empty its prefix cache")
+
+    @property
     def _config(self) -> Any:
         return self.llm.llm_engine.vllm_config
 
@@ -189,8 +206,8 @@ class VllmEngine:
         except ValueError as error:
             raise ModelError(f"model {self._model.name}: vLLM says: {one_line(error)}") from None
         table = Path(self._folder.name) / "table.npz"
-        self.in_flight = most + max(8, most // 4)
-        self.slots = 2 * self.in_flight + 2 * COLLECT
+        self._most_in_flight = int(most + max(8, most // 4))
+        self.slots = 2 * self._most_in_flight + 2 * COLLECT
         self._decoding.table.save(table)
         ours = table_config(self._decoding, table, self.slots)
         arguments["logits_processors"] = [f"localjudge.engines.vllm.runners:{self._runner}Processor"]

@@ -16,6 +16,7 @@ from localjudge.statistics.resampling import RESAMPLES, cell_means
 from localjudge.statistics.system_order import NO_DIFFERENCE
 from localjudge.studies.by_system_or_tag import EstimateRow, EstimateTable
 from localjudge.studies.compare.matched_runs import Differs, MatchedRuns, RowWithoutScore, by_instruction
+from localjudge.studies.compare.row_noise import RowNoise, row_noise
 from localjudge.studies.compare.two_judges import Labelled, TwoJudges, compare_labels, compare_two_judges
 
 _MOST_LISTED = 10
@@ -67,6 +68,8 @@ class Changes:
         only_new: number of rows of NEW with a score that belong to no row of OLD; they count in nothing.
         judges: the agreement of two judges; None for one judge, and without changes.
         labelled: for each aspect with labels, how much better NEW agrees with them than OLD.
+        noise: for each column, the rows that move no further than the noise; without those whose noise is not
+            known.
         notes: remarks for the reader.
         notices: the notices of the runs.
     """
@@ -93,6 +96,7 @@ class Changes:
     only_new: int
     judges: TwoJudges | None
     labelled: Mapping[str, Labelled]
+    noise: Mapping[str, RowNoise]
     notes: tuple[str, ...]
     notices: tuple[str, ...]
 
@@ -152,6 +156,7 @@ def compare_runs(
         only_new=matched.only_new,
         judges=compare_two_judges(matched, resamples, seed) if two_judges else None,
         labelled=compare_labels(matched, labels, resamples, seed) if labels else {},
+        noise=row_noise(matched),
         notes=(*notes, *(labels.notes if labels else ())),
         notices=rows.source.notices,
     )

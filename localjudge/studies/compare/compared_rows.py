@@ -47,6 +47,7 @@ class ComparedRows:
         note: what the numbers are, in words.
         problem: why a gate does not know whose column it reads; empty if it does.
         has_criteria: whether the one column is the score of a checklist.
+        expected: the columns whose numbers are expected scores.
     """
 
     source: Scores | JudgedPairs
@@ -67,6 +68,7 @@ class ComparedRows:
     note: str
     problem: str = ""
     has_criteria: bool = False
+    expected: frozenset[str] = frozenset()
 
     @classmethod
     def read(
@@ -129,6 +131,7 @@ class ComparedRows:
             turned=np.zeros(len(scores.ids), dtype=np.bool_),
             note=f"the {of} scores are compared",
             has_criteria=has_criteria,
+            expected=frozenset(scores.aspects) - scores.without_expected if of == "expected" else frozenset(),
         )
 
     @classmethod
