@@ -199,7 +199,10 @@ class Judge:
     def settings(self) -> dict[str, Any]:
         """All settings that determine a judgement, besides the row; they must be equal to continue a run."""
         engine = self.engine.info
-        return self.known_settings | {"engine": engine.name, "dtype": engine.dtype}
+        found = self.known_settings | {"engine": engine.name, "dtype": engine.dtype}
+        if engine.enforced is not None:
+            found["enforced"] = engine.enforced
+        return found
 
     @cached_property
     def _settings_digest(self) -> bytes:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator,
 
 from localjudge import __version__
 from localjudge.config import SHARED, JudgeConfig
-from localjudge.engines.protocol import EngineInfo
+from localjudge.engines.protocol import Enforced, EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.modes.row_outcome import Join
 from localjudge.rows.formats import EXAMPLES, STDIN
@@ -33,6 +33,8 @@ from localjudge.settings import SharedSettings
 
 MANIFEST = "run.json"
 FORMAT: Literal[10] = 10
+_OF_ENGINE = ("engine", "dtype", "enforced")
+"""The settings that only the open engine knows."""
 
 
 class _ManifestPart(BaseModel):
@@ -47,7 +49,8 @@ class RunSettings(_ManifestPart, SharedSettings):  # type: ignore[misc]  # it do
     """Everything that decides a judgement besides the row; all starts of a run must have the same settings.
 
     `rubric`, `model`, `chat_template` and `vocabulary` are digests; `value_rule` is the number of
-    the definition of a value's probability. A jury and imported scores have only the first three settings.
+    the definition of a value's probability. `enforced` is what a server took that applies no token table; no
+    other engine has it. A jury and imported scores have only the first three settings.
     """
 
     engine: str
@@ -57,6 +60,13 @@ class RunSettings(_ManifestPart, SharedSettings):  # type: ignore[misc]  # it do
     dtype: str | None = None
     chat_template: str | None = None
     vocabulary: str | None = None
+    enforced: Enforced | None = None
+
+    @property
+    def of_engine(self) -> dict[str, Any]:
+        """The recorded settings that are known only when the engine is open."""
+        recorded = self.as_dict()
+        return {name: recorded[name] for name in _OF_ENGINE if name in recorded}
 
 
 class ModelRecord(_ManifestPart):
