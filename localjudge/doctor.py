@@ -15,11 +15,12 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 
 from localjudge.engines.engine_log import output_to
 from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
-from localjudge.errors import ModelError, UsageError, in_one_line
+from localjudge.errors import ModelError, SettingError, UsageError, in_one_line
 from localjudge.given_template import GivenTemplate
 from localjudge.models.catalogue import BUNDLED
 from localjudge.models.digests import changes_since_verified
@@ -29,6 +30,9 @@ from localjudge.system.durable import free_space, unwritable
 from localjudge.system.machine import Machine
 from localjudge.system.requirements import install_command
 from localjudge.verification import Check, check_model, is_sound, note, ok, wrong
+
+if TYPE_CHECKING:
+    from localjudge.engines.server.served_model import ServedModel
 
 LEAST_DISK = 200 * 10**6
 """Free bytes that a run should have when it starts."""
@@ -178,7 +182,7 @@ def _fit(name: str | None) -> list[Check]:
 
 
 def _server(options: ServerOptions, name: str | None, template: GivenTemplate | None) -> list[Check]:
-    """Ask a server for its models, its version and its token table; no row is sent."""
+    """Ask a server for its models, its version, its token table and what it enforces; no row is sent."""
     from localjudge.engines.server.connection import REQUEST_ERRORS
     from localjudge.engines.server.served_model import ServedModel
     from localjudge.engines.server.server_requests import ServerRequests
@@ -193,9 +197,29 @@ def _server(options: ServerOptions, name: str | None, template: GivenTemplate | 
             table = requests.run(table_of, requests.connection, served.name)
     if table is None:
         unverified = "unverified: it applies no token table; an answer that is not whole becomes a failure"
-        checks = [answers, note("kind", unverified)]
+        checks = [answers, note("kind", unverified), _form(options, served)]
         if template is not None:
             own = f"--chat-template {template.name}: the server applies its own chat template"
             checks.append(wrong("template", own, "leave it out, or give it to the server"))
         return checks
     return [answers, ok("kind", f"by construction, with --server-kind table: it has the token table {table}")]
+
+
+def _form(options: ServerOptions, served: ServedModel) -> Check:
+    """Send the trials of a run by the default rubric, and say what the server enforces of an answer."""
+    from localjudge.config import JudgeConfig
+    from localjudge.engines.server.text_reader import TextReader
+    from localjudge.engines.server.text_server import TextServer
+
+    reader = TextReader(JudgeConfig.from_settings(engine="server"))
+    at_once = options.model_copy(update={"patience": 0.0})
+    try:
+        with closing(TextServer(at_once, served, reader)) as server:
+            enforced = server.info.enforced
+    except SettingError as error:
+        return wrong("form", str(error), "correct what the server names, or wait until it has loaded its model")
+    if enforced == "json_schema":
+        return ok("form", "it takes the JSON schema of an answer")
+    if enforced == "json_object":
+        return note("form", "it takes no JSON schema, but any JSON object; the prompt says the form")
+    return note("form", "it takes no JSON schema and no other JSON form; the prompt says the form")

@@ -63,6 +63,7 @@ class ScriptedServer(ThreadingHTTPServer):
     Attributes:
         script: replies to rows.
         trial: replies to a request without text of a row.
+        refusal: returns the reply to a request that the server does not take, and None for any other.
         asked: the text of each row that came, in order.
         bodies: the requests' documents, trials included.
         models: the names of the models that it lists.
@@ -78,6 +79,7 @@ class ScriptedServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", place) if isinstance(place, int) else str(place), ScriptedHandler)  # type: ignore[arg-type]
         self.script = script
         self.trial: Callable[[Body], Reply | None] = answer_trial
+        self.refusal: Callable[[Body], Reply | None] = lambda body: None
         self.asked: list[str] = []
         self.bodies: list[Body] = []
         self.paths: list[str] = []
@@ -111,10 +113,13 @@ class ScriptedServer(ThreadingHTTPServer):
                 )
             self.bodies.append(body)
             text = body["messages"][-1]["content"]
+            is_trial = text.startswith(TRIAL)
             before = self.asked.count(text)
-            if text != TRIAL:
+            if not is_trial:
                 self.asked.append(text)
-        return self.trial(body) if text == TRIAL else self.script(text, before)
+        if refused := self.refusal(body):
+            return refused
+        return self.trial(body) if is_trial else self.script(text, before)
 
 
 class ScriptedHandler(BaseHTTPRequestHandler):

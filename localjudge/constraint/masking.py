@@ -25,6 +25,12 @@ def _make_finite(logits: torch.Tensor) -> None:
     logits.nan_to_num_(nan=-largest, posinf=largest, neginf=-largest)
 
 
+def _with_row(array: NDArray[np.generic], value: int, device: torch.device) -> torch.Tensor:
+    """Return an array on the device, with a last row of this value."""
+    row = np.full((1, *array.shape[1:]), value, array.dtype)
+    return torch.from_numpy(np.concatenate([array, row])).to(device)
+
+
 class ScoreBuffer:
     """The probabilities of the branches of values, kept on the logits' device until the engine fetches them.
 
@@ -40,10 +46,11 @@ class ScoreBuffer:
         shape = slots + 1, paths.width + 1
         self._kept = torch.full(shape, torch.nan, dtype=torch.float64, device=device)
         absent = np.arange(paths.token.shape[1]) >= paths.count[:, None]
-        self._columns, self._tokens, self._closing, self._absent = (
-            torch.from_numpy(each).to(device) for each in (paths.column, paths.token, paths.closing, absent)
-        )
-        self._nowhere = slots
+        # The last row is that of no pick, which is -1: nothing ends there, and nothing is kept.
+        self._columns = _with_row(paths.column, paths.width, device)
+        self._tokens = _with_row(paths.token, 0, device)
+        self._closing = _with_row(paths.closing, -1, device)
+        self._absent = _with_row(absent, True, device)
 
     def keep(self, logits: torch.Tensor, slots: torch.Tensor, picks: torch.Tensor) -> None:
         """Keep the probabilities at each row's pick, make the logits finite, and fold the end into one token.
@@ -63,19 +70,18 @@ class ScoreBuffer:
         logits.scatter_(1, tokens, chosen)
         likeliest = chosen.amax(dim=1) >= largest
         listed = chosen.double().masked_fill_(self._absent[picks], -torch.inf)
-        end = torch.where(closing >= 0, rest.double(), -torch.inf)
+        exact_rest, may_end = rest.double(), closing >= 0
+        end = exact_rest.masked_fill(~may_end, -torch.inf)
         branches = torch.cat([listed, end[:, None]], dim=1)
         # A broken logit of another token must not make a row fail: the mass is then a number without meaning.
-        whole = torch.cat([listed, rest.double().nan_to_num(torch.inf)[:, None]], dim=1)
+        whole = torch.cat([listed, exact_rest.nan_to_num(torch.inf)[:, None]], dim=1)
         mass = (torch.logsumexp(branches, dim=1) - torch.logsumexp(whole, dim=1)).exp().clamp(max=1)
         found = torch.cat([torch.softmax(branches, dim=1), mass[:, None], likeliest[:, None]], dim=1)
-        at = torch.where(picks >= 0, slots, self._nowhere)
-        self._kept[at[:, None], self._columns[picks]] = found
+        self._kept[slots[:, None], self._columns[picks]] = found
         _make_finite(logits)
         _make_finite(rest)
-        folds = ((picks >= 0) & (closing >= 0))[:, None]
         where = closing.clamp(min=0)[:, None]
-        logits.scatter_(1, where, torch.where(folds, rest[:, None], logits.gather(1, where)))
+        logits.scatter_(1, where, torch.where(may_end[:, None], rest[:, None], logits.gather(1, where)))
 
     def look(self, slots: list[int]) -> NDArray[np.float64]:
         """Return what is kept in these slots, (slots, `ValuePaths.width`); NaN where nothing was kept."""
@@ -200,10 +206,11 @@ class DeviceTable:
         for state in range(states):
             need[state] = np.minimum(table.tokens_required(state, closing_margin), UNREACHABLE)
         self._need = torch.from_numpy(need).to(device)
-        self._next_state = torch.from_numpy(
-            np.vstack([table.next_state, np.full(vocabulary, self.free, np.int16)])
-        ).to(device)
-        self.distance = torch.from_numpy(np.append(table.distance, 0).astype(np.int64)).to(device)
+        # A forbidden token leaves the state unchanged.
+        own_state = np.arange(states, dtype=np.int16)[:, None]
+        after = np.where(table.next_state >= 0, table.next_state, own_state)
+        after_free = np.full((1, vocabulary), self.free, np.int16)
+        self._next_state = torch.from_numpy(np.concatenate([after, after_free])).to(device)
         pick = np.full(states + 1, -1)
         pick[paths.state] = np.arange(len(paths.state))
         self._pick = torch.from_numpy(pick).to(device)
@@ -213,10 +220,10 @@ class DeviceTable:
     ) -> None:
         """Do what `HostTable.constrain` does, for int64 tensors on the device."""
         self.scores.keep(logits, slots, self._pick[states])
-        most = (left - 1).clamp(max=UNREACHABLE - 1).to(torch.int16)
-        logits.masked_fill_(self._need[states] > most[:, None], -torch.inf)
+        # A token fits if it and those that must follow it are not more than are left.
+        left = left.clamp(max=UNREACHABLE).to(torch.int16)
+        logits.masked_fill_(self._need[states] >= left[:, None], -torch.inf)
 
     def advance(self, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """Return the state after each row's token; a forbidden token leaves the state unchanged."""
-        after = self._next_state[states, tokens].to(states.dtype)
-        return torch.where(after >= 0, after, states)
+        return self._next_state[states, tokens].to(states.dtype)

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from math import exp
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,10 @@ def are_logprobs(numbers: Collection[float]) -> bool:
     return all(each <= LARGEST_LOGPROB for each in numbers) and sum(map(exp, numbers)) <= _LARGEST_SUM
 
 
+Enforced = Literal["json_schema", "regex", "json_object", "none"]
+"""What a server enforces of an answer: its JSON schema, the pattern of its form, only JSON, or nothing."""
+
+
 class EngineInfo(BaseModel):
     """The device and the settings of an open engine. `run.json` records them.
 
@@ -64,6 +68,7 @@ class EngineInfo(BaseModel):
         max_num_seqs: the largest number of prompts in progress, for an engine that takes a prompt when another
             one finishes.
         batch_invariant: True if results are independent of the batch; None if this was not requested.
+        enforced: what a server that applies no token table took; None for every other engine.
         details: further settings of this engine, by name; `unexplored` is the largest share of an aspect's mass
             whose values the model was not asked for (`localjudge.constraint.value_paths`).
         headline: one line for people: the device and the capacity.
@@ -81,6 +86,7 @@ class EngineInfo(BaseModel):
     batch_size: int | None = None
     max_num_seqs: int | None = None
     batch_invariant: bool | None = None
+    enforced: Enforced | None = None
     details: dict[str, JsonValue] = Field(default_factory=dict)
     headline: str
 
@@ -93,11 +99,13 @@ class EngineInfo(BaseModel):
     def settings(self) -> dict[str, str]:
         """The settings of the engine that decide a judgement, as a run records them.
 
-        `head_dtype` is one of them where it differs from `dtype`.
+        `head_dtype` is one of them where it differs from `dtype`, and `enforced` where the engine has it.
         """
-        settings = {"engine": self.name, "dtype": self.dtype}
+        settings: dict[str, str] = {"engine": self.name, "dtype": self.dtype}
         if self.head_dtype is not None and self.head_dtype != self.dtype:
             settings["head_dtype"] = self.head_dtype
+        if self.enforced is not None:
+            settings["enforced"] = self.enforced
         return settings
 
 

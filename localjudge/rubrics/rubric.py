@@ -110,7 +110,7 @@ class Rubric(RubricPart):
             answer["rationale_place"] = rationale
         try:
             found = cls.model_validate(document)
-            if rationale is not None and ANSWER_FORMAT not in PLACEHOLDER.findall(found.prompt.text):
+            if rationale is not None and not found.shows_answer_format:
                 raise RubricError(
                     f"rubric {where}: `rationale` {rationale}: its prompt shows the answer in words of its "
                     "own; use a rubric with {$answer_format} in its template, such as six-aspects"
@@ -178,6 +178,11 @@ class Rubric(RubricPart):
     def mode(self) -> Mode[Any]:
         """What it judges: one response, two that are compared, or one by the criteria of its row."""
         return mode_of(PLACEHOLDER.findall(self.prompt.template))
+
+    @property
+    def shows_answer_format(self) -> bool:
+        """Whether the prompt shows the form of the answer by `{$answer_format}`."""
+        return ANSWER_FORMAT in PLACEHOLDER.findall(self.prompt.text)
 
     @property
     def needs_reference(self) -> bool:

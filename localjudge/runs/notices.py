@@ -17,6 +17,13 @@ from localjudge.runs.run_manifest import RunManifest
 DRY_RUN, IMPORTED, SERVER = "dry-run", "elsewhere", "server"
 """Names of engines: of a dry run, of scores that were imported (both are none), and of a server."""
 SEVERAL_JUDGES = "several judges"
+NOT_ENFORCED: Mapping[str | None, str] = {
+    "json_object": "not enforced: the server was asked for any JSON object, and only the prompt says which; an "
+    "answer that is not exactly of the rubric's form failed",
+    "none": "not enforced: the server was asked for text, and only the prompt says the form of the answer; an "
+    "answer that is not exactly of this form failed",
+}
+"""The notice of a run whose server enforces less than the form of the answer, by what it enforces."""
 
 
 def notices(manifest: RunManifest, complete: bool, rows: int, candidates_cut: int) -> tuple[str, ...]:
@@ -52,6 +59,8 @@ def notices(manifest: RunManifest, complete: bool, rows: int, candidates_cut: in
         )
     if manifest.settings.chat_template == NO_TEMPLATE:
         found.append(NO_TEMPLATE_NOTICE)
+    if manifest.settings.enforced in NOT_ENFORCED:
+        found.append(NOT_ENFORCED[manifest.settings.enforced])
     if changed := manifest.model.changed_since_verified:
         from localjudge.models.digests import in_words
 

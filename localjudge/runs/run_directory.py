@@ -132,9 +132,8 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         lines = None
         if before is not None:
             # The engine's settings are those of the earlier starts, or the comparison below refuses this start.
-            lines = self._find_lines(
-                settings_digest(judge.known_settings | before.engine_settings), retry_failed
-            )
+            earlier = judge.known_settings | before.settings.of_engine
+            lines = self._find_lines(settings_digest(earlier), retry_failed)
         self.tokenization_warning = judge.tokenization_warning(plan)
         measures_all = judge.config.engine == "dry-run"
         self.tasks = plan.encode() if lines is None or measures_all else plan.encode(lines.has)

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator,
 
 from localjudge import __version__
 from localjudge.config import SHARED, JudgeConfig
-from localjudge.engines.protocol import EngineInfo
+from localjudge.engines.protocol import Enforced, EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.given_template import NO_TEMPLATE, GivenTemplate
 from localjudge.modes.row_outcome import Join
@@ -34,6 +34,8 @@ from localjudge.settings import SharedSettings
 
 MANIFEST = "run.json"
 FORMAT: Literal[11] = 11
+_OF_ENGINE = ("engine", "dtype", "head_dtype", "enforced")
+"""The settings that only the open engine knows, as `EngineInfo.settings` has them."""
 
 
 class _ManifestPart(BaseModel):
@@ -50,8 +52,9 @@ class RunSettings(_ManifestPart, SharedSettings):  # type: ignore[misc]  # it do
     `rubric`, `model`, `prompt_frame` (of everything around a row's text in a prompt) and `vocabulary` are
     digests. `chat_template` is the digest of a given template, `none` for none, and None for the model's own.
     `value_rule` is the number of the definition of a value's probability. `head_dtype` is the type of the
-    model's last layer where a value is picked, if that is not `dtype`. A jury and imported scores have only the
-    first three settings.
+    model's last layer where a value is picked, if that is not `dtype`. `enforced` is what a server took that
+    applies no token table; no other engine has it. A jury and imported scores have only the first three
+    settings.
     """
 
     engine: str
@@ -63,6 +66,13 @@ class RunSettings(_ManifestPart, SharedSettings):  # type: ignore[misc]  # it do
     chat_template: str | None = None  # type: ignore[assignment]  # the settings of a judge have the template
     prompt_frame: str | None = None
     vocabulary: str | None = None
+    enforced: Enforced | None = None
+
+    @property
+    def of_engine(self) -> dict[str, Any]:
+        """The recorded settings that are known only when the engine is open."""
+        recorded = self.as_dict()
+        return {name: recorded[name] for name in _OF_ENGINE if name in recorded}
 
 
 class ModelRecord(_ManifestPart):
@@ -253,12 +263,6 @@ class RunManifest(_ManifestPart):
     def join(self) -> Join[Any]:
         """Return the join of the outcomes of each row's prompts."""
         return self.rubric.mode.join(self.rubric.aspects, self.orders)
-
-    @property
-    def engine_settings(self) -> dict[str, Any]:
-        """The settings of its engine, as `EngineInfo.settings` has them."""
-        recorded = self.settings.as_dict()
-        return {name: recorded[name] for name in ("engine", "dtype", "head_dtype") if name in recorded}
 
     def config_of(self, start: StartRecord) -> JudgeConfig | None:
         """Return the settings of a start; None if it had no judge."""

@@ -149,7 +149,9 @@ class Calibration(_CalibrationRecord):
         Raises:
             UsageError: it is by another one.
         """
-        if manifest.judge != self.judge:
+        # A file does not have a setting that is newer than it, which stands for None.
+        fitted_for = dict.fromkeys(manifest.judge) | self.judge
+        if manifest.judge != fitted_for:
             raise UsageError(
                 f"`calibration`: fitted for {self.model}, but {folder} was judged by "
                 f"{manifest.model.name}, or with another rubric or other settings; fit a new one with "

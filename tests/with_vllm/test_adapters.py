@@ -22,6 +22,7 @@ pytest.importorskip("vllm")
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 from vllm import SamplingParams
 from vllm.v1.sample.logits_processor import (
     BatchUpdate,
@@ -432,6 +433,10 @@ class V2Runner:
         ]
 
     def apply(self, rows: list[V2Row]) -> torch.Tensor:
+        return self.processor.apply(*self.batch(rows))
+
+    def batch(self, rows: list[V2Row]) -> tuple[torch.Tensor, LogitsContext]:
+        """Return the logits of rows, and where they stand."""
         slots = [self.slot(row.request) for row in rows]
         own = np.array([slot for slot, row in zip(slots, rows, strict=True) if row.local == 0], np.int32)
         context = LogitsContext(
@@ -444,7 +449,7 @@ class V2Runner:
             seq_lens_upper_bound_np=np.array([row.position + 1 for row in rows if row.local == 0]),
         )
         seen = torch.stack([row.request.logits(row.outputs) for row in rows])
-        return self.processor.apply(seen, context)
+        return seen, context
 
     def write(self, request: Request, tokens: list[int]) -> None:
         """As the runner's `post_update`: the tokens that were sampled and kept."""
@@ -566,6 +571,51 @@ def test_v2_a_refused_draft_does_not_overwrite_the_score_before_it() -> None:
     assert masks.isfinite().any(dim=1).all()
     seen = kept_of(request.logits(request.outputs), TABLE.score_token[0])
     np.testing.assert_allclose(runner.processor.scores.take([0])[0, : len(seen)], seen, rtol=1e-6)
+
+
+class OperationCount(TorchDispatchMode):
+    """Counts the operations on tensors that compute something; views do not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.operations += not function.is_view
+        return function(*args, **(kwargs or {}))
+
+
+def operations_of_step(rows: int, at_values: int, drafts: int = 0) -> int:
+    """Return the operations of a step with this many rows, some at a value and the others in a text."""
+    runner = V2Runner(slots=rows, drafts=drafts)
+    for tag in range(rows):
+        request = Request(tag, LONGEST)
+        if tag < at_values:
+            while TABLE.states(request.outputs)[-1] not in TABLE.score_state:
+                request.outputs.append(request.next_token(request.outputs))
+        else:
+            request.outputs += [request.next_token([])]
+        runner.admit(request)
+    runner.flush()
+    of_step = [
+        V2Row(request, 0, len(request.tokens) - 1, request.tokens[-1], list(request.outputs))
+        for request in runner.computed
+    ]
+    batch = runner.batch(of_step)
+    with OperationCount() as count:
+        runner.processor.apply(*batch)
+    return count.operations
+
+
+def test_v2_a_step_has_the_same_few_operations_whatever_its_rows_are() -> None:
+    found = {
+        (rows, at_values): operations_of_step(rows, at_values)
+        for rows, at_values in [(1, 0), (1, 1), (2, 1), (16, 0), (16, 16), (16, 5), (64, 32)]
+    }
+    (operations,) = {*found.values()}
+    assert operations <= 63
+    # Each draft token is one more walk.
+    assert operations_of_step(8, 4, drafts=2) - operations_of_step(8, 4, drafts=1) <= 16
 
 
 # Requests of strangers, as a server gets them

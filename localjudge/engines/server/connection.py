@@ -25,7 +25,8 @@ _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 30.0
 """Limit of seconds of a question about the server itself, which it answers without its model."""
 _NOT_READY = {502, 503, 504}
-_ROW = {400, 413, 414, 422}
+_MALFORMED = {400, 422}
+_ROW = {*_MALFORMED, 413, 414}
 _MOST_TOKENS = 2**31
 """More tokens than a prompt or an answer can have."""
 
@@ -87,7 +88,16 @@ def _lost(words: str) -> RetryableRequestError:
 
 
 class RequestRefusedError(Exception):
-    """The server refuses a request, or its reply cannot be read: the same request would end in the same way."""
+    """The server refuses a request, or its reply cannot be read: the same request would end in the same way.
+
+    Args:
+        words: the reason in words.
+        is_malformed: whether the server says that it does not take such a request (status 400 or 422).
+    """
+
+    def __init__(self, words: str, *, is_malformed: bool = False) -> None:
+        super().__init__(words)
+        self.is_malformed = is_malformed
 
 
 REQUEST_ERRORS = (RetryableRequestError, RequestRefusedError, EngineError)
@@ -197,7 +207,7 @@ def _read_reply(address: ServerAddress, response: httpx2.Response, received: byt
     if status >= 500 or status == 408:
         raise _lost(said)
     if status in _ROW:
-        raise RequestRefusedError(said)
+        raise RequestRefusedError(said, is_malformed=status in _MALFORMED)
     advice = f"; put the key into the variable {KEY_VARIABLE}" if status in (401, 403) else ""
     raise EngineError(f"server {address}: {said}{advice}")
 

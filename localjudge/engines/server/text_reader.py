@@ -21,6 +21,7 @@ from localjudge.engines.protocol import (
 from localjudge.errors import SettingError
 from localjudge.prompts.thought_marks import open_thought, split_thought
 from localjudge.rubrics.answer import AnswerLayout, ValueField, check_characters
+from localjudge.rubrics.aspect import answer_format
 from localjudge.rubrics.written_values import (
     CHARACTERS_PER_TOKEN,
     answer_pattern,
@@ -77,6 +78,24 @@ class TextReader:
     def schema(self) -> Mapping[str, Any] | None:
         """JSON Schema of an answer, whose texts are bounded; None if it is not JSON."""
         return bounded_schema(self.layout, self.text_characters)
+
+    @cached_property
+    def form_in_words(self) -> str:
+        """What a prompt says of the form of the answer if nothing enforces it; empty if it has it already.
+
+        Of an answer in JSON, one sentence stays in any case, because some servers write JSON only if the prompt
+        has this word; the form follows unless the rubric shows it by `{$answer_format}`. A form of the rubric's
+        own, on which a judge may be trained, follows unless all its literal text stands in the rubric's prompt.
+        """
+        rubric = self.config.rubric
+        form = f"with the placeholders in [] filled in:\n{answer_format(self.layout, rubric.aspects)}"
+        if self.schema is not None:
+            sentence = "Answer with one JSON object and no other text; write each score in it as a string."
+            return sentence if rubric.shows_answer_format else f"{sentence} It has this form, {form}"
+        literal = [part.strip() for part in self.layout.parts if isinstance(part, str)]
+        if rubric.shows_answer_format or all(text in rubric.prompt.text for text in literal):
+            return ""
+        return f"Answer in this form and with no other text, {form}"
 
     @cached_property
     def pattern(self) -> str:

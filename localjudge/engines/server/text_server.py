@@ -1,4 +1,9 @@
-"""A server that applies no token table: it answers with text, and its output format is not verified."""
+"""A server that applies no token table: it answers with text, and its output format is not verified.
+
+The server is asked to enforce the JSON schema of the answer. One that refuses it is asked for any JSON object,
+or for text. The prompt then says the form, and the answer is read by the same reader: what is not exactly an
+answer is a failure.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +15,17 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidationError
 
 from localjudge.engines.engine_options import ServerOptions
-from localjudge.engines.protocol import EngineInfo, TextCompletion, TokenChoice, are_logprobs
+from localjudge.engines.protocol import Enforced, EngineInfo, TextCompletion, TokenChoice, are_logprobs
 from localjudge.engines.server.connection import OR_NONE, RequestRefusedError, RetryableRequestError, Usage
 from localjudge.engines.server.served_model import UNVERIFIED, ServedModel, ServerEngine
 from localjudge.engines.server.server_requests import LOG
 from localjudge.engines.server.text_reader import TextReader
+from localjudge.engines.server.trials import Accepted, RequestParts, Trials
 from localjudge.errors import SettingError
 from localjudge.prompts.task import Prompt
 
 _TRIAL = "Answer in the form that is asked for."
 _NO_ANSWER = "the server's reply has no answer in it"
-_FORM_KEYS = {"response_format", "structured_outputs"}
 _NOISE = 1.0
 """The largest difference between two log-probabilities of a token after the same text, as bfloat16 can have."""
 
@@ -73,17 +78,22 @@ class TextServer(ServerEngine[TextCompletion]):
 
     def __init__(self, options: ServerOptions, model: ServedModel, reader: TextReader) -> None:
         self._reader, self._config = reader, reader.config
-        self._top_logprobs = options.top_logprobs
+        self._served = model
         system = reader.config.rubric.system
         self._before = [{"role": "system", "content": system}] if system else []
         self._masked = False
-        self._switches_thinking = True
+        self._forms = self._forms_to_try()
+        self._parts = RequestParts(
+            enforced=self._forms[0],
+            top_logprobs=options.top_logprobs,
+            switches_thinking=self._is_vllm,
+        )
         super().__init__(options, model, "/chat/completions")
 
     @property
     def info(self) -> EngineInfo:
-        enforced = "json_schema" if self._reader.schema else "regex" if self._is_vllm else "nothing"
-        return self._info(None, enforced=enforced, top_logprobs=self._top_logprobs, seeded=self._is_seeded)
+        found = self._info(None, top_logprobs=self._parts.top_logprobs, seeded=self._is_seeded)
+        return found.model_copy(update={"enforced": self._parts.enforced})
 
     @property
     def _is_vllm(self) -> bool:
@@ -94,46 +104,35 @@ class TextServer(ServerEngine[TextCompletion]):
         """Whether requests have seeds. They can end a vLLM on a CPU, and it does not say what it runs on."""
         return self._config.temperature > 0 and not self._is_vllm
 
+    def _forms_to_try(self) -> list[Enforced]:
+        """Return what the server is asked to enforce of the answer, most first."""
+        if self._reader.schema is not None:
+            return ["json_schema", "json_object", "none"]
+        return ["regex", "none"] if self._is_vllm else ["none"]
+
     def _check(self) -> None:
-        """Send a trial, and find out what the log-probabilities that the server lists can show."""
-        try:
-            reply = self._try()
-        except RequestRefusedError as refused:
-            reply = self._try_with_less(refused)
-        if self._top_logprobs:
-            self._compare_lists(_first_listed(reply))
+        """Send trials, and find out what the server takes and what its log-probabilities can show."""
+        trials = Trials(lambda parts: self._try(self._trial(parts)))
+        accepted = trials.find_accepted(self._parts, self._forms)
+        self._parts = accepted.parts
+        self._record_refusals(accepted)
+        if self._parts.top_logprobs:
+            self._compare_lists(_first_listed(accepted.reply))
 
-    def _try_with_less(self, refused: RequestRefusedError) -> dict[str, Any]:
-        """Return the reply to a trial without what the server may not take, and leave that out from now on.
-
-        That is the switch of thinking among the variables of the chat template, which a Mistral tokenizer does
-        not have; the list of log-probabilities; or both.
-
-        Args:
-            refused: why the server refuses the whole trial.
-
-        Raises:
-            RequestRefusedError: it refuses the trial without them, too.
-        """
-        asked = self._top_logprobs
-        attempts = [(False, asked)] if self._is_vllm else []
-        if asked:
-            attempts.append((True, 0))
-        if asked and self._is_vllm:
-            attempts.append((False, 0))
-        for switches_thinking, top_logprobs in attempts:
-            self._switches_thinking, self._top_logprobs = switches_thinking, top_logprobs
-            try:
-                reply = self._try()
-            except RequestRefusedError:
-                continue
-            if not self._switches_thinking:
-                self._left_out["thinking"] = f"whether the model thinks cannot be switched ({refused})"
-                LOG.warning("server %s: %s", self._options.address, self._left_out["thinking"])
-            if asked and not self._top_logprobs:
-                self._leave_out("probabilities", f"it refuses to list log-probabilities ({refused})")
-            return reply
-        raise refused
+    def _record_refusals(self, accepted: Accepted) -> None:
+        """Record and log what the server does not take, and why."""
+        if accepted.form_refusal is not None:
+            instead = "any JSON object" if accepted.parts.enforced == "json_object" else "text"
+            reason = f"it refuses to enforce the form of an answer ({accepted.form_refusal})"
+            self._left_out["form"] = f"{reason}, and is asked for {instead}"
+            LOG.warning("server %s: %s", self._options.address, self._left_out["form"])
+        if accepted.thinking_refusal is not None:
+            reason = f"whether the model thinks cannot be switched ({accepted.thinking_refusal})"
+            self._left_out["thinking"] = reason
+            LOG.warning("server %s: %s", self._options.address, self._left_out["thinking"])
+        if accepted.logprobs_refusal is not None:
+            reason = f"it refuses to list log-probabilities ({accepted.logprobs_refusal})"
+            self._leave_out("probabilities", reason)
 
     def _compare_lists(self, enforced: dict[str, float]) -> None:
         """Compare the lists of trials that a model's own log-probabilities, before any mask, make equal.
@@ -143,7 +142,8 @@ class TextServer(ServerEngine[TextCompletion]):
         Args:
             enforced: the list of the trial with the form.
         """
-        free = {key: value for key, value in self._trial().items() if key not in _FORM_KEYS}
+        trial = self._trial()
+        free = {key: value for key, value in trial.items() if key not in self._form_fields(self._parts)}
         other = {"temperature": 2.0 if self._config.temperature <= 1 else 0.5, "top_p": 1.0}
         try:
             usual, hot = (_first_listed(self._try(body)) for body in (free, free | other))
@@ -164,14 +164,14 @@ class TextServer(ServerEngine[TextCompletion]):
                     self._masked = True
                     self._leave_out("mass", "its log-probabilities are those after the enforced form")
                 return
-        self._top_logprobs = 0
+        self._parts = replace(self._parts, top_logprobs=0)
         self._leave_out("probabilities", reason)
 
-    def _trial(self) -> dict[str, Any]:
-        return {**self._body([{"role": "user", "content": _TRIAL}]), "max_tokens": 1}
+    def _trial(self, parts: RequestParts | None = None) -> dict[str, Any]:
+        return self._body([], _TRIAL, parts or self._parts) | {"max_tokens": 1}
 
     async def _answer(self, prompt: Prompt) -> TextCompletion:
-        body = self._body([*self._before, {"role": "user", "content": prompt.text}])
+        body = self._body(self._before, prompt.text, self._parts)
         if self._is_seeded:
             body["seed"] = prompt.seed % 2**31
         try:
@@ -181,9 +181,19 @@ class TextServer(ServerEngine[TextCompletion]):
         completion = replace(_completion(prompt.tag, reply), masked=self._masked)
         self._prompt_tokens += completion.prompt_tokens
         # Some servers list log-probabilities that nobody has asked for.
-        return completion if self._top_logprobs else replace(completion, choices=())
+        return completion if self._parts.top_logprobs else replace(completion, choices=())
 
-    def _body(self, messages: list[dict[str, str]]) -> dict[str, Any]:
+    def _body(self, before: list[dict[str, str]], text: str, parts: RequestParts) -> dict[str, Any]:
+        """Return a request.
+
+        Args:
+            before: the turns before the user's.
+            text: the text of the user's turn, to which the form of the answer is added if it is not enforced.
+            parts: the parts of the request that a server may refuse.
+        """
+        if parts.enforced in ("json_object", "none") and self._reader.form_in_words:
+            text = f"{text}\n\n{self._reader.form_in_words}"
+        messages = before + [{"role": "user", "content": text}]
         body: dict[str, Any] = {
             "model": self._served.name,
             "messages": messages,
@@ -192,16 +202,22 @@ class TextServer(ServerEngine[TextCompletion]):
             "top_p": self._config.top_p,
             "stream": False,
         }
-        if self._top_logprobs:
-            body |= {"logprobs": True, "top_logprobs": self._top_logprobs}
-        if self._reader.schema is not None:
-            schema = {"name": "answer", "strict": True, "schema": self._reader.schema}
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        elif self._is_vllm:
-            body["structured_outputs"] = {"regex": self._reader.pattern}
-        return body | self._template_fields()
+        if parts.top_logprobs:
+            body |= {"logprobs": True, "top_logprobs": parts.top_logprobs}
+        return body | self._form_fields(parts) | self._template_fields(parts)
 
-    def _template_fields(self) -> dict[str, Any]:
+    def _form_fields(self, parts: RequestParts) -> dict[str, Any]:
+        """Return the fields of a request that ask the server to enforce the form of the answer."""
+        if parts.enforced == "json_schema":
+            schema = {"name": "answer", "strict": True, "schema": self._reader.schema}
+            return {"response_format": {"type": "json_schema", "json_schema": schema}}
+        if parts.enforced == "json_object":
+            return {"response_format": {"type": "json_object"}}
+        if parts.enforced == "regex":
+            return {"structured_outputs": {"regex": self._reader.pattern}}
+        return {}
+
+    def _template_fields(self, parts: RequestParts) -> dict[str, Any]:
         """Return the fields of a request that have the variables of the chat template.
 
         Ollama's templates have no variables: `reasoning_effort`, a field of OpenAI's, alone says whether and
@@ -215,7 +231,7 @@ class TextServer(ServerEngine[TextCompletion]):
                 advice = "Ollama's models read only enable_thinking and reasoning_effort; leave it out"
                 raise SettingError("template_args", min(others), advice)
             return effort or ({} if all(given) else {"reasoning_effort": "none"})
-        if self._is_vllm and self._switches_thinking:
+        if parts.switches_thinking:
             thinks = self._config.thinking_budget is not None
             variables = {"enable_thinking": thinks, "thinking": thinks} | variables
         return effort | ({"chat_template_kwargs": variables} if variables else {})

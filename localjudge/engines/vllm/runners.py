@@ -176,6 +176,16 @@ class V1Processor(TableHolder, LogitsProcessor):  # type: ignore[misc]
                     row.deadline = min(row.limit, row.folded + int(self._allowances[after]))
 
 
+@dataclass(frozen=True, slots=True)
+class _Walked:
+    """What a walk has found of each row, (rows,) int64."""
+
+    before: torch.Tensor  # the state before the previous position
+    states: torch.Tensor  # the state before its own
+    deadlines: torch.Tensor
+    least_left: torch.Tensor
+
+
 class V2Processor(TableHolder, v2.LogitsProcessor):  # type: ignore[misc]
     """The table in the V2 model runner: states and token history stay on the device.
 
@@ -183,6 +193,9 @@ class V2Processor(TableHolder, v2.LogitsProcessor):  # type: ignore[misc]
     token. A row of logits belongs to one output position; its state is the state before the previous position,
     advanced by the token there. If a row is computed twice, in another order, or with draft tokens before it,
     the same state is written again, so chunked prefill, preemption and speculation need no special case.
+
+    On a GPU each operation on a tensor takes about as long for many rows as for one. So what is read together
+    stands in one tensor, and a step has the same operations whatever its rows are.
     """
 
     def __init__(self, vllm_config: Any, req_states: v2.LogitsProcRequestState) -> None:
@@ -194,17 +207,19 @@ class V2Processor(TableHolder, v2.LogitsProcessor):  # type: ignore[misc]
         speculative = vllm_config.speculative_config
         self._drafts = speculative.num_speculative_tokens if speculative else 0
         requests = req_states.max_num_reqs
-        # The state before output token k is at [slot, k]; the last column takes values that no row keeps.
-        width = decoding.max_tokens + self._drafts + 2
-        self._history = torch.full((requests, width), self._table.free, dtype=torch.int64, device=device)
-        self._allowances = self._to_device(np.append(decoding.allowances, 0))
-        # The most tokens of each request.
-        self._limit = torch.zeros(requests, dtype=torch.int64, device=device)
-        # The number of tokens at which the answer must be complete, unless another text begins before, as known
-        # at each position: a rejected draft token is forgotten together with its state.
-        self._deadline = torch.zeros_like(self._history)
-        # The score slot of each request slot, and the slot for rows that are not answers.
-        self._kept_at = torch.zeros(requests, dtype=torch.int64, device=device)
+        # At [slot, k]: the state before output token k, and the number of tokens at which the answer must be
+        # complete, unless another text begins before. A rejected draft token is forgotten together with both.
+        width = decoding.max_tokens + self._drafts + 1
+        self._history = torch.zeros((requests, width, 2), dtype=torch.int64, device=device)
+        self._history[:, :, 0] = self._table.free
+        # Of each request: the prompt's tokens less one, its most tokens, and the slot of its scores.
+        self._of_request = torch.zeros((requests, 3), dtype=torch.int64, device=device)
+        # Of each state: its allowance, and the fewest tokens that are left. A row that will be discarded may be
+        # in any state: some token must be allowed there, too.
+        self._allowances = np.append(decoding.allowances, 0).astype(np.int64)
+        least_left = np.maximum(np.append(decoding.table.distance, 0), 1).astype(np.int64)
+        self._of_state = self._to_device(np.stack([self._allowances, least_left], axis=1))
+        # The slot for scores that nobody fetches.
         self._nowhere = self._slot_count
         self._new: dict[int, tuple[int, int, int] | None] = {}
 
@@ -217,40 +232,40 @@ class V2Processor(TableHolder, v2.LogitsProcessor):  # type: ignore[misc]
         if not self._new:
             return
         slots = np.fromiter(self._new, np.int64, len(self._new))
-        fresh = np.array([new or (self._table.free, 0, 0) for new in self._new.values()]).T
+        fresh = np.array([new or (self._table.free, 0, 0) for new in self._new.values()], np.int64)
+        states, limits, kept_at = fresh.T
+        prompts = self._states.prompt_len.np[slots].astype(np.int64)
         at = self._to_device(slots)
-        self._history[at, 0], self._limit[at], self._kept_at[at] = self._to_device(fresh)
-        self._deadline[at, 0] = torch.minimum(self._limit[at], self._allowances[self._history[at, 0]])
-        prompts = self._states.prompt_len.np[slots]
+        self._of_request[at] = self._to_device(np.stack([prompts - 1, limits, kept_at], axis=1))
+        deadlines = np.minimum(limits, self._allowances[states])
+        self._history[at, 0] = self._to_device(np.stack([states, deadlines], axis=1))
         outputs = self._states.prefill_len.np[slots] - prompts
         # No answer has more tokens than the history holds; a request that is none may.
-        for step in range(min(int(outputs.max(initial=0)), self._history.shape[1] - 2)):
+        for step in range(min(int(outputs.max(initial=0)), self._history.shape[1] - 1)):
             walking = outputs > step
             at = self._to_device(slots[walking])
-            place = self._to_device(prompts[walking].astype(np.int64) + step)
+            place = self._to_device(prompts[walking] + step)
             tokens = self._states.all_token_ids.gpu[at, place].long()
-            self._walk(at, torch.full_like(at, step + 1), tokens)
+            limit = self._to_device(limits[walking])
+            self._walk(at, torch.full_like(at, step + 1), tokens, limit)
         self._new.clear()
 
     def apply(self, logits: torch.Tensor, ctx: v2.LogitsContext) -> torch.Tensor:
         slots = ctx.expanded_idx_mapping.long()
-        position = ctx.pos.long() + 1 - self._states.prompt_len.gpu[slots].long()
-        position = position.clamp(min=0, max=self._history.shape[1] - 2)
+        before_output, limit, kept_at = self._of_request[slots].unbind(dim=1)
+        position = (ctx.pos - before_output).clamp(min=0, max=self._history.shape[1] - 1)
         tokens = ctx.input_ids.long()
-        # Draft tokens of one request are consecutive rows: each row's state depends on the row before it.
-        for place in range(self._drafts + 1):
-            here = (ctx.expanded_local_pos == place) & (position > 0)
-            self._walk(slots, position, tokens, here)
-        states = self._history[slots, position]
-        # A row that will be discarded may be in any state: some token must be allowed there, too.
-        left = torch.maximum(self._deadline[slots, position] - position, self._table.distance[states])
-        kept_at = self._kept_at[slots]
+        # Draft tokens of one request are consecutive rows: each row's state depends on the row before it. So
+        # each walk gives one more row of a request its state; those before it get the same state again.
+        for _ in range(self._drafts + 1):
+            walked = self._walk(slots, position, tokens, limit)
+        left = torch.maximum(walked.deadlines - position, walked.least_left)
         if self._drafts:
             # A draft that the table forbids leaves its row in the state of the row before it: at the same
             # score.
-            stays = (ctx.expanded_local_pos > 0) & (self._history[slots, (position - 1).clamp(min=0)] == states)
-            kept_at = torch.where(stays, self._nowhere, kept_at)
-        self._table.constrain(logits, states, left.clamp(min=1), kept_at)
+            stays = (ctx.expanded_local_pos > 0) & (walked.before == walked.states)
+            kept_at = kept_at.masked_fill(stays, self._nowhere)
+        self._table.constrain(logits, walked.states, left, kept_at)
         return logits
 
     def _to_device(self, array: NDArray[np.int64]) -> torch.Tensor:
@@ -259,24 +274,20 @@ class V2Processor(TableHolder, v2.LogitsProcessor):  # type: ignore[misc]
         return (tensor if device.type == "cpu" else tensor.pin_memory()).to(device, non_blocking=True)
 
     def _walk(
-        self,
-        slots: torch.Tensor,
-        position: torch.Tensor,
-        tokens: torch.Tensor,
-        here: torch.Tensor | None = None,
-    ) -> None:
+        self, slots: torch.Tensor, position: torch.Tensor, tokens: torch.Tensor, limit: torch.Tensor
+    ) -> _Walked:
         """Write the state before each row's position, from the previous state and the token there.
 
-        `here` selects the rows; the values of other rows go to the last column.
+        A row at position 0 keeps its state: its token is the last one of the prompt.
         """
         last = (position - 1).clamp(min=0)
-        before, deadline = self._history[slots, last], self._deadline[slots, last]
-        after = self._table.advance(before, tokens)
-        allowance = self._allowances[after]
-        fresh = torch.minimum(self._limit[slots], position + allowance)
-        deadline = torch.where((allowance > 0) & (after != before), fresh, deadline)
-        at = position if here is None else torch.where(here, position, self._history.shape[1] - 1)
-        self._history[slots, at], self._deadline[slots, at] = after, deadline
+        before, deadline = self._history[slots, last].unbind(dim=1)
+        after = torch.where(position > 0, self._table.advance(before, tokens), before)
+        allowance, least_left = self._of_state[after].unbind(dim=1)
+        begins = (allowance > 0) & (after != before)
+        deadline = torch.where(begins, torch.minimum(limit, position + allowance), deadline)
+        self._history[slots, position] = torch.stack([after, deadline], dim=1)
+        return _Walked(before, after, deadline, least_left)
 
 
 def __getattr__(name: str) -> type[Any]:
