@@ -21,7 +21,7 @@ from localjudge.rubrics.rubric_file import shipped_rubrics
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.studies.audit.audit_run import drawn_rows
 from localjudge.studies.audit.order_effects import OrderAudit, OrderEffect, read_orders
-from localjudge.studies.audit.order_runs import OrderCheck, other_orders, run_orders
+from localjudge.studies.audit.order_runs import OpenJudge, OrderCheck, other_orders, run_orders
 
 RUBRIC = """
 name = "tone"
@@ -64,10 +64,10 @@ def listed(prompt: str) -> dict[str, list[str]]:
     return found
 
 
-def judge_that_picks(model: Path, pick: Pick, *, failing: str = "never") -> Callable[[Rubric], Judge]:
+def judge_that_picks(model: Path, pick: Pick, *, failing: str = "never") -> OpenJudge:
     """Return a function that opens a judge with a rubric; it fails where the prompt has the text `failing`."""
 
-    def opened(rubric: Rubric) -> Judge:
+    def opened(rubric: Rubric, *, batch_size: int | None = None) -> Judge:
         judge = Judge(model, rubric=rubric, max_rationale_tokens=8)
 
         def distributions(prompt: str) -> list[list[float]]:
@@ -123,7 +123,7 @@ def audited(
     folder: Path,
     rubric: Rubric,
     check: OrderCheck,
-    open_judge: Callable[[Rubric], Judge],
+    open_judge: OpenJudge,
     thresholds: Mapping[str, float] | None = None,
 ) -> OrderAudit:
     rows, out = sampled(folder), folder / "audit"
@@ -214,6 +214,22 @@ def test_a_real_model_that_sees_one_token_at_a_time_changes_nothing_in_float32(
     assert folders == {
         "own", "again", "options-reversed", "options-shuffled", "aspects-reversed", "aspects-shuffled",
     }  # fmt: skip
+
+
+def test_the_own_order_is_judged_again_at_half_the_batch(cli: Cli, tmp_path: Path, model: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 12)
+    (tmp_path / "tone.toml").write_text(RUBRIC)
+    given = ("--check", "aspects", "--rubric", tmp_path / "tone.toml", "--max-rationale-tokens", 2)
+    end = cli(
+        "audit", rows, *given, "--out", tmp_path / "audit", "--model", model, "--engine-arg", "batch_size=8"
+    )
+    assert end.code == 0, end.err
+    sizes = {}
+    for folder in ("own", "again", "aspects-reversed"):
+        engine = read_manifest(tmp_path / "audit" / folder).last_start.engine
+        assert engine is not None
+        sizes[folder] = engine.batch_size
+    assert sizes == {"own": 8, "again": 3, "aspects-reversed": 8}
 
 
 def _without_attention(model: Path) -> None:

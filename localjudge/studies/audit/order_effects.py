@@ -31,7 +31,7 @@ class OrderEffect:
     """What one order changes, compared with the rubric's own.
 
     Attributes:
-        name: the order; "again" is the rubric's own with the rows in another order.
+        name: the order; "again" is the rubric's own in other batches.
         does: what it is, in words.
         given: what the prompt gives in this order, a line for each list.
         rows: number of rows that were judged in both orders.
@@ -73,7 +73,7 @@ class OrderAudit:
             pairs "preference", the probability that the first response is better.
         sampled: whether answers were drawn at random (`temperature` above 0), so that each order has draws of
             its own.
-        orders: the rubric's own order with the rows in another one, and each other order.
+        orders: the rubric's own order in other batches, and each other order.
     """
 
     model: str

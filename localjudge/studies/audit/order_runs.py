@@ -2,7 +2,7 @@
 
     DIR/rows.jsonl            the sampled rows, as an input
     DIR/own/                  their run in the rubric's own order
-    DIR/again/                the same with the rows in another order, which shows what other batches change
+    DIR/again/                the same in other batches: the rows in another order, at half the batch size
     DIR/options-reversed/     the values of each aspect in reverse; with three labels or more, also -shuffled
     DIR/aspects-reversed/     the aspects in reverse; with three aspects or more, also -shuffled
 
@@ -11,11 +11,11 @@ Each is a normal run directory. Both checks of the same rows share a folder, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Literal, Protocol
 
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
@@ -143,24 +143,37 @@ def _shuffled(texts: tuple[str, ...], seed: str) -> tuple[str, ...]:
     return tuple(drawn)
 
 
+class OpenJudge(Protocol):
+    """Opens the audited judge."""
+
+    def __call__(self, rubric: Rubric, *, batch_size: int | None = None) -> Judge:
+        """Return the judge with a rubric.
+
+        Args:
+            rubric: the rubric.
+            batch_size: the number of prompts in a batch; None for that of the audited judge.
+        """
+        ...
+
+
 def run_orders(
     rows: Sequence[Row],
     rubric: Rubric,
     orders: Sequence[PromptOrder],
-    open_judge: Callable[[Rubric], Judge],
+    open_judge: OpenJudge,
     out: Path,
     *,
     seed: int,
     observer: RunObserver | None = None,
     stopping: StopRequest = NEVER,
 ) -> bool:
-    """Judge the rows in the rubric's own order, again with the rows in another order, and in each other order.
+    """Judge the rows in the rubric's own order, again in other batches, and in each other order of the prompt.
 
     Args:
         rows: the sampled rows.
         rubric: the rubric in its own order.
         orders: its other orders.
-        open_judge: returns the judge with a rubric; it is closed before the next one is opened.
+        open_judge: opens the judge; it is closed before the next one is opened.
         out: the folder of the runs; it is created if it is missing, and existing runs are continued.
         seed: seed of the order in which the rows are judged again.
         observer: receives steps, warnings and outcomes.
@@ -186,8 +199,14 @@ def run_orders(
         elsewhere = Random(seed).sample(in_order, len(in_order))
         if not runs.judge(judge, OWN, in_order):
             return False
-        if not runs.judge(judge, AGAIN, elsewhere):
+        batch_size = judge.engine.info.batch_size or 1
+        # An engine without fixed batches makes others of rows in another order.
+        if batch_size == 1 and not runs.judge(judge, AGAIN, elsewhere):
             return False
+    if batch_size > 1:
+        with open_judge(rubric, batch_size=max(1, batch_size // 2 - 1)) as judge:
+            if not runs.judge(judge, AGAIN, elsewhere):
+                return False
     for order in orders:
         with open_judge(order.rubric) as judge:
             if not runs.judge(judge, order.folder, in_order):
