@@ -16,7 +16,14 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from localjudge.errors import ModelError
-from localjudge.models.capacity import CapacityPlan, PlannedModel, cpu_memory, gpu_requirements, refusal
+from localjudge.models.capacity import (
+    CapacityPlan,
+    ModelSize,
+    PlannedModel,
+    cpu_memory,
+    gpu_requirements,
+    refusal,
+)
 from localjudge.models.catalogue import Profile, find_profile, profiles
 from localjudge.models.configuration import read_shape, shape_of
 from localjudge.models.weights import weights_in
@@ -266,7 +273,7 @@ def test_the_quantised_weights_of_a_profile_are_those_of_its_files() -> None:
 
 def test_layers_of_an_unknown_kind_are_named() -> None:
     searched = shape_of({**LLAMA, "block_configs": [{}]}, "searched")
-    subject = PlannedModel("searched", "here", searched, 16 * GIB, 16 * GIB, "counted")
+    subject = PlannedModel("searched", "here", searched, ModelSize(16 * GIB, 16 * GIB, 16 * GIB, "counted"))
     plan = CapacityPlan.make(subject, Machine((), None))
     assert "32 of 32 layers keep a state of unknown size" in plan.notes
     assert plan.needs.chosen
@@ -299,15 +306,15 @@ def test_quantised_weights_share_a_scale_in_blocks(quantization: dict[str, Any],
 @pytest.mark.slow
 def test_a_directory_without_weights_is_counted_by_its_modelling_code_or_refused(tmp_path: Path) -> None:
     subject = PlannedModel.find(str(write(tmp_path, **LLAMA)))
-    assert (subject.weights, subject.unpacked) == (16_060_522_496, 16_060_522_496)
+    assert (subject.size.stored, subject.size.unpacked) == (16_060_522_496, 16_060_522_496)
     packed = {**LLAMA, "quantization_config": {"quant_method": "fp8"}}
     with pytest.raises(ModelError, match="has no weights to count"):
         PlannedModel.find(str(write(tmp_path, **packed)))
     (tmp_path / "model.safetensors").write_bytes(bytes(1234))
     subject = PlannedModel.find(str(tmp_path))
-    assert (subject.weights, subject.unpacked) == (1234, 16_060_522_496), "transformers unpacks them"
+    assert (subject.size.stored, subject.size.unpacked) == (1234, 16_060_522_496), "transformers unpacks them"
     subject = PlannedModel.find(str(write(tmp_path, **packed | {"model_type": "llama9"})))
-    assert subject.unpacked == 1234, "transformers does not know this type"
+    assert subject.size.unpacked == 1234, "transformers does not know this type"
 
 
 @pytest.mark.parametrize(
@@ -560,9 +567,8 @@ def test_a_profiles_model_in_the_local_cache_is_planned_by_its_own_files(
     (snapshot / "model.safetensors").write_bytes(bytes(1234))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     subject = PlannedModel.find("phi-4")
-    assert (subject.weights, subject.how_counted, subject.name) == (
-        1234, "counted from its files", "microsoft/phi-4",
-    )  # fmt: skip
+    assert (subject.size.stored, subject.name) == (1234, "microsoft/phi-4")
+    assert "model.safetensors" in subject.size.how_counted, "its header cannot be read"
     assert subject.profile == find_profile("phi-4")
 
 

@@ -264,6 +264,16 @@ def test_text_that_is_no_json_is_no_answer(text: str) -> None:
         Rubric.load().parse(text)
 
 
+@pytest.mark.parametrize("kind", ["choices", "preference"])
+def test_the_order_of_labels_is_part_of_the_digest(kind: str) -> None:
+    """It is the order in the prompt, and that of the numbers of the labels."""
+    document = Rubric.load("pairwise" if kind == "preference" else "safety").model_dump()
+    (aspect,) = document["aspects"]
+    digest = Rubric.model_validate(document).digest
+    aspect[kind] = dict(reversed(aspect[kind].items()))
+    assert Rubric.model_validate(document).digest != digest
+
+
 def test_the_digest_follows_what_can_move_a_score_and_nothing_else(tmp_path: Path) -> None:
     digest = load(tmp_path, TONE).digest
     assert load(tmp_path, TONE.replace('name = "tone"', 'name = "renamed"')).digest == digest

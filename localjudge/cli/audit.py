@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -38,18 +39,21 @@ def audit(
     out: Annotated[Path | None, Flag("The folder for the audit's runs.", "DIR", RUN)] = None,
     *,
     check: Annotated[
-        Literal["repeat"] | None,
+        Literal["repeat", "options", "aspects"] | None,
         Flag(
-            "Judge a sample of the run INPUT again, in another order and batch size, and count the scores that "
-            "changed.",
-            "repeat",
+            "repeat: judge a sample of the run INPUT again, in another order and batch size, and count the "
+            "scores that changed. options, aspects: judge rows again with the values of each aspect, or the "
+            "aspects, in another order in the prompt, and measure what changes.",
+            "repeat|options|aspects",
         ),
     ] = None,
     sample: Annotated[int, Flag("The largest number of rows to sample.", "N", ROWS, least=1)] = 100,
     threshold: Annotated[
         list[str] | None,
         Flag(
-            "Exit with 3 if a smaller share of this check held; all=SHARE sets it for all checks.", "NAME=SHARE"
+            "Exit with 3 if a smaller share of this check held, or if the verdicts of a smaller share of rows "
+            "stayed in this order; all=SHARE sets it for all.",
+            "NAME=SHARE",
         ),
     ] = None,
     seed: Annotated[int, Flag("The seed of the sample, its perturbations and the judge.", "S", ANSWERS)] = 0,
@@ -60,14 +64,15 @@ def audit(
 ) -> None:
     """Audit the judge: change rows in ways with known effects, and count the scores that change as expected.
 
-    With --check repeat, the settings are those of the run.
+    With --check repeat, the settings are those of the run; --check options and --check aspects measure what the
+    order of the prompt's lists changes.
     """
     from localjudge.report.judge_tables import audit_findings
     from localjudge.studies.audit import read_audit
     from localjudge.studies.audit.audit_run import run_audit, sample_rows
     from localjudge.studies.audit.perturbations import perturbations_of
 
-    if check is not None:
+    if check == "repeat":
         if len(inputs) != 1 or out or threshold or pairs != PairOptions() or judge != ScoreOptions(seed=seed):
             raise UsageError(
                 "--check repeat: give one run directory as INPUT, and no other flags than --sample, --seed and "
@@ -77,6 +82,19 @@ def audit(
         return
     if out is None:
         raise UsageError("audit: give --out, the folder for the audit's runs")
+    if check is not None:
+        _audit_orders(
+            inputs,
+            out,
+            check=check,
+            sample=sample,
+            thresholds=threshold or (),
+            seed=seed,
+            pairs=pairs,
+            options=judge,
+            as_json=as_json,
+        )
+        return
 
     config, cluster = judge.prepare("audit", inputs, "trust")
     config.rubric.mode.require_whole_rows("audit")
@@ -115,6 +133,76 @@ def audit(
         raise typer.Exit(BELOW_THRESHOLD)
 
 
+def _audit_orders(
+    inputs: Sequence[str],
+    out: Path,
+    *,
+    check: Literal["options", "aspects"],
+    sample: int,
+    thresholds: Sequence[str],
+    seed: int,
+    pairs: PairOptions,
+    options: ScoreOptions,
+    as_json: bool,
+) -> None:
+    """Judge a sample of rows in the rubric's own order and in others, and print what changes."""
+    from localjudge.judge import Judge
+    from localjudge.report.order_tables import order_findings
+    from localjudge.rubrics.rubric import Rubric
+    from localjudge.studies.audit.audit_run import drawn_rows
+    from localjudge.studies.audit.order_effects import read_orders
+    from localjudge.studies.audit.order_runs import other_orders, run_orders
+
+    config, cluster = options.prepare("audit", inputs, "trust")
+    mode = config.rubric.mode
+    mode.require_whole_rows("audit")
+    orders = other_orders(config.rubric, check, seed)
+    least = _thresholds(thresholds, [order.name for order in orders])
+    forms = "one" if len(mode.responses) > 1 else "both"
+    source = options.source(inputs, config.rubric, pairs.pairing(config.rubric.fields, forms, seed))
+    check_out(out)
+    progress = Progress()
+    for name in source.empty:
+        progress.warn(f"{name}: holds no rows")
+    with progress.step("sampling rows"):
+        rows = drawn_rows(source.rows, sample, seed=seed, rubric=config.rubric)
+    names = ", ".join(order.name for order in orders)
+    progress.say(
+        f"{len(orders) + 2} runs of {counted(len(rows), mode.item)} each: the rubric's own order, the same "
+        f"again in other batches, {names}; the model is loaded for each"
+    )
+    stop = StopSignal(progress.say)
+
+    def open_judge(rubric: Rubric, *, batch_size: int | None = None) -> Judge:
+        engine_args = dict(config.engine_args)
+        if batch_size is not None:
+            engine_args["batch_size"] = str(batch_size)
+        with progress.step("preparing the model", "bytes") as report:
+            return options.open_judge(config.replace(rubric=rubric, engine_args=engine_args), cluster, report)
+
+    complete = run_orders(
+        rows, config.rubric, orders, open_judge, out, seed=seed, observer=progress, stopping=stop
+    )
+    if not complete:
+        progress.say(f"stopped; to continue, run this again: {typed_command()}", always=True)
+        raise typer.Exit(stop.exit_code)
+    with progress.step("computing the results"):
+        found = read_orders(out, rows, orders, check=check, seed=seed, thresholds=least)
+    if as_json:
+        print_json(found, indent=2)
+    else:
+        print_table(printed_findings(order_findings(found), all_tables=False))
+    progress.notices(found.notices, in_table=True)
+    for order in found.orders:
+        for aspect, share in order.below.items():
+            progress.warn(
+                f"below its threshold: {order.name}: the verdict on {aspect} stayed in {share:.0%} of "
+                f"{counted(found.rows, mode.item)}, threshold {order.threshold:.0%}"
+            )
+    if not found.passed:
+        raise typer.Exit(BELOW_THRESHOLD)
+
+
 def _repeat(run: Path, sample: int, seed: int, as_json: bool) -> None:
     """Judge a sample of a run again, and print how many values changed and how far the scores moved."""
     from localjudge.report.repetition_tables import repetition_tables
@@ -131,7 +219,7 @@ def _repeat(run: Path, sample: int, seed: int, as_json: bool) -> None:
     progress.notices(repetition.notices, in_table=True)
 
 
-def _thresholds(options: list[str] | tuple[()], names: list[str]) -> dict[str, float]:
+def _thresholds(options: Sequence[str], names: list[str]) -> dict[str, float]:
     """Parse `["plea=0.9"]` as `{"plea": 0.9}`; `all` sets every check without a threshold of its own."""
     named: dict[str, float] = {}
     for option in options:

@@ -69,7 +69,10 @@ def plan(
             help="A profile's name, a repository's id, a model directory, or 'bundled'.",
         ),
     ],
-    gpu_memory: Annotated[float, Flag("The memory of each GPU.", "GIB")] = 80,
+    gpu: Annotated[
+        str | None, Flag("The GPU by its name, such as h100, a100-40, l4 or rtx4090, for its memory.", "NAME")
+    ] = None,
+    gpu_memory: Annotated[float | None, Flag("The memory of each GPU.  [default: 80]", "GIB")] = None,
     gpus: Annotated[int, Flag("The largest number of GPUs to use.", "N", least=1, most=1024)] = 8,
     prompt_tokens: Annotated[int, Flag("The number of tokens of a typical prompt.", "N", least=1)] = 1500,
     as_json: AsJson = False,
@@ -81,11 +84,10 @@ def plan(
     """
     from localjudge.models.capacity import CapacityPlan, PlannedModel
 
-    if not 0 < gpu_memory < 1e6:
-        raise UsageError(f"--gpu-memory {gpu_memory:g}: give the GiB of one GPU, such as 80")
+    memory = _memory_of_gpu(gpu, gpu_memory)
     settle_environment()
 
-    subject, memory = PlannedModel.find(model), int(gpu_memory * GIB)
+    subject = PlannedModel.find(model)
     made = CapacityPlan.make(subject, Machine.here(), gpu_memory=memory, gpus=gpus, prompt_tokens=prompt_tokens)
     if as_json:
         print_json(made.as_dict())
@@ -100,17 +102,41 @@ def plan(
         print(f"note: {note}")
 
 
+def _memory_of_gpu(name: str | None, gib: float | None) -> int:
+    """Return the bytes of each GPU, by its name or its GiB; 80 GiB without both.
+
+    Raises:
+        UsageError: both are given, the name is unknown, or the GiB are no size of a GPU.
+    """
+    from localjudge.models.gpus import gpu_memory
+
+    if name is not None and gib is not None:
+        raise UsageError(f"--gpu {name}: has its memory; give it or --gpu-memory {gib:g}, not both")
+    if name is not None:
+        return gpu_memory(name)
+    if gib is None:
+        return 80 * GIB
+    if not 0 < gib < 1e6:
+        raise UsageError(f"--gpu-memory {gib:g}: give the GiB of one GPU, such as 80")
+    return int(gib * GIB)
+
+
 def _plan_text(plan: CapacityPlan) -> str:
     """Return the lines above the table of GPUs, for a terminal."""
     from localjudge.models.capacity import ANSWER_TOKENS
 
     subject, shape = plan.subject, plan.subject.shape
     context = f" · context {shape.context:,}" if shape.context else ""
+    size = subject.size
+    types = ""
+    if size.types:
+        of_types = [f"{name} {memory_size(count)}" for name, count in size.types.items()]
+        types = f" ({', '.join(of_types)})"
     return "\n".join(
         (
             f"{subject.name} · {shape.model_type} · {shape.quantization or shape.dtype}{context}",
             f"from {subject.source}",
-            f"weights  {memory_size(subject.weights)}, {subject.how_counted}",
+            f"weights  {memory_size(size.stored)}, {size.how_counted}{types}",
             f"a row    {memory_size(plan.needs.tried[0].row)} of KV cache for {plan.row_tokens:,} tokens "
             f"({plan.prompt_tokens:,} of the prompt, {ANSWER_TOKENS:,} of the answer)",
         )

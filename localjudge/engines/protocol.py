@@ -43,6 +43,10 @@ _SPREAD = 1.5
 _BATCH_ROPE_TYPES = {"dynamic", "longrope"}
 
 
+BEGINNINGS, KEPT = "shared_beginnings", "kept"
+"""Among the details of an engine: "kept", or why the beginnings that prompts share are not kept."""
+
+
 def are_logprobs(numbers: Collection[float]) -> bool:
     """Return whether numbers can be the log-probabilities of some tokens at one place."""
     return all(each <= LARGEST_LOGPROB for each in numbers) and sum(map(exp, numbers)) <= _LARGEST_SUM

@@ -32,14 +32,17 @@ stands for Python, its libraries and the token table.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
 
-from localjudge.errors import ModelError
+from localjudge.errors import ModelError, in_one_line
 from localjudge.models.catalogue import BUNDLED, Profile, find_profile, model_path
 from localjudge.models.configuration import Shape, read_shape
 from localjudge.models.model import Model
+from localjudge.models.stored_weights import read_stored_weights
 from localjudge.models.tensor_check import count_parameters
 from localjudge.models.weights import weights_in
 from localjudge.prompts.task_stream import BLOCK
@@ -108,7 +111,7 @@ def gpu_requirements(
 
     Args:
         shape: the shape of the model.
-        weights: bytes of its stored weights.
+        weights: bytes of its weights as vLLM holds them.
         gpu_memory: bytes of each GPU.
         gpus: the largest number of GPUs.
         row_tokens: tokens of a typical row, with its answer.
@@ -128,11 +131,16 @@ def gpu_requirements(
     return GpuRequirements(tried, chosen, problem)
 
 
+def loaded_bytes(shape: Shape, stored: int) -> int:
+    """Return the bytes in vLLM of weights whose files are not here: those in float32 count half."""
+    if shape.quantization is not None:
+        return stored
+    return stored * min(2, shape.element) // shape.element
+
+
 def _split(shape: Shape, weights: int, gpus: int, gpu_memory: int, row_tokens: int) -> GpuSplit:
     batched_tokens, sequences = (16384, 1024) if gpu_memory >= 70 * GIB else (8192, 256)
     number = min(2, shape.element)
-    if shape.quantization is None:
-        weights = weights * number // shape.element
     share = -(-weights // gpus)
     width = 3 * shape.intermediate // gpus + 2 * shape.hidden
     overhead = 2 * GIB + batched_tokens * width * number + 12 * sequences * shape.vocabulary
@@ -178,6 +186,68 @@ def cpu_memory(shape: Shape, weights: int, prompt_tokens: int, rows: int) -> int
 
 
 @dataclass(frozen=True, slots=True)
+class ModelSize:
+    """The bytes of a model's weights.
+
+    Attributes:
+        stored: as they are stored.
+        loaded: as vLLM holds them.
+        unpacked: in the model's dtype, as transformers holds them on a CPU.
+        how_counted: where the numbers are from, in words.
+        types: bytes by the type that the files have, the largest first; empty if no file was read.
+    """
+
+    stored: int
+    loaded: int
+    unpacked: int
+    how_counted: str
+    types: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of_profile(cls, profile: Profile) -> Self:
+        """Return the size that a profile states."""
+        stored = profile.weight_bytes
+        loaded = loaded_bytes(profile.shape, stored)
+        return cls(stored, loaded, profile.unpacked_bytes, "as its profile states")
+
+    @classmethod
+    def in_folder(cls, folder: Path, name: str, shape: Shape) -> Self:
+        """Return the size of the weights in a directory, by the types in the headers of its files.
+
+        Files whose headers cannot be read are counted by their lengths. Without files, the modelling code of
+        transformers has the number of weights, unless they are quantised.
+
+        Raises:
+            ModelError: there is nothing to count.
+        """
+        try:
+            read = read_stored_weights(folder, shape)
+        except (ModelError, OSError) as error:
+            unread = in_one_line(error)
+        else:
+            return cls(read.stored, read.loaded, read.unpacked, "counted from its files", read.types)
+        stored = weights_in(folder)
+        if stored is not None:
+            unpacked = stored
+            if shape.quantization is not None:
+                unpacked = _by_modelling_code(folder, name, shape) or stored
+            how = f"the length of its files, whose tensors are not known: {unread}"
+            return cls(stored, loaded_bytes(shape, stored), unpacked, how)
+        counted = None if shape.quantization is not None else _by_modelling_code(folder, name, shape)
+        if counted is None:
+            raise ModelError(f"model {name}: {folder} has no weights to count; give a directory with them")
+        return cls(counted, loaded_bytes(shape, counted), counted, "counted from its modelling code")
+
+
+def _by_modelling_code(folder: Path, name: str, shape: Shape) -> int | None:
+    """Return the bytes of a model's parameters in its dtype; None if transformers cannot build it."""
+    with suppress(ModelError):
+        numbers = count_parameters(Model(name, folder))
+        return None if numbers is None else numbers * shape.element
+    return None
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedModel:
     """A model for which a plan is made.
 
@@ -185,26 +255,21 @@ class PlannedModel:
         name: the requested name.
         source: where the facts are from.
         shape: the shape of the model.
-        weights: bytes of its stored weights.
-        unpacked: bytes of its weights in its dtype.
-        how_counted: where the number of bytes is from, in words.
+        size: the bytes of its weights.
         profile: its profile; None without one.
     """
 
     name: str
     source: str
     shape: Shape
-    weights: int
-    unpacked: int
-    how_counted: str
+    size: ModelSize
     profile: Profile | None = None
 
     @classmethod
     def find(cls, name: str) -> PlannedModel:
         """Return the model of a directory, the bundled, a cached one, or one of a profile.
 
-        A directory needs no weights, unless they are quantised: their number is then that of the modelling code
-        of transformers. A model on this machine takes precedence over a profile.
+        A model on this machine takes precedence over a profile.
 
         Raises:
             ModelError: no model has this name, or its size is not known.
@@ -221,21 +286,34 @@ class PlannedModel:
                         said = f"model {name}: no such directory, and no local cache without huggingface_hub"
                     raise ModelError(f"{said}; `localjudge models list` lists all profiles") from None
                 where = f"the profile {profile.name} (facts from {profile.checked})"
-                sizes = profile.weight_bytes, profile.unpacked_bytes
-                return cls(profile.id, where, profile.shape, *sizes, "as its profile states", profile)
+                return cls(profile.id, where, profile.shape, ModelSize.of_profile(profile), profile)
         shape = read_shape(folder, name)
-        weights, source = weights_in(folder), "counted from its files"
-        unpacked = weights
-        if weights is None or shape.quantization:
-            with suppress(ModelError):
-                numbers = count_parameters(Model(name, folder))
-                unpacked = None if numbers is None else numbers * shape.element
-        if weights is None:
-            if shape.quantization or unpacked is None:
-                raise ModelError(f"model {name}: {folder} has no weights to count; give a directory with them")
-            weights, source = unpacked, "counted from its modelling code"
         known = profile.id if profile else name
-        return cls(known, str(folder), shape, weights, unpacked or weights, source, profile)
+        return cls(known, str(folder), shape, ModelSize.in_folder(folder, name, shape), profile)
+
+
+def shared_beginnings(shape: Shape) -> str:
+    """Return where the beginnings that prompts share do not help this model; empty if they help everywhere.
+
+    transformers keeps the keys and values of a beginning. That is all of it only where each layer sees all
+    tokens (`keeps_rows`). vLLM keeps the blocks of a window, too, but the state of a recurrent layer only at
+    the end of a step ("align", `CacheConfig.mamba_cache_mode` in vLLM 0.32). A prompt is usually computed in
+    one step, so there is no state at the end of its shared beginning.
+    """
+    count = len(shape.layers)
+    states = sum(layer.kind in ("linear", "other") for layer in shape.layers)
+    windows = sum(layer.kind == "sliding" for layer in shape.layers)
+    if states:
+        return (
+            f"beginnings that prompts share help little: {states} of {count} layers keep a state of the text; "
+            "transformers computes each prompt whole, and vLLM keeps a state only at the end of a step"
+        )
+    if windows:
+        return (
+            f"beginnings that prompts share help in vLLM alone: {windows} of {count} layers see a window of "
+            "the text, so transformers computes each prompt whole"
+        )
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +348,7 @@ class CapacityPlan:
     ) -> CapacityPlan:
         """Return the plan for at most `gpus` GPUs of this many bytes, and for this machine."""
         tokens = prompt_tokens + ANSWER_TOKENS
-        model = subject.shape, subject.weights
+        model = subject.shape, subject.size.loaded
         needs = gpu_requirements(*model, gpu_memory=gpu_memory, gpus=gpus, row_tokens=tokens)
         fits, how = _on_cpu(subject, machine, prompt_tokens)
         if machine.gpus:
@@ -302,6 +380,9 @@ class CapacityPlan:
             notes.append(f"a row of {self.row_tokens:,} tokens does not fit its context of {shape.context:,}")
         if unknown := sum(layer.kind == "other" for layer in shape.layers):
             notes.append(f"{unknown} of {len(shape.layers)} layers keep a state of unknown size")
+        beginnings = shared_beginnings(shape)
+        if beginnings:
+            notes.append(beginnings)
         return [*notes, *(self.subject.profile.traps if self.subject.profile else ())]
 
     def as_dict(self) -> dict[str, Any]:
@@ -310,8 +391,10 @@ class CapacityPlan:
         return {
             "model": subject.name,
             "source": subject.source,
-            "weights": subject.weights,
-            "how_counted": subject.how_counted,
+            "weights": subject.size.stored,
+            "how_counted": subject.size.how_counted,
+            "types": dict(subject.size.types),
+            "shared_beginnings": shared_beginnings(subject.shape),
             "row_tokens": self.row_tokens,
             "gpu_memory": self.gpu_memory,
             "gpus": [asdict(split) for split in self.needs.tried],
@@ -325,7 +408,7 @@ class CapacityPlan:
 def _on_cpu(subject: PlannedModel, machine: Machine, prompt_tokens: int) -> tuple[bool, str]:
     """Return whether transformers can run a model on the CPU, with the largest batch that fits, and how."""
     for rows in (CPU_BATCH, 8, 4, 2, 1):
-        needed = cpu_memory(subject.shape, subject.unpacked, prompt_tokens, rows)
+        needed = cpu_memory(subject.shape, subject.size.unpacked, prompt_tokens, rows)
         if needed <= machine.usable_memory:
             batch = "" if rows == CPU_BATCH else f" with --engine-arg batch_size={rows}"
             of = f"{memory_size(needed)} of {memory_size(machine.memory or 0)}"
@@ -338,5 +421,6 @@ def _on_cpu(subject: PlannedModel, machine: Machine, prompt_tokens: int) -> tupl
 
 def gpus_of_80(profile: Profile) -> int | None:
     """Return on how many GPUs of 80 GiB the model of a profile fits; None if on none."""
-    chosen = gpu_requirements(profile.shape, profile.weight_bytes, gpu_memory=80 * GIB).chosen
+    loaded = loaded_bytes(profile.shape, profile.weight_bytes)
+    chosen = gpu_requirements(profile.shape, loaded, gpu_memory=80 * GIB).chosen
     return chosen.gpus if chosen else None

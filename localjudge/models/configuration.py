@@ -75,6 +75,7 @@ class Shape:
         quantized_block: the width that quantisation stores in blocks, with the block size; each GPU needs whole
             blocks. None if any division is possible.
         quantization: the method by which the weights are quantised; None if they are stored as `dtype`.
+        quantized_bits: bits of a quantised weight; None if the configuration does not say it.
     """
 
     model_type: str
@@ -88,6 +89,7 @@ class Shape:
     layers: tuple[Layer, ...]
     quantized_block: tuple[int, int] | None
     quantization: str | None
+    quantized_bits: int | None = None
 
     @property
     def element(self) -> int:
@@ -192,6 +194,21 @@ def shape_of(config: Mapping[str, Any], name: str) -> Shape:
         raise ModelError(f"model {name}: its config.json cannot be used: {error}") from None
 
 
+@dataclass(frozen=True, slots=True)
+class _Quantization:
+    """How weights are quantised.
+
+    Attributes:
+        method: the method; None if they are not.
+        block: how many of them share a scale along the dimension that GPUs divide; 0 for any division.
+        bits: bits of each; None if the configuration does not say it.
+    """
+
+    method: str | None
+    block: int = 0
+    bits: int | None = None
+
+
 class _ConfigurationReader:
     """Reads a configuration with the names that its model family uses."""
 
@@ -218,7 +235,7 @@ class _ConfigurationReader:
     def shape(self) -> Shape:
         kinds = self._kinds()
         window = self._get("sliding_window") or self._get("attention_chunk_size")
-        quantization, block = self._quantization()
+        quantization = self._quantization()
         shared = self._number("num_kv_shared_layers", 0)
         layers = tuple(
             self._layer(index, kind, shares=index >= self._count - shared) for index, kind in enumerate(kinds)
@@ -234,16 +251,16 @@ class _ConfigurationReader:
             context=self._number("max_position_embeddings", 0) or None,
             window=int(window) if window and "sliding" in kinds else None,
             layers=layers,
-            quantized_block=(width, block) if block else None,
-            quantization=quantization,
+            quantized_block=(width, quantization.block) if quantization.block else None,
+            quantization=quantization.method,
+            quantized_bits=quantization.bits,
         )
 
-    def _quantization(self) -> tuple[str | None, int]:
-        """Return the method that quantised the weights, if any, and how many of them share a scale along the
-        dimension that GPUs divide; 0 if any division is possible."""
+    def _quantization(self) -> _Quantization:
+        """Return how the weights are quantised."""
         config = self._get("quantization_config")
         if not config:
-            return None, 0
+            return _Quantization(None)
         method = config.get("quant_method") if isinstance(config, Mapping) else None
         if not isinstance(method, str):
             raise ValueError("its quantization_config has no quant_method")
@@ -252,7 +269,8 @@ class _ConfigurationReader:
             config = group.get("weights") or {}
         size = config.get("group_size") or (128 if method in ("awq", "gptq") else 0)
         size = next(iter(config.get("weight_block_size") or [size]))
-        return method, max(0, int(size))
+        bits = config.get("bits") or config.get("num_bits")
+        return _Quantization(method, block=max(0, int(size)), bits=int(bits) if bits else None)
 
     def _get(self, name: str, default: Any = None) -> Any:
         values = (self._config.get(each) for each in (name, *_ALIASES.get(name, ())))

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -218,37 +218,64 @@ ASPECTS, ANSWER_FORMAT = "aspects", "answer_format"
 """The placeholders that a rubric fills by itself."""
 
 
-def aspects_text(aspects: Mapping[str, Aspect]) -> str:
-    """Return a list of the aspects for the prompt: values, description, and the meaning of each value."""
-    return "\n".join(line for name, aspect in aspects.items() for line in _described(name, aspect))
+ValueOrders = Mapping[str, Sequence[str]]
+"""The order in which a prompt gives the values of an aspect, as the judge writes them, by the aspect's name."""
+NO_ORDERS: ValueOrders = {}
 
 
-def _described(name: str, aspect: Aspect) -> Iterator[str]:
-    yield f"- {name} ({_values(aspect)}){': ' + aspect.description if aspect.description else ''}"
-    for text, value in aspect.values.items():
+def aspects_text(aspects: Mapping[str, Aspect], orders: ValueOrders = NO_ORDERS) -> str:
+    """Return a list of the aspects for the prompt: values, description, and the meaning of each value.
+
+    Args:
+        aspects: the aspects.
+        orders: another order of the values of some aspects.
+    """
+    lines: list[str] = []
+    for name, aspect in aspects.items():
+        lines += _described(name, aspect, orders.get(name, [*aspect.values]))
+    return "\n".join(lines)
+
+
+def _described(name: str, aspect: Aspect, texts: Sequence[str]) -> Iterator[str]:
+    """Yield the lines on an aspect, whose values stand in the order of these texts."""
+    description = f": {aspect.description}" if aspect.description else ""
+    yield f"- {name} ({values_in_words(aspect, texts)}){description}"
+    for text in texts:
+        value = aspect.values[text]
         meanings = [str(value)] * (aspect.labels is not None and text != value)
         meanings += [aspect.levels[text]] if text in aspect.levels else []
         if meanings:
             yield f"  - {text}: {': '.join(meanings)}"
 
 
-def _values(aspect: Aspect) -> str:
-    return str(aspect.scale) if aspect.scale is not None else " or ".join(aspect.values)
+def values_in_words(aspect: Aspect, texts: Sequence[str]) -> str:
+    """Return the values in the order of these texts: "1 to 5", "yes or no"."""
+    return f"{texts[0]} to {texts[-1]}" if aspect.scale is not None else " or ".join(texts)
 
 
-def answer_format(layout: AnswerLayout, aspects: Mapping[str, Aspect]) -> str:
-    """Return the form of the answer with a placeholder in brackets for each field."""
-    texts = {
+def answer_format(layout: AnswerLayout, aspects: Mapping[str, Aspect], orders: ValueOrders = NO_ORDERS) -> str:
+    """Return the form of the answer with a placeholder in brackets for each field.
+
+    Args:
+        layout: the fields of the answer.
+        aspects: the aspects.
+        orders: another order of the values of some aspects.
+    """
+    written = {
         text.name: f"[your {text.name.replace('_', ' ') if text.raw else 'rationale'}]" for text in layout.texts
     }
-    return layout.write(texts | {field.name: f"[{_short(aspects[field.name])}]" for field in layout.values})
+    for field in layout.values:
+        aspect = aspects[field.name]
+        written[field.name] = f"[{values_in_short(aspect, orders.get(field.name, [*aspect.values]))}]"
+    return layout.write(written)
 
 
-def _short(aspect: Aspect) -> str:
-    """Return the values: "1-5", "-2 to 2", "A/B/C"."""
+def values_in_short(aspect: Aspect, texts: Sequence[str]) -> str:
+    """Return the values in the order of these texts: "1-5", "-2 to 2", "A/B/C"."""
     if aspect.scale is None:
-        return "/".join(aspect.values)
-    return str(aspect.scale) if aspect.scale.lowest < 0 else f"{aspect.scale.lowest}-{aspect.scale.highest}"
+        return "/".join(texts)
+    between = " to " if aspect.scale.lowest < 0 else "-"
+    return f"{texts[0]}{between}{texts[-1]}"
 
 
 def _ends(aspect: Aspect) -> list[str]:

@@ -194,6 +194,10 @@ class Rubric(RubricPart):
         decisive = self.model_dump(mode="json", exclude={"name", "description"})
         for aspect in decisive["aspects"]:
             del aspect["weight"], aspect["best"]
+            # Labels have an order, in the prompt and by their numbers; the keys of objects are sorted below.
+            for kind in ("choices", "preference"):
+                if aspect[kind] is not None:
+                    aspect[kind] = list(aspect[kind].items())
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     @property

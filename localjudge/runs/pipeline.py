@@ -15,6 +15,7 @@ from typing import Any
 
 from localjudge.config import JudgeConfig
 from localjudge.engines.engine_options import Cluster
+from localjudge.engines.protocol import BEGINNINGS, KEPT
 from localjudge.errors import EngineError, UsageError
 from localjudge.judge import Judge
 from localjudge.models.digests import in_words
@@ -159,6 +160,9 @@ def score_run(
         seconds, is_dry_run = time.monotonic() - begun, judge.config.engine == "dry-run"
         if run.done > done and not is_dry_run:
             observer.say(_speed(run.done - done, plan.rows, source, seconds))
+            not_kept = _beginnings_not_kept(judge)
+            if not_kept and run.done - done > 1:
+                observer.say(not_kept)
         if run.complete:
             with observer.step("encoding the rows that are done") as report:
                 tasks.finish(report)  # only a dry run has any
@@ -197,6 +201,19 @@ def _speed(judged: int, planned: int, source: RowSource, seconds: float) -> str:
     rows = source.count_all() or planned
     rest = f"; all {rows:,} rows of the input take about {hours(rows / rate)}" if rows > planned else ""
     return f"{figure(rate)} rows/s on this machine{rest}"
+
+
+def _beginnings_not_kept(judge: Judge) -> str:
+    """Return a line on shared beginnings of prompts that the engine did not keep; empty if it keeps them."""
+    reason = judge.engine.info.details.get(BEGINNINGS, KEPT)
+    if reason == KEPT:
+        return ""
+    counts = judge.engine.statistics()
+    reused, all_tokens = counts.get("cached_prompt_tokens", 0), counts.get("prompt_tokens", 0)
+    return (
+        "beginnings that prompts share were computed again: "
+        f"{reused:,} of {counted(all_tokens, 'prompt token')} reused; {reason}"
+    )
 
 
 def _introduce(judge: Judge, source: RowSource, folder: Path, observer: RunObserver) -> None:

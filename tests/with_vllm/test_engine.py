@@ -389,6 +389,7 @@ def test_a_run_that_is_left_early_leaves_nothing_behind(engine: VllmEngine) -> N
 
 
 def test_prompts_that_begin_alike_are_computed_once(engine: VllmEngine) -> None:
+    assert engine.info.details["shared_beginnings"] == "kept"
     before = engine.statistics()
     complete(engine, [Prompt(n, [*range(900, 1100), 30 + n], seed=n) for n in range(40)])
     after = engine.statistics()

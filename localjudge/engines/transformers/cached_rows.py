@@ -295,22 +295,32 @@ def keeps_rows(model: PreTrainedModel, inputs: dict[str, Any]) -> bool:
         model: the model.
         inputs: its inputs before the first pass, with the cache.
     """
+    return not why_rows_are_not_kept(model, inputs)
+
+
+def why_rows_are_not_kept(model: PreTrainedModel, inputs: dict[str, Any]) -> str:
+    """Return why a row cannot be continued from its keys and values alone; empty if it can.
+
+    The arguments are those of `keeps_rows`.
+    """
     name = _cache_name(inputs)
     cache: Any = inputs.get(name)
     positions = inputs.get("position_ids")
     config = model.config.get_text_config(decoder=True)
-    return (
-        type(cache) is DynamicCache
-        and bool(cache.layers)
-        and all(type(layer) is DynamicLayer for layer in cache.layers)
-        and positions is not None
-        and positions.ndim == 2
-        # ALiBi (Press et al. 2022) needs the mask of a left-padded batch.
-        and not getattr(config, "alibi", False)
-        and inputs.keys() == _INPUTS | {name}
-        and type(model).prepare_inputs_for_generation is GenerationMixin.prepare_inputs_for_generation
-        and not rotates_by_batch(config)
-    )
+    layers = getattr(cache, "layers", [])
+    others = sum(type(layer) is not DynamicLayer for layer in layers)
+    if others:
+        return f"{others} of {len(layers)} layers keep a window or a state of the text, not all its tokens"
+    if type(cache) is not DynamicCache or not layers:
+        return "its cache is not one of keys and values"
+    if getattr(config, "alibi", False):
+        return "its attention depends on the padding of the batch"  # ALiBi (Press et al. 2022)
+    if rotates_by_batch(config):
+        return "its positions depend on the longest row of the batch"
+    takes_more = positions is None or positions.ndim != 2 or inputs.keys() != _INPUTS | {name}
+    if takes_more or type(model).prepare_inputs_for_generation is not _USUAL_INPUTS:
+        return "it takes other inputs than tokens and their positions"
+    return ""
 
 
 def _parts(prompt: Prompt, levels: int) -> list[PromptPart]:
@@ -327,6 +337,7 @@ def _parts(prompt: Prompt, levels: int) -> list[PromptPart]:
 
 _INPUTS = {"attention_mask", "position_ids", "use_cache", "logits_to_keep"}
 """The inputs of a model beside its cache."""
+_USUAL_INPUTS = GenerationMixin.prepare_inputs_for_generation
 
 
 def _cache_name(inputs: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ from transformers import GenerationConfig, PreTrainedModel
 from localjudge.constraint.masking import HostTable
 from localjudge.constraint.value_paths import Branch
 from localjudge.engines.protocol import Decoding
-from localjudge.engines.transformers.cached_rows import CachedRows, keeps_rows
+from localjudge.engines.transformers.cached_rows import CachedRows, keeps_rows, why_rows_are_not_kept
 from localjudge.engines.transformers.float32_head import Float32Head
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
 from localjudge.prompts.task import Prompt
@@ -168,6 +168,12 @@ def generate(
     fits = batched and keeps_rows(model, begun[1])
     rows = CachedRows(model, prompts, begun[1], kept) if fits else _PaddedRows(model, tokens, begun)
     _complete(model, rows, answers, head)
+
+
+def why_prompts_are_computed_whole(model: PreTrainedModel) -> str:
+    """Return why the beginnings of earlier prompts are not kept for this model; empty if they are."""
+    _, inputs = prepared(model, [[3, 4]], 1)
+    return why_rows_are_not_kept(model, inputs)
 
 
 def can_write(model: PreTrainedModel) -> bool:

@@ -19,6 +19,8 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from localjudge.constraint.masking import HostTable
 from localjudge.engines.engine_options import TransformersOptions, batch_invariance
 from localjudge.engines.protocol import (
+    BEGINNINGS,
+    KEPT,
     Completion,
     Decoding,
     EngineInfo,
@@ -30,7 +32,12 @@ from localjudge.engines.protocol import (
 from localjudge.engines.transformers.batched_types import judged_alone, writes_otherwise
 from localjudge.engines.transformers.fast_layers import pack, use_grouped_attention
 from localjudge.engines.transformers.float32_head import head_dtype, use_float32_head
-from localjudge.engines.transformers.generation import BatchAnswers, can_write, generate
+from localjudge.engines.transformers.generation import (
+    BatchAnswers,
+    can_write,
+    generate,
+    why_prompts_are_computed_whole,
+)
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
 from localjudge.errors import EngineError, ModelError, in_one_line
 from localjudge.models.model import Model
@@ -101,6 +108,9 @@ class TransformersEngine:
                 "its tokens see later ones, or its cache or positions are not those of the whole text; give a "
                 "causal language model"
             )
+        not_kept = why_prompts_are_computed_whole(self._model)
+        if self._remark is not None:
+            not_kept = "its rows are judged one by one"
         self._table = HostTable(decoding.table, decoding.closing_margin, self._device, self._batch_size)
         device, dtype = _device_name(self._device), str(self._model.dtype).removeprefix("torch.")
         last_layer = "float32"
@@ -125,7 +135,7 @@ class TransformersEngine:
             context=options.context(model),
             batch_size=self._batch_size,
             batch_invariant=batch_invariance(supported=False),
-            details={**self._table.paths.described},
+            details={**self._table.paths.described, BEGINNINGS: not_kept or KEPT},
             headline=f"engine transformers · {device} · {types_in_words(dtype, last_layer)}{why} · "
             + (self._remark or f"batches of {self._batch_size}"),
         )

@@ -30,7 +30,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from localjudge.constraint.value_paths import ValuePaths
 from localjudge.engines.engine_log import output_to
 from localjudge.engines.engine_options import VllmOptions, batch_invariance
-from localjudge.engines.protocol import Completion, Decoding, EngineInfo
+from localjudge.engines.protocol import BEGINNINGS, KEPT, Completion, Decoding, EngineInfo
 from localjudge.engines.vllm.engine_session import (
     COLLECT,
     EngineDiedError,
@@ -124,11 +124,22 @@ class VllmEngine:
                 "runner": self._runner,
                 "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
                 "kv_cache_tokens": kv_cache_tokens,
+                BEGINNINGS: self._beginnings,
                 **self.paths.described,
             },
             headline=f"engine vllm {vllm.__version__} · {device} · {dtype} · runner {self._runner} · "
             f"KV cache {kv_cache_tokens} tokens · up to {most} rows at once · context {context}",
         )
+
+    @property
+    def _beginnings(self) -> str:
+        """Whether the beginnings that prompts share are kept, or why not."""
+        if not self._config.cache_config.enable_prefix_caching:
+            return "prefix caching is off"
+        model = self._config.model_config
+        if model.is_hybrid or model.is_attention_free:
+            return "vLLM keeps the states of recurrent layers only at the end of a step"
+        return KEPT
 
     def statistics(self) -> Mapping[str, Any]:
         return {

@@ -44,7 +44,8 @@ from localjudge.system.durable import replacing
 
 ROWS = "rows.jsonl"
 RUNS = ("rows", AGAIN)
-_SAMPLED = "sampled_row"
+SAMPLED = "sampled_row"
+"""The column with the number of the sampled row or pair."""
 _UNCHANGED = "unchanged"
 """The system of the other response of a pair."""
 
@@ -75,20 +76,9 @@ def sample_rows(rows: Iterable[Row | Failure], size: int, seed: int, rubric: Rub
     Raises:
         UsageError: there is no row to sample.
     """
-    random = Random(seed)
-    kept: list[tuple[int, Row]] = []
-    usable = 0
-    for place, row in enumerate(rows):
-        if isinstance(row, Failure) or rubric.refusal(row) is not None:
-            continue
-        usable += 1
-        if len(kept) < size:
-            kept.append((place, row))
-        elif (slot := random.randrange(usable)) < size:  # Vitter's algorithm R
-            kept[slot] = (place, row)
-    if not kept:
-        raise UsageError("an audit needs rows that can be judged; the input has none")
-    chosen = [replace(row, responses=row.responses[::-1]) for _, row in sorted(kept, key=lambda item: item[0])]
+    chosen = [
+        replace(row, responses=row.responses[::-1]) for row in drawn_rows(rows, size, seed=seed, rubric=rubric)
+    ]
     perturbations = perturbations_of(rubric)
     skipped: dict[str, Counter[str]] = {each.name: Counter() for each in perturbations}
     perturbed = []
@@ -105,6 +95,37 @@ def sample_rows(rows: Iterable[Row | Failure], size: int, seed: int, rubric: Rub
             except DoesNotApply as reason:
                 skipped[each.name][str(reason)] += 1
     return Sample(chosen, perturbed, skipped)
+
+
+def drawn_rows(rows: Iterable[Row | Failure], size: int, *, seed: int, rubric: Rubric) -> list[Row]:
+    """Return a sample of the rows that can be judged, in input order.
+
+    Args:
+        rows: the rows of the input, pairs in one order; read once, with at most `size` of them in memory.
+        size: the largest number of rows.
+        seed: the seed of the sample.
+        rubric: the rubric that judges them.
+
+    Raises:
+        UsageError: there is no row to sample.
+    """
+    random = Random(seed)
+    kept: list[tuple[int, Row]] = []
+    usable = 0
+    for place, row in enumerate(rows):
+        if isinstance(row, Failure) or rubric.refusal(row) is not None:
+            continue
+        usable += 1
+        if len(kept) < size:
+            kept.append((place, row))
+            continue
+        slot = random.randrange(usable)  # Vitter's algorithm R
+        if slot < size:
+            kept[slot] = (place, row)
+    if not kept:
+        raise UsageError("an audit needs rows that can be judged; the input has none")
+    kept.sort(key=lambda item: item[0])
+    return [row for _, row in kept]
 
 
 def run_audit(
@@ -148,7 +169,7 @@ def run_audit(
 
     _refuse_another(judge, out)
     columns = {SHAPE: COLUMNS.name}
-    inputs = Inputs([str(_write_rows(sample.perturbed, out, rubric))], columns, rubric.fields)
+    inputs = Inputs([str(write_rows(sample.perturbed, out, rubric))], columns, rubric.fields)
     perturbed = list(inputs.rows())
     originals = [row for row in perturbed if isinstance(row, Row) and row.system == ORIGINAL]
     elsewhere = Random(seed).sample(originals, len(originals))
@@ -165,7 +186,7 @@ def _refuse_another(judge: Judge, out: Path) -> None:
     runs = [out / name for name in RUNS if (out / name / MANIFEST).exists()]
     if not runs and not (out / ROWS).exists():
         return
-    if not _is_of_audit(out / ROWS):
+    if not is_of_audit(out / ROWS):
         raise UsageError(
             f"`out` {out}: its {ROWS} is missing or was not written by an audit; choose another folder"
         )
@@ -179,19 +200,19 @@ def _refuse_another(judge: Judge, out: Path) -> None:
         RunDirectory(out / RUNS[0]).refuse_another(judge)
 
 
-def _is_of_audit(file: Path) -> bool:
-    """Return whether a file has the beginning that `_write_rows` writes."""
+def is_of_audit(file: Path) -> bool:
+    """Return whether a file has the beginning that `write_rows` writes."""
     try:
         with file.open("rb") as stream:
             first = json.loads(stream.readline(MAX_ROW_BYTES))
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(first, dict) and _SAMPLED in first
+    return isinstance(first, dict) and SAMPLED in first
 
 
 def sampled_row(outcome: Outcome) -> int:
     """Return the number of the sampled row or pair behind a judged row."""
-    return int(outcome.columns[_SAMPLED])
+    return int(outcome.columns[SAMPLED])
 
 
 def _labelled(row: Row, number: int, name: str, row_id: str) -> Row:
@@ -199,17 +220,27 @@ def _labelled(row: Row, number: int, name: str, row_id: str) -> Row:
         row,
         responses=(Response(row.candidate, name), *(Response(text, _UNCHANGED) for text in row.texts[1:])),
         id=f"{row_id}/{name}",
-        columns={_SAMPLED: number, "audited": row.source},
+        columns={SAMPLED: number, "audited": row.source},
     )
 
 
-def _write_rows(rows: Iterable[Row], out: Path, rubric: Rubric) -> Path:
+def write_rows(rows: Iterable[Row], out: Path, rubric: Rubric) -> Path:
+    """Write the rows of an audit as the input of its runs, and return the file.
+
+    Raises:
+        UsageError: the folder or the file cannot be written.
+    """
     file = out / ROWS
     try:
         out.mkdir(parents=True, exist_ok=True)
         with replacing(file) as scratch, scratch.open("w", encoding="utf-8") as stream:
             for row in rows:
-                stream.write(json.dumps(record_of(row, rubric.fields), ensure_ascii=False) + "\n")
+                stream.write(written_row(row, rubric))
     except OSError as error:
         raise UsageError(f"`out` {out}: {error.strerror}") from None
     return file
+
+
+def written_row(row: Row, rubric: Rubric) -> str:
+    """Return the line of a row in the file of an audit's rows."""
+    return json.dumps(record_of(row, rubric.fields), ensure_ascii=False) + "\n"

@@ -1,0 +1,263 @@
+"""The runs of an audit of orders: judge a sample of rows by a prompt that gives its lists in another order.
+
+    DIR/rows.jsonl            the sampled rows, as an input
+    DIR/own/                  their run in the rubric's own order
+    DIR/again/                the same in other batches: the rows in another order, at half the batch size
+    DIR/options-reversed/     the values of each aspect in reverse; with three labels or more, also -shuffled
+    DIR/aspects-reversed/     the aspects in reverse; with three aspects or more, also -shuffled
+
+Each is a normal run directory. Both checks of the same rows share a folder, and its first two runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Literal, Protocol
+
+from localjudge.errors import UsageError
+from localjudge.judge import Judge
+from localjudge.records import Failure, Row
+from localjudge.rows.columns import SHAPE
+from localjudge.rows.inputs import Inputs
+from localjudge.rows.pairs import Pairing
+from localjudge.rows.shapes import COLUMNS
+from localjudge.rubrics.aspect import values_in_words
+from localjudge.rubrics.orders import with_aspects_in, with_values_in
+from localjudge.rubrics.rubric import Rubric
+from localjudge.runs import NEVER, RunObserver, StopRequest
+from localjudge.runs.pipeline import score_run
+from localjudge.runs.row_source import RowSource
+from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_manifest import MANIFEST
+from localjudge.studies.audit.audit_run import ROWS, SAMPLED, is_of_audit, write_rows, written_row
+from localjudge.studies.audit.perturbations import AGAIN
+
+OrderCheck = Literal["options", "aspects"]
+"""What stands in another order: the values of each aspect, or the aspects."""
+OWN = "own"
+REVERSED, SHUFFLED = "reversed", "shuffled"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptOrder:
+    """An order in which the prompt gives the values of its aspects, or its aspects.
+
+    Attributes:
+        name: its short name, which a threshold takes.
+        folder: the name of its run.
+        does: what it is, in words.
+        given: what the prompt gives in this order, a line for each list.
+        rubric: the rubric with this order.
+        aspects: the aspects whose verdicts are compared: those with another order of values, or all.
+    """
+
+    name: str
+    folder: str
+    does: str
+    given: tuple[str, ...]
+    rubric: Rubric
+    aspects: tuple[str, ...]
+
+
+def other_orders(rubric: Rubric, check: OrderCheck, seed: int) -> tuple[PromptOrder, ...]:
+    """Return the other orders of a rubric.
+
+    These are the reverse and, where there are more orders than two, one that is drawn at random. The numbers of
+    a scale are reversed alone: "1 to 5" has two orders.
+
+    Args:
+        rubric: the rubric in its own order.
+        check: what stands in another order.
+        seed: the seed of the random order.
+
+    Raises:
+        UsageError: the rubric has only one order, or its template writes the list itself.
+    """
+    if check == "aspects":
+        return _orders_of_aspects(rubric, seed)
+    return _orders_of_values(rubric, seed)
+
+
+def _orders_of_aspects(rubric: Rubric, seed: int) -> tuple[PromptOrder, ...]:
+    names = tuple(rubric.aspects)
+    if len(names) < 2:
+        raise UsageError(
+            f"`check` aspects: the rubric {rubric.name} has one aspect, {names[0]}, which has only one order; "
+            "give a rubric of several aspects, or `check` options"
+        )
+    found = [_order_of_aspects(rubric, REVERSED, names[::-1])]
+    if len(names) > 2:
+        found.append(_order_of_aspects(rubric, SHUFFLED, _shuffled(names, f"{seed} aspects")))
+    return tuple(found)
+
+
+def _order_of_aspects(rubric: Rubric, name: str, order: Sequence[str]) -> PromptOrder:
+    return PromptOrder(
+        name=name,
+        folder=f"aspects-{name}",
+        does=f"the aspects {_in_words(name)}",
+        given=(", ".join(order),),
+        rubric=with_aspects_in(rubric, order, f"{rubric.name} (aspects {name})"),
+        aspects=tuple(rubric.aspects),
+    )
+
+
+def _orders_of_values(rubric: Rubric, seed: int) -> tuple[PromptOrder, ...]:
+    texts = {name: tuple(aspect.values) for name, aspect in rubric.aspects.items()}
+    backwards = {name: own[::-1] for name, own in texts.items()}
+    found = [_order_of_values(rubric, REVERSED, backwards)]
+    with_more = [
+        name for name, aspect in rubric.aspects.items() if aspect.scale is None and len(aspect.values) > 2
+    ]
+    if with_more:
+        drawn = {name: _shuffled(texts[name], f"{seed} {name}") for name in with_more}
+        found.append(_order_of_values(rubric, SHUFFLED, drawn))
+    return tuple(found)
+
+
+def _order_of_values(rubric: Rubric, name: str, orders: dict[str, tuple[str, ...]]) -> PromptOrder:
+    given = [f"{aspect}: {values_in_words(rubric.aspects[aspect], texts)}" for aspect, texts in orders.items()]
+    return PromptOrder(
+        name=name,
+        folder=f"options-{name}",
+        does=f"the values of each aspect {_in_words(name)}",
+        given=tuple(given),
+        rubric=with_values_in(rubric, orders, f"{rubric.name} (values {name})"),
+        aspects=tuple(orders),
+    )
+
+
+def _in_words(name: str) -> str:
+    return "in reverse" if name == REVERSED else "in random order"
+
+
+def _shuffled(texts: tuple[str, ...], seed: str) -> tuple[str, ...]:
+    """Return three texts or more in a random order that is neither theirs nor its reverse."""
+    random = Random(seed)
+    drawn = list(texts)
+    while tuple(drawn) in (texts, texts[::-1]):
+        random.shuffle(drawn)
+    return tuple(drawn)
+
+
+class OpenJudge(Protocol):
+    """Opens the audited judge."""
+
+    def __call__(self, rubric: Rubric, *, batch_size: int | None = None) -> Judge:
+        """Return the judge with a rubric.
+
+        Args:
+            rubric: the rubric.
+            batch_size: the number of prompts in a batch; None for that of the audited judge.
+        """
+        ...
+
+
+def run_orders(
+    rows: Sequence[Row],
+    rubric: Rubric,
+    orders: Sequence[PromptOrder],
+    open_judge: OpenJudge,
+    out: Path,
+    *,
+    seed: int,
+    observer: RunObserver | None = None,
+    stopping: StopRequest = NEVER,
+) -> bool:
+    """Judge the rows in the rubric's own order, again in other batches, and in each other order of the prompt.
+
+    Args:
+        rows: the sampled rows.
+        rubric: the rubric in its own order.
+        orders: its other orders.
+        open_judge: opens the judge; it is closed before the next one is opened.
+        out: the folder of the runs; it is created if it is missing, and existing runs are continued.
+        seed: seed of the order in which the rows are judged again.
+        observer: receives steps, warnings and outcomes.
+        stopping: a context that is active while rows are judged; when it requests a stop, rows in flight are
+            finished.
+
+    Returns:
+        True if all runs are complete; False if they were stopped.
+
+    Raises:
+        UsageError: the folder holds something else, an audit of other rows, or one with other settings; nothing
+            was written.
+    """
+    numbered = [
+        replace(row, columns={SAMPLED: number, "audited": row.source}) for number, row in enumerate(rows)
+    ]
+    columns = {SHAPE: COLUMNS.name}
+    with open_judge(rubric) as judge:
+        _refuse_another(judge, numbered, out, [order.folder for order in orders])
+        inputs = Inputs([str(write_rows(numbered, out, rubric))], columns, rubric.fields)
+        runs = _SampleRuns(inputs, columns, Pairing.usual(rubric.fields), out, observer, stopping)
+        in_order = list(inputs.rows())
+        elsewhere = Random(seed).sample(in_order, len(in_order))
+        if not runs.judge(judge, OWN, in_order):
+            return False
+        batch_size = judge.engine.info.batch_size or 1
+        # An engine without fixed batches makes others of rows in another order.
+        if batch_size == 1 and not runs.judge(judge, AGAIN, elsewhere):
+            return False
+    if batch_size > 1:
+        with open_judge(rubric, batch_size=max(1, batch_size // 2 - 1)) as judge:
+            if not runs.judge(judge, AGAIN, elsewhere):
+                return False
+    for order in orders:
+        with open_judge(order.rubric) as judge:
+            if not runs.judge(judge, order.folder, in_order):
+                return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _SampleRuns:
+    """The runs of the sampled rows; the fields are those of `RowSource` and `score_run`."""
+
+    inputs: Inputs
+    columns: Mapping[str, str]
+    pairing: Pairing | None
+    out: Path
+    observer: RunObserver | None
+    stopping: StopRequest
+
+    def judge(self, judge: Judge, folder: str, rows: Sequence[Row | Failure]) -> bool:
+        """Judge the rows in a folder of their own, and return whether each has its line."""
+        source = RowSource(
+            rows=rows if self.pairing is None else self.pairing.rows(rows),
+            inputs=self.inputs.names,
+            columns=self.columns,
+            pairing=self.pairing,
+            readings=self.inputs.readings,
+        )
+        result = score_run(judge, source, self.out / folder, observer=self.observer, stopping=self.stopping)
+        return result.complete
+
+
+def _refuse_another(judge: Judge, rows: Sequence[Row], out: Path, folders: Sequence[str]) -> None:
+    """Check that the folder is new, or has an audit of the orders of these rows by the same judge.
+
+    Raises:
+        UsageError: it contains something else, an audit of other rows, or the audit of another judge.
+    """
+    file = out / ROWS
+    # A start that was stopped at once leaves a folder without a manifest; the next start begins its run anew.
+    runs = [out / name for name in (OWN, AGAIN, *folders) if (out / name / MANIFEST).exists()]
+    if not runs and not file.exists():
+        return
+    if not is_of_audit(file):
+        raise UsageError(
+            f"`out` {out}: its {ROWS} is missing or was not written by an audit; choose another folder"
+        )
+    if out / OWN in runs:
+        RunDirectory(out / OWN).refuse_another(judge)
+    written = "".join(written_row(row, judge.rubric) for row in rows)
+    if file.read_text(encoding="utf-8") != written:
+        raise UsageError(
+            f"`out` {out}: {ROWS} has the rows of another audit; choose another folder, or give the input, "
+            "`sample` and `seed` of that audit"
+        )
