@@ -180,7 +180,7 @@ def test_a_run_is_repeated_from_its_own_record_of_the_template(
     moved.unlink()
     repeated = cli("audit", out, "--check", "repeat", "--json")
     assert repeated.code == 0, repeated.err
-    assert json.loads(repeated.out)["changed_rows"] == 0
+    assert json.loads(repeated.out)["noise"]["changed_rows"] == 0
 
 
 def test_another_template_is_another_run_and_another_judge(
