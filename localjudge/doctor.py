@@ -148,7 +148,7 @@ def _model(name: str | None, engine: str, template: GivenTemplate | None) -> lis
         return [note("model", f"{model.name}: found; not checked, because transformers is not installed")]
     from localjudge.engines.transformers.batched_types import judged_alone
 
-    checks = check_model(model)
+    checks = check_model(model, engine=engine)
     problems = [
         Check("model", check.state, f"{model.name}: {check.name}: {check.found}", check.fix)
         for check in checks

@@ -114,6 +114,7 @@ class Judge:
 
     def _prepare_table(self) -> None:
         """Prepare prompts and answers that are token ids, with the model's own tokenizer."""
+        self.model.check_type()
         reader, self.prompts = TableReader.from_config(self.config, self.model)
         self._reader, self.decoding = reader, reader.decoding
         overflow, limit = self.config.on_overflow, self.config.max_result_tokens

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from shlex import quote
 from typing import TYPE_CHECKING, Literal
 
+from localjudge.engines.selection import choose_engine
 from localjudge.errors import LocalJudgeError, ModelError
 from localjudge.given_template import NO_TEMPLATE
 from localjudge.models.configuration import read_document, remote_code
@@ -24,6 +25,8 @@ from localjudge.models.digests import (
     read_digests,
 )
 from localjudge.models.model import Model
+from localjudge.models.model_class import ModelClass, no_class
+from localjudge.models.refused_types import INSTEAD, why_no_judge
 from localjudge.models.tensor_check import check_tensors
 from localjudge.models.tokenizer import TOKENIZER_FILE
 from localjudge.models.weights import PICKLED, WHOLE, is_lfs_pointer, read_index
@@ -94,7 +97,8 @@ def verify(
         renew: replace the existing manifest.
         report: receives the bytes that were read for the digests, and those of all files.
     """
-    checks = check_model(model)
+    engine, _ = choose_engine("auto")
+    checks = check_model(model, engine=engine)
     sound, renewing = is_sound(checks), f"localjudge models verify {quote(model.name)} --renew"
 
     def manifest() -> list[Check]:
@@ -112,13 +116,18 @@ def verify(
         return [ok("manifest", f"written: {about}")]
 
     if sound or (model.path / MANIFEST).exists():
-        ModelChecks(model, checks).at("manifest", manifest, f"if the files are right: {renewing}")
+        ModelChecks(model, engine, checks).at("manifest", manifest, f"if the files are right: {renewing}")
     return checks
 
 
-def check_model(model: Model) -> list[Check]:
-    """Run the checks that need only headers, configuration and tokenizer."""
-    look = ModelChecks(model)
+def check_model(model: Model, *, engine: str) -> list[Check]:
+    """Run the checks that need only headers, configuration and tokenizer.
+
+    Args:
+        model: the model.
+        engine: the engine that is to load it, `transformers` or `vllm`.
+    """
+    look = ModelChecks(model, engine)
     weights = look.at("files", look.files)
     configured = look.at("config", look.config)
     weights = weights and look.at("weights", look.weights)
@@ -139,9 +148,10 @@ def check_model(model: Model) -> list[Check]:
 
 @dataclass(slots=True)
 class ModelChecks:
-    """The checks of one model."""
+    """The checks of one model, for an engine that is to load it."""
 
     model: Model
+    engine: str
     checks: list[Check] = field(default_factory=list)
     judge: Judge | None = None
 
@@ -183,7 +193,7 @@ class ModelChecks:
         return ok("files", f"{len(files)} files, {size:,} bytes")
 
     def config(self) -> Check:
-        """Check that the configuration can be read and needs only code of the installed libraries."""
+        """Check that the configuration can be read, needs no other code, and is of a type that can judge."""
         folder = self.model.path
         names = ["config.json", *(name for name in _CONFIGURATIONS if (folder / name).is_file())]
         documents = [read_document(folder / name, f"model {self.model.name}") for name in names]
@@ -199,6 +209,9 @@ class ModelChecks:
                 f"refused: it needs remote code ({in_words(remote)}), and no *.py of a model is ever run",
                 f"use a model that transformers supports; this version does not support model_type {kind}",
             )
+        reason = why_no_judge(self.model.configuration)
+        if reason is not None:
+            return wrong("config", reason, INSTEAD)
         if remote:
             return note("config", f"{about}; the remote code that it names is never run: {in_words(remote)}")
         return ok("config", f"{about}, model_type {kind}")
@@ -270,7 +283,12 @@ class ModelChecks:
         return ok("vocabulary", f"{len(pieces):,} tokens of text, {len(ends)} that end a turn")
 
     def tensors(self) -> Check:
-        """Check that the tensors match the architecture that the configuration names."""
+        """Check that the tensors match the architecture that the configuration names.
+
+        vLLM has classes of its own, so it may load a model for which transformers has none.
+        """
+        if self.engine != "vllm" and ModelClass.of(self.model.configuration) is None:
+            return wrong("tensors", no_class(self.model.configuration), INSTEAD)
         found = check_tensors(self.model)
         return (ok if found.complete else note)("tensors", found.words)
 

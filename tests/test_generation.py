@@ -21,6 +21,7 @@ from localjudge.engines.protocol import Completion
 from localjudge.engines.transformers import cached_rows, fast_layers, generation
 from localjudge.engines.transformers.fast_layers import use_grouped_attention
 from localjudge.models.model import Model
+from localjudge.models.model_class import ModelClass
 from localjudge.prompts.task import Prompt
 
 ENGINE_ARGS = {"batch_size": "4", "device": "cpu", "dtype": "float32"}
@@ -121,7 +122,9 @@ def rationale_tokens(judge: Judge, completion: Completion) -> int:
 
 def assert_as_a_pass_for_each_token(judge: Judge, prompts: list[Prompt]) -> dict[int, Completion]:
     """Complete the prompts, and each one again by itself without a cache; both must be the same."""
-    network = AutoModelForCausalLM.from_pretrained(
+    model_class = ModelClass.of(judge.model.configuration)
+    assert model_class is not None
+    network = model_class.auto.from_pretrained(
         judge.model.path, dtype=torch.float32, attn_implementation="eager"
     ).eval()
     found = completions(judge, prompts)

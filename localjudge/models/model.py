@@ -15,6 +15,7 @@ from localjudge.given_template import NO_TEMPLATE, GivenTemplate
 from localjudge.models.catalogue import BUNDLED, bundled_folder, cached_folder, model_path, refused_gguf
 from localjudge.models.configuration import read_document, remote_kernels
 from localjudge.models.digests import decisive_digest, read_digests
+from localjudge.models.refused_types import INSTEAD, why_no_judge
 from localjudge.models.tokenizer import TOKENIZER_FILE, load_tokenizer, tokenization_warning
 from localjudge.models.weights import PICKLED, Tensor, read_tensors
 from localjudge.prompts.encoder import PromptEncoder
@@ -141,6 +142,16 @@ class Model:
             return AutoConfig.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)
         except Exception as error:  # a file from a stranger can make the library raise anything
             raise ModelError(f"model {self.name}: {in_one_line(error)}") from None
+
+    def check_type(self) -> None:
+        """Check that models of its type can judge texts.
+
+        Raises:
+            ModelError: they cannot, or the configuration cannot be read.
+        """
+        reason = why_no_judge(self.configuration)
+        if reason is not None:
+            raise ModelError(f"model {self.name}: {reason}; {INSTEAD}")
 
     @cached_property
     def config(self) -> Any:
@@ -284,7 +295,11 @@ class Model:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        ends, tokenizer, size = self.end_tokens, self.tokenizer, self.config.vocab_size
+        ends, tokenizer = self.end_tokens, self.tokenizer
+        size = getattr(self.config, "vocab_size", None)
+        if size is None:
+            kind = self.configuration.model_type
+            raise ModelError(f"model {self.name}: it is of type {kind}, which has no vocabulary; {INSTEAD}")
         with self._named():
             return read_vocabulary(tokenizer, size, ends)
 

@@ -9,13 +9,13 @@ the weights are read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
 from localjudge.errors import ModelError, in_one_line
 from localjudge.models.digests import in_words
 from localjudge.models.model import Model
+from localjudge.models.model_class import ModelClass, no_class
 from localjudge.models.weights import Tensor
 
 
@@ -59,23 +59,15 @@ def check_tensors(model: Model) -> TensorCheck:
     some tensors, each tensor must belong to a layer, and a layer that is not packed must have its shape.
 
     Raises:
-        ModelError: a tensor is missing, extra or of another shape, a file of weights is damaged, or the model
-            has an encoder.
+        ModelError: a tensor is missing, extra or of another shape, or a file of weights is damaged.
     """
-    if model.configuration.is_encoder_decoder:
-        kind = model.configuration.model_type
-        raise ModelError(
-            f"model {model.name}: a {kind} that reads with an encoder and writes with a decoder; give a causal "
-            "language model"
-        )
     try:
         tensors = model.tensors
     except ModelError as error:
         raise ModelError(f"{error}; run localjudge models verify") from None
     network = _meta_model(model)
     if network is None:
-        kind = model.configuration.model_type
-        return TensorCheck(False, f"not checked: transformers has no language model of model_type {kind}")
+        return TensorCheck(complete=False, words=f"not checked: {no_class(model.configuration)}")
     found = _load_shapes(network, tensors)
     method = _quantization(model.configuration)
     if method:
@@ -107,23 +99,18 @@ def _meta_model(model: Model) -> Any:
     """Return the model without weights; None if transformers has no class for this configuration.
 
     Raises:
-        ModelError: the configuration does not describe a model that can be built.
+        ModelError: the configuration does not describe a model that can be built, or a library is missing.
     """
-    import torch
-    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
-    from transformers.initialization import no_init_weights
-
-    configuration = deepcopy(model.configuration)  # building a model writes its attention into it
-    for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
-        if type(configuration) not in kind._model_mapping:
-            continue
-        try:
-            with torch.device("meta"), no_init_weights():
-                return kind.from_config(configuration, trust_remote_code=False, attn_implementation="eager")
-        except Exception as error:  # a stranger's numbers can make the modelling code raise anything
-            said = in_one_line(error)
-            raise ModelError(f"model {model.name}: config.json does not describe a model: {said}") from None
-    return None
+    model_class = ModelClass.of(model.configuration)
+    if model_class is None:
+        return None
+    try:
+        return model_class.without_weights()
+    except ImportError as error:
+        raise ModelError(f"model {model.name}: {in_one_line(error)}") from None
+    except Exception as error:  # a stranger's numbers can make the modelling code raise anything
+        said = in_one_line(error)
+        raise ModelError(f"model {model.name}: config.json does not describe a model: {said}") from None
 
 
 def _load_shapes(network: Any, tensors: Mapping[str, Tensor]) -> _Mismatch:

@@ -40,11 +40,16 @@ _TOKENS = 16
 
 
 def use_grouped_attention(model: PreTrainedModel) -> None:
-    """Make a model use this module's attention, if it uses PyTorch's `scaled_dot_product_attention`."""
+    """Make a model use this module's attention, if it uses PyTorch's `scaled_dot_product_attention`.
+
+    Encoders of images keep theirs.
+    """
     if model.config._attn_implementation == "sdpa":
         AttentionInterface.register(GROUPED, _attention)
         AttentionMaskInterface.register(GROUPED, _mask)
-        model.set_attn_implementation(GROUPED)
+        text = model.config.get_text_config()
+        parts = [name for name in model.config.sub_configs if getattr(model.config, name) is text]
+        model.set_attn_implementation(dict.fromkeys(["", *parts], GROUPED))  # "" stands for the model itself
 
 
 def _mask(q_length: int, kv_length: int, q_offset: int = 0, **other: Any) -> torch.Tensor | None:

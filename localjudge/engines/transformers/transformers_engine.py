@@ -6,7 +6,6 @@ import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import deepcopy
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +13,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, GenerationConfig
+from transformers import GenerationConfig
 
 from localjudge.constraint.masking import HostTable
 from localjudge.engines.engine_options import TransformersOptions, batch_invariance
@@ -29,7 +28,7 @@ from localjudge.engines.protocol import (
     rotates_by_batch,
     types_in_words,
 )
-from localjudge.engines.transformers.batched_types import judged_alone, writes_otherwise
+from localjudge.engines.transformers.batched_types import judged_alone
 from localjudge.engines.transformers.fast_layers import pack, use_grouped_attention
 from localjudge.engines.transformers.float32_head import head_dtype, use_float32_head
 from localjudge.engines.transformers.generation import (
@@ -41,6 +40,8 @@ from localjudge.engines.transformers.generation import (
 from localjudge.engines.transformers.kept_beginnings import KeptBeginnings
 from localjudge.errors import EngineError, ModelError, in_one_line
 from localjudge.models.model import Model
+from localjudge.models.model_class import ModelClass, no_class
+from localjudge.models.refused_types import INSTEAD
 from localjudge.models.tensor_check import check_tensors
 from localjudge.models.weights import INDEX
 from localjudge.prompts.task import Prompt
@@ -68,20 +69,17 @@ class TransformersEngine:
         widened = False
         self._mixed = not rotates_by_batch(model.config)
         check_tensors(model)
+        model_class = ModelClass.of(model.configuration)
+        if model_class is None:
+            raise ModelError(f"model {model.name}: {no_class(model.configuration)}; {INSTEAD}")
         try:
-            configuration = deepcopy(model.configuration)
-            # Not that of config.json; None stands for that of transformers.
-            configuration._attn_implementation = "eager" if self._remark else None
             with _loadable(model.path) as folder:
-                self._model = AutoModelForCausalLM.from_pretrained(
+                self._model = model_class.load(
                     folder,
-                    config=configuration,
+                    attention="eager" if self._remark else None,
                     dtype=options.dtype,
                     # The generation defaults of the model (temperature, penalties …) are not used.
                     generation_config=GenerationConfig(),
-                    use_safetensors=True,
-                    local_files_only=True,
-                    trust_remote_code=False,
                 )
             if options.dtype == "auto" and self._device.type == "cpu" and self._model.dtype == torch.bfloat16:
                 widened = not (has_bfloat16() or hasattr(self._model, "hf_quantizer"))
@@ -97,16 +95,21 @@ class TransformersEngine:
             self._head = use_float32_head(self._model) if options.head_dtype != "model" else None
             if self._remark is None and self._device.type == "cpu":
                 pack(self._model)
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            reason = in_one_line(error)
-            reason = f"its files have no {reason}" if isinstance(error, KeyError) else reason
-            raise ModelError(f"model {model.name}: {reason}; run localjudge models verify") from None
-        kind = model.configuration.model_type
-        if writes_otherwise(kind) or not can_write(self._model):
+        except (OSError, SafetensorError) as error:
             raise ModelError(
-                f"model {model.name}: a {kind} of this configuration cannot write an answer token by token: "
-                "its tokens see later ones, or its cache or positions are not those of the whole text; give a "
-                "causal language model"
+                f"model {model.name}: {in_one_line(error)}; run localjudge models verify"
+            ) from None
+        except KeyError as error:
+            missing = f"its files have no {in_one_line(error)}"
+            raise ModelError(f"model {model.name}: {missing}; run localjudge models verify") from None
+        except (ImportError, ValueError, RuntimeError) as error:  # of this machine, not of the files
+            raise ModelError(f"model {model.name}: {in_one_line(error)}") from None
+        if not can_write(self._model):
+            kind = model.configuration.model_type
+            raise ModelError(
+                f"model {model.name}: it is of type {kind}, which with this configuration cannot write token "
+                "by token: its tokens see later ones, or its cache or positions are not those of the whole "
+                f"text; {INSTEAD}"
             )
         not_kept = why_prompts_are_computed_whole(self._model)
         if self._remark is not None:
