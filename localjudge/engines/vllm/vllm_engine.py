@@ -89,6 +89,8 @@ class VllmEngine:
         self._arguments: dict[str, Any] = {
             "model": str(model.path),
             "skip_tokenizer_init": True,
+            # The processor of images, which a model may have, needs a tokenizer, and its encoder needs memory.
+            "language_model_only": True,
             "enable_prefix_caching": True,
             "generation_config": "vllm",
             "disable_log_stats": False,
