@@ -124,6 +124,13 @@ def test_a_judge_of_texts_has_no_encoder_of_images(vision_model: Path) -> None:
     assert not {type(encoder)} & {type(module) for module in engine._model.modules()}
 
 
+def test_the_last_layer_of_a_16_bit_model_computes_values_in_float32(vision_model: Path) -> None:
+    arguments = ENGINE_ARGS | {"dtype": "bfloat16"}
+    judge = Judge(vision_model, max_rationale_tokens=5, engine_args=arguments)
+    assert (judge.engine.info.dtype, judge.engine.info.head_dtype) == ("bfloat16", "float32")
+    assert len(completions(judge, prompts_of(judge))) == len(prompts_of(judge))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["language_model", "visual"])
 @pytest.mark.parametrize("damage", ["missing", "of another shape"])
