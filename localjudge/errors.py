@@ -82,14 +82,21 @@ class RunBrokenError(LocalJudgeError):
 
 _LONGEST_LINE = 300
 """The most characters of a line of another library's error."""
+_LINK = "For further information visit"
+"""The beginning of a line that has only a link; errors of pydantic have such lines."""
 
 
 def in_one_line(error: BaseException) -> str:
     """Return the message of an error from another library in one line; the name of its type without one.
 
-    Of several lines, the first says what was tried and the last one what was wrong.
+    Of several lines, the first says what was tried and the last one what was wrong. A link to a page that
+    explains the error is no such line.
     """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = []
+    for line in str(error).splitlines():
+        text = line.strip()
+        if text and not text.startswith(_LINK):
+            lines.append(text)
     if not lines:
         return type(error).__name__
     shown = [line[:_LONGEST_LINE] for line in dict.fromkeys([lines[0], lines[-1]])]

@@ -16,6 +16,10 @@ from localjudge.errors import in_one_line
             "Cannot load the model: … it has no layers",
         ),
         (ValueError("the same\nthe same"), "the same"),
+        (
+            ValueError("1 validation error\n  no such type\n    For further information visit https://errors"),
+            "1 validation error … no such type",
+        ),
         (KeyError(), "KeyError"),
         (ValueError("  \n"), "ValueError"),
     ],
