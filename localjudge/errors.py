@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from localjudge.secret_texts import without_secrets
+
 
 class LocalJudgeError(Exception):
     """The root of the tree. Its message says what, where, and what to do."""
@@ -87,9 +89,9 @@ _LONGEST_LINE = 300
 def in_one_line(error: BaseException) -> str:
     """Return the message of an error from another library in one line; the name of its type without one.
 
-    Of several lines, the first says what was tried and the last one what was wrong.
+    Of several lines, the first says what was tried and the last one what was wrong. Secrets are hidden.
     """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in without_secrets(str(error)).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
     shown = [line[:_LONGEST_LINE] for line in dict.fromkeys([lines[0], lines[-1]])]
