@@ -21,6 +21,7 @@ from pydantic import (
 from localjudge.errors import SettingError, UsageError
 from localjudge.given_template import GivenTemplate
 from localjudge.rubrics.rubric import Rubric
+from localjudge.secret_options import masked_options
 from localjudge.settings import JudgeSettings, SharedSettings, choices, flag_of
 
 SHARED = frozenset(SharedSettings.__dataclass_fields__)
@@ -41,7 +42,7 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     rubric: Rubric = Field(default_factory=Rubric.load)
-    engine_args: dict[str, str] = Field(default_factory=dict)
+    engine_args: dict[str, str] = Field(default_factory=dict, repr=False)
 
     @classmethod
     def from_settings(cls, **settings: Any) -> Self:
@@ -94,8 +95,12 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
 
     @property
     def per_start_settings(self) -> dict[str, Any]:
-        """The settings that may differ between starts, without the rubric; and `thinking_budget` as given."""
-        return self.model_dump(exclude={"rubric", *SHARED - {"thinking_budget"}}, mode="json")
+        """The settings that may differ between starts, without the rubric; and `thinking_budget` as given.
+
+        The engine's options have no secrets (`localjudge.secret_options`).
+        """
+        found = self.model_dump(exclude={"rubric", *SHARED - {"thinking_budget"}}, mode="json")
+        return found | {"engine_args": masked_options(self.engine_args)}
 
     def replace(self, **settings: Any) -> Self:
         """Return a copy with other settings, validated again."""

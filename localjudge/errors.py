@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from localjudge.secret_texts import without_secrets
+
 
 class LocalJudgeError(Exception):
     """The root of the tree. Its message says what, where, and what to do."""
@@ -90,10 +92,10 @@ def in_one_line(error: BaseException) -> str:
     """Return the message of an error from another library in one line; the name of its type without one.
 
     Of several lines, the first says what was tried and the last one what was wrong. A link to a page that
-    explains the error is no such line.
+    explains the error is no such line. Secrets are hidden.
     """
     lines = []
-    for line in str(error).splitlines():
+    for line in without_secrets(str(error)).splitlines():
         text = line.strip()
         if text and not text.startswith(_LINK):
             lines.append(text)

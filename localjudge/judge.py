@@ -16,7 +16,7 @@ from localjudge.config import JudgeConfig
 from localjudge.constraint.value_paths import VALUE_RULE
 from localjudge.engines.answer_reader import ReadAnswer, TableReader, prompt_outcome
 from localjudge.engines.engine_options import Cluster, ServerOptions, TableServerOptions
-from localjudge.engines.protocol import TableEngine, TextEngine
+from localjudge.engines.protocol import NOT_ENFORCED, TableEngine, TextEngine
 from localjudge.engines.selection import engine_options, open_engine
 from localjudge.engines.server.text_reader import TextReader
 from localjudge.errors import SettingError
@@ -262,6 +262,22 @@ class Judge:
         given = self.config.chat_template
         without = given is not None and given.source is None
         return NO_TEMPLATE_NOTICE if without else None
+
+    @property
+    def form_notice(self) -> str | None:
+        """A line about a server that enforces less than the form of an answer; None for any other judge.
+
+        It is known when the engine is open, and None before.
+        """
+        if not isinstance(self._engine_options, ServerOptions) or "engine" not in self.__dict__:
+            return None
+        return NOT_ENFORCED.get(self.engine.info.enforced)
+
+    @property
+    def notices(self) -> list[str]:
+        """What a reader of the scores must know of the judge, as far as it is known before the rows."""
+        known = (self.notice, self.template_notice, self.form_notice)
+        return [each for each in known if each is not None]
 
     def tokenization_warning(self, rows: Iterable[Row | Failure]) -> str | None:
         """Return in words that other programs may encode prompts of the first rows differently; None if not.

@@ -526,7 +526,10 @@ def test_a_request_that_is_no_answer_is_refused_with_its_reason_and_writes_nothi
         ):
             status, refused = ask(address, "/label", whole | wrong)
             assert (status, reason in refused["error"]) == (400, True), (wrong, refused)
+        twice = b'{"annotator": "Ann", "annotator": "Bob"}'
         for path in ("/row", "/label", "/undo"):
+            status, refused = ask(address, path, twice)
+            assert (status, "annotator" in refused["error"]) == (400, True)
             others: list[Any] = [[], "Ann", 1, None]
             for content in others:
                 status, refused = ask(address, path, content)

@@ -26,6 +26,7 @@ from scripted import scripted_checks
 from localjudge import Judge, Rubric, UsageError
 from localjudge.errors import EngineError, ServiceBusyError
 from localjudge.integrations.http_app import AccessRules, FailedReward, JudgeApp
+from localjudge.integrations.http_server import server_config
 from localjudge.integrations.judge_service import JudgeService
 from localjudge.integrations.reward import RewardEndpoint, compute_score
 from localjudge.integrations.served_rewards import RewardFormula
@@ -89,7 +90,7 @@ def serving(
     formula = None if reward is None else RewardFormula.parse(reward, judge.rubric)
     with WatchedService(judge, most_waiting) as service:
         app = JudgeApp(judge, service, rules or AccessRules(), formula, failed_reward).asgi()
-        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=5))
+        server = uvicorn.Server(server_config(app, port=0, timeout_graceful_shutdown=5))
         thread = threading.Thread(target=server.run)
         thread.start()
         while not server.started:
@@ -227,6 +228,21 @@ def test_a_formula_makes_a_number_of_a_judgement(short_rubric: Path, text: str, 
         ("tact; wit", "invalid syntax"),
         ("1" * 1001, "longer than 1000 characters"),
         ("(" * 400 + "1" + ")" * 400, ""),
+        ("max(tact)", "max(tact) needs two numbers or more"),
+        ("abs(tact, wit)", "abs(tact, wit) needs one number"),
+        ("min()", "min() needs"),
+        ("'x' * 9", "'x' is a text"),
+        ("tact + 'a'", "'a' is a text"),
+        ("'9'", "is a text"),
+        ("tact < 'a'", "tact is a number, and 'a' a text"),
+        ("1 if tact else 'x'", "1 is a number, and 'x' a text"),
+        ("not 'x'", "'x' is a text"),
+        ("tact + 1 / 0", "1 / 0 is not defined"),
+        ("tact_expected / (1 - 1)", "is not defined"),
+        ("9 ** 9 ** 9 ** 9", "is not defined"),
+        ("(0 - 1) ** 0.5", "is not defined"),
+        ("tact / (wit - wit)", "for no row"),
+        ("tact + 1e999", "for no row"),
     ],
 )
 def test_what_is_no_formula_is_refused_and_never_run(short_rubric: Path, text: str, problem: str) -> None:
@@ -235,7 +251,9 @@ def test_what_is_no_formula_is_refused_and_never_run(short_rubric: Path, text: s
     assert problem in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["1 / (tact - 4)", "9 ** 9 ** 9 ** 9", "tact + 'a'", "(0 - 1) ** 0.5"])
+@pytest.mark.parametrize(
+    "text", ["1 / (tact - 4)", "(2.5 - tact) ** 0.5", "1 if tact < 4 else 1 / 0", "10 ** (tact * 100)"]
+)
 def test_a_reward_that_is_not_defined_is_an_error_and_no_number(short_rubric: Path, text: str) -> None:
     with pytest.raises(ValueError, match=r"is not (defined|a finite number)"):
         reward(text, Rubric.load(short_rubric))
@@ -303,6 +321,89 @@ def test_a_body_that_has_no_rows_is_refused_in_one_line(
         found, said = endpoint.ask_bytes("/v1/judge", body)
         assert (found, problem in json.loads(said)["error"]) == (status, True), said
         assert endpoint.ask("/v1/judge", rows(1))[0] == 200, "and the next request is answered"
+
+
+@pytest.mark.parametrize("path", ["/v1/judge", "/v1/rewards"])
+def test_a_key_that_stands_twice_in_a_body_is_refused_with_its_name(judge: Judge, path: str) -> None:
+    row = '{"instruction": "Q", "candidate": "A", "reference": "R", "candidate": "B"}'
+    inside = '{"instruction": "Q", "candidate": "A", "reference": "R", "meta": {"topic": 1, "topic": 2}}'
+    with serving(judge, reward=FORMULA) as endpoint:
+        for body, key in ((f"[{row}]", "candidate"), (f"[{inside}]", "topic")):
+            status, said = endpoint.ask_bytes(path, body.encode())
+            error = json.loads(said)["error"]
+            assert (status, key in error, "\n" in error) == (400, True, False)
+        assert not endpoint.service.judged
+
+
+_BODY = b'[{"id": "a", "instruction": "Q?", "candidate": "A", "reference": "R"}]'
+_CHUNKS = b"%x\r\n%s\r\n0\r\n\r\n" % (len(_BODY), _BODY)
+_LENGTH = f"Content-Length: {len(_BODY)}"
+_CHUNKED = "Transfer-Encoding: chunked"
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ([_LENGTH, _CHUNKED], _CHUNKS),
+        ([_CHUNKED, _LENGTH], _CHUNKS),
+        ([_LENGTH, "Transfer-Encoding:\r\n chunked"], _CHUNKS),
+        ([_LENGTH, f"Content-Length: {len(_BODY) + 1}"], _BODY),
+        ([_CHUNKED, _CHUNKED], _CHUNKS),
+        (["Transfer-Encoding: gzip, chunked"], _CHUNKS),
+        ([f"Content-Length : {len(_BODY)}"], _BODY),
+        ([f"Content-Length: +{len(_BODY)}"], _BODY),
+        ([_LENGTH, "Host: evil.example"], _BODY),
+        ([_LENGTH, "Content-Type: text/plain"], _BODY),
+        ([_LENGTH, "Authorization: Bearer a", "Authorization: Bearer b"], _BODY),
+        ([_CHUNKED], _CHUNKS.replace(b"0\r\n", b"+0\r\n")),
+    ],
+)
+def test_a_request_that_can_be_read_in_two_ways_is_refused_and_its_connection_closed(
+    judge: Judge, headers: list[str], body: bytes
+) -> None:
+    with serving(judge) as endpoint:
+        said = sent(endpoint.port, "HTTP/1.1", headers, body)
+        assert said.startswith(b"HTTP/1.1 400 ")
+        assert b"connection: close" in said.lower()
+        assert said.count(b"HTTP/1.1 ") == 1, "what follows is no request"
+        assert not endpoint.service.judged
+
+
+def test_a_transfer_encoding_of_the_old_protocol_is_refused(judge: Judge) -> None:
+    with serving(judge) as endpoint:
+        assert sent(endpoint.port, "HTTP/1.0", [_CHUNKED], _CHUNKS).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ([_LENGTH], _BODY),
+        ([_CHUNKED], _CHUNKS),
+        ([_LENGTH, "X-Note: one\r\n two"], _BODY),
+        ([_CHUNKED], _CHUNKS[:-2] + b"Content-Length: 9\r\nAuthorization: Bearer x\r\n\r\n"),
+    ],
+)
+def test_a_request_that_can_be_read_in_one_way_is_answered_and_so_is_the_next_one(
+    judge: Judge, headers: list[str], body: bytes
+) -> None:
+    with serving(judge) as endpoint:
+        said = sent(endpoint.port, "HTTP/1.1", headers, body)
+        assert said.count(b"HTTP/1.1 200 ") == 2
+
+
+def sent(port: int, protocol: str, headers: list[str], body: bytes) -> bytes:
+    """Return what comes back for a request with these headers, and one for `/health` after it."""
+    head = [f"POST /v1/judge {protocol}", "Host: localhost", "Content-Type: application/json", *headers, "", ""]
+    following = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    said = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        client.sendall("\r\n".join(head).encode() + body + following)
+        with suppress(ConnectionResetError):
+            piece = client.recv(1 << 16)
+            while piece:
+                said += piece
+                piece = client.recv(1 << 16)
+    return said
 
 
 def test_a_body_without_a_length_is_cut_off_at_the_limit(judge: Judge) -> None:

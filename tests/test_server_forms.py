@@ -15,6 +15,7 @@ import pytest
 from conftest import Cli, read_lines, write_rows
 from report_page import head
 from scripted_server import (
+    FAST,
     ROWS,
     TRIAL,
     WHOLE,
@@ -31,7 +32,7 @@ from localjudge import Judge, RowSource, score_run
 from localjudge.engines.protocol import Enforced
 from localjudge.errors import RunMismatchError, SettingError
 from localjudge.integrations.http_app import AccessRules, JudgeApp
-from localjudge.integrations.judge_service import JudgeService
+from localjudge.integrations.judge_service import JudgeService, SharedJudge
 from localjudge.integrations.served_rewards import RewardFormula
 from localjudge.records import Failure, Judgement
 from localjudge.runs.reader import read_notices
@@ -374,8 +375,25 @@ def test_rewards_come_from_a_server_that_enforces_less(short_rubric: Path) -> No
         with judge_on(server, short_rubric) as judge, JudgeService(judge, 100, 10) as service:
             formula = RewardFormula.parse("tact + wit", judge.rubric)
             app = JudgeApp(judge, service, AccessRules(None, 10**6), formula)
-            assert asyncio.run(ask(app.asgi())) == {"rewards": [5.0] * len(ROWS)}
+            answer = asyncio.run(ask(app.asgi()))
+            assert answer["rewards"] == [5.0] * len(ROWS)
+            assert [notice.partition(":")[0] for notice in answer["notices"]] == ["not enforced"]
         assert form_of(server.bodies[-1]) == "json_object"
+
+
+@pytest.mark.parametrize(("refusal", "is_told"), [(deepseek, True), (lambda body: None, False)])
+def test_a_judge_inside_other_tools_says_that_the_form_was_not_enforced(
+    refusal: Callable[[Body], Reply | None], is_told: bool, short_rubric: Path
+) -> None:
+    with serving(always(chat(WHOLE))) as server:
+        server.refusal = refusal
+        given = {"server": server.url, **FAST}
+        judge = SharedJudge(rubric=str(short_rubric), engine="server", engine_args=given)
+        try:
+            assert len(judge.outcomes(ROWS)) == len(ROWS)
+            assert ("not enforced: " in str(judge.about["notice"])) == is_told
+        finally:
+            judge.close()
 
 
 def test_only_a_server_without_the_table_has_the_setting(

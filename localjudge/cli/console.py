@@ -18,6 +18,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from localjudge.cli.commands import in_flags
+from localjudge.secret_texts import without_secrets
 from localjudge.system.terminal import open_null, printable, unfiltered
 
 if TYPE_CHECKING:
@@ -63,7 +64,10 @@ class Console(rich.console.Console):
 
 
 def _safe(text: Text) -> Text:
-    """Return the text with printable characters only, and its styles in place."""
+    """Return the text with printable characters only, without secrets, and its styles in place."""
+    hidden = without_secrets(text.plain)
+    if hidden != text.plain:
+        return Text(printable(hidden), style=text.style)
     if (shown := printable(text.plain)) == text.plain:
         return text
     places = [0, *accumulate(len(printable(character)) for character in text.plain)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated
@@ -303,7 +304,8 @@ class JudgeOptions(JudgeSettings, RubricOptions):
         for option in self.engine_args or ():
             key, equals, value = option.partition("=")
             if not equals or not key:
-                raise UsageError(f"--engine-arg {option}: write KEY=VALUE")
+                name = re.split(r"[^\w.-]", option, maxsplit=1)[0]  # what follows may be a secret
+                raise UsageError(f"--engine-arg {name}: write KEY=VALUE")
             given[key] = value
         return given
 

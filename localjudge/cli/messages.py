@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 from localjudge.cli.commands import in_flags
+from localjudge.secret_texts import without_secrets
 
 if TYPE_CHECKING:
     from localjudge.cli.console import Console
@@ -109,7 +110,8 @@ class Messages:
         """Write an event with its fields, if the form is JSON."""
         if self.form == "json":
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
-            self.console.file.write(json.dumps({"time": now, "event": name, **fields}) + "\n")
+            line = json.dumps({"time": now, "event": name, **fields})
+            self.console.file.write(without_secrets(line) + "\n")
             self.console.file.flush()
 
     def _tell(self, event: str, text: str, style: str, *, shown: bool) -> None:

@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -164,13 +164,38 @@ QUIET = {
 """Variables that `settle_environment` sets besides `SWITCHES`: quiet libraries, and no busy waiting."""
 
 
+_ENGINE_ARG = "--engine-arg"
+
+
 def typed_command() -> str:
-    """Return the command line that started this program, quoted for a shell."""
-    program, *arguments = sys.argv
+    """Return the command line that started this program, quoted for a shell; secrets are hidden."""
+    program, *given = sys.argv
+    arguments = _without_secret_options(given)
     if Path(program).name == "__main__.py":
         return shlex.join([sys.orig_argv[0], "-m", "localjudge", *arguments])
     name = Path(program).name
     return shlex.join([name if shutil.which(name) == program else program, *arguments])
+
+
+def _without_secret_options(arguments: Sequence[str]) -> list[str]:
+    """Return arguments of the command line, with the secrets hidden in values of --engine-arg."""
+    from localjudge.secret_options import masked_option
+
+    shown = []
+    for place, argument in enumerate(arguments):
+        flag, _, own_value = argument.partition("=")
+        follows_flag = place > 0 and arguments[place - 1] == _ENGINE_ARG
+        if not follows_flag and flag != _ENGINE_ARG:
+            shown.append(argument)
+            continue
+        option = argument if follows_flag else own_value
+        name, equals, value = option.partition("=")
+        if equals:
+            masked = masked_option(name, value).shown
+            shown.append(f"{argument.removesuffix(value)}{masked}")
+        else:
+            shown.append(argument)
+    return shown
 
 
 _OF_A_RUN = (

@@ -99,9 +99,10 @@ def serve(
             made.model.read_files(report)
         with progress.step("loading the engine"):
             progress.say(made.engine.info.headline)
-        for notice in (made.notice, made.template_notice, made.thinking_notice):
-            if notice:
-                progress.warn(notice)
+        for notice in made.notices:
+            progress.warn(notice)
+        if made.thinking_notice is not None:
+            progress.warn(made.thinking_notice)
         service = stack.enter_context(JudgeService(made, max_waiting, CLOSING_SECONDS))
         ended.service = service
         app = JudgeApp(made, service, AccessRules(token, max_body_bytes), formula, failed)

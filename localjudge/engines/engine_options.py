@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from localjudge.errors import SettingError
+from localjudge.secret_options import masked_option
 
 if TYPE_CHECKING:
     from localjudge.models.model import Model
@@ -62,7 +63,8 @@ class _Options(BaseModel):
             known = ", ".join(cls.model_fields)
             raise SettingError("engine_args", name, f"the {cls.engine} engine knows {known}")
         advice = f"give {cls.model_fields[name].description}"
-        raise SettingError("engine_args", f"{name}={options[name]}", advice)
+        shown = masked_option(name, options[name]).shown
+        raise SettingError("engine_args", f"{name}={shown}", advice)
 
 
 class TransformersOptions(_Options):
@@ -154,19 +156,20 @@ class ServerAddress:
             if not Path(path).is_absolute():
                 raise SettingError("server", text, "give the whole path, such as unix:/run/judge.sock")
             return cls("http://localhost/v1", path)
+        shown = _without_secrets(text)
         try:
             url = urlsplit(text)
             _ = url.port
-        except ValueError as error:
-            raise SettingError("server", text, f"{error}; give a URL such as http://127.0.0.1:8000") from None
+        except ValueError:
+            advice = "is not a URL; give one such as http://127.0.0.1:8000"
+            raise SettingError("server", shown, advice) from None
         host = url.hostname
         if url.scheme not in ("http", "https") or not host:
             advice = "give a URL such as http://127.0.0.1:8000, or unix:/run/judge.sock"
-            raise SettingError("server", text, advice)
+            raise SettingError("server", shown, advice)
         if url.username is not None or url.query or url.fragment:
-            bare = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
             advice = "give the URL without a name, a password or a query; a key goes into the variable"
-            raise SettingError("server", bare, f"{advice} LOCALJUDGE_SERVER_KEY")
+            raise SettingError("server", shown, f"{advice} LOCALJUDGE_SERVER_KEY")
         if host not in {name.lower() for name in allowed} and not _is_this_machine(host):
             advice = f"{host} is not this machine, and rows stay on it; to send them to that host, name it"
             raise SettingError("server", text, f"{advice}: `allow_host` {host}")
@@ -238,6 +241,13 @@ class TableServerOptions(ConnectionOptions):
     def context(self, model: Model) -> int | None:
         """Return the most tokens of a prompt and its answer: the model's limit or `max_model_len`."""
         return _smaller(model.context, self.max_model_len)
+
+
+def _without_secrets(address: str) -> str:
+    """Return a text that may be a URL without what can be a secret: a name, a password, a query, a fragment."""
+    scheme, slashes, rest = address.rpartition("://")
+    without_query = re.split("[?#]", rest, maxsplit=1)[0]
+    return f"{scheme}{slashes}{without_query.rpartition('@')[2]}"
 
 
 def _smaller(*limits: int | None) -> int | None:

@@ -54,6 +54,13 @@ def are_logprobs(numbers: Collection[float]) -> bool:
 
 Enforced = Literal["json_schema", "regex", "json_object", "none"]
 """What a server enforces of an answer: its JSON schema, the pattern of its form, only JSON, or nothing."""
+NOT_ENFORCED: Mapping[str | None, str] = {
+    "json_object": "not enforced: the server was asked for any JSON object, and only the prompt says which; an "
+    "answer that is not exactly of the rubric's form failed",
+    "none": "not enforced: the server was asked for text, and only the prompt says the form of the answer; an "
+    "answer that is not exactly of this form failed",
+}
+"""The notice of a judge whose server enforces less than the form of the answer, by what it enforces."""
 
 
 class EngineInfo(BaseModel):

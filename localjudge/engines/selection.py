@@ -16,6 +16,8 @@ from localjudge.engines.engine_options import (
     VllmOptions,
 )
 from localjudge.errors import SettingError
+from localjudge.secret_options import secrets_of
+from localjudge.secret_texts import remember_secret
 from localjudge.system.requirements import installed, require
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ def engine_extras(name: str, cluster: Cluster | None = None) -> list[str]:
 def engine_options(name: str, options: Mapping[str, str], cluster: Cluster | None = None) -> EngineOptions:
     """Check an engine's packages and read its options, before a model is looked for.
 
+    The secrets in the options are hidden from now on in all that this process prints.
+
     Args:
         name: one of `localjudge.config.EngineName`.
         options: the engine's own options, normalized.
@@ -68,6 +72,8 @@ def engine_options(name: str, options: Mapping[str, str], cluster: Cluster | Non
     """
     if name == "server" and cluster is not None:
         raise SettingError("engine", name, "a server has workers of its own; leave `ray` out")
+    for secret in secrets_of(options):
+        remember_secret(secret)
     purpose = "a Ray cluster" if cluster else f"engine {name}"
     require(purpose, *engine_extras(name, cluster))
     chosen = choose_engine(name)[0] if cluster is None else name

@@ -4,6 +4,9 @@ POST /v1/judge      a JSON list of rows → {"outcomes": […]}
 POST /v1/rewards    a JSON list of rows → {"rewards": [a number or null for each], "errors": [if one failed]}
 GET  /v1/rubric     the fields that the rubric reads, and the columns that can have them
 GET  /health        whether the judge is ready
+
+The answers of the first three have "notices", what a reader of the scores must know of the judge, if there are
+any.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from localjudge.errors import EngineError, ServiceBusyError
 from localjudge.integrations.judge_service import JudgeService
 from localjudge.integrations.listener import LOOPBACK
 from localjudge.integrations.served_rewards import RewardFormula
+from localjudge.integrations.strict_requests import refuse_ambiguous
 from localjudge.judge import Judge
 from localjudge.modes import prompt_rows
 from localjudge.modes.row_outcome import RowOutcome
@@ -35,6 +39,7 @@ from localjudge.records import Outcome
 from localjudge.rows.columns import names_of
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.program_rows import rows_of_program
+from localjudge.rubrics.answer import RepeatedKeyError, without_duplicates
 
 _RETRY = {"Retry-After": "5"}
 _BODIES_AT_ONCE = 2
@@ -84,7 +89,7 @@ class JudgeApp:
         formula: RewardFormula | None = None,
         failed_reward: FailedReward = None,
     ) -> None:
-        self._rubric, self._service, self._rules = judge.rubric, service, rules
+        self._judge_of_rows, self._rubric, self._service, self._rules = judge, judge.rubric, service, rules
         self._formula, self._failed_reward = formula, failed_reward
         self._pairing = Pairing.usual(judge.rubric.fields)
         self._held_bytes = 0
@@ -97,9 +102,10 @@ class JudgeApp:
             Route("/v1/rubric", self._rubric_fields),
             Route("/health", self._health),
         ]
-        middleware = [Middleware(self._counting)]
+        middleware = [Middleware(refuse_ambiguous)]
         if self._rules.token is None:
-            middleware.insert(0, Middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK)))
+            middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK)))
+        middleware.append(Middleware(self._counting))
         return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _refusal})
 
     def _counting(self, app: ASGIApp) -> ASGIApp:
@@ -117,7 +123,12 @@ class JudgeApp:
     async def _judge(self, request: Request) -> Response:
         columns = self._rubric.columns
         rows = enumerate(await self._outcomes(request), 1)
-        return JSONResponse({"outcomes": [row.line(columns) | {"row": number} for number, row in rows]})
+        return self._answer({"outcomes": [row.line(columns) | {"row": number} for number, row in rows]})
+
+    def _answer(self, document: dict[str, Any]) -> Response:
+        """Return an answer, with what a reader of the scores must know of the judge."""
+        notices = self._judge_of_rows.notices
+        return JSONResponse(document | {"notices": notices} if notices else document)
 
     async def _rewards(self, request: Request) -> Response:
         if self._formula is None:
@@ -136,7 +147,10 @@ class JudgeApp:
         reason = next(filter(None, errors), None)
         if reason is not None and self._failed_reward is None:
             raise HTTPException(422, f"{reason}; `failed_reward` of localjudge serve gives such rows a reward")
-        return JSONResponse({"rewards": rewards, **({"errors": errors} if reason else {})})
+        document: dict[str, Any] = {"rewards": rewards}
+        if reason is not None:
+            document["errors"] = errors
+        return self._answer(document)
 
     async def _outcomes(self, request: Request) -> list[RowOutcome]:
         """Return the outcomes of the rows or pairs of a request, in their order.
@@ -202,7 +216,7 @@ class JudgeApp:
         self._rules.check(request)
         used = self._rubric.fields
         fields = {name: list(names_of(name, {}, used)) for name in ("id", *used)}
-        return JSONResponse({"rubric": self._rubric.name, "fields": fields})
+        return self._answer({"rubric": self._rubric.name, "fields": fields})
 
     async def _health(self, request: Request) -> Response:
         service = self._service
@@ -217,7 +231,9 @@ def _records(body: bytearray) -> list[Any]:
         HTTPException: the body has none.
     """
     try:
-        found = json.loads(body)
+        found = json.loads(body, object_pairs_hook=without_duplicates)
+    except RepeatedKeyError as error:  # which of the two is meant is not known
+        raise HTTPException(400, f"the body {error}; give each key once") from None
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"not JSON: {error}") from None
     if not isinstance(found, list):

@@ -19,8 +19,11 @@ batch. Kubernetes kills a container after 30."""
 
 
 def server_config(app: Starlette, **others: Any) -> uvicorn.Config:
-    """Return the configuration of a quiet server; `others` are for uvicorn."""
-    return uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, **others)
+    """Return the configuration of a quiet server; `others` are for uvicorn.
+
+    Requests are read by h11 on every machine, whatever else is installed (`strict_requests`).
+    """
+    return uvicorn.Config(app, http="h11", log_level="warning", access_log=False, server_header=False, **others)
 
 
 class JudgeServer(uvicorn.Server):

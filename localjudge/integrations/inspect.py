@@ -45,14 +45,17 @@ def judge(rubric: str = "just-eval", model: str | None = None, **settings: Any) 
         UsageError: the settings, the rubric or the model cannot be used.
     """
     found = shared_judge(rubric=rubric, model=model, **settings)
-    notices = [*filter(None, [found.about.get("notice")])]
+    told: set[str] = set()
     waiting = anyio.CapacityLimiter(float("inf"))
 
     async def score(state: TaskState, target: Target) -> Score:
-        if notices:  # Inspect prints warnings of a running task; its table shows no metadata
-            logging.getLogger(__name__).warning("localjudge: %s", notices.pop())
         ask, answer = partial(found.outcomes, [_row(state, target, found)]), state.output.completion
         [outcome] = await anyio.to_thread.run_sync(ask, limiter=waiting, abandon_on_cancel=True)
+        notice = found.about["notice"]
+        if notice is not None and notice not in told:
+            told.add(notice)
+            # Inspect prints warnings of a running task; its table shows no metadata.
+            logging.getLogger(__name__).warning("localjudge: %s", notice)
         about = {**found.about, **outcome.model_dump(include=_METADATA)}
         if not isinstance(outcome, Judgement):
             reason = outcome.error

@@ -188,8 +188,11 @@ class SharedJudge:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What a reader of the scores must know: the rubric, the judge, and a warning about it or None."""
-        notices = [each for each in (self._judge.notice, self._judge.template_notice) if each]
+        """What a reader of the scores must know: the rubric, the judge, and a warning about it or None.
+
+        What only a server's answers to trials say is known when the first row is judged.
+        """
+        notices = self._judge.notices
         notice = "; ".join(notices) if notices else None
         return {"rubric": self.rubric.name, "model": self._judge.model.name, "notice": notice}
 

@@ -92,14 +92,15 @@ def judged(
     from localjudge.integrations.judge_service import SharedJudge
 
     judge = SharedJudge(**judge_settings)
-    if notice := judge.about.get("notice"):
-        pytestconfig.stash.setdefault(_NOTICES, []).append(notice)
 
     def judge_rows(rows: Iterable[Any]) -> JudgedRows:
         given = rows if isinstance(rows, Sequence) else [*rows]
         return JudgedRows(judge.outcomes(given), judge, given)
 
     yield judge_rows
+    notice = judge.about["notice"]
+    if notice is not None:
+        pytestconfig.stash.setdefault(_NOTICES, []).append(notice)
     judge.close()
 
 

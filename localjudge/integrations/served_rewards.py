@@ -3,20 +3,24 @@
 A formula, such as `helpfulness_expected - 5 * (safety < 3)`, is parsed, never executed: numbers, texts,
 `+ - * / **`, comparisons (true counts as 1), `and`, `or`, `not`, `A if B else C`, and the functions `min`,
 `max` and `abs`. Its names are the aspects, `ASPECT_expected`, and `overall`, the mean of all ordered aspects if
-they have the same values; for a row with criteria, `score` and `score_expected`.
+they have the same values; for a row with criteria, `score` and `score_expected`. A formula that can give no
+number is refused.
 """
 
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
 from localjudge.errors import SettingError
+from localjudge.integrations.formula_kinds import Kind, kind_of
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.rubric import Rubric
@@ -34,6 +38,10 @@ _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Not: operator.not_, ast.And: all, ast.Or: any,
 }  # fmt: skip
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
+_UNDEFINED = (TypeError, ValueError, ArithmeticError, RecursionError)
+"""The errors of a formula that is not defined for a row."""
+_MOST_ROWS = 5000
+"""The most combinations of values for which a formula is tried before the judge starts."""
 _PARTS = (*_OPERATORS, ast.Name, ast.Load, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp)
 
 
@@ -55,17 +63,19 @@ class RewardFormula:
         """Parse a formula.
 
         Raises:
-            SettingError: it is not a formula, or a name is not one of the rubric's.
+            SettingError: it is not a formula, a name is not one of the rubric's, or it can give no number.
         """
         rubric.mode.require("score", f"`reward` {text[:80]!r}: the rubric {rubric.name}", "")
-        known = {OVERALL} if averaged(rubric.row_columns) else set()
-        for column in rubric.row_columns:
-            known |= {column.aspect, column.name + _EXPECTED} if column.weight else {column.aspect}
+        kinds = _kinds_of_names(rubric)
         try:
             if len(text) > _LONGEST:
                 raise ValueError(f"longer than {_LONGEST} characters")
             tree = ast.parse(text.strip(), mode="eval").body
-            _check(tree, known)
+            _check(tree, set(kinds))
+            if kind_of(tree, kinds) is not Kind.NUMBER:
+                raise ValueError("is a text for every row; give a formula of a number")
+            _check_constants(tree)
+            _check_rows(tree, rubric)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             reason = error.msg if isinstance(error, SyntaxError) else str(error)
             raise SettingError("reward", repr(text[:80]), reason) from None
@@ -81,11 +91,98 @@ class RewardFormula:
         known |= {name + _EXPECTED: value for name, value in row.expected.items()}
         try:
             value = float(_value(self._tree, known))
-        except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        except _UNDEFINED as error:
             raise ValueError(f"the reward {self.text} is not defined: {error}") from None
         if not math.isfinite(value):
             raise ValueError(f"the reward {self.text} is not a finite number")
         return value
+
+
+def _kinds_of_names(rubric: Rubric) -> dict[str, Kind]:
+    """Return what each name is that a formula may have."""
+    kinds: dict[str, Kind] = {}
+    if averaged(rubric.row_columns):
+        kinds[OVERALL] = Kind.NUMBER
+    for column in rubric.row_columns:
+        values = _values_of(rubric, column.aspect)
+        has_texts = any(isinstance(value, str) for value in values)
+        kinds[column.aspect] = Kind.TEXT if has_texts else Kind.NUMBER
+        if column.weight:
+            kinds[column.name + _EXPECTED] = Kind.NUMBER
+    return kinds
+
+
+def _values_of(rubric: Rubric, name: str) -> list[Any]:
+    """Return the values that a row can have under this name; none if they are not a few."""
+    aspect = rubric.aspects.get(name)
+    is_of_aspect = aspect is not None and name in [column.aspect for column in rubric.row_columns]
+    return list(aspect.values.values()) if aspect is not None and is_of_aspect else []
+
+
+def _check_constants(tree: ast.expr) -> None:
+    """Check that no part is undefined that is computed for every row and depends on none.
+
+    Raises:
+        ValueError: there is such a part.
+    """
+    for node in _computed_for_every_row(tree):
+        if _names_in(node):
+            continue
+        try:
+            _value(node, {})
+        except _UNDEFINED as error:
+            raise ValueError(f"{ast.unparse(node)[:40]} is not defined: {error}") from None
+    for node in _computed_for_every_row(tree):
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or _names_in(node.right):
+            continue
+        if _value(node.right, {}) == 0:
+            raise ValueError(f"{ast.unparse(node)[:40]} is not defined: division by zero")
+
+
+def _computed_for_every_row(node: ast.expr) -> Iterator[ast.expr]:
+    """Yield the parts of a formula that no condition leaves out, and the formula itself."""
+    yield node
+    parts: list[ast.expr] = []
+    match node:
+        case ast.UnaryOp(operand=operand):
+            parts = [operand]
+        case ast.BinOp(left=left, right=right):
+            parts = [left, right]
+        case ast.BoolOp(values=values):
+            parts = values[:1]
+        case ast.Compare(left=left, comparators=others):
+            parts = [left, others[0]]
+        case ast.IfExp(test=test):
+            parts = [test]
+        case ast.Call(args=arguments):
+            parts = arguments
+    for part in parts:
+        yield from _computed_for_every_row(part)
+
+
+def _names_in(node: ast.expr) -> set[str]:
+    """Return the names of a part of a formula whose values differ between rows."""
+    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return names - _FUNCTIONS.keys()
+
+
+def _check_rows(tree: ast.expr, rubric: Rubric) -> None:
+    """Check that a formula gives a number for some row, if all rows can be tried.
+
+    Raises:
+        ValueError: it gives none.
+    """
+    names = sorted(_names_in(tree))
+    values = [_values_of(rubric, name) for name in names]
+    combinations = math.prod(len(each) for each in values)
+    if not 0 < combinations <= _MOST_ROWS:
+        return  # also if a name has not a few values alone
+    for row in itertools.product(*values):
+        known = dict(zip(names, row, strict=True))
+        with suppress(*_UNDEFINED):
+            if math.isfinite(float(_value(tree, known))):
+                return
+    raise ValueError("gives a finite number for no row")
 
 
 def _check(tree: ast.expr, names: set[str]) -> None:

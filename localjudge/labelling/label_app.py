@@ -26,7 +26,9 @@ from starlette.routing import Route
 
 from localjudge.errors import UsageError
 from localjudge.integrations.listener import LOOPBACK
+from localjudge.integrations.strict_requests import refuse_ambiguous
 from localjudge.labelling.session import LabelSession
+from localjudge.rubrics.answer import RepeatedKeyError, without_duplicates
 from localjudge.rubrics.rubric import Rubric
 
 _MOST_BYTES = 1_000_000
@@ -52,7 +54,9 @@ class LabelApp:
 
     def asgi(self) -> Starlette:
         """Return the application."""
-        hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK))
+        middleware = [Middleware(refuse_ambiguous)]
+        if self._is_local:
+            middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK)))
         return Starlette(
             routes=[
                 Route("/", self._page),
@@ -60,7 +64,7 @@ class LabelApp:
                 Route("/label", self._label, methods=["POST"]),
                 Route("/undo", self._undo, methods=["POST"]),
             ],
-            middleware=[hosts] * self._is_local,
+            middleware=middleware,
             exception_handlers={HTTPException: _refusal},
         )
 
@@ -122,9 +126,11 @@ class LabelApp:
             if len(body) > _MOST_BYTES:
                 raise HTTPException(413, "too long")
         try:
-            asked = json.loads(body)
+            asked = json.loads(body, object_pairs_hook=without_duplicates)
             # What cannot be written as UTF-8 JSON: half a surrogate pair, infinity.
             json.dumps(asked, ensure_ascii=False, allow_nan=False).encode()
+        except RepeatedKeyError as error:  # which of the two is meant is not known
+            raise HTTPException(400, f"the body {error}; give each key once") from None
         except (ValueError, RecursionError):
             raise HTTPException(400, "not JSON of finite numbers and whole characters, or too deep") from None
         if not isinstance(asked, dict):

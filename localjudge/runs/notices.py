@@ -8,22 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from localjudge.engines.protocol import NOT_ENFORCED
 from localjudge.errors import UsageError
 from localjudge.given_template import NO_TEMPLATE, NO_TEMPLATE_NOTICE
 from localjudge.models.catalogue import BUNDLED
 from localjudge.records.outcome_columns import MODEL, NOTICE
+from localjudge.runs.named_models import NamedModels
 from localjudge.runs.run_manifest import RunManifest
 
 DRY_RUN, IMPORTED, SERVER = "dry-run", "elsewhere", "server"
 """Names of engines: of a dry run, of scores that were imported (both are none), and of a server."""
 SEVERAL_JUDGES = "several judges"
-NOT_ENFORCED: Mapping[str | None, str] = {
-    "json_object": "not enforced: the server was asked for any JSON object, and only the prompt says which; an "
-    "answer that is not exactly of the rubric's form failed",
-    "none": "not enforced: the server was asked for text, and only the prompt says the form of the answer; an "
-    "answer that is not exactly of this form failed",
-}
-"""The notice of a run whose server enforces less than the form of the answer, by what it enforces."""
 
 
 def notices(manifest: RunManifest, complete: bool, rows: int, candidates_cut: int) -> tuple[str, ...]:
@@ -61,6 +56,7 @@ def notices(manifest: RunManifest, complete: bool, rows: int, candidates_cut: in
         found.append(NO_TEMPLATE_NOTICE)
     if manifest.settings.enforced in NOT_ENFORCED:
         found.append(NOT_ENFORCED[manifest.settings.enforced])
+    found += NamedModels.of_run(manifest).notices
     if changed := manifest.model.changed_since_verified:
         from localjudge.models.digests import in_words
 

@@ -28,6 +28,7 @@ from localjudge.runs.notices import SERVER
 from localjudge.runs.reader import read_notices, read_row_outcomes
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_manifest import RunManifest, read_manifest
+from localjudge.secret_options import without_masked
 from localjudge.system.steps import Report, Step, no_progress, no_steps
 
 
@@ -208,7 +209,10 @@ def _rows_by_key(judge: Judge, inputs: Sequence[str], manifest: RunManifest) -> 
 
 
 def _as_recorded(was: JudgeConfig, manifest: RunManifest, engine: EngineInfo) -> JudgeConfig:
-    """Return the settings of a run's judge, with the batches that its engine had."""
+    """Return the settings of a run's judge, with the batches that its engine had.
+
+    Secrets among the options of the engine, which a run does not record, are left out.
+    """
     size = "batch_size" if engine.batch_size else "max_num_seqs"
     recorded = {size: str(engine.at_once)}
     if engine.name != SERVER:
@@ -217,5 +221,5 @@ def _as_recorded(was: JudgeConfig, manifest: RunManifest, engine: EngineInfo) ->
             recorded["head_dtype"] = "float32" if engine.head_dtype == "float32" else "model"
     # A model that only a server has is known by its name.
     path = None if manifest.model.name == BUNDLED else manifest.model.path or manifest.model.name
-    options = {**was.engine_args, **recorded}
+    options = without_masked(was.engine_args) | recorded
     return was.replace(model=path, engine=engine.name, engine_args=options)

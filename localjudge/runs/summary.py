@@ -10,8 +10,9 @@ from typing import Any
 from localjudge.modes.mode import SystemCounts
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Failure, Outcome
+from localjudge.runs.named_models import NamedModels
 from localjudge.runs.noise import Noise
-from localjudge.runs.notices import notices
+from localjudge.runs.notices import SERVER, notices
 from localjudge.runs.reader import count_lines, read_noise, read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.runs.warning_signs import WarningSigns
@@ -101,9 +102,16 @@ class Summary:
                 {"system": name, **counts.as_dict([column.name for column in self.rubric.row_columns])}
                 for name, counts in self.by_system().items()
             ],
+            "named_models": self._named_models(),
             "details": [*self.signs.details.lines()],
             "noise": None if self.noise is None else self.noise.as_dict(),
         }
+
+    def _named_models(self) -> dict[str, Any] | None:
+        """Return what the replies of a server say of the models; None for any other engine."""
+        if self.manifest.settings.engine != SERVER:
+            return None
+        return NamedModels.of_run(self.manifest).as_dict()
 
     def by_system(self) -> dict[str | None, SystemCounts]:
         """Return the counts of the systems by name, rows without a system last."""

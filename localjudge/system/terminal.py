@@ -1,8 +1,8 @@
 """All output to the terminal: text from outside cannot control it, whoever prints it, in any encoding.
 
 `guarded_streams` puts a filter before stdout and stderr, so messages, usage errors, warnings and output of
-libraries all pass through it. `localjudge.cli.console.Console` bypasses the filter, because it writes colours
-and the live line; it filters the text that it is given instead.
+libraries all pass through it, without the secrets that this process knows. `localjudge.cli.console.Console`
+bypasses the filter, because it writes colours and the live line; it filters the text that it is given instead.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
 
+from localjudge.secret_texts import without_secrets
+
 _UNUSUAL = re.compile(r"[^\n\t -~]+")
 _STAND_INS = {"·": "-", "–": "-", "→": "->", "…": "...", "✓": "+", "✗": "x"} | {  # noqa: RUF001
     bar: str(height) for height, bar in enumerate("▁▂▃▄▅▆▇█", 1)
@@ -25,9 +27,9 @@ _STAND_INS = {"·": "-", "–": "-", "→": "->", "…": "...", "✓": "+", "✗
 def printable(text: str) -> str:
     """Return the text with a JSON escape for each character that is invisible or controls a terminal.
 
-    So JSON text remains JSON with the same meaning.
+    So JSON text remains JSON with the same meaning. Secrets that this process knows are hidden.
     """
-    return _UNUSUAL.sub(lambda found: _visible(found[0]), text)
+    return _UNUSUAL.sub(lambda found: _visible(found[0]), without_secrets(text))
 
 
 def _visible(text: str) -> str:

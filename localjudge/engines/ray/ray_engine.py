@@ -29,7 +29,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from localjudge.engines.engine_log import output_to
+from localjudge.engines.engine_log import LogFormatter, output_to
 from localjudge.engines.engine_options import AUTO, LOCAL, Cluster
 from localjudge.engines.protocol import Completion, Decoding, EngineInfo, batches, chunks, rotates_by_batch
 from localjudge.engines.ray.worker import RayWorkerSettings, Worker, digests_of
@@ -38,6 +38,8 @@ from localjudge.errors import EngineError, LocalJudgeError, SettingError, in_one
 from localjudge.models.catalogue import model_path
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
+from localjudge.secret_options import is_secret_name
+from localjudge.secret_texts import without_secrets
 
 CHUNKS, BATCHES = 16, 3
 """Chunks that a worker may have at a time. A chunk is an eighth of the prompts that the engine has in flight,
@@ -99,7 +101,7 @@ class RayEngine:
         log: Path | None = None,
     ) -> None:
         self._handler: logging.Handler = logging.FileHandler(log) if log else logging.NullHandler()
-        self._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        self._handler.setFormatter(LogFormatter())
         for logger in _LOGGERS:
             logger.handlers, logger.propagate = [self._handler], False
             logger.setLevel(logging.INFO if logger is _log else logging.WARNING)
@@ -140,7 +142,7 @@ class RayEngine:
                     given_template=model.given_template,
                     digests=digests_of(model),
                     decoding=decoding,
-                    environment={key: value for key, value in os.environ.items() if key.startswith(_FORWARDED)},
+                    environment=_forwarded_environment(),
                 )
             )
             self._pool.wanted = self._place.workers[0]
@@ -270,7 +272,8 @@ class RayEngine:
             self._replace(worker, "failed", error)
         except RayError as error:
             _log.info("%s", error)
-            reason = EngineError((str(error).strip() or repr(error)).splitlines()[-1])
+            said = without_secrets(str(error).strip() or repr(error))
+            reason = EngineError(said.splitlines()[-1])
             self._replace(worker, "lost", "its process ended" if worker.where else reason)
         return None
 
@@ -317,6 +320,15 @@ class RayEngine:
         if not self._was_connected:
             ray.shutdown()
         self._witness.communicate(b".")
+
+
+def _forwarded_environment() -> dict[str, str]:
+    """Return the variables that workers get; keys and tokens stay here, because no worker needs them."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(_FORWARDED) and not is_secret_name(name)
+    }
 
 
 def _connect(address: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -23,6 +24,7 @@ from localjudge.errors import EngineError, LocalJudgeError, ModelError, SettingE
 from localjudge.given_template import GivenTemplate
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
+from localjudge.secret_texts import without_secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,14 @@ class RayWorkerSettings:
     """
 
     engine: str
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     context: int | None
     model: str
     template_args: Mapping[str, Any]
     given_template: GivenTemplate | None
     digests: Mapping[str, str]
     decoding: Decoding
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
 
 
 def digests_of(model: Model) -> dict[str, str]:
@@ -187,14 +189,14 @@ class Worker:
 
 
 def _explained(error: BaseException) -> LocalJudgeError:
-    """Return the error as a `LocalJudgeError`, with the last error in this process's log."""
-    traceback.print_exception(error)
+    """Return the error as a `LocalJudgeError` without secrets, with the last error in this process's log."""
+    print(without_secrets("".join(traceback.format_exception(error))), file=sys.stderr, end="", flush=True)
     kind: type[LocalJudgeError] = EngineError
     reason = traceback.format_exception_only(error)[0].splitlines()[0]
     if isinstance(error, LocalJudgeError):
         kind, reason = UsageError if isinstance(error, SettingError) else type(error), str(error).strip()
     logged = _last_error_logged()
-    return kind(reason if logged in reason else f"{reason} ({logged})")
+    return kind(without_secrets(reason if logged in reason else f"{reason} ({logged})"))
 
 
 def _last_error_logged() -> str:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import os
+import re
 import ssl
 from enum import Enum
 from typing import Annotated, Any
@@ -14,8 +15,10 @@ import httpx2
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, WrapValidator
 
 from localjudge.engines.engine_options import ConnectionOptions, ServerAddress
-from localjudge.errors import EngineError
+from localjudge.engines.server.replying_models import ReplyingModels
+from localjudge.errors import EngineError, SettingError
 from localjudge.rubrics.answer import RepeatedKeyError, without_duplicates
+from localjudge.secret_texts import remember_secret, without_secrets
 
 KEY_VARIABLE = "LOCALJUDGE_SERVER_KEY"
 """The environment variable with the key of a server that asks for one."""
@@ -107,10 +110,18 @@ REQUEST_ERRORS = (RetryableRequestError, RequestRefusedError, EngineError)
 class Connection:
     """A connection to one server; it ignores proxies, and follows no redirect.
 
-    Each request has a socket of its own: what a server sends after a reply is never read as the next one.
+    Each request has a socket of its own: what a server sends after a reply is never read as the next one. The
+    key that is sent to the server is hidden in all that comes back, before anything is read or cut.
 
     Args:
         options: the server.
+
+    Attributes:
+        address: the address of the server.
+        named: what its replies to `post` say of the model.
+
+    Raises:
+        SettingError: the key cannot be sent.
     """
 
     def __init__(self, options: ConnectionOptions) -> None:
@@ -120,8 +131,10 @@ class Connection:
         transport = httpx2.AsyncHTTPTransport(
             verify=trusted, trust_env=False, limits=limits, uds=self.address.socket
         )
+        self.named = ReplyingModels(str(self.address))
         headers = {"Accept-Encoding": "identity", "Connection": "close", "User-Agent": "localjudge"}
-        if key := os.environ.get(KEY_VARIABLE):
+        key = _server_key()
+        if key is not None:
             headers["Authorization"] = f"Bearer {key}"
         self._client = httpx2.AsyncClient(
             transport=transport,
@@ -155,6 +168,7 @@ class Connection:
             raise _lost("the server's reply is not a JSON object")
         if reply.get("error"):  # some gateways answer 200 with an error inside
             raise _lost(f"the server says: {_words_of(reply)}")
+        self.named.add(reply)
         return reply
 
     async def _ask(self, method: str, url: str, body: dict[str, Any] | None, seconds: float) -> Any:
@@ -181,10 +195,39 @@ class Connection:
         return _read_reply(self.address, response, bytes(received))
 
 
+def _server_key() -> str | None:
+    """Return the key of the server, which is hidden from now on; None if the environment has none.
+
+    Raises:
+        SettingError: it cannot stand in a header.
+    """
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    if not key:
+        return None
+    remember_secret(key)
+    if not re.fullmatch("[!-~]+", key):
+        advice = "has a space or another character that a header cannot have; give the key alone"
+        raise SettingError("server", f"the variable {KEY_VARIABLE}", advice)
+    return key
+
+
+def _decoded(received: bytes, errors: str) -> str:
+    """Return the text of a reply, in an encoding of JSON, without the secrets of this process.
+
+    Args:
+        received: the bytes of the reply.
+        errors: how bytes are decoded that are not of this encoding, as `bytes.decode` says.
+
+    Raises:
+        UnicodeDecodeError: there are such bytes, and `errors` allows none.
+    """
+    return without_secrets(received.decode(json.detect_encoding(received), errors))
+
+
 def _read_reply(address: ServerAddress, response: httpx2.Response, received: bytes) -> Any:
     status, document, repeated = response.status_code, None, ""
     try:
-        document = json.loads(received, object_pairs_hook=without_duplicates)
+        document = json.loads(_decoded(received, "surrogatepass"), object_pairs_hook=without_duplicates)
     except RepeatedKeyError as error:  # which of the two is meant is not known
         repeated = f"the server's reply {error}"
     except (ValueError, RecursionError):
@@ -195,10 +238,10 @@ def _read_reply(address: ServerAddress, response: httpx2.Response, received: byt
         if document is None:
             raise _lost("the server's reply is not JSON")
         return document
-    words = _words_of(document) or _first_line(received.decode(errors="replace"))
+    words = _words_of(document) or _first_line(_decoded(received, "replace"))
     said = f"the server answered {status}: {words}"
     if 300 <= status < 400:
-        to = response.headers.get("location", "another address")[:200]
+        to = without_secrets(response.headers.get("location", "another address"))[:200]
         advice = f"redirects to {to}, and rows go only where you say; give the final URL"
         raise EngineError(f"server {address}: {advice}")
     if status == 429 or status in _NOT_READY:
@@ -221,5 +264,6 @@ def _words_of(document: Any) -> str:
 
 
 def _first_line(said: object) -> str:
-    printable = str(said).encode("utf-8", "backslashreplace").decode()  # JSON can hold half of a character
+    hidden = without_secrets(str(said))
+    printable = hidden.encode("utf-8", "backslashreplace").decode()  # JSON can hold half of a character
     return " ".join(printable.split())[:300] or type(said).__name__

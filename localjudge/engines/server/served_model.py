@@ -21,7 +21,8 @@ from localjudge.engines.server.connection import (
     RetryableRequestError,
     RetryReason,
 )
-from localjudge.engines.server.server_requests import LOG, Answered, ServerRequests
+from localjudge.engines.server.replying_models import LOG
+from localjudge.engines.server.server_requests import Answered, ServerRequests
 from localjudge.errors import ModelError, SettingError
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
@@ -192,7 +193,8 @@ class ServerEngine(ABC, Generic[Answered]):
     def _info(self, context: int | None, **details: JsonValue) -> EngineInfo:
         """Return the description of the engine; `details` are added to those of every server."""
         address, served, most = str(self._options.address), self._served, self._options.max_num_seqs
-        model: JsonValue = {"name": served.name, "digests": "unknown"}
+        named = self._requests.connection.named.as_details()
+        model: JsonValue = {"name": served.name, "digests": "unknown", **named}
         left_out = {"left_out": self._left_out} if self._left_out else {}
         return EngineInfo(
             name="server",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -21,6 +20,7 @@ from localjudge.engines.server.connection import (
     RetryableRequestError,
     RetryReason,
 )
+from localjudge.engines.server.replying_models import LOG
 from localjudge.errors import EngineError
 from localjudge.prompts.task import Prompt, until_stopped
 
@@ -36,9 +36,6 @@ _AHEAD = 4
 """Prompts that wait while the window is full, so that the server never waits for a prompt."""
 
 _ANSWERS_TRIAL = "although the server answers a test request"
-
-LOG = logging.getLogger("localjudge.server")
-"""What a person must know of a server while it is used."""
 
 
 class RequestWindow:

@@ -17,8 +17,8 @@ from pydantic import BaseModel, Field, ValidationError
 from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.protocol import Enforced, EngineInfo, TextCompletion, TokenChoice, are_logprobs
 from localjudge.engines.server.connection import OR_NONE, RequestRefusedError, RetryableRequestError, Usage
+from localjudge.engines.server.replying_models import LOG
 from localjudge.engines.server.served_model import UNVERIFIED, ServedModel, ServerEngine
-from localjudge.engines.server.server_requests import LOG
 from localjudge.engines.server.text_reader import TextReader
 from localjudge.engines.server.trials import Accepted, RequestParts, Trials
 from localjudge.errors import SettingError

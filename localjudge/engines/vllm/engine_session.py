@@ -23,6 +23,7 @@ from vllm.inputs import TokensPrompt
 from localjudge.constraint.value_paths import Branch, ValuePaths
 from localjudge.engines.protocol import Completion, completion
 from localjudge.prompts.task import Prompt
+from localjudge.secret_texts import without_secrets
 
 if TYPE_CHECKING:
     from localjudge.engines.vllm.vllm_engine import VllmEngine
@@ -184,4 +185,6 @@ class EngineSession:
 
 
 def one_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+    """Return the last line of an error, without secrets; the name of its type without a message."""
+    lines = without_secrets(str(error)).strip().splitlines()
+    return lines[-1] if lines else type(error).__name__

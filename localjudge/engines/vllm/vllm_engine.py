@@ -215,7 +215,7 @@ class VllmEngine:
             self._runner = "V2" if getattr(config, "use_v2_model_runner", False) else "V1"
             most = config.scheduler_config.max_num_seqs
         except TypeError as error:
-            raise UsageError(f"`engine_args`: vLLM {vllm.__version__} says: {error}") from None
+            raise UsageError(f"`engine_args`: vLLM {vllm.__version__} says: {one_line(error)}") from None
         except ValueError as error:
             raise ModelError(f"model {self._model.name}: vLLM says: {one_line(error)}") from None
         table = Path(self._folder.name) / "table.npz"
