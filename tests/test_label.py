@@ -433,8 +433,7 @@ def test_after_an_undo_without_a_free_descriptor_labels_are_in_the_file(
 
         monkeypatch.setattr(os, "replace", last)
         try:
-            with pytest.raises(OSError, match="Too many open files"):
-                file.remove_last(lambda line: True)
+            assert file.remove_last(lambda line: True) == answer("Bo"), "the file is renamed already"
             with pytest.raises(OSError, match="Too many open files"):
                 file.add(answer("Cy"))
         finally:

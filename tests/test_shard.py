@@ -114,10 +114,10 @@ def test_labelling_shards_leaves_no_copy_of_them(
     before = signal.signal(end, signal.SIG_DFL)  # the command inherits it; under nohup, SIGHUP is ignored
     with served(*shards, "--out", tmp_path / "labels.jsonl") as (process, _):
         signal.signal(end, before)
-        assert [*scratch.glob("localjudge-*/merged-shards")]
+        assert [*scratch.glob(".localjudge-*/merged-shards")]
         process.send_signal(end)
         assert process.wait(20) == 128 + end
-    assert not [*scratch.glob("localjudge-*")]
+    assert not [*scratch.glob(".localjudge-*")]
 
 
 def test_a_shard_without_rows_says_so_instead_of_an_empty_table_and_is_merged(
