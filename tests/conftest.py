@@ -22,7 +22,8 @@ from preloaded import Preloaded
 from localjudge import Rubric
 from localjudge.cli import main
 from localjudge.runs import StopRequest
-from localjudge.runs.reader import JUDGEMENTS, read_outcomes, read_row_outcomes
+from localjudge.runs.reader import read_outcomes, read_row_outcomes
+from localjudge.runs.run_files import JUDGEMENTS
 from localjudge.runs.run_manifest import read_manifest
 
 settings.register_profile("without deadlines", deadline=None)  # a slow machine makes no test fail

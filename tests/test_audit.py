@@ -359,8 +359,12 @@ def test_an_audit_changes_nothing_in_a_folder_that_holds_something_else(
     judge = ["--model", model, "--rubric", short_rubric, "--max-rationale-tokens", 2]
     own = rows.read_bytes()
     end = cli("audit", rows, "--out", tmp_path, *judge)
+    assert (end.code, str(rows) in end.err, "in this folder" in end.err) == (2, True, True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "rows.jsonl").write_bytes(own)
+    end = cli("audit", rows, "--out", tmp_path / "other", *judge)
     assert (end.code, "was not written by an audit" in end.err) == (2, True)
-    assert rows.read_bytes() == own
+    assert rows.read_bytes() == (tmp_path / "other" / "rows.jsonl").read_bytes() == own
 
     assert cli("score", rows, "--out", tmp_path / "mine" / "rows", *judge).code == 0
     kept = (tmp_path / "mine" / "rows" / "judgements.jsonl").read_bytes()

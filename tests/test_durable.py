@@ -19,7 +19,7 @@ from conftest import Cli, random_model, write_rows
 from localjudge.airgap import unpack
 from localjudge.airgap.pack_files import PackManifest, write_beside, write_parts
 from localjudge.cli import app
-from localjudge.system.durable import replacing, settle, write_text
+from localjudge.system.durable import replacing, scratch_folder, settle, write_text
 
 Event = tuple[str, Path, tuple[int, ...]]
 
@@ -304,3 +304,18 @@ def test_what_a_symbolic_link_leads_to_is_replaced_and_not_the_link(tmp_path: Pa
         scratch.write_text("new")
     assert (link.is_symlink(), target.read_text()) == (True, "new")
     assert [*target.parent.iterdir()] == [target]
+
+
+def test_a_scratch_folder_of_a_killed_process_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from localjudge.system.durable import scratch_folder\n"
+        "with scratch_folder(Path(sys.argv[1])) as scratch:\n"
+        "    (scratch / 'copy').write_text('of texts'); os.kill(os.getpid(), 9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, tmp_path / "pack"]).returncode == -9
+    [left] = tmp_path.iterdir()
+    with scratch_folder(tmp_path / "pack") as scratch:
+        assert [*tmp_path.iterdir()] == [scratch]
+        assert scratch != left
+        assert stat.S_IMODE(scratch.stat().st_mode) == 0o700
+    assert [*tmp_path.iterdir()] == []

@@ -24,9 +24,10 @@ from localjudge import EngineError, Judge, RowSource, Rubric, score_run
 from localjudge.engines.protocol import Completion
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.prompts.task import Prompt
-from localjudge.runs.noise import NOISE, RepeatedRow
+from localjudge.runs.noise import RepeatedRow
 from localjudge.runs.reader import read_repeated_rows, read_row_outcomes
 from localjudge.runs.repeat import RowSample
+from localjudge.runs.run_files import NOISE
 from localjudge.statistics.absolute_change import absolute_change
 
 FLAGS = ["--max-rationale-tokens", 6, "--engine-arg", "batch_size=4"]

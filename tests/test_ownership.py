@@ -23,9 +23,10 @@ from localjudge import Judge, read_rows
 from localjudge.errors import RunLockedError
 from localjudge.runs import ownership
 from localjudge.runs.journal import Journal
-from localjudge.runs.ownership import LOCK, Ownership
+from localjudge.runs.ownership import Ownership
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_files import LOCK, mark
 from localjudge.runs.run_plan import RunPlan
 
 LEASE = 0.4
@@ -123,6 +124,7 @@ def takeover(folder: Path, cut: str, age: int) -> tuple[list[float], int, list[s
     with Ownership(folder, said.append, 1.5):
         whole = lock.read_bytes()
     sizes = {"empty": 0, "40 bytes": 40, "60 bytes": 60}
+    mark(folder)  # as a start that was cut off leaves it
     lock.write_bytes(bytes(len(whole)) if cut == "zeroed" else whole[: sizes[cut]])
     os.utime(lock, (time.time() - age,) * 2)
     owners: list[float] = []

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from localjudge import Failure, Judge, Row, UsageError, read_rows
 from localjudge.errors import EngineError
 from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_files import MARK
 from localjudge.runs.run_plan import RunPlan
 
 
@@ -101,7 +102,10 @@ def test_a_folder_that_was_there_keeps_what_is_in_it(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with RunDirectory(tmp_path / "out"):
         (tmp_path / "out" / "engine.log").write_text("why it broke")
-    assert [file.name for file in (tmp_path / "out").iterdir()] == ["engine.log"]
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [MARK, "engine.log"]
+    with RunDirectory(tmp_path / "out"):
+        pass
+    assert (tmp_path / "out" / "engine.log").read_text() == "why it broke"
 
 
 def test_a_disk_without_room_is_found_on_entering_and_nothing_is_left_there(tmp_path: Path) -> None:

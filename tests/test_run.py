@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ import pytest
 from conftest import Cli, random_model, read_lines, write_rows
 from jsonschema import Draft202012Validator
 from preloaded import KILL, Preloaded
+from scripted_server import Reply, chat, serving
 
 from localjudge import Failure, Judge, Judgement, Response, Row, Rubric, UsageError, read_rows
 from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError
@@ -26,6 +28,7 @@ from localjudge.records import Outcome
 from localjudge.records.outcome_columns import from_line
 from localjudge.rows.record import FIRST_RECORDS
 from localjudge.runs import StoppedBySignal, StopSignal
+from localjudge.runs.reader import count_lines
 from localjudge.runs.repeat import repeat
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
@@ -221,6 +224,57 @@ def test_the_grace_ends() -> None:
         signal.raise_signal(signal.SIGTERM)
         with pytest.raises(StoppedBySignal):
             time.sleep(5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_ended_while_its_server_hangs_leaves_its_summary(
+    cli: Cli, preloaded: Preloaded, tmp_path: Path, short_rubric: Path, number: signal.Signals
+) -> None:
+    rows, out = write_rows(tmp_path / "a.jsonl", 6), tmp_path / "out"
+    ended = threading.Event()
+
+    def hanging(text: str, before: int) -> Reply:
+        if "Question 4?" in text:
+            ended.wait()
+        return chat('{"rationale":"Seen.","scores":{"tact":"2","wit":"1"}}')
+
+    flags = ["--engine", "server", "--model", "tiny", "--rubric", short_rubric]
+    with serving(hanging) as server:
+        command = [*preloaded.localjudge, "score", rows, "--out", out, *flags, "--server", server.url]
+        with subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE) as process:
+            while not (out / "judgements.jsonl").exists() or count_lines(out) < 5:
+                assert process.poll() is None
+                time.sleep(0.01)
+            process.send_signal(number)
+            time.sleep(0.3)
+            process.send_signal(number)  # the grace period need not be waited for
+            assert process.wait(20) == 128 + number
+        ended.set()
+        summary = json.loads((out / "summary.json").read_text())
+        assert (summary["complete"], summary["rows"], summary["planned"]) == (False, 5, 6)
+        assert cli("score", rows, "--out", out, *flags, "--server", server.url).code == 0
+    assert json.loads((out / "summary.json").read_text())["rows"] == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [0, 100])
+def test_a_journal_that_another_program_cuts_meanwhile_ends_the_run_with_one_line(
+    cli: Cli, preloaded: Preloaded, tmp_path: Path, model: Path, short_rubric: Path, size: int
+) -> None:
+    rows, out = write_rows(tmp_path / "a.jsonl", 60), tmp_path / "out"
+    settings = ["--model", model, "--rubric", short_rubric, "--max-rationale-tokens", 8]
+    settings += ["--engine-arg", "batch_size=3"]
+    program = preloaded.script(HELD_PROGRAM)
+    with start_held(program, rows, "--out", out, *settings, prompts=30) as process:
+        wait_for_lines(out, process)
+        os.truncate(out / "judgements.jsonl", size)
+        said = process.communicate()[1].decode().splitlines()
+    assert process.returncode == 1, said
+    assert "Traceback" not in "".join(said)
+    assert said[-1].startswith(f"localjudge: {out / 'judgements.jsonl'}: another program has cut it")
+    assert cli("score", rows, "--out", out, *settings).code == 0
+    assert [line["id"] for line in read_lines(out)] == [f"r{n}" for n in range(60)]
 
 
 @pytest.mark.slow

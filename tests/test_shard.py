@@ -18,10 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_label import served
 
-from localjudge import UsageError, load_run
+from localjudge import Judge, UsageError, load_run
 from localjudge.errors import RunMismatchError
+from localjudge.runs.journal import read_journal
 from localjudge.runs.merge import merge
-from localjudge.runs.row_source import WHOLE, Shard
+from localjudge.runs.row_source import WHOLE, RowSource, Shard
+from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_plan import RunPlan
 
 ARRAY = {
     f"SLURM_ARRAY_TASK_{name}": value for name, value in zip(("ID", "COUNT", "MIN", "MAX"), "3403", strict=True)
@@ -114,10 +117,10 @@ def test_labelling_shards_leaves_no_copy_of_them(
     before = signal.signal(end, signal.SIG_DFL)  # the command inherits it; under nohup, SIGHUP is ignored
     with served(*shards, "--out", tmp_path / "labels.jsonl") as (process, _):
         signal.signal(end, before)
-        assert [*scratch.glob("localjudge-*/merged-shards")]
+        assert [*scratch.glob(".localjudge-*/merged-shards")]
         process.send_signal(end)
         assert process.wait(20) == 128 + end
-    assert not [*scratch.glob("localjudge-*")]
+    assert not [*scratch.glob(".localjudge-*")]
 
 
 def test_a_shard_without_rows_says_so_instead_of_an_empty_table_and_is_merged(
@@ -215,6 +218,56 @@ def test_a_folder_of_one_shard_is_refused_to_another(cli: Cli, tmp_path: Path, f
     for others, words in ((["--shard", "2/2"], "1/2 there, 2/2 now"), ([], "1/2 there, the whole input now")):
         end = cli("score", rows, "--out", tmp_path / "out", *others, *flags)
         assert (end.code, words in end.err) == (2, True)
+
+
+def begin_again(rows: Path, shard: Path, index: int, judge: Judge) -> None:
+    """Begin to judge the failed rows of one shard of two again, and leave it as a kill does."""
+    source = RowSource.from_files([str(rows)], used=judge.rubric.fields)
+    with RunDirectory(shard) as run, RunPlan(judge, source.rows, shard=Shard(index, 2)) as plan:
+        run.begin(judge, plan, source, retry_failed=True)
+
+
+@pytest.mark.parametrize("after", ["the check of the shards", "a journal was read"])
+def test_a_shard_whose_failed_row_is_judged_again_meanwhile_is_not_merged_without_it(
+    cli: Cli, tmp_path: Path, flags: list[str], model: Path, short_rubric: Path,
+    monkeypatch: pytest.MonkeyPatch, after: str,
+) -> None:  # fmt: skip
+    rows, shards, out = (
+        write_rows(tmp_path / "a.jsonl", 12),
+        [tmp_path / "one", tmp_path / "two"],
+        tmp_path / "out",
+    )
+    with rows.open("a") as stream:
+        stream.write('{"id": "last", "instruction": "Why?", "reference": "So.", "candidate": null}\n')
+    commands = [
+        ("score", rows, "--out", shard, "--shard", f"{index}/2", *flags)
+        for index, shard in enumerate(shards, 1)
+    ]
+    codes = [cli(*command).code for command in commands]
+    assert sorted(codes) == [0, 3]
+    failed = codes.index(3)
+    judge = Judge(model, engine="dry-run", rubric=short_rubric)
+    changed = shards[failed]
+    calls = iter(range(10))
+
+    def meanwhile(file: Path, columns: Any) -> Any:
+        is_first = next(calls) == 0
+        if is_first and after == "the check of the shards":
+            begin_again(rows, changed, failed + 1, judge)
+        yield from read_journal(file, columns)
+        if is_first and after != "the check of the shards":
+            begin_again(rows, changed, failed + 1, judge)
+
+    monkeypatch.setattr("localjudge.runs.merge.read_journal", meanwhile)
+    end = cli("merge", *shards, "--out", out)
+    assert (end.code, "again" in end.err) == (2, True), end.err
+    assert not out.exists()
+    monkeypatch.undo()
+    end = cli("merge", *shards, "--out", out)
+    assert (end.code, f"({changed}) is not complete" in end.err) == (2, True), end.err
+    assert cli(*commands[failed]).code == 3
+    assert cli("merge", *shards, "--out", out).code == 3
+    assert len((out / "judgements.jsonl").read_bytes().splitlines()) == 13
 
 
 def killed_merge(place: int, shards: list[Path], out: Path) -> None:

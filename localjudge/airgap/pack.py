@@ -20,7 +20,7 @@ from localjudge.errors import UsageError
 from localjudge.models.catalogue import model_path
 from localjudge.models.digests import MANIFEST, model_files
 from localjudge.models.model import Model
-from localjudge.system.durable import settle
+from localjudge.system.durable import scratch_folder, settle
 from localjudge.system.quantities import file_size
 from localjudge.system.requirements import SELF
 from localjudge.system.steps import Report, no_progress
@@ -69,12 +69,7 @@ def make_pack(
         raise UsageError(f"--out {out}: exists already; give a new folder")
     out.parent.mkdir(parents=True, exist_ok=True)
     _check_room(out, sources, part_size)
-    scratch = out.with_name(f"{out.name}.partial")
-    try:
-        scratch.mkdir()
-    except FileExistsError:
-        raise UsageError(f"{scratch}: another pack is in progress; if it was killed, remove this") from None
-    try:
+    with scratch_folder(out) as scratch:
         (scratch / "own").mkdir()
         own = own_wheel(scratch / "own", pip_args, say)
         version = own.name.split("-")[1]
@@ -103,8 +98,6 @@ def make_pack(
         (folder / unpack.BILL).write_text(bill_of_materials(manifest, sources), encoding="utf-8")
         write_beside(manifest, folder)
         settle(folder, out)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     if key is not None:
         sign_pack(out, key)
     return manifest

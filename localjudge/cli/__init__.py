@@ -15,6 +15,7 @@ from localjudge.cli.commands import AllCommands, CommandGroup, descriptions
 from localjudge.cli.messages import LOG_JSON, QUIET, Messages, lacking, options_first
 from localjudge.cli.options import typed_command
 from localjudge.errors import LocalJudgeError, UsageError
+from localjudge.system.durable import StoppedAfterWriting, WrittenError
 from localjudge.system.terminal import guarded_streams
 
 
@@ -38,6 +39,9 @@ class Commands(CommandGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except StoppedAfterWriting as stopped:
+            Messages().error(f"localjudge: stopped, after {stopped.target} was written whole")
+            raise typer.Exit(getattr(stopped.reason, "exit_code", 130)) from None
         except KeyboardInterrupt as stopped:
             Messages().error(f"localjudge: stopped; to continue, run this again: {typed_command()}")
             raise typer.Exit(getattr(stopped, "exit_code", 130)) from None
@@ -124,6 +128,8 @@ def main() -> None:
             _end(getattr(stopped, "exit_code", 130), "stopped; the same command continues")
         except BrokenPipeError:
             _end(1, _CLOSED)
+        except WrittenError as error:
+            _end(1, str(error))
         except OSError as error:  # for example a full disk, a removed folder, a folder instead of a file
             _end(1, f"{error}{_ADVICE.get(error.errno or 0, '')}")
         except BaseException as error:  # also a panic of a library in Rust

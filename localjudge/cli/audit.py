@@ -29,8 +29,9 @@ from localjudge.cli.statistics_options import AllTables
 from localjudge.errors import UsageError
 from localjudge.report.study_options import LabelOptions
 from localjudge.runs import StopSignal
+from localjudge.runs.run_files import refuse_inputs_inside
 from localjudge.settings import Flag
-from localjudge.system.durable import replacing
+from localjudge.system.durable import after_writing, write_text
 from localjudge.system.quantities import as_number, counted
 
 
@@ -101,6 +102,7 @@ def audit(
     least = _thresholds(threshold or (), [each.name for each in perturbations_of(config.rubric)])
     orders = "one" if len(config.rubric.mode.responses) > 1 else "both"
     source = judge.source(inputs, config.rubric, pairs.pairing(config.rubric.fields, orders, seed))
+    refuse_inputs_inside(out, source.files)
     check_out(out)
     progress = Progress()
     for name in source.empty:
@@ -160,6 +162,7 @@ def _audit_orders(
     least = _thresholds(thresholds, [order.name for order in orders])
     forms = "one" if len(mode.responses) > 1 else "both"
     source = options.source(inputs, config.rubric, pairs.pairing(config.rubric.fields, forms, seed))
+    refuse_inputs_inside(out, source.files)
     check_out(out)
     progress = Progress()
     for name in source.empty:
@@ -268,7 +271,8 @@ def escalate(
     from localjudge.runs.pipeline import score_run
     from localjudge.runs.reread_texts import rows_found
     from localjudge.runs.row_source import RowSource
-    from localjudge.runs.run_manifest import MANIFEST, read_manifest
+    from localjudge.runs.run_files import MANIFEST
+    from localjudge.runs.run_manifest import read_manifest
     from localjudge.studies.escalation import JudgeVerdicts, Selection, select
     from localjudge.studies.joined_runs import write_escalated
 
@@ -307,9 +311,8 @@ def escalate(
     passed = counted(len(small.passed_on), item)
     progress.say(f"passed on: {passed}, {len(rows):,} of them found in the inputs")
     if rest is not None:
-        with replacing(rest) as scratch, scratch.open("w", encoding="utf-8") as stream:
-            records = (record_of(row, manifest.rubric.fields) for row in rows)
-            stream.writelines(json.dumps(record) + "\n" for record in records)
+        records = [record_of(row, manifest.rubric.fields) for row in rows]
+        _write_rest(rest, "".join(json.dumps(record) + "\n" for record in records))
     if to is None or out is None:
         return
     if not small.passed_on:
@@ -343,19 +346,32 @@ def escalate(
         second = JudgeVerdicts.read(folder, verdicts.aspect, within)
         large = selected(second, small.has_passed_on(second.rows))
     summary = write_escalated(small, large, out)
-    for reason, count in summary.reasons.most_common(10):
-        progress.say(f"{count:,} {reason}")
-    progress.say(f"{summary.judged:,} kept, {summary.failed:,} for people · {out}")
+    with after_writing(out):
+        for reason, count in summary.reasons.most_common(10):
+            progress.say(f"{count:,} {reason}")
+        progress.say(f"{summary.judged:,} kept, {summary.failed:,} for people · {out}")
 
 
 def _check_rest(rest: Path) -> None:
-    """Check that the file of the rows that are passed on can be written.
+    """Check that the file of the rows that are passed on can be written, or is a file of an earlier start.
 
     Raises:
-        UsageError: it exists, or its folder does not or cannot be written.
+        UsageError: it is something else than a file, or its folder does not exist or cannot be written.
     """
-    if os.path.lexists(rest):
-        raise UsageError(f"--rest {rest}: exists; choose another file, or remove it")
+    if os.path.lexists(rest) and not os.path.isfile(rest):
+        raise UsageError(f"--rest {rest}: exists and is not a file; choose another file")
     if not os.access(rest.parent, os.W_OK):
         why = "cannot be written" if rest.parent.is_dir() else "does not exist"
         raise UsageError(f"--rest {rest}: its folder {why}; choose another one")
+
+
+def _write_rest(rest: Path, text: str) -> None:
+    """Write the rows that are passed on, unless an earlier start of the same command has written them.
+
+    Raises:
+        UsageError: the file has something else.
+    """
+    if not os.path.exists(rest):
+        write_text(rest, text)
+    elif rest.read_bytes() != text.encode():
+        raise UsageError(f"--rest {rest}: exists; choose another file, or remove it")

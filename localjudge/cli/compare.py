@@ -109,6 +109,8 @@ def compare(
     from localjudge.report.change_lines import change_lines, lines_without_scores
     from localjudge.report.change_tables import change_findings
     from localjudge.report.gate_tables import as_documents, as_junit, gate_table
+    from localjudge.runs.run_manifest import inputs_of_runs
+    from localjudge.runs.run_state import unchanged
     from localjudge.studies.compare import compare_runs
     from localjudge.studies.compare.compared_rows import ComparedRows
     from localjudge.studies.compare.gate import check_gate
@@ -117,9 +119,10 @@ def compare(
 
     people.require("compare")
     statistics.check([old, new])
-    for file in (markdown, junit):
+    reads = people.files + inputs_of_runs([old, new])
+    for flag, file in (("--markdown", markdown), ("--junit", junit)):
         if file is not None:
-            check_out_file(file)
+            check_out_file(file, flag, reads=reads)
     thresholds: list[Threshold] = []
     for kind, what, given in (
         (Kind.MARGIN, "DROP", margin),
@@ -146,23 +149,27 @@ def compare(
     common_mode(runs, preferences={"scores": scores}, points={"scores": scores, "labels": people.labels})
 
     progress = Progress()
-    with progress.step("reading both runs"):
-        rows = ComparedRows.read(runs, scores, systems, where)
-        known = people.labels_of(rows.source) if people.labels else None
-        matched = match_runs(rows, gate, by_order)
-        if people.labels and matched.differs != "judge":
-            raise UsageError(
-                "--labels: compares two judges, and these runs have one; localjudge rank OLD NEW --labels "
-                "estimates the means of people"
-            )
-        known_in_old = {rows.systems[row] for row in matched.places[:, 0]}
-        if gate and (unscored := {row.system for row in matched.failed}.intersection(systems) - known_in_old):
-            raise UsageError(
-                f"--system {min(unscored)}: has no row with a score in {matched.names[0]}, so no gate can hold"
-            )
-        conditions = check_gate(matched, thresholds, *statistics.draws)
-    with progress.step(statistics.computing):
-        changes = compare_runs(matched, known, *statistics.draws, only_common=common)
+    with unchanged(runs):
+        with progress.step("reading both runs"):
+            rows = ComparedRows.read(runs, scores, systems, where)
+            known = people.labels_of(rows.source) if people.labels else None
+            matched = match_runs(rows, gate, by_order)
+            if people.labels and matched.differs != "judge":
+                raise UsageError(
+                    "--labels: compares two judges, and these runs have one; localjudge rank OLD NEW --labels "
+                    "estimates the means of people"
+                )
+            known_in_old = {rows.systems[row] for row in matched.places[:, 0]}
+            if gate and (
+                unscored := {row.system for row in matched.failed}.intersection(systems) - known_in_old
+            ):
+                raise UsageError(
+                    f"--system {min(unscored)}: has no row with a score in {matched.names[0]}, so no gate can "
+                    "hold"
+                )
+            conditions = check_gate(matched, thresholds, *statistics.draws)
+        with progress.step(statistics.computing):
+            changes = compare_runs(matched, known, *statistics.draws, only_common=common)
     found, passes = change_findings(changes, conditions), all(each.passes for each in conditions)
     if markdown:
         # Indented, text from outside can be no markup.

@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -17,6 +17,7 @@ import typer
 
 from localjudge.errors import UsageError
 from localjudge.given_template import GivenTemplate
+from localjudge.runs.run_files import FILES, MANIFEST, MARK
 from localjudge.settings import Flag, JudgeSettings, choices, flag_of
 from localjudge.system.durable import unwritable
 from localjudge.system.machine import SWITCHES
@@ -198,21 +199,24 @@ def _without_secret_options(arguments: Sequence[str]) -> list[str]:
     return shown
 
 
-_OF_A_RUN = (
-    "run.json", "judgements.jsonl", "set-aside.jsonl", "summary.json",
-)  # fmt: skip
+def check_out_file(out: Path, flag: str = "--out", *, reads: Iterable[str | Path | None] = ()) -> None:
+    """Check that an output file is new or replaces a file that is not an input, nor a file of a run.
 
-
-def check_out_file(out: Path) -> None:
-    """Check that an output file is new or replaces a file, and not a folder, a device or a file of a run.
+    Args:
+        out: the file to write.
+        flag: the flag that names it.
+        reads: the files that the command reads; those that are None or missing are ignored.
 
     Raises:
-        UsageError: the path is something else.
+        UsageError: the path is something else, such as a folder or a device.
     """
     if os.path.exists(out) and not os.path.isfile(out):
-        raise UsageError(f"--out {out}: is not a file; give a new file, or one to replace")
-    if out.name in _OF_A_RUN and (out.parent / "run.json").exists():
-        raise UsageError(f"--out {out}: is a file of a run; choose another name")
+        raise UsageError(f"{flag} {out}: is not a file; give a new file, or one to replace")
+    if out.name in FILES and (os.path.exists(out.parent / MANIFEST) or os.path.exists(out.parent / MARK)):
+        raise UsageError(f"{flag} {out}: is a file of a run; choose another name")
+    for name in reads:
+        if name is not None and os.path.exists(name) and os.path.exists(out) and os.path.samefile(name, out):
+            raise UsageError(f"{flag} {out}: is the input {name}; choose another name")
 
 
 def check_out(out: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from rich.text import Text
 from localjudge.cli.messages import Form, Messages
 from localjudge.errors import LocalJudgeError
 from localjudge.runs import RunObserver
+from localjudge.system.durable import scratch_folder
 from localjudge.system.quantities import duration, file_size
 from localjudge.system.steps import Report
 
@@ -184,8 +185,8 @@ def one_run(runs: Sequence[Path]) -> Iterator[Path]:
         return
     from localjudge.runs.merge import merge
 
-    with TemporaryDirectory(prefix="localjudge-") as scratch:
-        whole = Path(scratch, "merged-shards")
+    with scratch_folder(Path(gettempdir(), "localjudge-shards")) as scratch:
+        whole = scratch / "merged-shards"
         with Progress().step("merging shards") as report:
             merge(runs, whole, report)
         try:

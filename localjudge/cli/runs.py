@@ -15,6 +15,7 @@ from localjudge.cli.progress import Progress, one_run
 from localjudge.errors import UsageError
 from localjudge.report.study_options import IntervalFile, LabelColumns, ReportOptions
 from localjudge.settings import Flag
+from localjudge.system.durable import after_writing
 from localjudge.system.quantities import counted, file_size
 
 if TYPE_CHECKING:
@@ -31,9 +32,10 @@ def report(
 ) -> None:
     """Write a report of runs: one file for any browser, which fetches nothing."""
     from localjudge.report.run_report import write_report
+    from localjudge.runs.run_manifest import inputs_of_runs
 
     options.require("report")
-    check_out_file(out)
+    check_out_file(out, reads=options.files + inputs_of_runs(runs))
     progress = Progress()
     notices = write_report(runs, out, options, progress.step)
     progress.notices(notices)
@@ -54,6 +56,7 @@ def export(
     from localjudge.report.run_export import export as write_export
     from localjudge.runs.reader import read_notices
     from localjudge.runs.run_manifest import read_manifest
+    from localjudge.runs.run_state import unchanged
 
     if to is None:
         to = out.suffix.removeprefix(".")
@@ -61,9 +64,9 @@ def export(
             raise UsageError(
                 f"--out {out}: its suffix names no table; end it with .{', .'.join(TABLES)}, or give --to"
             )
-    check_out_file(out)
+    check_out_file(out, reads=[intervals])
     progress = Progress()
-    with one_run(runs) as run:
+    with one_run(runs) as run, unchanged([run]):
         what = read_manifest(run).rubric.mode.item
         with progress.step("exporting", f"{what}s") as report:
             written = write_export(run, to, out, with_texts, report, intervals)
@@ -145,7 +148,8 @@ def import_scores(
             mapping=parse_mapping(mapping or (), names),
             columns=parse_columns(columns or ()),
         )
-    _tell(progress, summary, out)
+    with after_writing(out):
+        _tell(progress, summary, out)
 
 
 def _aspects(

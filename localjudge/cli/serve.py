@@ -138,11 +138,11 @@ def _vllm_command(options: JudgeOptions, runner: str | None, table: Path | None)
     if table is None:
         table = cache_folder() / "served" / f"{table_digest(judge.decoding)}.npz"
         table.parent.mkdir(parents=True, exist_ok=True)
-    check_out_file(table)
+    check_out_file(table, "--table")
     try:
         flags = serve_flags(judge.decoding, table.resolve(), "V2" if runner == "V2" else "V1")
     except OSError as error:
-        raise UsageError(f"--table {table}: cannot be written: {error.strerror}") from None
+        raise UsageError(f"--table {table}: {error.strerror}") from None
     context = config.engine_args.get("max_model_len")
     flags += [] if context is None else ["--max-model-len", context]
     return shlex.join(["vllm", "serve", str(judge.model.path), *flags])
@@ -208,7 +208,8 @@ def label(
     from localjudge.rows.row_store import RowStore
     from localjudge.rubrics.rubric import Rubric
     from localjudge.runs.row_source import RowSource
-    from localjudge.runs.run_manifest import MANIFEST, read_manifest
+    from localjudge.runs.run_files import MANIFEST
+    from localjudge.runs.run_manifest import read_manifest
 
     require("label", "serve", "trust", *input_extras([*rows, *(inputs or ())]))
     import uvicorn

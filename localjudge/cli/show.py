@@ -54,6 +54,7 @@ def show(
     from localjudge.runs.reader import read_notices
     from localjudge.runs.reread_texts import RowTextStore
     from localjudge.runs.run_manifest import read_manifest
+    from localjudge.runs.run_state import unchanged
     from localjudge.runs.summary import read_summary
 
     lists_rows = system is not None or failed or sort is not None or limit is not None
@@ -63,7 +64,7 @@ def show(
         raise UsageError("--descending: give the aspect with --sort ASPECT")
     if intervals and not row_id:
         raise UsageError("--intervals: give --id, or export the run with its intervals")
-    with one_run(runs) as run:
+    with one_run(runs) as run, unchanged([run]):
         if row_id:
             _show_judgements(run, row_id, intervals)
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +23,7 @@ from localjudge.cli.statistics_options import (
 from localjudge.errors import UsageError
 from localjudge.report.study_options import CalibrationFile, LabelOptions
 from localjudge.settings import Flag
+from localjudge.system.durable import after_writing
 
 if TYPE_CHECKING:
     from localjudge.studies.calibrate import Calibration
@@ -46,6 +47,7 @@ def agree(
     from localjudge.matching.run_rows import RowSelection
     from localjudge.matching.scores import check_parts
     from localjudge.report.agreement_tables import agreement_findings, pair_agreement_findings
+    from localjudge.runs.run_state import unchanged
     from localjudge.studies.agree import agree as agree_with_labels
     from localjudge.studies.agree import agree_on_pairs
 
@@ -56,17 +58,20 @@ def agree(
         people.require_labels()
 
     progress, draws = Progress(), statistics.draws
-    with progress.step(_READING) as report:
-        judged = read_judged(runs, report=report, criteria="split", where=RowSelection(where))
-        check_parts(judged)
-        known = people.labels_of(judged, equal_chances=False)
-    with progress.step(statistics.computing):
-        if isinstance(judged, JudgedPairs):
-            pairs = agree_on_pairs(judged, known, *draws)
-            statistics.print(pairs, pair_agreement_findings(pairs), all_tables)
-            return
-        found = agree_with_labels(judged, known, *draws)
-    statistics.print(found, agreement_findings(found), all_tables)
+    document: Any
+    with unchanged(runs):
+        with progress.step(_READING) as report:
+            judged = read_judged(runs, report=report, criteria="split", where=RowSelection(where))
+            check_parts(judged)
+            known = people.labels_of(judged, equal_chances=False)
+        with progress.step(statistics.computing):
+            if isinstance(judged, JudgedPairs):
+                document = agree_on_pairs(judged, known, *draws)
+                findings = pair_agreement_findings(document)
+            else:
+                document = agree_with_labels(judged, known, *draws)
+                findings = agreement_findings(document)
+    statistics.print(document, findings, all_tables)
 
 
 def rank(
@@ -95,6 +100,7 @@ def rank(
     from localjudge.report.gate_tables import as_documents
     from localjudge.report.ranking_tables import preference_findings, ranking_findings
     from localjudge.runs.reader import is_complete
+    from localjudge.runs.run_state import unchanged
     from localjudge.studies.calibrate import Calibration
     from localjudge.studies.conditions import Kind, Threshold
     from localjudge.studies.rank import rank as rank_systems
@@ -114,25 +120,26 @@ def rank(
         raise UsageError(
             "--scores integer: calibrated scores are not integers; give only one of --scores and --calibration"
         )
-    if "aspects" not in mode.features and (incomplete := [run for run in runs if not is_complete(run)]):
-        raise UsageError(
-            f"{incomplete[0]}: not complete, and the {mode.item}s that finish first are not a random sample; "
-            "the same score command continues it"
-        )
     progress, draws = Progress(), statistics.draws
-    with progress.step(_READING) as report:
-        judged = read_judged(runs, report=report, criteria="joined", tag=by, where=RowSelection(where))
-        if not isinstance(judged, JudgedPairs):
-            known = people.labels_of(judged, equal_chances=False) if people.labels else None
-            judged = Calibration.load(calibration).apply_to(judged, known) if calibration else judged
-        conditions = check_means(judged, thresholds, scores)
-    with progress.step(statistics.computing):
-        if isinstance(judged, JudgedPairs):
-            order = rank_pairs(judged, by, *draws)
-            document, findings = as_document(order), preference_findings(order, conditions)
-        else:
-            ranking = rank_systems(judged, known, scores, by, *draws)
-            document, findings = as_document(ranking), ranking_findings(ranking, conditions)
+    with unchanged(runs):
+        if "aspects" not in mode.features and (incomplete := [run for run in runs if not is_complete(run)]):
+            raise UsageError(
+                f"{incomplete[0]}: not complete, and the {mode.item}s that finish first are not a random "
+                "sample; the same score command continues it"
+            )
+        with progress.step(_READING) as report:
+            judged = read_judged(runs, report=report, criteria="joined", tag=by, where=RowSelection(where))
+            if not isinstance(judged, JudgedPairs):
+                known = people.labels_of(judged, equal_chances=False) if people.labels else None
+                judged = Calibration.load(calibration).apply_to(judged, known) if calibration else judged
+            conditions = check_means(judged, thresholds, scores)
+        with progress.step(statistics.computing):
+            if isinstance(judged, JudgedPairs):
+                order = rank_pairs(judged, by, *draws)
+                document, findings = as_document(order), preference_findings(order, conditions)
+            else:
+                ranking = rank_systems(judged, known, scores, by, *draws)
+                document, findings = as_document(ranking), ranking_findings(ranking, conditions)
     statistics.print({**document, "gate": as_documents(conditions)}, findings, all_tables)
     if not all(each.passes for each in conditions):
         raise typer.Exit(BELOW_THRESHOLD)
@@ -151,6 +158,7 @@ def jury(
 ) -> None:
     """Compare judges, or runs of one judge: agreement, outlier, and their combined scores as a run."""
     from localjudge.report.judge_tables import jury_findings
+    from localjudge.runs.run_state import unchanged
     from localjudge.studies.joined_runs import write_jury
     from localjudge.studies.jury import compare_judges
 
@@ -158,13 +166,14 @@ def jury(
 
     statistics.check(runs)
     progress, known = Progress(), people.labels_of if people.labels else None
-    with progress.step(statistics.computing):
+    with unchanged(runs), progress.step(statistics.computing):
         found = compare_judges(runs, *statistics.draws, labels=known)
     statistics.print(found, jury_findings(found), all_tables)
     if out is not None:
-        with progress.step("writing the jury's run"):
+        with unchanged(runs), progress.step("writing the jury's run"):
             summary = write_jury(runs, out)
-        progress.say(f"{summary.judged:,} judged, {summary.failed:,} failed · {out}")
+        with after_writing(out):
+            progress.say(f"{summary.judged:,} judged, {summary.failed:,} failed · {out}")
 
 
 def _why_no_map(calibration: Calibration) -> str:
@@ -198,20 +207,22 @@ def calibrate(
     from localjudge.matching.judged_rows import read_scores
     from localjudge.matching.scores import check_parts
     from localjudge.report.agreement_tables import calibration_findings
+    from localjudge.runs.run_manifest import inputs_of_runs
+    from localjudge.runs.run_state import unchanged
     from localjudge.studies.calibrate import fit
 
     people.require_labels()
     people.require("calibrate")
-    check_out_file(out)
-
     statistics.check(runs)
+    check_out_file(out, reads=people.files + inputs_of_runs(runs))
     progress = Progress()
-    with progress.step(_READING) as report:
-        scores = read_scores(runs, report=report)
-        check_parts(scores)
-        known = people.labels_of(scores, equal_chances=False)
-    with progress.step(statistics.computing):
-        found = fit(scores, known, *statistics.draws, interval)
+    with unchanged(runs):
+        with progress.step(_READING) as report:
+            scores = read_scores(runs, report=report)
+            check_parts(scores)
+            known = people.labels_of(scores, equal_chances=False)
+        with progress.step(statistics.computing):
+            found = fit(scores, known, *statistics.draws, interval)
     if not found.has_gain:
         progress.warn(f"{out}: {_why_no_map(found)}", always=True)
     found.save(out)

@@ -11,13 +11,16 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from localjudge.errors import UsageError
-from localjudge.system.durable import replacing
+from localjudge.records.keys import RESPONSE_DIGESTS
+from localjudge.records.outcome_columns import PAIR_DIGESTS, PAIR_SYSTEMS
+from localjudge.system.durable import WrittenError, remove_abandoned, replacing
 
 _OF_LABEL: Mapping[str, Any] = {
     "row": str,
@@ -29,6 +32,13 @@ _OF_LABEL: Mapping[str, Any] = {
 """The types of what the `label` of each line has, among others."""
 _BEGINNING = b'{"id": '
 """The beginning of each line."""
+_FIRST_KEYS = (
+    ("id", "system", RESPONSE_DIGESTS[0], "annotator"),
+    ("id", *PAIR_SYSTEMS, *PAIR_DIGESTS, "annotator"),
+)
+"""The first keys of a line, of one response and of two; their values are texts or null."""
+_VALUE = re.compile(rb'null|"(?:[^"\\]|\\.)*"')
+_CUT_VALUE = re.compile(rb'n|nu|nul||"(?:[^"\\]|\\.)*\\?')
 
 
 class LabelFile(AbstractContextManager["LabelFile"]):
@@ -55,6 +65,7 @@ class LabelFile(AbstractContextManager["LabelFile"]):
         self._lacks_newline = False
         self._known: tuple[int, ...] = ()
         try:
+            remove_abandoned(Path(os.path.realpath(file)))
             self._stream = self._opened(at_start=True)
         except OSError as error:
             raise UsageError(f"`out` {file}: cannot be written: {error.strerror}") from None
@@ -99,7 +110,7 @@ class LabelFile(AbstractContextManager["LabelFile"]):
 
         Raises:
             UsageError: as for `refresh`.
-            OSError: the line could not be removed, or the file could not be opened again.
+            OSError: the line could not be removed, and the file is unchanged.
         """
         self.refresh()
         place = next((at for at in reversed(range(len(self.lines))) if chosen(self.lines[at])), None)
@@ -109,11 +120,11 @@ class LabelFile(AbstractContextManager["LabelFile"]):
         try:
             with replacing(self._file) as scratch:
                 scratch.write_bytes(b"".join(map(_bytes, rest)))
-        except OSError:
+        except WrittenError:
+            pass  # only the flush of the folder has failed
+        self.lines = rest
+        with suppress(OSError):  # then the next call reads it again
             self._read_again()
-            if self.lines != rest:  # otherwise only the flush of the folder has failed
-                raise
-        self._read_again()
         return removed
 
     def _append(self, line: Mapping[str, Any]) -> None:
@@ -157,7 +168,7 @@ class LabelFile(AbstractContextManager["LabelFile"]):
             lines += [self._checked(last, len(lines) + 1)] if last else []
         except UsageError:
             # While people label, it may be the beginning of what another program is writing.
-            if not (at_start and lines and last.startswith(_BEGINNING)):
+            if not at_start or not _is_cut_line(last, is_first=not lines):
                 raise
             self._move(last)
             stream.truncate(stream.seek(0, os.SEEK_END) - len(last))
@@ -185,6 +196,38 @@ class LabelFile(AbstractContextManager["LabelFile"]):
             stream.write(torn + b"\n")
             stream.flush()
             os.fsync(stream.fileno())
+
+
+def _is_cut_line(text: bytes, *, is_first: bool) -> bool:
+    """Return whether a text without an end is the beginning of a label's line.
+
+    After labels, the beginning of its first key tells. A file that begins with it may be of something else, so
+    there all first keys count, as far as the text goes.
+    """
+    if not is_first:
+        return text.startswith(_BEGINNING) or _BEGINNING.startswith(text)
+    with suppress(ValueError, RecursionError):
+        json.loads(text)
+        return False
+    return any(_begins_with_keys(text, keys) for keys in _FIRST_KEYS)
+
+
+def _begins_with_keys(text: bytes, keys: Sequence[str]) -> bool:
+    """Return whether a text is an object that begins with these keys, or the beginning of such an object."""
+    rest = text
+    for place, key in enumerate(keys):
+        before = "{" if place == 0 else ", "
+        start = f'{before}"{key}": '.encode()
+        if start.startswith(rest):
+            return True
+        if not rest.startswith(start):
+            return False
+        rest = rest.removeprefix(start)
+        value = _VALUE.match(rest)
+        if value is None:
+            return _CUT_VALUE.fullmatch(rest) is not None
+        rest = rest[value.end() :]
+    return True
 
 
 def _bytes(line: Mapping[str, Any]) -> bytes:

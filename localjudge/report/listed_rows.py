@@ -23,8 +23,8 @@ from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Judgement, Outcome, Row
 from localjudge.records.outcome_columns import OVERALL, from_bytes
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.reader import JUDGEMENTS
 from localjudge.runs.reread_texts import RowTextStore
+from localjudge.runs.run_files import JUDGEMENTS
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.studies.calibrate import IntervalsOf
 from localjudge.system.durable import LineStore

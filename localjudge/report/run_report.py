@@ -6,6 +6,7 @@ runs → rows, texts → findings → page
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from localjudge.report.study_options import ReportOptions
 from localjudge.report.tables import Findings, joined
 from localjudge.runs.reader import is_complete
 from localjudge.runs.run_manifest import read_manifest
+from localjudge.runs.run_state import unchanged
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.studies.agree import agree, agree_on_pairs
 from localjudge.studies.calibrate import Calibration, read_intervals
@@ -64,12 +66,13 @@ def write_report(
         if getattr(options, name):
             one = f"`{name}`: is for runs with one judgement for each response; this rubric"
             mode.require("aspects", one, "")
-    with step(f"reading the {mode.list_words[1]}"):
-        listed = ListedRows(runs, options.inputs or ())
-    with listed:
-        with step("comparing the systems"):
-            found = _ReportFindings(listed, options, resamples)
-            about = head(listed, options.title, found.sections, found.notices)
+    with ExitStack() as stack:
+        with unchanged(runs):
+            with step(f"reading the {mode.list_words[1]}"):
+                listed = stack.enter_context(ListedRows(runs, options.inputs or ()))
+            with step("comparing the systems"):
+                found = _ReportFindings(listed, options, resamples)
+                about = head(listed, options.title, found.sections, found.notices)
         with step("writing the page", mode.list_words[1]) as report:
             write_page(out, about, listed, report)
     return list(about["notices"])

@@ -55,6 +55,11 @@ class LabelOptions:
     columns: LabelFields = None
     inputs: MovedInputs = None
 
+    @property
+    def files(self) -> list[str]:
+        """The names of all these files."""
+        return [*(self.labels or ()), *(self.inputs or ())]
+
     def require_labels(self) -> None:
         """Require files of labels."""
         if not self.labels:
@@ -70,8 +75,7 @@ class LabelOptions:
         from localjudge.rows.formats import input_extras
         from localjudge.rows.inputs import find_inputs
 
-        files = [*(self.labels or ()), *self.moved]
-        require(what, "trust", *input_extras(files))
+        require(what, "trust", *input_extras(self.files))
         find_inputs(self.moved)
 
     def labels_of(self, judged: Scores | JudgedPairs, equal_chances: bool = True) -> Labels:
@@ -98,3 +102,9 @@ class ReportOptions(LabelOptions):
     title: Annotated[str | None, Flag("Its title.  [default: the runs' names]", "TEXT")] = None
     calibration: CalibrationFile = None
     intervals: IntervalFile = None
+
+    @property
+    def files(self) -> list[str]:
+        """The names of all these files."""
+        maps = [str(file) for file in (self.calibration, self.intervals) if file is not None]
+        return super().files + maps

@@ -13,8 +13,8 @@ from localjudge.records import Failure, Outcome
 from localjudge.records.outcome_columns import AnswerColumns
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import KeyIndex, key_digest, read_journal
-from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE
-from localjudge.runs.run_manifest import FORMAT, MANIFEST, RunManifest, StartRecord, read_manifest
+from localjudge.runs.run_files import JUDGEMENTS, MANIFEST, SET_ASIDE
+from localjudge.runs.run_manifest import FORMAT, RunManifest, StartRecord, read_manifest
 
 
 class LinesOfEarlierStarts:
@@ -102,8 +102,6 @@ def recorded_run(folder: Path, described: Mapping[str, Any]) -> RunManifest | No
         RunMismatchError: the folder holds another run, or something else.
     """
     if not (folder / MANIFEST).exists():
-        if (folder / JUDGEMENTS).exists():
-            raise RunMismatchError(f"`out` {folder}: has {JUDGEMENTS} but no {MANIFEST}; choose another folder")
         return None
     manifest = read_manifest(folder)
     if found := changes(manifest, described):

@@ -68,7 +68,7 @@ class Journal(AbstractContextManager["Journal"]):
         """Write lines, each given with its key, all or none.
 
         Raises:
-            RunBrokenError: the file was removed, or another owner has replaced it.
+            RunBrokenError: the file was removed or cut, or another owner has replaced it.
             OSError: the lines cannot be written; none of them was written.
         """
         self._check()
@@ -97,8 +97,15 @@ class Journal(AbstractContextManager["Journal"]):
         self._synced = time.monotonic()
 
     def line_at(self, place: int) -> bytes:
-        """Return the line at this place, from 0."""
-        return self._lines[place]
+        """Return the line at this place, from 0.
+
+        Raises:
+            RunBrokenError: the file was cut.
+        """
+        line = self._lines[place]
+        if not line.endswith(b"\n"):
+            raise self.was_cut
+        return line
 
     def index(self) -> KeyIndex:
         """Return the places of the current lines."""
@@ -106,14 +113,24 @@ class Journal(AbstractContextManager["Journal"]):
 
     def _check(self) -> None:
         try:
-            there = os.stat(self.file).st_ino
+            there = os.stat(self.file)
         except OSError:
             raise RunBrokenError(
                 f"{self.file}: removed or renamed while the run was writing it; put it back, and the same "
                 "command continues it"
             ) from None
-        if there != os.fstat(self._stream.fileno()).st_ino:
+        if there.st_ino != os.fstat(self._stream.fileno()).st_ino:
             raise RunBrokenError(f"{self.file}: another localjudge has taken this run over")
+        if there.st_size < self._lines.size:
+            raise self.was_cut
+
+    @property
+    def was_cut(self) -> RunBrokenError:
+        """The error that says that another program has cut the file."""
+        return RunBrokenError(
+            f"{self.file}: another program has cut it while the run was writing it; the same command judges "
+            "the rows that lost their line again"
+        )
 
 
 class KeyIndex:

@@ -14,22 +14,32 @@ from localjudge.errors import RunMismatchError, UsageError
 from localjudge.records import Outcome
 from localjudge.runs.earlier_starts import changes
 from localjudge.runs.journal import read_journal
-from localjudge.runs.noise import NOISE, Noise, RepeatedRow, noise_lines
-from localjudge.runs.reader import JUDGEMENTS, SUMMARY, is_complete, read_repeated_rows
+from localjudge.runs.noise import Noise, RepeatedRow, noise_lines
+from localjudge.runs.reader import is_complete, read_repeated_rows
 from localjudge.runs.row_source import Shard
 from localjudge.runs.run_directory import RunDirectory
-from localjudge.runs.run_manifest import MANIFEST, ModelRecord, RunManifest, StartRecord, as_json, read_manifest
+from localjudge.runs.run_files import JUDGEMENTS, MANIFEST, NOISE, SUMMARY
+from localjudge.runs.run_manifest import ModelRecord, RunManifest, StartRecord, as_json, read_manifest
+from localjudge.runs.run_state import RunState
 from localjudge.runs.summary import Summary, read_summary
 from localjudge.system.steps import Report, no_progress, with_progress
 
 
 @dataclass(frozen=True, slots=True)
 class _ShardRun:
-    """The run directory of one shard."""
+    """The run directory of one shard.
+
+    Attributes:
+        folder: its path.
+        manifest: its manifest.
+        shard: which part of the input it is.
+        state: its state when it was first read.
+    """
 
     folder: Path
     manifest: RunManifest
     shard: Shard
+    state: RunState
 
     @property
     def start(self) -> StartRecord:
@@ -49,7 +59,8 @@ def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> S
         The summary of the whole run.
 
     Raises:
-        RunMismatchError: the folders are not the shards of one run over one input.
+        RunMismatchError: the folders are not the shards of one run over one input, or a shard was changed while
+            it was read. `out` is as it was before.
         UsageError: shards are missing or not complete; the message names each of them.
     """
     parts = sorted((_read(folder) for folder in folders), key=lambda part: part.shard.index)
@@ -66,10 +77,12 @@ def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> S
         with run.writing(JUDGEMENTS) as scratch:
             with scratch.open("xb") as stream:
                 stream.writelines(with_progress(_in_order(parts), report, first.start.input_rows))
+            repeated = _repeated_rows(parts)
+            for part in parts:
+                part.state.refuse_change()
             there = out / JUDGEMENTS
             if there.exists() and not filecmp.cmp(scratch, there, shallow=False):
                 raise refused
-        repeated = _repeated_rows(parts)
         summary = read_summary(out, manifest=manifest)
         if repeated:
             with run.writing(NOISE) as scratch:
@@ -82,10 +95,11 @@ def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> S
 
 
 def _read(folder: Path) -> _ShardRun:
+    state = RunState.of(folder)
     manifest = read_manifest(folder)
     if manifest.shard is None:
         raise UsageError(f"{folder}: is not a shard; it holds the whole input, so give this run alone")
-    return _ShardRun(folder, manifest, Shard.parse(manifest.shard, {}))
+    return _ShardRun(folder, manifest, Shard.parse(manifest.shard, {}), state)
 
 
 def _model(parts: Sequence[_ShardRun]) -> ModelRecord:
@@ -133,13 +147,20 @@ def _in_order(parts: Sequence[_ShardRun]) -> Iterator[bytes]:
     """Yield the lines of all shards in ascending order of row numbers, which each shard has already."""
     columns = parts[0].manifest.rubric.columns
     of_shards = (read_journal(part.folder / JUDGEMENTS, columns) for part in parts)
+    read = 0
     for number, (piece, outcome) in enumerate(heapq.merge(*of_shards, key=_row_number), 1):
         if outcome.row != number:
-            raise RunMismatchError(
-                f"shards: row {min(outcome.row or 0, number)} of the input has no line, or two; "
-                "run their score commands again and then merge"
-            )
+            raise _lacks_row(min(outcome.row or 0, number))
+        read = number
         yield piece
+    if read != parts[0].start.input_rows:
+        raise _lacks_row(read + 1)
+
+
+def _lacks_row(number: int) -> RunMismatchError:
+    return RunMismatchError(
+        f"shards: row {number} of the input has no line, or two; run their score commands again and then merge"
+    )
 
 
 def _row_number(line: tuple[bytes, Outcome]) -> int:

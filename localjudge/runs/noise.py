@@ -22,9 +22,8 @@ from localjudge.errors import RunMismatchError
 from localjudge.modes.row_outcome import EXPECTED, TAG, VALUE, RowOutcome
 from localjudge.records import Judgement, Outcome
 from localjudge.rubrics.score_column import ScoreColumn
+from localjudge.runs.run_files import NOISE
 from localjudge.statistics.absolute_change import AbsoluteChange, absolute_change
-
-NOISE = "noise.jsonl"
 
 
 class RepeatedPrompt(BaseModel):

@@ -25,9 +25,9 @@ from typing import Any, Self
 from filelock import SoftFileLease, Timeout
 
 from localjudge.errors import RunBrokenError, RunLockedError, UsageError
-from localjudge.system.durable import replacing
+from localjudge.runs.run_files import LOCK, mark, remove_needless_mark
+from localjudge.system.durable import StoppedAfterWriting, WrittenError, replacing
 
-LOCK = ".lock"
 LEASE = 30.0
 """Lease in seconds: an owner on another host that has not renewed its lock for this time counts as dead."""
 _OWN = ".owner-"
@@ -42,7 +42,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class Ownership(AbstractContextManager["Ownership"]):
     """The exclusive right to write to a folder. Entering the context checks that the folder can be written.
 
-    Leaving the context removes the folders that it created, if they are empty.
+    A folder without `run.json` is marked first (`run_files`). Leaving the context removes the mark if it is not
+    needed any more, and the folders that it created, if they are empty.
 
     Args:
         folder: the folder; it is created if it does not exist.
@@ -51,18 +52,17 @@ class Ownership(AbstractContextManager["Ownership"]):
 
     Attributes:
         own: the private folder of this owner, for temporary files.
-        made: the names of the files that did not exist before this owner wrote them.
 
     Raises:
         RunLockedError: another process owns the folder.
         RunBrokenError: the disk is full.
+        RunMismatchError: the folder has a foreign file with the name of one of a run.
         UsageError: the folder cannot be created or written.
     """
 
     def __init__(self, folder: Path, say: Callable[[str], None], lease: float = LEASE) -> None:
         self.folder = folder
         self.own = folder / f"{_OWN}{secrets.token_hex(8)}"
-        self.made: list[str] = []
         self._say = say
         self._lease = SoftFileLease(folder / LOCK, lease_duration=lease)
         self._open = ExitStack()
@@ -73,8 +73,11 @@ class Ownership(AbstractContextManager["Ownership"]):
                 new = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
                 stack.callback(_remove_empty, new)
                 self.folder.mkdir(parents=True, exist_ok=True)
+                stack.callback(remove_needless_mark, self.folder)
+                mark(self.folder)
                 stack.callback(self._lease.release)  # a signal may come right after it was acquired
                 self._acquire()
+                mark(self.folder)  # the owner that this one has waited for may have removed the mark
                 stack.callback(shutil.rmtree, self.own, ignore_errors=True)
                 self._take_over()
             except OSError as error:
@@ -103,20 +106,19 @@ class Ownership(AbstractContextManager["Ownership"]):
             )
 
     @contextmanager
-    def placing(self, name: str) -> Iterator[None]:
+    def placing(self) -> Iterator[None]:
         """Enclose a rename that moves a file out of the private folder to its final path.
 
         Raises:
             RunBrokenError: another process has taken the folder over, or the folder was removed.
         """
-        new = not (self.folder / name).exists()
         try:
             yield
         except FileNotFoundError:
             self.check()
             raise
-        if new:
-            self.made.append(name)
+        except (WrittenError, StoppedAfterWriting) as written:
+            raise written.reason from None  # one file of the run is whole, and the run is not
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
@@ -126,7 +128,7 @@ class Ownership(AbstractContextManager["Ownership"]):
             RunBrokenError: another process has taken the folder over, or the folder was removed; the old file
                 is unchanged.
         """
-        with self.placing(name), replacing(self.folder / name, self.own) as scratch:
+        with self.placing(), replacing(self.folder / name, self.own) as scratch:
             yield scratch
 
     def remove(self, name: str) -> None:

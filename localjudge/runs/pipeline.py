@@ -24,15 +24,14 @@ from localjudge.rows.columns import CONVERSATIONS
 from localjudge.rows.conversation import NO_CONVERSATION
 from localjudge.runs import NEVER, RunObserver, StopRequest
 from localjudge.runs.cost_estimate import CostEstimate
-from localjudge.runs.reader import SET_ASIDE, read_notices
+from localjudge.runs.reader import read_notices
 from localjudge.runs.row_source import WHOLE, RowSource, Shard
 from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_files import ENGINE_LOG, SET_ASIDE, refuse_inputs_inside
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.summary import Summary
 from localjudge.system.quantities import counted, figure, hours
 
-ENGINE_LOG = "engine.log"
-"""The file of a run with the output of the engine's libraries."""
 _OVERFLOWS = {"fail": "fail", "truncate-candidate": "lose the end of their candidate"}
 
 
@@ -102,6 +101,7 @@ def score_run(
     observer, folder = observer or RunObserver(), Path(folder)
     for name in source.empty:
         observer.warn(f"{name}: holds no rows")
+    refuse_inputs_inside(folder, source.files)
     with RunDirectory(folder, observer.say) as run, ExitStack() as stack:
         if isinstance(judge, JudgeConfig):
             run.refuse_another(judge, shard)

@@ -21,12 +21,10 @@ from localjudge.runs.journal import read_journal
 from localjudge.runs.noise import Noise, RepeatedRow, read_noise_lines
 from localjudge.runs.notices import is_dry_run, notices
 from localjudge.runs.reread_texts import with_text_columns
-from localjudge.runs.run_manifest import MANIFEST, RunManifest, read_manifest
+from localjudge.runs.run_files import JUDGEMENTS, MANIFEST, SUMMARY
+from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.runs.warning_signs import WarningSigns
 
-JUDGEMENTS = "judgements.jsonl"
-SET_ASIDE = "set-aside.jsonl"
-SUMMARY = "summary.json"
 _ROUNDING = 1e-3
 
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 from localjudge.errors import UsageError
 from localjudge.modes import prompt_rows
 from localjudge.records import Failure, Row
-from localjudge.rows.columns import CRITERION, USED_FIELDS, Columns
+from localjudge.rows.columns import CRITERION, JOIN, USED_FIELDS, Columns
 from localjudge.rows.formats import can_be_read_twice, count_lines_of, sha256_of
 from localjudge.rows.inputs import Inputs, find_inputs
 from localjudge.rows.pairs import PairedRows, Pairing
@@ -52,6 +52,14 @@ class RowSource:
     checked: Inputs | None = None
     limit: RowLimit = field(default_factory=RowLimit)
     count_all: Callable[[], int | None] = lambda: None
+
+    @property
+    def files(self) -> list[str]:
+        """The names of all files that are read: the inputs, and the one that they are joined with."""
+        files = list(self.inputs)
+        if JOIN in self.columns:
+            files.append(self.columns[JOIN])
+        return files
 
     @property
     def missing(self) -> dict[str, int]:

@@ -29,13 +29,21 @@ from localjudge.records.outcome_columns import from_bytes, to_bytes
 from localjudge.runs import NEVER, StoppedBySignal, StopRequest
 from localjudge.runs.earlier_starts import LinesOfEarlierStarts, changed_weights, recorded_run, with_start
 from localjudge.runs.journal import Journal
-from localjudge.runs.noise import NOISE, Noise, noise_lines
+from localjudge.runs.noise import Noise, noise_lines
 from localjudge.runs.noise_plan import NoisePlan
 from localjudge.runs.ownership import LEASE, Ownership
-from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY
 from localjudge.runs.repeat import judge_again
 from localjudge.runs.row_source import WHOLE, RowSource, Shard
-from localjudge.runs.run_manifest import MANIFEST, StartRecord, as_json, recorded_inputs
+from localjudge.runs.run_files import (
+    ENGINE_LOG,
+    JUDGEMENTS,
+    MANIFEST,
+    NOISE,
+    SET_ASIDE,
+    SUMMARY,
+    files_of_run,
+)
+from localjudge.runs.run_manifest import StartRecord, as_json, recorded_inputs
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.summary import Summary, read_summary
 from localjudge.system.steps import Report, Step, no_steps, with_progress
@@ -65,6 +73,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
     Raises:
         RunLockedError: another process is writing the run.
         RunBrokenError: the disk is full.
+        RunMismatchError: the folder has a foreign file with the name of one of a run.
         UsageError: the folder cannot be created or written.
     """
 
@@ -83,7 +92,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self._ownership)
-            self._fresh = not (self.folder / MANIFEST).exists()
+            self._there = files_of_run(self.folder)
             stack.callback(self._remove_if_in_vain)
             self._open = stack.pop_all()
         return self
@@ -182,20 +191,28 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         Returns:
             The summary of the run. If it was stopped, the summary of the rows that are done; their lines then
             stay in the order in which they finished.
+
+        Raises:
+            StoppedBySignal: the grace period of a stop is over. The summary of the rows that are done is
+                written.
         """
         self._stopped = False
+        ended: StoppedBySignal | None = None
         self._noise_plan = NoisePlan(
             self.folder, noise_rows, self._judge.config.engine, self._judge.config.seed
         )
-        with stopping:
-            for judged in self._judge.judge_tasks(self._undone(stopping.asked)):
-                report([outcome for _, outcome in judged], self._append(judged))
-                self._record_named_models(only_new_names=True)
-            if not self._stopped:
-                self._journal.sync()
-                with step("putting the lines in order") as report_lines:
-                    self._write_lines(JUDGEMENTS, self._in_order(report_lines))
-                self.complete = True
+        try:
+            with stopping:
+                for judged in self._judge.judge_tasks(self._undone(stopping.asked)):
+                    report([outcome for _, outcome in judged], self._append(judged))
+                    self._record_named_models(only_new_names=True)
+                if not self._stopped:
+                    self._journal.sync()
+                    with step("putting the lines in order") as report_lines:
+                        self._write_lines(JUDGEMENTS, self._in_order(report_lines))
+                    self.complete = True
+        except StoppedBySignal as stopped:
+            ended = stopped
         self._record_named_models(only_new_names=False)
         with step("counting the rows") as report_lines:
             summary = read_summary(self.folder, report_lines, self._manifest, self._noise_plan.add)
@@ -203,6 +220,8 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         if self.complete:
             self._keep_noise()
         self._write_summary()
+        if ended is not None:
+            raise ended
         return summary
 
     @property
@@ -327,7 +346,10 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             if line is None:
                 raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is missing")
             piece = self._journal.line_at(line)
-            outcome = from_bytes(piece, columns)
+            try:
+                outcome = from_bytes(piece, columns)
+            except ValueError:
+                raise self._journal.was_cut from None
             own = outcome.copied_to(row)
             yield piece if own is outcome else to_bytes(own, columns)
 
@@ -351,7 +373,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self.set_aside = lines.set_aside
         if self.set_aside:
             self._write_lines(SET_ASIDE, lines.aside())
-        with self._ownership.placing(JUDGEMENTS):
+        with self._ownership.placing():
             journal = Journal(self.folder / JUDGEMENTS, self._ownership.own, lines.staying())
             self._journal = self._open.enter_context(journal)
         self.done = lines.rows.count_in(self._journal.index())
@@ -370,7 +392,12 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         return self._plan.key(place, self._settings)
 
     def _remove_if_in_vain(self) -> None:
-        """Remove the files that this start made for a new run, if the run is not complete and has no line."""
-        if self._fresh and not self.complete and not self.done:
-            for name in self._ownership.made:
+        """Remove the files that this start made for a new run, if the run is not complete and has no line.
+
+        The engine's log stays, which may say why.
+        """
+        if MANIFEST in self._there or self.complete or self.done:
+            return
+        for name in files_of_run(self.folder):
+            if name not in self._there and name != ENGINE_LOG:
                 self._ownership.remove(name)

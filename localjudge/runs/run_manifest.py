@@ -30,9 +30,9 @@ from localjudge.rows.pairs import Pairing
 from localjudge.rows.reading import Reading
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.run_files import MANIFEST
 from localjudge.settings import SharedSettings
 
-MANIFEST = "run.json"
 FORMAT: Literal[11] = 11
 _OF_ENGINE = ("engine", "dtype", "head_dtype", "enforced")
 """The settings that only the open engine knows, as `EngineInfo.settings` has them."""
@@ -345,6 +345,16 @@ def stored_readings(
     if not start.readings or start.inputs != recorded_inputs(inputs) or start.columns != dict(columns):
         return None
     return start.reading_of(inputs)
+
+
+def inputs_of_runs(folders: Iterable[Path]) -> list[str]:
+    """Return the names of the inputs of runs, of all their starts.
+
+    Raises:
+        RunMismatchError: a folder holds no run that this version can read.
+    """
+    starts = [start for folder in folders for start in read_manifest(folder).starts]
+    return [name for start in starts for name in start.inputs]
 
 
 def recorded_inputs(inputs: Iterable[str]) -> list[str]:

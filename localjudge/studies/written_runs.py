@@ -11,16 +11,8 @@ from localjudge.records import Outcome
 from localjudge.records.outcome_columns import to_bytes
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.reader import JUDGEMENTS, SUMMARY
-from localjudge.runs.run_manifest import (
-    FORMAT,
-    MANIFEST,
-    ModelRecord,
-    RunManifest,
-    RunSettings,
-    StartRecord,
-    as_json,
-)
+from localjudge.runs.run_files import JUDGEMENTS, MANIFEST, SUMMARY
+from localjudge.runs.run_manifest import FORMAT, ModelRecord, RunManifest, RunSettings, StartRecord, as_json
 from localjudge.runs.summary import Summary, read_summary
 from localjudge.system.durable import replacing
 

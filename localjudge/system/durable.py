@@ -28,6 +28,52 @@ from typing import IO, Self
 from localjudge.system.quantities import file_size
 
 
+class WrittenError(OSError):
+    """An error after a file or folder got its name: it is whole, and is not removed.
+
+    Attributes:
+        reason: the error.
+    """
+
+    def __init__(self, target: Path, reason: OSError) -> None:
+        why = reason.strerror or str(reason)
+        super().__init__(reason.errno, f"{target} is written whole; after that: {why}")
+        self.reason = reason
+
+
+class StoppedAfterWriting(KeyboardInterrupt):
+    """A stop after a file or folder got its name: it is whole, and is not removed.
+
+    Attributes:
+        target: its path.
+        reason: the stop.
+    """
+
+    def __init__(self, target: Path, reason: KeyboardInterrupt) -> None:
+        super().__init__()
+        self.target = target
+        self.reason = reason
+
+
+@contextmanager
+def after_writing(target: Path) -> Iterator[None]:
+    """Say of an error or a stop within the block that a result is whole.
+
+    Raises:
+        WrittenError: there was an error, but not that the reader of the output has closed it, or that a file or
+            a folder is missing.
+        StoppedAfterWriting: Ctrl-C.
+    """
+    try:
+        yield
+    except (BrokenPipeError, FileNotFoundError):
+        raise
+    except OSError as error:
+        raise WrittenError(target, error) from None
+    except KeyboardInterrupt as stopped:
+        raise StoppedAfterWriting(target, stopped) from None
+
+
 @contextmanager
 def replacing(target: Path, within: Path | None = None) -> Iterator[Path]:
     """Yield a scratch path for a file or a folder; it becomes the target if the block ends without an error.
@@ -38,12 +84,12 @@ def replacing(target: Path, within: Path | None = None) -> Iterator[Path]:
         within: the folder of the scratch path, on the target's file system; default: the target's folder.
 
     Raises:
+        WrittenError: the target is written, and only the flush of its folder failed.
+        StoppedAfterWriting: Ctrl-C after the target was written.
         OSError: it cannot be written or renamed. The target is unchanged, and the scratch path is removed.
     """
     target = Path(os.path.realpath(target)) if target.is_symlink() else target
-    _remove_abandoned(target)
-    writer = f"{_machine()}-{os.getpid()}-{secrets.token_hex(4)}"
-    scratch = (within or target.parent) / f".{target.name}.{writer}.tmp"
+    scratch = scratch_path(target, within)
     try:
         yield scratch
         settle(scratch, target)
@@ -59,8 +105,40 @@ def _remove(scratch: Path) -> None:
         scratch.unlink(missing_ok=True)
 
 
-def _remove_abandoned(target: Path) -> None:
-    """Remove what processes of this machine that have ended left of a target."""
+def scratch_path(target: Path, within: Path | None = None) -> Path:
+    """Return a new scratch path for a target, and remove what ended processes have left of it.
+
+    Args:
+        target: the file or folder.
+        within: the folder of the scratch path; default: the target's folder.
+    """
+    remove_abandoned(target)
+    writer = f"{_machine()}-{os.getpid()}-{secrets.token_hex(4)}"
+    return (within or target.parent) / f".{target.name}.{writer}.tmp"
+
+
+@contextmanager
+def scratch_folder(target: Path) -> Iterator[Path]:
+    """Yield a new folder that only this user can read; it is removed at the end of the block.
+
+    What a killed process leaves is removed by the next block for the same target.
+
+    Args:
+        target: a path beside it, after which it is named.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    scratch = scratch_path(target)
+    try:
+        scratch.mkdir(mode=0o700)
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def remove_abandoned(target: Path) -> None:
+    """Remove what processes of this machine that have ended left of a target beside it."""
     for scratch in target.parent.glob(f".{glob.escape(target.name)}.{_machine()}-*-*.tmp"):
         process = scratch.name.split("-")[-2]
         if process.isdecimal() and not _is_running(int(process)):
@@ -102,16 +180,29 @@ def settle(scratch: Path, target: Path) -> None:
     """Flush a file, or a folder with its content, and rename it.
 
     Raises:
+        WrittenError: it is renamed, and only the flush of its new folder failed.
+        StoppedAfterWriting: Ctrl-C after it was renamed.
         OSError: it cannot be flushed or renamed; the target is unchanged.
     """
     for path in scratch.rglob("*"):
-        _flush(path)
-    _flush(scratch)
-    os.replace(scratch, target)
-    _flush(target.parent)
+        flush(path)
+    flush(scratch)
+    try:
+        os.replace(scratch, target)
+    except KeyboardInterrupt as stopped:
+        if os.path.lexists(scratch):
+            raise
+        raise StoppedAfterWriting(target, stopped) from None
+    with after_writing(target):
+        flush(target.parent)
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Flush a file or a folder to the disk.
+
+    Raises:
+        OSError: it cannot be opened or flushed.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -31,7 +31,8 @@ from localjudge.runs import NEVER, RunObserver, StopRequest
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
-from localjudge.runs.run_manifest import MANIFEST, read_manifest
+from localjudge.runs.run_files import MANIFEST, refuse_foreign
+from localjudge.runs.run_manifest import read_manifest
 from localjudge.studies.audit.perturbations import (
     AGAIN,
     ORIGINAL,
@@ -182,8 +183,11 @@ def _refuse_another(judge: Judge, out: Path) -> None:
     Raises:
         UsageError: it contains something else, or the audit of another judge.
     """
+    folders = [out / name for name in RUNS]
+    for folder in [out] + folders:
+        refuse_foreign(folder)
     # A start that was stopped at once leaves a folder without a manifest; the next start begins its run anew.
-    runs = [out / name for name in RUNS if (out / name / MANIFEST).exists()]
+    runs = [folder for folder in folders if (folder / MANIFEST).exists()]
     if not runs and not (out / ROWS).exists():
         return
     if not is_of_audit(out / ROWS):

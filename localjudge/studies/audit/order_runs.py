@@ -31,7 +31,7 @@ from localjudge.runs import NEVER, RunObserver, StopRequest
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
-from localjudge.runs.run_manifest import MANIFEST
+from localjudge.runs.run_files import MANIFEST, refuse_foreign
 from localjudge.studies.audit.audit_run import ROWS, SAMPLED, is_of_audit, write_rows, written_row
 from localjudge.studies.audit.perturbations import AGAIN
 
@@ -245,8 +245,11 @@ def _refuse_another(judge: Judge, rows: Sequence[Row], out: Path, folders: Seque
         UsageError: it contains something else, an audit of other rows, or the audit of another judge.
     """
     file = out / ROWS
+    runs_of_audit = [out / name for name in (OWN, AGAIN, *folders)]
+    for folder in (out, *runs_of_audit):
+        refuse_foreign(folder)
     # A start that was stopped at once leaves a folder without a manifest; the next start begins its run anew.
-    runs = [out / name for name in (OWN, AGAIN, *folders) if (out / name / MANIFEST).exists()]
+    runs = [folder for folder in runs_of_audit if (folder / MANIFEST).exists()]
     if not runs and not file.exists():
         return
     if not is_of_audit(file):

@@ -1,0 +1,71 @@
+"""Whether a start has changed a run while it was read.
+
+A start renews `run.json`, then removes `summary.json`, and only then changes lines. At its end, it puts the
+lines in order and then writes `summary.json`. So where both are as they were before the lines were read, the
+lines and what the run says of itself belong together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from localjudge.errors import RunMismatchError
+from localjudge.runs.run_files import MANIFEST, SUMMARY
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """The state of a run at a moment.
+
+    Attributes:
+        folder: the run directory.
+        manifest: the content of `run.json`; None without it.
+        summary: the content of `summary.json`; None without it.
+    """
+
+    folder: Path
+    manifest: bytes | None
+    summary: bytes | None
+
+    @classmethod
+    def of(cls, folder: Path) -> Self:
+        """Return the state of a run now.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        return cls(folder, manifest=_content(folder / MANIFEST), summary=_content(folder / SUMMARY))
+
+    def refuse_change(self) -> None:
+        """Check that the run still has this state.
+
+        Raises:
+            RunMismatchError: a start has changed it.
+        """
+        if RunState.of(self.folder) != self:
+            raise RunMismatchError(
+                f"{self.folder}: its score command has changed it while it was read; when that has ended, give "
+                "this command again"
+            )
+
+
+def _content(file: Path) -> bytes | None:
+    """Return the content of a file; None if there is none."""
+    return file.read_bytes() if file.is_file() else None
+
+
+@contextmanager
+def unchanged(folders: Iterable[Path]) -> Iterator[None]:
+    """Enclose the reading of runs; at the end of the block, refuse those that have changed meanwhile.
+
+    Raises:
+        RunMismatchError: a start has changed a run.
+    """
+    states = [RunState.of(folder) for folder in folders]
+    yield
+    for state in states:
+        state.refuse_change()
