@@ -77,7 +77,7 @@ def check_tensors(model: Model) -> TensorCheck:
         kind = model.configuration.model_type
         return TensorCheck(False, f"not checked: transformers has no language model of model_type {kind}")
     found = _load_shapes(network, tensors)
-    method = _quantization(model.configuration)
+    method = quantization_method(model.configuration)
     if method:
         found = _without_packed(found, {name.rpartition(".")[0] for name in network.state_dict()})
     about = type(network).__name__
@@ -154,7 +154,7 @@ def _load_shapes(network: Any, tensors: Mapping[str, Tensor]) -> _Mismatch:
     )
 
 
-def _quantization(configuration: Any) -> str | None:
+def quantization_method(configuration: Any) -> str | None:
     """Return the method by which a checkpoint is quantized; None if it is not."""
     for config in (configuration, configuration.get_text_config()):
         if named := getattr(config, "quantization_config", None):
