@@ -29,22 +29,21 @@ from localjudge.prompts.task import Prompt
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # the warnings are vLLM's own
 
 OpenEngine = Callable[..., Any]
-PROMPTS = [Prompt(number, [11 + number, *range(20, 40 + number)], number) for number in range(150)]
+PROMPTS = [Prompt(number, [11 + number, *range(20, 40 + number)], number) for number in range(20)]
 OVERRIDES = json.dumps({"rope_theta": 20000.0})
 
 
 @pytest.fixture(scope="module")
-def coarse(open_engine: OpenEngine, model: Model, decoding: Decoding) -> VllmEngine:
+def coarse(open_engine: OpenEngine, close_values: Model, decoding: Decoding) -> VllmEngine:
     """The last layer in bfloat16, as `auto` leaves it on a CPU."""
-    return open_engine(model, decoding, dtype="bfloat16", max_num_seqs=16)
+    return open_engine(close_values, decoding, dtype="bfloat16", max_num_seqs=16)
 
 
 @pytest.fixture(scope="module")
-def fine(open_engine: OpenEngine, model: Model, decoding: Decoding) -> VllmEngine:
+def fine(open_engine: OpenEngine, close_values: Model, decoding: Decoding) -> VllmEngine:
     """The last layer in float32, beside another override of the configuration."""
-    return open_engine(
-        model, decoding, dtype="bfloat16", max_num_seqs=16, head_dtype="float32", hf_overrides=OVERRIDES
-    )
+    options = {"dtype": "bfloat16", "head_dtype": "float32", "hf_overrides": OVERRIDES}
+    return open_engine(close_values, decoding, max_num_seqs=16, **options)
 
 
 def largest_error(engine: VllmEngine) -> float:
@@ -83,7 +82,7 @@ def test_logits_are_those_of_an_exact_last_layer(coarse: VllmEngine, fine: VllmE
 
 
 def test_no_two_values_of_a_score_are_equal_by_rounding(coarse: VllmEngine, fine: VllmEngine) -> None:
-    assert equal_values(coarse) >= 5
+    assert equal_values(coarse) > 20
     assert equal_values(fine) == 0
 
 
