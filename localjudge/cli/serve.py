@@ -126,21 +126,36 @@ def _vllm_command(options: JudgeOptions, runner: str | None, table: Path | None)
     Raises:
         UsageError: an option cannot be used, or the table cannot be written.
     """
+    from localjudge.engines.engine_options import VllmOptions
+    from localjudge.engines.vllm.head_type import choose_head
     from localjudge.engines.vllm.table_settings import Runner, serve_flags, table_digest
 
     config, _ = replace(options, engine="dry-run").prepare("serve", ())
+    has_gpu = bool(Machine.here().gpus)
     if runner is None:
-        runner = "V2" if Machine.here().gpus else "V1"
+        runner = "V2" if has_gpu else "V1"
         Messages().say(f"runner {runner}; give --runner if vLLM says that it takes the other one")
     if runner not in get_args(Runner):
         raise UsageError(f"--runner {runner}: give V1 or V2")
     judge = options.open_judge(config)
+    vllm_options = VllmOptions.parse(config.engine_args)
+    head = choose_head(judge.model, vllm_options, on_gpu=has_gpu or runner == "V2")
+    overrides = {**vllm_options.arguments.get("hf_overrides", {}), **head.overrides}
+    if head.is_float32:
+        Messages().say(
+            "the server computes its last layer in float32 for all requests, which can change their texts; "
+            "--engine-arg head_dtype=model leaves it in the model's type"
+        )
+    elif head.remark:
+        Messages().say(f"the server computes its last layer in the model's type: {head.remark}")
     if table is None:
         table = cache_folder() / "served" / f"{table_digest(judge.decoding)}.npz"
         table.parent.mkdir(parents=True, exist_ok=True)
     check_out_file(table, "--table")
     try:
-        flags = serve_flags(judge.decoding, table.resolve(), "V2" if runner == "V2" else "V1")
+        flags = serve_flags(
+            judge.decoding, table.resolve(), "V2" if runner == "V2" else "V1", hf_overrides=overrides
+        )
     except OSError as error:
         raise UsageError(f"--table {table}: {error.strerror}") from None
     context = config.engine_args.get("max_model_len")

@@ -67,7 +67,18 @@ class _Options(BaseModel):
         raise SettingError("engine_args", f"{name}={shown}", advice)
 
 
-class TransformersOptions(_Options):
+HeadDtype = Literal["auto", "float32", "model"]
+"""The type of the last layer: `model` for that of the weights, `auto` for the engine's choice."""
+
+
+class _HeadOption(_Options):
+    """The option for the last layer, of the engines that load a model."""
+
+    engine = "vllm"
+    head_dtype: HeadDtype = Field("auto", description="auto, float32 or model")
+
+
+class TransformersOptions(_HeadOption):
     """The options of the transformers engine.
 
     Attributes:
@@ -84,7 +95,6 @@ class TransformersOptions(_Options):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="auto, float32, bfloat16 or float16"
     )
-    head_dtype: Literal["auto", "float32", "model"] = Field("auto", description="auto, float32 or model")
 
     def context(self, model: Model) -> int | None:
         """Return the most tokens of a prompt and its answer: the model's limit; None if it has none."""
@@ -97,14 +107,31 @@ class VllmOptions:
 
     Attributes:
         arguments: vLLM's own engine arguments.
+        head_dtype: the type in which the last layer is computed: `float32`, or `model` for that of the weights;
+            `auto` is float32 on a GPU, unless the layer is quantized (`localjudge.engines.vllm.head_type`).
     """
 
     arguments: Mapping[str, Any]
+    head_dtype: HeadDtype = "auto"
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read normalized options: values as JSON, or as plain text. vLLM itself refuses unknown ones."""
-        return cls({name: _json_or_text(text) for name, text in options.items()})
+        """Read normalized options: values as JSON, or as plain text. vLLM itself refuses unknown ones.
+
+        Raises:
+            SettingError: `head_dtype` is none of its values, `hf_overrides` is not an object, or has a
+                `head_dtype`, too.
+        """
+        texts = dict(options)
+        head_dtype = _HeadOption.parse({"head_dtype": texts.pop("head_dtype", "auto")}).head_dtype
+        arguments = {name: _json_or_text(text) for name, text in texts.items()}
+        overrides = arguments.get("hf_overrides", {})
+        if not isinstance(overrides, dict):
+            raise SettingError("engine_args", f"hf_overrides={texts['hf_overrides']}", "give a JSON object")
+        if "head_dtype" in overrides:
+            advice = "give its head_dtype as an option of its own: head_dtype=float32 or head_dtype=model"
+            raise SettingError("engine_args", f"hf_overrides={texts['hf_overrides']}", advice)
+        return cls(arguments, head_dtype)
 
     def context(self, model: Model) -> int | None:
         """Return the most tokens of a prompt and its answer: the model's limit or `max_model_len`."""

@@ -69,7 +69,7 @@ def check_tensors(model: Model) -> TensorCheck:
     if network is None:
         return TensorCheck(complete=False, words=f"not checked: {no_class(model.configuration)}")
     found = _load_shapes(network, tensors)
-    method = _quantization(model.configuration)
+    method = quantization_method(model.configuration)
     if method:
         found = _without_packed(found, {name.rpartition(".")[0] for name in network.state_dict()})
     about = type(network).__name__
@@ -141,7 +141,7 @@ def _load_shapes(network: Any, tensors: Mapping[str, Tensor]) -> _Mismatch:
     )
 
 
-def _quantization(configuration: Any) -> str | None:
+def quantization_method(configuration: Any) -> str | None:
     """Return the method by which a checkpoint is quantized; None if it is not."""
     for config in (configuration, configuration.get_text_config()):
         if named := getattr(config, "quantization_config", None):

@@ -6,11 +6,13 @@ The folder is not named `vllm`: the tests' folder is on the import path, and wou
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -86,6 +88,19 @@ def decoding(model: Model, rubric: Rubric) -> Decoding:
     """Greedy, with little room."""
     table = token_table(rubric.answer_layout, model.vocabulary, model.prompts.spell)
     return Decoding(table, NEAR, closing_margin=2)
+
+
+@pytest.fixture(scope="session")
+def close_values(model: Model, decoding: Decoding, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """The same model, whose logits of all values are so close that bfloat16 makes many of them equal."""
+    folder = tmp_path_factory.mktemp("close")
+    shutil.copytree(model.path, folder, dirs_exist_ok=True)
+    network = LlamaForCausalLM.from_pretrained(model.path)
+    values = torch.from_numpy(decoding.table.score_token[0].astype(np.int64))
+    weight = network.lm_head.weight.data
+    weight[values] = weight[values[0]] + 0.01 * weight[values]
+    network.save_pretrained(folder)
+    return Model.find(folder)
 
 
 OpenEngine = Callable[..., "VllmEngine"]

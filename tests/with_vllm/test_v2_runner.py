@@ -15,13 +15,13 @@ pytest.importorskip("vllm")
 from localjudge.models.model import Model
 
 
-def test_answers_in_the_v2_runner_are_whole_and_those_of_the_plain_engine(model: Model) -> None:
+def test_answers_in_the_v2_runner_are_whole_and_those_of_the_plain_engine(close_values: Model) -> None:
     pytest.importorskip("triton")
     # As on a GPU, where asynchronous is what vLLM does; `synchronous` is the script's other choice.
     scheduling = "asynchronous"
     switches = {"TRITON_INTERPRET": "1", "VLLM_USE_V2_MODEL_RUNNER": "1"}
     ended = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("v2_on_a_cpu.py")), str(model.path), scheduling],
+        [sys.executable, str(Path(__file__).with_name("v2_on_a_cpu.py")), str(close_values.path), scheduling],
         env=os.environ | switches | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,
@@ -36,3 +36,6 @@ def test_answers_in_the_v2_runner_are_whole_and_those_of_the_plain_engine(model:
     assert report["same_tokens"] == report["greedy"]
     assert report["furthest_probability"] < 1e-4
     assert report["preemptions"] > 0
+    # Of the scores of answers in bfloat16, whose last layer is in float32 in the second case.
+    assert report["with_equal_values"]["model"] > 0
+    assert report["with_equal_values"]["float32"] == 0

@@ -112,9 +112,21 @@ def main() -> None:
     plain = TransformersEngine(model, decoding, options)
     greedy = [prompt for prompt in asked if prompt.tag % 2 == 0]
     theirs = {completion.tag: completion for finished in plain.complete(greedy) for completion in finished}
+    with_equal_values: dict[str, int] = {}
+    for head in ("model", "float32"):
+        rounded = VllmEngine(
+            model, decoding, VllmOptions(arguments | {"dtype": "bfloat16", "num_gpu_blocks_override": 64}, head)
+        )
+        finished = [one for some in rounded.complete(asked[:6]) for one in some]
+        scores = [shares for one in finished for shares in one.probabilities]
+        # An aspect with fewer values than another has a probability of 0 in the places of the others.
+        possible = [shares[shares > 0].tolist() for shares in scores]
+        with_equal_values[head] = sum(len(set(shares)) < len(shares) for shares in possible)
+        rounded.close()
     print(
         json.dumps(
             {
+                "with_equal_values": with_equal_values,
                 "runner": engine.info.details["runner"],
                 "asynchronous": engine.llm.llm_engine.vllm_config.scheduler_config.async_scheduling,
                 "preemptions": engine.statistics()["preemptions"],

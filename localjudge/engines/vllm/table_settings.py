@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,13 +46,16 @@ def read_config(vllm_config: Any) -> tuple[Decoding, int]:
     return Decoding(table, **settings), slots
 
 
-def serve_flags(decoding: Decoding, table: Path, runner: Runner) -> list[str]:
+def serve_flags(
+    decoding: Decoding, table: Path, runner: Runner, hf_overrides: Mapping[str, Any] | None = None
+) -> list[str]:
     """Return the flags of `vllm serve` that put a table into its sampler; write the table to a file.
 
     Args:
         decoding: how answers are decoded.
         table: the file for the table; the server reads it when it starts.
         runner: the model runner that the server takes.
+        hf_overrides: values of the model's configuration that the server replaces, if any.
 
     Raises:
         OSError: the file cannot be written.
@@ -60,5 +64,8 @@ def serve_flags(decoding: Decoding, table: Path, runner: Runner) -> list[str]:
         decoding.table.save(scratch)
     processor = f"localjudge.engines.vllm.runners:{runner}_{table_digest(decoding)}"
     config = json.dumps(table_config(decoding, table), separators=(",", ":"))
-    others = ["--generation-config", "vllm", "--logprobs-mode", "raw_logprobs"]
-    return ["--logits-processors", processor, "--additional-config", config, *others]
+    flags = ["--logits-processors", processor, "--additional-config", config]
+    flags += ["--generation-config", "vllm", "--logprobs-mode", "raw_logprobs"]
+    if hf_overrides:
+        flags += ["--hf-overrides", json.dumps(dict(hf_overrides))]
+    return flags

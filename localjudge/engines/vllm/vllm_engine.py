@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import vllm
 from numpy.typing import NDArray
 from vllm import LLM, EngineArgs, SamplingParams
@@ -30,7 +31,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from localjudge.constraint.value_paths import ValuePaths
 from localjudge.engines.engine_log import output_to
 from localjudge.engines.engine_options import VllmOptions, batch_invariance
-from localjudge.engines.protocol import BEGINNINGS, KEPT, Completion, Decoding, EngineInfo
+from localjudge.engines.protocol import BEGINNINGS, KEPT, Completion, Decoding, EngineInfo, types_in_words
 from localjudge.engines.vllm.engine_session import (
     COLLECT,
     EngineDiedError,
@@ -38,11 +39,15 @@ from localjudge.engines.vllm.engine_session import (
     InFlightRequest,
     one_line,
 )
+from localjudge.engines.vllm.head_type import HeadChoice, choose_head
 from localjudge.engines.vllm.table_settings import KEY, STATE, table_config
 from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.models.model import Model
 from localjudge.models.tensor_check import check_tensors
 from localjudge.prompts.task import Prompt, until_stopped
+
+_HEAD_REFUSED = "A head_dtype different from the model dtype"
+"""The beginning of vLLM's error for a last layer that it cannot compute in another type."""
 
 _MOST_DEATHS = 3
 """Consecutive deaths, without a finished row between them, after which the engine gives up."""
@@ -54,7 +59,7 @@ class VllmEngine:
     Args:
         model: the model.
         decoding: how answers are decoded.
-        options: vLLM's own engine arguments.
+        options: vLLM's own engine arguments, and the type of the last layer.
         context: the most tokens of a prompt and its answer, if known: vLLM's `max_model_len` unless an
             option gives it.
         log: a file for vLLM's output; None does not redirect it.
@@ -82,6 +87,7 @@ class VllmEngine:
             raise UsageError(f"vLLM {vllm.__version__} says: {one_line(error)}") from None
         self._model = model
         self._decoding = decoding
+        self._options = options
         self.paths = ValuePaths(decoding.table)
         self._log = log
         self._at_once: int | None = None
@@ -108,12 +114,18 @@ class VllmEngine:
     @property
     def info(self) -> EngineInfo:
         config = self._config
-        device, dtype = config.device_config.device_type, str(config.model_config.dtype).removeprefix("torch.")
+        device = config.device_config.device_type
+        dtype = _name(config.model_config.dtype)
+        head_dtype = _name(config.model_config.head_dtype)
+        types = types_in_words(dtype, head_dtype)
+        if head_dtype == dtype and self._head.remark:
+            types += f", values too ({self._head.remark})"
         kv_cache_tokens = getattr(config.cache_config, "kv_cache_size_tokens", None)
         context, most = config.model_config.max_model_len, config.scheduler_config.max_num_seqs
         return EngineInfo(
             name="vllm",
             dtype=dtype,
+            head_dtype=head_dtype,
             device=device,
             versions={name: version(name) for name in ("torch", "transformers")} | {"vllm": vllm.__version__},
             applies_table=True,
@@ -129,7 +141,7 @@ class VllmEngine:
                 BEGINNINGS: self._beginnings,
                 **self.paths.described,
             },
-            headline=f"engine vllm {vllm.__version__} · {device} · {dtype} · runner {self._runner} · "
+            headline=f"engine vllm {vllm.__version__} · {device} · {types} · runner {self._runner} · "
             f"KV cache {kv_cache_tokens} tokens · up to {most} rows at once · context {context}",
         )
 
@@ -218,6 +230,9 @@ class VllmEngine:
             raise UsageError(f"`engine_args`: vLLM {vllm.__version__} says: {one_line(error)}") from None
         except ValueError as error:
             raise ModelError(f"model {self._model.name}: vLLM says: {one_line(error)}") from None
+        self._head = self._choose_head(config)
+        if self._head.overrides:
+            arguments["hf_overrides"] = {**arguments.get("hf_overrides", {}), **self._head.overrides}
         table = Path(self._folder.name) / "table.npz"
         self._most_in_flight = int(most + max(8, most // 4))
         self.slots = 2 * self._most_in_flight + 2 * COLLECT
@@ -229,11 +244,27 @@ class VllmEngine:
             llm = LLM(**arguments)
         except (ValueError, RuntimeError, OSError) as error:
             hint = f"; its log is {self._log}" if self._log else ""
+            if self._head.is_float32 and self._names_head_type(error):
+                hint += "; give head_dtype=model, because vLLM cannot compute its last layer in float32"
             raise ModelError(
                 f"model {self._model.name}: vLLM cannot load it: {one_line(error)}{hint}"
             ) from None
         _guard(llm.llm_engine.engine_core)
         return llm
+
+    def _choose_head(self, config: Any) -> HeadChoice:
+        """Return what vLLM is told about the type of the last layer, before it starts."""
+        if config.model_config.dtype == torch.float32:
+            return HeadChoice({})
+        on_gpu = config.device_config.device_type == "cuda"
+        return choose_head(self._model, self._options, on_gpu=on_gpu)
+
+    def _names_head_type(self, error: Exception) -> bool:
+        """Return whether vLLM failed because of the type of the last layer, by the error or its log."""
+        text = str(error)
+        if self._log is not None and self._log.is_file():
+            text += self._log.read_text(encoding="utf-8", errors="replace")
+        return _HEAD_REFUSED in text
 
     def _restart(self) -> None:
         self._restarts += 1
@@ -298,6 +329,10 @@ class VllmEngine:
         """Shut the engine down."""
         with output_to(self._log), suppress(Exception):  # any error of a dead or partly built engine
             self.llm.llm_engine.engine_core.shutdown()
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _guard(engine_core: Any) -> None:
