@@ -18,6 +18,7 @@ import argparse
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,8 @@ from preloaded import Preloaded
 
 LIMIT = 120
 """Seconds after which a start counts as one that hangs."""
+STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
+"""The exit codes after a signal that stops."""
 SAYS_WHOLE = "whole"
 """The word of a message that says that the result is there although something failed after it."""
 UNFINISHED = ("judgements.jsonl", "labels.jsonl", "summary.json")
@@ -209,7 +212,10 @@ class Campaign:
         environment = os.environ | variables
         try:
             if command.is_labelled:
-                person = LabellingPerson(program, worker, environment, worker / "out" / "labels.jsonl")
+                person = LabellingPerson(
+                    program, worker, environment, worker / "out" / "labels.jsonl",
+                    keeps_failing=variables.get("FAULT_KIND") == "stay",
+                )  # fmt: skip
                 ended = person.label()
                 return Start(ended.returncode, ended.stderr, person.untrue)
             ended = subprocess.run(
@@ -255,7 +261,7 @@ def broken_words(start: Start, code: int) -> list[str]:
     broken = list(start.untrue)
     if "Traceback" in start.said:
         broken.append("a traceback")
-    elif start.code > 0 and start.code != code and "localjudge: " not in start.said:
+    elif start.code > 0 and start.code not in (code, *STOPPED) and "localjudge: " not in start.said:
         broken.append(f"it fails ({start.code}) without a reason")
     return broken
 

@@ -34,23 +34,31 @@ class LabellingPerson:
         folder: where it runs.
         environment: its variables.
         file: the file of labels.
+        keeps_failing: whether operations keep failing after the first. A label that could not be flushed then
+            cannot be taken out of the file again, and is refused all the same.
 
     Attributes:
         untrue: each answer of the program that the file of labels contradicts, in words.
     """
 
     def __init__(
-        self, command: Sequence[str], folder: Path, environment: Mapping[str, str], file: Path
+        self,
+        command: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        file: Path,
+        *,
+        keeps_failing: bool = False,
     ) -> None:
         self._command, self._folder, self._environment = command, folder, environment
-        self._file = file
+        self._file, self._keeps_failing = file, keeps_failing
         self._confirmed: set[str] = set()
         self._refusals = 0
         self._last = ""
         self.untrue: list[str] = []
 
     def label(self) -> subprocess.CompletedProcess[str]:
-        """Start the program, label, stop it with Ctrl-C, and return how it ended.
+        """Start the program, label, stop it with Ctrl-C unless it ends by itself, and return how it ended.
 
         Raises:
             subprocess.TimeoutExpired: it does not end.
@@ -71,9 +79,9 @@ class LabellingPerson:
             reader = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
             reader.start()
             if address:
-                with suppress(OSError, http.client.HTTPException):  # the program has ended
+                with suppress(OSError, http.client.HTTPException):  # the program is ending
                     self._label_all(address)
-                process.send_signal(signal.SIGINT)
+                    process.send_signal(signal.SIGINT)
             try:
                 code = process.wait(60)
             except subprocess.TimeoutExpired:
@@ -108,7 +116,8 @@ class LabellingPerson:
         there = key in self._labelled()
         if status == 200:
             self._confirmed.add(key)
-        if there != (status == 200):
+        is_untrue = not there if status == 200 else there and not self._keeps_failing
+        if is_untrue:
             self.untrue.append(f"label answered {status}, {answer.get('error', '')}; in the file: {there}")
         self._last = key
         return status, answer

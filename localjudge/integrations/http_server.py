@@ -19,8 +19,14 @@ batch. Kubernetes kills a container after 30."""
 
 
 def server_config(app: Starlette, **others: Any) -> uvicorn.Config:
-    """Return the configuration of a quiet server; `others` are for uvicorn."""
-    return uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, **others)
+    """Return the configuration of a quiet server; `others` are for uvicorn.
+
+    The applications do nothing at their start and end (`lifespan`). Of an end that they were not told of, after
+    a second Ctrl-C, the server would print a traceback.
+    """
+    return uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, lifespan="off", **others
+    )
 
 
 class JudgeServer(uvicorn.Server):
