@@ -70,12 +70,8 @@ class FaultedCommand:
     code: int = 0
 
 
-_DRY = (
-    "--engine",
-    "dry-run",
-    "--chat-template",
-    "none",
-)  # nothing renders a template: it would start a process
+# No model is asked, and no template is rendered, which would start a process.
+_DRY = ("--engine", "dry-run", "--chat-template", "none")
 _SHORT = ("--rubric", "../kept/short.toml", *_DRY)
 _LABELS = ("--labels", "../kept/labels.csv")
 COMMANDS: Mapping[str, FaultedCommand] = {
