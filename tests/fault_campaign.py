@@ -237,11 +237,13 @@ class Campaign:
             )
         second = self._start(command, worker, {})
         broken += broken_words(second, command.code)
-        differing = different_files(comparable_files(out), undisturbed.files)
+        refuses = second.code != command.code
+        differing = different_files(comparable_files(out), undisturbed.files, with_scratch=not refuses)
         if differing:
             broken.append(f"the second start ends with other files: {', '.join(differing)}")
-        if second.code != command.code:
-            said_so = fault.kills or SAYS_WHOLE in first.said
+        if refuses:
+            was_killed = first.code is not None and first.code < 0
+            said_so = was_killed or SAYS_WHOLE in first.said
             if not command.is_written_once:
                 broken.append(f"the second start refuses ({second.code})")
             elif not differing and not said_so:
@@ -288,13 +290,25 @@ def missing_files(out: Path, undisturbed: Undisturbed) -> list[str]:
     return [name for name, content in undisturbed.files.items() if found.get(name) != content]
 
 
-def different_files(found: Mapping[str, object], wanted: Mapping[str, object]) -> list[str]:
+def different_files(
+    found: Mapping[str, object], wanted: Mapping[str, object], *, with_scratch: bool
+) -> list[str]:
     """Return the names of the files that only one of two folders has, or whose contents differ.
 
     The line that a crash has cut from a file of labels stays beside it, in a file `.torn`.
+
+    Args:
+        found: the files of one folder.
+        wanted: those of the other.
+        with_scratch: whether scratch files count.
     """
-    names = [name for name in sorted(found.keys() | wanted.keys()) if not name.endswith(".torn")]
-    return [name for name in names if name not in found or name not in wanted or found[name] != wanted[name]]
+    different = []
+    for name in sorted(found.keys() | wanted.keys()):
+        if name.endswith(".torn") or (_is_scratch(name) and not with_scratch):
+            continue
+        if name not in found or name not in wanted or found[name] != wanted[name]:
+            different.append(name)
+    return different
 
 
 def _is_scratch(name: str) -> bool:

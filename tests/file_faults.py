@@ -30,11 +30,6 @@ class Fault:
     kind: str
     number: int = 0
 
-    @property
-    def kills(self) -> bool:
-        """Whether the process ends at once and can say nothing."""
-        return self.kind in ("kill", "tear")
-
 
 FAULTS: Mapping[str, Fault] = {
     "kill": Fault("kill"),
