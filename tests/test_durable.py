@@ -286,6 +286,23 @@ def test_a_result_that_cannot_be_finished_leaves_what_was_there(
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_an_error_while_the_scratch_file_is_removed_does_not_hide_the_first_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def read_only(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(Path, "unlink", read_only)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_text(tmp_path / "result", "written")
+    assert caught.value.errno == errno.ENOSPC
+    assert not (tmp_path / "result").exists()
+
+
 def test_two_that_write_the_same_file_at_once_have_a_scratch_each(tmp_path: Path) -> None:
     target = tmp_path / "result"
     with replacing(target) as one, replacing(target) as other:

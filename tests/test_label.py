@@ -618,6 +618,18 @@ def test_the_command_ends_with_what_to_do_next(tmp_path: Path) -> None:
     assert last == f"{out}: 0 answers · score the same rows, then: localjudge agree RUN --labels {out}"
 
 
+def test_a_second_ctrl_c_ends_without_a_traceback(tmp_path: Path) -> None:
+    out, rows = tmp_path / "l.jsonl", write_rows(tmp_path / "rows.jsonl")
+    with served(rows, "--rubric", "no-reference", "--out", out, last=True) as (process, address):
+        assert ask(address, "/row", {"annotator": "Ann"})[0] == 200
+        for _ in range(2):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.02)
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+        assert process.wait(20) in (0, 130)
+
+
 def test_the_command_goes_on_after_a_kill(tmp_path: Path) -> None:
     out, rows = tmp_path / "l.jsonl", write_rows(tmp_path / "rows.jsonl")
     given = (rows, "--rubric", "no-reference", "--out", out)

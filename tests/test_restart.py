@@ -157,6 +157,20 @@ def test_lines_of_rows_that_have_left_the_input_are_set_aside_and_do_not_count(
         assert [line["row"] for line in read_lines(out)] == list(range(1, limit + 1))
 
 
+def test_lines_that_a_start_had_set_aside_before_it_ended_are_not_set_aside_twice(
+    cli: Cli, tmp_path: Path, short_rubric: Path
+) -> None:
+    rows, out = write_rows(tmp_path / "a.jsonl", 6), tmp_path / "out"
+    command = ("score", rows, "--out", out, "--rubric", short_rubric, "--engine", "dry-run")
+    assert cli(*command).code == 0
+    left = (out / "judgements.jsonl").read_bytes().splitlines(keepends=True)[4:]
+    (out / "set-aside.jsonl").write_bytes(b"".join(left))  # the journal could not be replaced
+    assert cli(*command, "--limit", 4).code == 0
+    assert (out / "set-aside.jsonl").read_bytes().splitlines(keepends=True) == left
+    assert cli(*command).code == 0
+    assert [line["row"] for line in read_lines(out)] == list(range(1, 7))
+
+
 def test_another_input_and_new_weights_are_said_even_if_quiet_and_the_run_has_the_new_weights(
     cli: Cli, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
@@ -71,9 +72,17 @@ class LinesOfEarlierStarts:
                 yield outcome.key, piece
 
     def aside(self) -> Iterator[bytes]:
-        """Yield the lines that were set aside before, and those of the journal that belong to no row now."""
-        yield from (piece for piece, _ in read_journal(self._aside, self._columns))
-        yield from self._without_row(self._journal)
+        """Yield the lines that were set aside before, and those of the journal that belong to no row now.
+
+        A start that ended while it set lines aside has left some in both files.
+        """
+        there = set()
+        for piece, _ in read_journal(self._aside, self._columns):
+            there.add(hashlib.sha256(piece).digest())
+            yield piece
+        for piece in self._without_row(self._journal):
+            if hashlib.sha256(piece).digest() not in there:
+                yield piece
 
     def kept_aside(self) -> Iterator[bytes]:
         """Yield the lines of the file of set-aside lines that belong to no row of the input."""

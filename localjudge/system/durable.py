@@ -99,10 +99,12 @@ def replacing(target: Path, within: Path | None = None) -> Iterator[Path]:
 
 
 def _remove(scratch: Path) -> None:
+    """Remove a scratch path if it can be removed; an error here would hide the one that came before."""
     if scratch.is_dir():
         shutil.rmtree(scratch, ignore_errors=True)
     else:
-        scratch.unlink(missing_ok=True)
+        with suppress(OSError):
+            scratch.unlink()
 
 
 def scratch_path(target: Path, within: Path | None = None) -> Path:
@@ -142,8 +144,7 @@ def remove_abandoned(target: Path) -> None:
     for scratch in target.parent.glob(f".{glob.escape(target.name)}.{_machine()}-*-*.tmp"):
         process = scratch.name.split("-")[-2]
         if process.isdecimal() and not _is_running(int(process)):
-            with suppress(OSError):
-                _remove(scratch)
+            _remove(scratch)
 
 
 def _is_running(process: int) -> bool:
