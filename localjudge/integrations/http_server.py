@@ -21,9 +21,9 @@ batch. Kubernetes kills a container after 30."""
 def server_config(app: Starlette, **others: Any) -> uvicorn.Config:
     """Return the configuration of a quiet server; `others` are for uvicorn.
 
-    Requests are read by h11 on every machine, whatever else is installed (`strict_requests`). The applications do
-    nothing at their start and end (`lifespan`): of an end that they were not told of, after a second Ctrl-C, the
-    server would print a traceback.
+    Requests are read by h11 on every machine, whatever else is installed (`strict_requests`). The applications
+    do nothing at their start and end (`lifespan`): of an end that they were not told of, after a second Ctrl-C,
+    the server would print a traceback.
     """
     return uvicorn.Config(
         app,
