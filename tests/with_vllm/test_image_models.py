@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("vllm")
-pytest.importorskip("torchvision", reason="needs torchvision, which vLLM for a GPU brings and its CPU build lacks")
+pytest.importorskip("torchvision", reason="needs torchvision, which comes with vLLM for a GPU")
 
 from small_vision_models import ROTATION, save_vision_model
 
