@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("ray")
 
 from localjudge.engines.protocol import Completion, EngineInfo
-from localjudge.engines.ray.worker import Worker
-from localjudge.errors import EngineError
+from localjudge.engines.ray.worker import RayWorkerSettings, Worker
+from localjudge.errors import EngineError, LocalJudgeError
 from localjudge.prompts.task import Prompt, until_stopped
 
 
@@ -128,3 +128,34 @@ def test_an_engine_that_breaks_says_why_to_every_chunk(worker_with: Callable[[St
                 answer.result(10)
     with pytest.raises(EngineError, match=r"^RuntimeError: no memory"):
         worker.answer(chunk(3))
+
+
+def test_an_engine_that_cannot_open_says_why_without_secrets(capfd: pytest.CaptureFixture[str]) -> None:
+    secret = "hf_NotForTheLogOfRay"
+    given = RayWorkerSettings(
+        engine="dry-run",
+        options={"hf_token": secret},
+        context=None,
+        model=f"no/model-{secret}",
+        template_args={},
+        given_template=None,
+        digests={},
+        decoding=None,  # type: ignore[arg-type]
+        environment={},
+    )
+    with pytest.raises(LocalJudgeError) as refusal:
+        Worker().open(given)
+    assert "***" in str(refusal.value)
+    assert secret not in str(refusal.value) + "".join(capfd.readouterr())
+    assert "hf_token" not in repr(given)
+
+
+def test_no_key_of_the_driver_is_sent_to_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    from localjudge.engines.ray.ray_engine import forwarded_environment
+
+    for name in ("LOCALJUDGE_SERVER_KEY", "LOCALJUDGE_TOKEN", "VLLM_API_KEY", "VLLM_USE_V1"):
+        monkeypatch.setenv(name, "1")
+    assert (
+        forwarded_environment().keys() & {"LOCALJUDGE_SERVER_KEY", "LOCALJUDGE_TOKEN", "VLLM_API_KEY"} == set()
+    )
+    assert "VLLM_USE_V1" in forwarded_environment()

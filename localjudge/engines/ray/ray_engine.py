@@ -142,7 +142,7 @@ class RayEngine:
                     given_template=model.given_template,
                     digests=digests_of(model),
                     decoding=decoding,
-                    environment=_forwarded_environment(),
+                    environment=forwarded_environment(),
                 )
             )
             self._pool.wanted = self._place.workers[0]
@@ -322,7 +322,7 @@ class RayEngine:
         self._witness.communicate(b".")
 
 
-def _forwarded_environment() -> dict[str, str]:
+def forwarded_environment() -> dict[str, str]:
     """Return the variables that workers get; keys and tokens stay here, because no worker needs them."""
     return {
         name: value
