@@ -102,8 +102,8 @@ def audit(
     least = _thresholds(threshold or (), [each.name for each in perturbations_of(config.rubric)])
     orders = "one" if len(config.rubric.mode.responses) > 1 else "both"
     source = judge.source(inputs, config.rubric, pairs.pairing(config.rubric.fields, orders, seed))
-    refuse_inputs_inside(out, source.files)
     check_out(out)
+    refuse_inputs_inside(out, source.files)
     progress = Progress()
     for name in source.empty:
         progress.warn(f"{name}: holds no rows")
@@ -162,8 +162,8 @@ def _audit_orders(
     least = _thresholds(thresholds, [order.name for order in orders])
     forms = "one" if len(mode.responses) > 1 else "both"
     source = options.source(inputs, config.rubric, pairs.pairing(config.rubric.fields, forms, seed))
-    refuse_inputs_inside(out, source.files)
     check_out(out)
+    refuse_inputs_inside(out, source.files)
     progress = Progress()
     for name in source.empty:
         progress.warn(f"{name}: holds no rows")

@@ -19,7 +19,7 @@ from localjudge.cli.console import (
     printed_findings,
     printed_table,
 )
-from localjudge.cli.options import BELOW_THRESHOLD, AsJson, check_out_file
+from localjudge.cli.options import BELOW_THRESHOLD, AsJson, check_out_file, refuse_input_as_out
 from localjudge.cli.progress import Progress
 from localjudge.cli.statistics_options import (
     AllowDryRun,
@@ -119,10 +119,10 @@ def compare(
 
     people.require("compare")
     statistics.check([old, new])
-    reads = people.files + inputs_of_runs([old, new])
     for flag, file in (("--markdown", markdown), ("--junit", junit)):
         if file is not None:
-            check_out_file(file, flag, reads=reads)
+            check_out_file(file, flag)
+            refuse_input_as_out(file, people.files + inputs_of_runs([old, new]), flag)
     thresholds: list[Threshold] = []
     for kind, what, given in (
         (Kind.MARGIN, "DROP", margin),

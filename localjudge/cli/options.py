@@ -199,23 +199,35 @@ def _without_secret_options(arguments: Sequence[str]) -> list[str]:
     return shown
 
 
-def check_out_file(out: Path, flag: str = "--out", *, reads: Iterable[str | Path | None] = ()) -> None:
-    """Check that an output file is new or replaces a file that is not an input, nor a file of a run.
+def check_out_file(out: Path, flag: str = "--out") -> None:
+    """Check that an output file is new or replaces a file, and not a folder, a device or a file of a run.
 
     Args:
         out: the file to write.
         flag: the flag that names it.
-        reads: the files that the command reads; those that are None or missing are ignored.
 
     Raises:
-        UsageError: the path is something else, such as a folder or a device.
+        UsageError: the path is something else.
     """
     if os.path.exists(out) and not os.path.isfile(out):
         raise UsageError(f"{flag} {out}: is not a file; give a new file, or one to replace")
     if out.name in FILES and (os.path.exists(out.parent / MANIFEST) or os.path.exists(out.parent / MARK)):
         raise UsageError(f"{flag} {out}: is a file of a run; choose another name")
-    for name in reads:
-        if name is not None and os.path.exists(name) and os.path.exists(out) and os.path.samefile(name, out):
+
+
+def refuse_input_as_out(out: Path, inputs: Iterable[str | Path], flag: str = "--out") -> None:
+    """Check that an output file does not replace an input.
+
+    Args:
+        out: the file to write.
+        inputs: the files that the command reads; missing ones are ignored.
+        flag: the flag that names the output.
+
+    Raises:
+        UsageError: it is an input, by this path or by another one.
+    """
+    for name in inputs:
+        if os.path.exists(name) and os.path.exists(out) and os.path.samefile(name, out):
             raise UsageError(f"{flag} {out}: is the input {name}; choose another name")
 
 

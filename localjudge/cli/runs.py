@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localjudge.cli.console import print_table, printed
-from localjudge.cli.options import FAILED_ROWS, ColumnNames, Inputs, RunFolders, check_out_file
+from localjudge.cli.options import (
+    FAILED_ROWS,
+    ColumnNames,
+    Inputs,
+    RunFolders,
+    check_out_file,
+    refuse_input_as_out,
+)
 from localjudge.cli.progress import Progress, one_run
 from localjudge.errors import UsageError
 from localjudge.report.study_options import IntervalFile, LabelColumns, ReportOptions
@@ -35,7 +42,8 @@ def report(
     from localjudge.runs.run_manifest import inputs_of_runs
 
     options.require("report")
-    check_out_file(out, reads=options.files + inputs_of_runs(runs))
+    check_out_file(out)
+    refuse_input_as_out(out, options.files + inputs_of_runs(runs))
     progress = Progress()
     notices = write_report(runs, out, options, progress.step)
     progress.notices(notices)
@@ -64,7 +72,9 @@ def export(
             raise UsageError(
                 f"--out {out}: its suffix names no table; end it with .{', .'.join(TABLES)}, or give --to"
             )
-    check_out_file(out, reads=[intervals])
+    check_out_file(out)
+    if intervals is not None:
+        refuse_input_as_out(out, [intervals])
     progress = Progress()
     with one_run(runs) as run, unchanged([run]):
         what = read_manifest(run).rubric.mode.item

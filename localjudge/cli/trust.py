@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from localjudge.cli.console import as_document
-from localjudge.cli.options import BELOW_THRESHOLD, RunFolders, check_out_file
+from localjudge.cli.options import BELOW_THRESHOLD, RunFolders, check_out_file, refuse_input_as_out
 from localjudge.cli.progress import Progress
 from localjudge.cli.statistics_options import (
     AllTables,
@@ -213,8 +213,9 @@ def calibrate(
 
     people.require_labels()
     people.require("calibrate")
+    check_out_file(out)
     statistics.check(runs)
-    check_out_file(out, reads=people.files + inputs_of_runs(runs))
+    refuse_input_as_out(out, people.files + inputs_of_runs(runs))
     progress = Progress()
     with unchanged(runs):
         with progress.step(_READING) as report:

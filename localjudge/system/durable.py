@@ -93,8 +93,11 @@ def replacing(target: Path, within: Path | None = None) -> Iterator[Path]:
     try:
         yield scratch
         settle(scratch, target)
+    except (WrittenError, StoppedAfterWriting):
+        raise
     except BaseException:
-        _remove(scratch)
+        with suppress(OSError):  # the next start removes it
+            _remove(scratch)
         raise
 
 
