@@ -9,7 +9,8 @@ them (a *point*), and once more without a fault. The point holds if all of this 
 - The first start says no traceback, and does not hang. If it says that it succeeded, the result is there.
 - Whatever it leaves under a final name is the old content, or the new one, or lines of the new one.
 - The second start ends with the files of the undisturbed run, up to times and starts. Only a command that never
-  writes over its own result may refuse: if the result is whole, and if the first start was killed or said so.
+  writes over its own result may refuse: if the result is whole, and the first start succeeded, was killed, or
+  said so.
 """
 
 from __future__ import annotations
@@ -242,8 +243,9 @@ class Campaign:
         if differing:
             broken.append(f"the second start ends with other files: {', '.join(differing)}")
         if refuses:
+            succeeded = first.code == command.code
             was_killed = first.code is not None and first.code < 0
-            said_so = was_killed or SAYS_WHOLE in first.said
+            said_so = succeeded or was_killed or SAYS_WHOLE in first.said
             if not command.is_written_once:
                 broken.append(f"the second start refuses ({second.code})")
             elif not differing and not said_so:
@@ -353,6 +355,10 @@ def campaign_in(folder: Path, workers: int) -> Iterator[Campaign]:
     Raises:
         FileNotFoundError: there is no compiler.
     """
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # of a job in the background, whose children inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     with Preloaded(preloading(built_library(folder))) as programs:
         campaign = Campaign(folder, programs)
         campaign.prepare(workers)
