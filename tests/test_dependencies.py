@@ -34,6 +34,7 @@ BROUGHT = {
     "psutil": "vllm",
     "safetensors": "transformers",
     "tokenizers": "transformers",
+    "torchvision": "vllm",
     "triton": "vllm",
     "yaml": "transformers",
 }

@@ -43,7 +43,14 @@ NOT_RUN = {
     "`.ci/run` makes the model",
 }
 """Why a command of the guide does not run in these tests."""
-OF_OTHER_PROGRAMS = {"--key", "--log_samples", "--logits-processors", "--logprobs-mode", "--max-samples"}
+OF_OTHER_PROGRAMS = {
+    "--hf-overrides",
+    "--key",
+    "--log_samples",
+    "--logits-processors",
+    "--logprobs-mode",
+    "--max-samples",
+}
 SIX = ("safety", "engagement", "clarity", "factuality", "depth", "helpfulness")
 
 
