@@ -42,6 +42,7 @@ LIMIT = 120
 STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 """The exit codes after a signal that stops."""
 SAYS_WHOLE = "whole"
+SAYS_NOTHING = "no pack was written"
 """The word of a message that says that the result is there although something failed after it."""
 UNFINISHED = ("judgements.jsonl", "labels.jsonl", "summary.json")
 """Files that are written more than once in one start; a start that ends early leaves some of their lines."""
@@ -245,7 +246,8 @@ class Campaign:
         if refuses:
             succeeded = first.code == command.code
             was_killed = first.code is not None and first.code < 0
-            said_so = succeeded or was_killed or SAYS_WHOLE in first.said
+            says_whole = SAYS_WHOLE in first.said and SAYS_NOTHING not in first.said
+            said_so = succeeded or was_killed or says_whole
             if not command.is_written_once:
                 broken.append(f"the second start refuses ({second.code})")
             elif not differing and not said_so:

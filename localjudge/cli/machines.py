@@ -21,6 +21,7 @@ from localjudge.cli.options import (
 from localjudge.cli.progress import Progress
 from localjudge.errors import LocalJudgeError, UsageError
 from localjudge.settings import EngineName, Flag
+from localjudge.system.durable import WrittenError
 from localjudge.system.quantities import file_size
 from localjudge.system.requirements import require
 
@@ -107,6 +108,8 @@ def pack(
                 sign,
                 report,
             )
+    except WrittenError:
+        raise
     except OSError as error:
         raise LocalJudgeError(f"--out {out}: {error}; no pack was written") from None
     if not {"cpu", "vllm"} & set(manifest.extras):

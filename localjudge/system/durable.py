@@ -40,6 +40,9 @@ class WrittenError(OSError):
         super().__init__(reason.errno, f"{target} is written whole; after that: {why}")
         self.reason = reason
 
+    def __str__(self) -> str:
+        return str(self.strerror)
+
 
 class StoppedAfterWriting(KeyboardInterrupt):
     """A stop after a file or folder got its name: it is whole, and is not removed.
