@@ -34,7 +34,6 @@ BROUGHT = {
     "psutil": "vllm",
     "safetensors": "transformers",
     "tokenizers": "transformers",
-    "torchvision": "vllm",
     "triton": "vllm",
     "yaml": "transformers",
 }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("vllm")
-pytest.importorskip("torchvision", reason="needs torchvision, which comes with vLLM for a GPU")
 
 from small_vision_models import ROTATION, save_vision_model
 
@@ -16,7 +16,13 @@ from localjudge.models.model import Model
 from localjudge.rows.formats import EXAMPLES
 from localjudge.rows.inputs import read_rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # the warnings are vLLM's own
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # the warnings are vLLM's own
+    pytest.mark.skipif(
+        find_spec("torchvision") is None, reason="needs torchvision, which comes with vLLM for a GPU"
+    ),
+]
 
 # vLLM's attention on a CPU has no heads of 16 numbers.
 TEXT = {
