@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
@@ -33,6 +33,10 @@ from localjudge.runs.run_files import refuse_inputs_inside
 from localjudge.settings import Flag
 from localjudge.system.durable import after_writing, write_text
 from localjudge.system.quantities import as_number, counted
+
+if TYPE_CHECKING:
+    from localjudge.rubrics.rubric import Rubric
+    from localjudge.runs.row_source import RowSource
 
 
 def audit(
@@ -93,6 +97,7 @@ def audit(
             seed=seed,
             pairs=pairs,
             options=judge,
+            all_tables=all_tables,
             as_json=as_json,
         )
         return
@@ -100,13 +105,10 @@ def audit(
     config, cluster = judge.prepare("audit", inputs, "trust")
     config.rubric.mode.require_whole_rows("audit")
     least = _thresholds(threshold or (), [each.name for each in perturbations_of(config.rubric)])
-    orders = "one" if len(config.rubric.mode.responses) > 1 else "both"
-    source = judge.source(inputs, config.rubric, pairs.pairing(config.rubric.fields, orders, seed))
-    check_out(out)
-    refuse_inputs_inside(out, source.files)
     progress = Progress()
-    for name in source.empty:
-        progress.warn(f"{name}: holds no rows")
+    source = _rows_to_sample(
+        inputs, config.rubric, out, options=judge, pairs=pairs, seed=seed, progress=progress
+    )
     with progress.step("sampling rows"):
         drawn = sample_rows(source.rows, sample, seed, config.rubric)
     stop = StopSignal(progress.say)
@@ -116,8 +118,7 @@ def audit(
     with made:
         complete = run_audit(drawn, made, out, seed, observer=progress, stopping=stop)
     if not complete:
-        progress.say(f"stopped; to continue, run this again: {typed_command()}", always=True)
-        raise typer.Exit(stop.exit_code)
+        _end_of_stop(stop, progress)
     with progress.step("computing the results"):
         found = read_audit(out, drawn, seed, least)
     if as_json:
@@ -145,12 +146,12 @@ def _audit_orders(
     seed: int,
     pairs: PairOptions,
     options: ScoreOptions,
+    all_tables: bool,
     as_json: bool,
 ) -> None:
     """Judge a sample of rows in the rubric's own order and in others, and print what changes."""
     from localjudge.judge import Judge
     from localjudge.report.order_tables import order_findings
-    from localjudge.rubrics.rubric import Rubric
     from localjudge.studies.audit.audit_run import drawn_rows
     from localjudge.studies.audit.order_effects import read_orders
     from localjudge.studies.audit.order_runs import other_orders, run_orders
@@ -160,13 +161,10 @@ def _audit_orders(
     mode.require_whole_rows("audit")
     orders = other_orders(config.rubric, check, seed)
     least = _thresholds(thresholds, [order.name for order in orders])
-    forms = "one" if len(mode.responses) > 1 else "both"
-    source = options.source(inputs, config.rubric, pairs.pairing(config.rubric.fields, forms, seed))
-    check_out(out)
-    refuse_inputs_inside(out, source.files)
     progress = Progress()
-    for name in source.empty:
-        progress.warn(f"{name}: holds no rows")
+    source = _rows_to_sample(
+        inputs, config.rubric, out, options=options, pairs=pairs, seed=seed, progress=progress
+    )
     with progress.step("sampling rows"):
         rows = drawn_rows(source.rows, sample, seed=seed, rubric=config.rubric)
     names = ", ".join(order.name for order in orders)
@@ -187,14 +185,13 @@ def _audit_orders(
         rows, config.rubric, orders, open_judge, out, seed=seed, observer=progress, stopping=stop
     )
     if not complete:
-        progress.say(f"stopped; to continue, run this again: {typed_command()}", always=True)
-        raise typer.Exit(stop.exit_code)
+        _end_of_stop(stop, progress)
     with progress.step("computing the results"):
         found = read_orders(out, rows, orders, check=check, seed=seed, thresholds=least)
     if as_json:
         print_json(found, indent=2)
     else:
-        print_table(printed_findings(order_findings(found), all_tables=False))
+        print_table(printed_findings(order_findings(found), all_tables))
     progress.notices(found.notices, in_table=True)
     for order in found.orders:
         for aspect, share in order.below.items():
@@ -204,6 +201,32 @@ def _audit_orders(
             )
     if not found.passed:
         raise typer.Exit(BELOW_THRESHOLD)
+
+
+def _rows_to_sample(
+    inputs: Sequence[str],
+    rubric: Rubric,
+    out: Path,
+    *,
+    options: ScoreOptions,
+    pairs: PairOptions,
+    seed: int,
+    progress: Progress,
+) -> RowSource:
+    """Return the rows of the input, pairs in one order, after checks of `out`."""
+    orders = "one" if len(rubric.mode.responses) > 1 else "both"
+    source = options.source(inputs, rubric, pairs.pairing(rubric.fields, orders, seed))
+    check_out(out)
+    refuse_inputs_inside(out, source.files)
+    for name in source.empty:
+        progress.warn(f"{name}: holds no rows")
+    return source
+
+
+def _end_of_stop(stop: StopSignal, progress: Progress) -> NoReturn:
+    """Say how a stopped audit is continued, and end the program."""
+    progress.say(f"stopped; to continue, run this again: {typed_command()}", always=True)
+    raise typer.Exit(stop.exit_code)
 
 
 def _repeat(run: Path, sample: int, seed: int, as_json: bool) -> None:

@@ -23,7 +23,7 @@ from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.jackknife import Shares
 from localjudge.statistics.resampling import averages, studentise
 from localjudge.studies.audit.audit_findings import NOISE, AspectReading, Audit, AuditCheck
-from localjudge.studies.audit.audit_run import RUNS, Sample, sampled_row
+from localjudge.studies.audit.audit_run import RUNS, Sample
 from localjudge.studies.audit.perturbations import (
     ORIGINAL,
     POSITION,
@@ -32,6 +32,7 @@ from localjudge.studies.audit.perturbations import (
     Perturbation,
     perturbations_of,
 )
+from localjudge.studies.audit.sample_runs import sampled_row
 
 SMALLEST_CHANGE = 1 / 100
 """Smallest change that counts as lower or higher, as a share of the scale's range: 0.04 from 1 to 5."""

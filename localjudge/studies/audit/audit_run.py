@@ -10,7 +10,6 @@ Each is a normal run directory: the same command continues it, and `show` and `r
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,20 +18,9 @@ from random import Random
 
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
-from localjudge.records import Failure, Outcome, Response, Row
-from localjudge.rows.columns import SHAPE
-from localjudge.rows.inputs import Inputs
-from localjudge.rows.pairs import Pairing
-from localjudge.rows.record import MAX_ROW_BYTES
-from localjudge.rows.row import record_of
-from localjudge.rows.shapes import COLUMNS
+from localjudge.records import Failure, Response, Row
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs import NEVER, RunObserver, StopRequest
-from localjudge.runs.pipeline import score_run
-from localjudge.runs.row_source import RowSource
-from localjudge.runs.run_directory import RunDirectory
-from localjudge.runs.run_files import MANIFEST, refuse_foreign
-from localjudge.runs.run_manifest import read_manifest
 from localjudge.studies.audit.perturbations import (
     AGAIN,
     ORIGINAL,
@@ -41,12 +29,9 @@ from localjudge.studies.audit.perturbations import (
     PerturbationContext,
     perturbations_of,
 )
-from localjudge.system.durable import replacing
+from localjudge.studies.audit.sample_runs import SAMPLED, SampleRuns, refuse_another
 
-ROWS = "rows.jsonl"
 RUNS = ("rows", AGAIN)
-SAMPLED = "sampled_row"
-"""The column with the number of the sampled row or pair."""
 _UNCHANGED = "unchanged"
 """The system of the other response of a pair."""
 
@@ -155,68 +140,12 @@ def run_audit(
     Raises:
         UsageError: the folder holds something else, or an audit with other settings; nothing was written.
     """
-
-    rubric, pairing = judge.rubric, Pairing.usual(judge.rubric.fields)
-
-    def judged(name: str, rows: Sequence[Row | Failure]) -> bool:
-        source = RowSource(
-            rows=pairing.rows(rows) if pairing else rows,
-            inputs=inputs.names,
-            columns=columns,
-            pairing=pairing,
-            readings=inputs.readings,
-        )
-        return score_run(judge, source, out / name, observer=observer, stopping=stopping).complete
-
-    _refuse_another(judge, out)
-    columns = {SHAPE: COLUMNS.name}
-    inputs = Inputs([str(write_rows(sample.perturbed, out, rubric))], columns, rubric.fields)
-    perturbed = list(inputs.rows())
+    refuse_another(judge, out, RUNS)
+    runs = SampleRuns.of(sample.perturbed, judge.rubric, out, observer=observer, stopping=stopping)
+    perturbed = list(runs.inputs.rows())
     originals = [row for row in perturbed if isinstance(row, Row) and row.system == ORIGINAL]
     elsewhere = Random(seed).sample(originals, len(originals))
-    return judged(RUNS[0], perturbed) and judged(AGAIN, elsewhere)
-
-
-def _refuse_another(judge: Judge, out: Path) -> None:
-    """Check that the folder is new, or has an audit by the same judge.
-
-    Raises:
-        UsageError: it contains something else, or the audit of another judge.
-    """
-    folders = [out / name for name in RUNS]
-    for folder in [out] + folders:
-        refuse_foreign(folder)
-    # A start that was stopped at once leaves a folder without a manifest; the next start begins its run anew.
-    runs = [folder for folder in folders if (folder / MANIFEST).exists()]
-    if not runs and not (out / ROWS).exists():
-        return
-    if not is_of_audit(out / ROWS):
-        raise UsageError(
-            f"`out` {out}: its {ROWS} is missing or was not written by an audit; choose another folder"
-        )
-    for folder in runs:
-        inputs = [Path(name).name for start in read_manifest(folder).starts for name in start.inputs]
-        if set(inputs) != {ROWS}:
-            raise UsageError(
-                f"`out` {folder}: has a run that does not belong to an audit; choose another folder"
-            )
-    if out / RUNS[0] in runs:
-        RunDirectory(out / RUNS[0]).refuse_another(judge)
-
-
-def is_of_audit(file: Path) -> bool:
-    """Return whether a file has the beginning that `write_rows` writes."""
-    try:
-        with file.open("rb") as stream:
-            first = json.loads(stream.readline(MAX_ROW_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(first, dict) and SAMPLED in first
-
-
-def sampled_row(outcome: Outcome) -> int:
-    """Return the number of the sampled row or pair behind a judged row."""
-    return int(outcome.columns[SAMPLED])
+    return runs.judge(judge, RUNS[0], perturbed) and runs.judge(judge, AGAIN, elsewhere)
 
 
 def _labelled(row: Row, number: int, name: str, row_id: str) -> Row:
@@ -226,25 +155,3 @@ def _labelled(row: Row, number: int, name: str, row_id: str) -> Row:
         id=f"{row_id}/{name}",
         columns={SAMPLED: number, "audited": row.source},
     )
-
-
-def write_rows(rows: Iterable[Row], out: Path, rubric: Rubric) -> Path:
-    """Write the rows of an audit as the input of its runs, and return the file.
-
-    Raises:
-        UsageError: the folder or the file cannot be written.
-    """
-    file = out / ROWS
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with replacing(file) as scratch, scratch.open("w", encoding="utf-8") as stream:
-            for row in rows:
-                stream.write(written_row(row, rubric))
-    except OSError as error:
-        raise UsageError(f"`out` {out}: {error.strerror}") from None
-    return file
-
-
-def written_row(row: Row, rubric: Rubric) -> str:
-    """Return the line of a row in the file of an audit's rows."""
-    return json.dumps(record_of(row, rubric.fields), ensure_ascii=False) + "\n"

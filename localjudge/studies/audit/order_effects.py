@@ -21,9 +21,9 @@ from localjudge.runs.run_manifest import read_manifest
 from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.jackknife import Shares
 from localjudge.statistics.resampling import averages, studentise
-from localjudge.studies.audit.audit_run import sampled_row
 from localjudge.studies.audit.order_runs import OWN, OrderCheck, PromptOrder
 from localjudge.studies.audit.perturbations import AGAIN
+from localjudge.studies.audit.sample_runs import sampled_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

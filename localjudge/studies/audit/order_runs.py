@@ -11,7 +11,7 @@ Each is a normal run directory. Both checks of the same rows share a folder, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -19,21 +19,13 @@ from typing import Literal, Protocol
 
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
-from localjudge.records import Failure, Row
-from localjudge.rows.columns import SHAPE
-from localjudge.rows.inputs import Inputs
-from localjudge.rows.pairs import Pairing
-from localjudge.rows.shapes import COLUMNS
+from localjudge.records import Row
 from localjudge.rubrics.aspect import values_in_words
 from localjudge.rubrics.orders import with_aspects_in, with_values_in
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs import NEVER, RunObserver, StopRequest
-from localjudge.runs.pipeline import score_run
-from localjudge.runs.row_source import RowSource
-from localjudge.runs.run_directory import RunDirectory
-from localjudge.runs.run_files import MANIFEST, refuse_foreign
-from localjudge.studies.audit.audit_run import ROWS, SAMPLED, is_of_audit, write_rows, written_row
 from localjudge.studies.audit.perturbations import AGAIN
+from localjudge.studies.audit.sample_runs import ROWS, SAMPLED, SampleRuns, refuse_another, written_row
 
 OrderCheck = Literal["options", "aspects"]
 """What stands in another order: the values of each aspect, or the aspects."""
@@ -190,12 +182,12 @@ def run_orders(
     numbered = [
         replace(row, columns={SAMPLED: number, "audited": row.source}) for number, row in enumerate(rows)
     ]
-    columns = {SHAPE: COLUMNS.name}
+    folders = [OWN, AGAIN] + [order.folder for order in orders]
     with open_judge(rubric) as judge:
-        _refuse_another(judge, numbered, out, [order.folder for order in orders])
-        inputs = Inputs([str(write_rows(numbered, out, rubric))], columns, rubric.fields)
-        runs = _SampleRuns(inputs, columns, Pairing.usual(rubric.fields), out, observer, stopping)
-        in_order = list(inputs.rows())
+        if refuse_another(judge, out, folders):
+            _refuse_other_rows(numbered, rubric, out)
+        runs = SampleRuns.of(numbered, rubric, out, observer=observer, stopping=stopping)
+        in_order = list(runs.inputs.rows())
         elsewhere = Random(seed).sample(in_order, len(in_order))
         if not runs.judge(judge, OWN, in_order):
             return False
@@ -214,52 +206,14 @@ def run_orders(
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _SampleRuns:
-    """The runs of the sampled rows; the fields are those of `RowSource` and `score_run`."""
-
-    inputs: Inputs
-    columns: Mapping[str, str]
-    pairing: Pairing | None
-    out: Path
-    observer: RunObserver | None
-    stopping: StopRequest
-
-    def judge(self, judge: Judge, folder: str, rows: Sequence[Row | Failure]) -> bool:
-        """Judge the rows in a folder of their own, and return whether each has its line."""
-        source = RowSource(
-            rows=rows if self.pairing is None else self.pairing.rows(rows),
-            inputs=self.inputs.names,
-            columns=self.columns,
-            pairing=self.pairing,
-            readings=self.inputs.readings,
-        )
-        result = score_run(judge, source, self.out / folder, observer=self.observer, stopping=self.stopping)
-        return result.complete
-
-
-def _refuse_another(judge: Judge, rows: Sequence[Row], out: Path, folders: Sequence[str]) -> None:
-    """Check that the folder is new, or has an audit of the orders of these rows by the same judge.
+def _refuse_other_rows(rows: Sequence[Row], rubric: Rubric, out: Path) -> None:
+    """Check that the audit in a folder has these rows.
 
     Raises:
-        UsageError: it contains something else, an audit of other rows, or the audit of another judge.
+        UsageError: it has others.
     """
-    file = out / ROWS
-    runs_of_audit = [out / name for name in (OWN, AGAIN, *folders)]
-    for folder in (out, *runs_of_audit):
-        refuse_foreign(folder)
-    # A start that was stopped at once leaves a folder without a manifest; the next start begins its run anew.
-    runs = [folder for folder in runs_of_audit if (folder / MANIFEST).exists()]
-    if not runs and not file.exists():
-        return
-    if not is_of_audit(file):
-        raise UsageError(
-            f"`out` {out}: its {ROWS} is missing or was not written by an audit; choose another folder"
-        )
-    if out / OWN in runs:
-        RunDirectory(out / OWN).refuse_another(judge)
-    written = "".join(written_row(row, judge.rubric) for row in rows)
-    if file.read_text(encoding="utf-8") != written:
+    written = "".join(written_row(row, rubric) for row in rows)
+    if (out / ROWS).read_text(encoding="utf-8") != written:
         raise UsageError(
             f"`out` {out}: {ROWS} has the rows of another audit; choose another folder, or give the input, "
             "`sample` and `seed` of that audit"
