@@ -21,7 +21,7 @@ from localjudge.rubrics.rubric_file import shipped_rubrics
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.studies.audit.audit_run import drawn_rows
 from localjudge.studies.audit.order_effects import OrderAudit, OrderEffect, read_orders
-from localjudge.studies.audit.order_runs import OpenJudge, OrderCheck, other_orders, run_orders
+from localjudge.studies.audit.order_runs import OrderCheck, other_orders, run_orders
 
 RUBRIC = """
 name = "tone"
@@ -64,10 +64,10 @@ def listed(prompt: str) -> dict[str, list[str]]:
     return found
 
 
-def judge_that_picks(model: Path, pick: Pick, *, failing: str = "never") -> OpenJudge:
+def judge_that_picks(model: Path, pick: Pick, *, failing: str = "never") -> Callable[[Rubric], Judge]:
     """Return a function that opens a judge with a rubric; it fails where the prompt has the text `failing`."""
 
-    def opened(rubric: Rubric, *, batch_size: int | None = None) -> Judge:
+    def opened(rubric: Rubric) -> Judge:
         judge = Judge(model, rubric=rubric, max_rationale_tokens=8)
 
         def distributions(prompt: str) -> list[list[float]]:
@@ -123,7 +123,7 @@ def audited(
     folder: Path,
     rubric: Rubric,
     check: OrderCheck,
-    open_judge: OpenJudge,
+    open_judge: Callable[[Rubric], Judge],
     thresholds: Mapping[str, float] | None = None,
 ) -> OrderAudit:
     rows, out = sampled(folder), folder / "audit"
@@ -216,20 +216,34 @@ def test_a_real_model_that_sees_one_token_at_a_time_changes_nothing_in_float32(
     }  # fmt: skip
 
 
-def test_the_own_order_is_judged_again_at_half_the_batch(cli: Cli, tmp_path: Path, model: Path) -> None:
-    rows = write_rows(tmp_path / "rows.jsonl", 12)
-    (tmp_path / "tone.toml").write_text(RUBRIC)
-    given = ("--check", "aspects", "--rubric", tmp_path / "tone.toml", "--max-rationale-tokens", 2)
-    end = cli(
-        "audit", rows, *given, "--out", tmp_path / "audit", "--model", model, "--engine-arg", "batch_size=8"
-    )
-    assert end.code == 0, end.err
-    sizes = {}
-    for folder in ("own", "again", "aspects-reversed"):
-        engine = read_manifest(tmp_path / "audit" / folder).last_start.engine
-        assert engine is not None
-        sizes[folder] = engine.batch_size
-    assert sizes == {"own": 8, "again": 3, "aspects-reversed": 8}
+def test_the_own_order_is_judged_again_in_batches_of_half_the_size(
+    tmp_path: Path, rubric: Rubric, model: Path
+) -> None:
+    limits: list[int | None] = []
+    """The largest number of prompts in a batch, for each prompt; None for that of the engine."""
+
+    class Engine(ScriptedEngine):
+        info = ScriptedEngine.info.model_copy(update={"batch_size": 8})
+        limit: int | None = None
+
+        def reset(self, at_once: int | None = None) -> None:
+            self.limit = at_once
+
+    def open_judge(rubric: Rubric) -> Judge:
+        judge = Judge(model, rubric=rubric, max_rationale_tokens=8)
+
+        def distributions(prompt: str) -> list[list[float]]:
+            limits.append(engine.limit)
+            return [[1.0] + [0.0] * (len(aspect.values) - 1) for aspect in rubric.aspects.values()]
+
+        engine = Engine(judge, distributions)
+        judge.engine = engine
+        return judge
+
+    rows, out = sampled(tmp_path, 12), tmp_path / "audit"
+    orders = other_orders(rubric, "aspects", seed=0)
+    assert run_orders(rows, rubric, orders, open_judge, out, seed=0)
+    assert limits == [None] * 12 + [4] * 12 + [None] * 24
 
 
 def _without_attention(model: Path) -> None:
@@ -457,18 +471,46 @@ def test_words_that_list_the_numbers_of_a_scale_are_found(words: str) -> None:
         with_values_in(rubric, {"tact": ["3", "2", "1"]}, "other")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Is it right (A), wrong (B) or neither (C)?",
+        "A: right\nB: wrong\nC: silent",
+        "Write A, B or C.",
+        "Write C, B, or A.",
+        'Write "A" if it is right, "B" if it is wrong, and "C" otherwise.',
+        "Write [[A]]/[[B]]/[[C]].",
+    ],
+)
+def test_words_that_list_labels_are_found(words: str) -> None:
+    with pytest.raises(UsageError, match="the values of grade"):
+        with_values_in(_with_words(words, LABELS), {"grade": ["C", "B", "A"]}, "other")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["Response A:\nResponse B:\nResponse C:", "Is response A as good as response B, or is response C better?"],
+)
+def test_words_that_only_have_labels_in_names_are_no_list(words: str) -> None:
+    other = with_values_in(_with_words(words, LABELS), {"grade": ["C", "B", "A"]}, "other")
+    assert "- grade (C or B or A)" in other._template
+
+
 @pytest.mark.parametrize("words", ["Judge 3 things.", "1. Read it.\n2. Judge it.", "In 1 to 30 words."])
 def test_words_that_only_have_numbers_are_no_list(words: str) -> None:
     other = with_values_in(_with_words(words), {"tact": ["3", "2", "1"]}, "other")
     assert "- tact (3 to 1)" in other._template
 
 
-def _with_words(words: str) -> Rubric:
+SCALES = {"aspects": ["tact", "wit"], "scale": {"lowest": 1, "highest": 3}}
+LABELS = {"aspects": {"grade": {"choices": {"A": "right", "B": "wrong", "C": "silent"}}}}
+
+
+def _with_words(words: str, aspects: Mapping[str, object] = SCALES) -> Rubric:
     return Rubric.model_validate(
         {
             "name": "words",
-            "aspects": ["tact", "wit"],
-            "scale": {"lowest": 1, "highest": 3},
+            **aspects,
             "prompt": {
                 "template": f"{words}\n{{$aspects}}\n{{$instruction}} {{$candidate}} {{$answer_format}}"
             },

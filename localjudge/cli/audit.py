@@ -170,16 +170,13 @@ def _audit_orders(
     names = ", ".join(order.name for order in orders)
     progress.say(
         f"{len(orders) + 2} runs of {counted(len(rows), mode.item)} each: the rubric's own order, the same "
-        f"again in other batches, {names}; the model is loaded for each"
+        f"again, {names}; the model is loaded once for the first two, and for each further run"
     )
     stop = StopSignal(progress.say)
 
-    def open_judge(rubric: Rubric, *, batch_size: int | None = None) -> Judge:
-        engine_args = dict(config.engine_args)
-        if batch_size is not None:
-            engine_args["batch_size"] = str(batch_size)
+    def open_judge(rubric: Rubric) -> Judge:
         with progress.step("preparing the model", "bytes") as report:
-            return options.open_judge(config.replace(rubric=rubric, engine_args=engine_args), cluster, report)
+            return options.open_judge(config.replace(rubric=rubric), cluster, report)
 
     complete = run_orders(
         rows, config.rubric, orders, open_judge, out, seed=seed, observer=progress, stopping=stop

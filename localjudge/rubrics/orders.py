@@ -27,6 +27,22 @@ from localjudge.rubrics.template import PLACEHOLDER
 
 _BEFORE_A_VALUE = "[ \t>*•`'\"([{-]*"
 """What can stand before a value that begins a line: an indent, a bullet, a quotation mark."""
+_NAMED_BY_A_LETTER = (
+    "answer",
+    "assistant",
+    "candidate",
+    "completion",
+    "conversation",
+    "model",
+    "output",
+    "reply",
+    "response",
+    "solution",
+    "summary",
+    "text",
+    "translation",
+)
+"""Things that a prompt tells apart by a letter: "Response A" is a name, and A is no value there."""
 
 
 def with_values_in(rubric: Rubric, orders: ValueOrders, name: str) -> Rubric:
@@ -120,13 +136,15 @@ def _lists_values(words: str, aspect: Aspect) -> bool:
     """Return whether the words list the values of an aspect.
 
     They list a scale if a line begins with each end of it, or if they say "1 to 5"; other values if they have
-    each of them, as the judge writes it.
+    each of them, as the judge writes it, and not only in names such as "Response A".
     """
-    texts = [*aspect.values]
+    texts = list(aspect.values)
     if aspect.scale is None:
-        return all(re.search(rf"(?<!\w){re.escape(text)}(?!\w)", words) for text in texts)
+        names = rf"\b(?i:{'|'.join(_NAMED_BY_A_LETTER)})s?\s+(?:{'|'.join(map(re.escape, texts))})(?!\w)"
+        outside_names = re.sub(names, "", words)
+        return all(re.search(rf"(?<!\w){re.escape(text)}(?!\w)", outside_names) for text in texts)
     lowest, highest = re.escape(texts[0]), re.escape(texts[-1])
-    if all(_begins_a_line(words, end) for end in (lowest, highest)):
+    if _begins_a_line(words, lowest) and _begins_a_line(words, highest):
         return True
     between = r"\s*(?:to|and|through|or|\.\.\.?|\u2026|-|\u2013|\u2014)\s*"
     ranges = rf"(?<![\w.])(?:{lowest}{between}{highest}|{highest}{between}{lowest})(?![\w]|\.\d)"

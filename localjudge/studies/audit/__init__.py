@@ -21,7 +21,7 @@ from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.jackknife import Shares
-from localjudge.statistics.resampling import averages, studentise
+from localjudge.statistics.resampling import mean_estimate
 from localjudge.studies.audit.audit_findings import NOISE, AspectReading, Audit, AuditCheck
 from localjudge.studies.audit.audit_run import RUNS, Sample
 from localjudge.studies.audit.perturbations import (
@@ -283,8 +283,9 @@ class AuditReader:
         widths = np.array([column.highest - column.lowest for column in columns])
         width = widths[0] if len(set(widths.tolist())) == 1 else 1
         change = (changes.after - changes.before)[:, places] * (width / widths)
-        of_instructions = averages(change.mean(axis=1, keepdims=True), group, int(self.groups.max()) + 1)
-        return studentise(of_instructions, -width, width, seed=self.seed).estimates()[0]
+        return mean_estimate(
+            change.mean(axis=1), group, lowest=-width, highest=width, symmetric=True, seed=self.seed
+        )
 
 
 def _tested(

@@ -20,7 +20,7 @@ from localjudge.runs.reader import read_notices, read_row_outcomes
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.jackknife import Shares
-from localjudge.statistics.resampling import averages, studentise
+from localjudge.statistics.resampling import mean_estimate
 from localjudge.studies.audit.order_runs import OWN, OrderCheck, PromptOrder
 from localjudge.studies.audit.perturbations import AGAIN
 from localjudge.studies.audit.sample_runs import sampled_row
@@ -31,10 +31,11 @@ class OrderEffect:
     """What one order changes, compared with the rubric's own.
 
     Attributes:
-        name: the order; "again" is the rubric's own in other batches.
+        name: the order; "again" is the rubric's own, judged again.
         does: what it is, in words.
         given: what the prompt gives in this order, a line for each list.
         rows: number of rows that were judged in both orders.
+        instructions: number of their instructions.
         failed: number of the other rows of the sample: those that could not be judged in one of the two.
         changed: the share of verdicts on each aspect that changed; of a pair, each of its two orders has one.
         shift: by column, the mean score in this order minus that in the own order.
@@ -47,6 +48,7 @@ class OrderEffect:
     does: str
     given: Sequence[str]
     rows: int
+    instructions: int
     failed: int
     changed: Mapping[str, Estimate]
     shift: Mapping[str, Estimate]
@@ -73,7 +75,7 @@ class OrderAudit:
             pairs "preference", the probability that the first response is better.
         sampled: whether answers were drawn at random (`temperature` above 0), so that each order has draws of
             its own.
-        orders: the rubric's own order in other batches, and each other order.
+        orders: the rubric's own order judged again, and each other order.
     """
 
     model: str
@@ -132,7 +134,7 @@ def read_orders(
     in_own_order = PromptOrder(
         name=AGAIN,
         folder=AGAIN,
-        does="the rubric's own order, judged again in other batches",
+        does="the rubric's own order, judged again",
         given=(),
         rubric=manifest.rubric,
         aspects=tuple(dict.fromkeys(aspect for order in orders for aspect in order.aspects)),
@@ -214,6 +216,7 @@ class EffectReader:
             does=order.does,
             given=order.given,
             rows=len(shared),
+            instructions=len(np.unique(self.groups[shared])),
             failed=len(self.groups) - len(shared),
             changed={aspect: self._changed(shared, judged, aspect) for aspect in order.aspects},
             shift={column.name: self._shift(shared, judged, column) for column in columns},
@@ -243,8 +246,9 @@ class EffectReader:
         after = [self._number(judged.rows[number], column) for number in shared]
         change = np.array(after) - np.array(before)
         width = column.highest - column.lowest
-        of_instructions = averages(change[:, None], self.groups[shared], int(self.groups.max()) + 1)
-        return studentise(of_instructions, -width, width, seed=self.seed).estimates()[0]
+        return mean_estimate(
+            change, self.groups[shared], lowest=-width, highest=width, symmetric=True, seed=self.seed
+        )
 
     def _number(self, row: RowOutcome, column: ScoreColumn) -> float:
         numbers = row.expected if column.name in self.measured else row.values

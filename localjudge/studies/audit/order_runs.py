@@ -2,7 +2,7 @@
 
     DIR/rows.jsonl            the sampled rows, as an input
     DIR/own/                  their run in the rubric's own order
-    DIR/again/                the same in other batches: the rows in another order, at half the batch size
+    DIR/again/                the same again: the rows in another order, in batches of half the size
     DIR/options-reversed/     the values of each aspect in reverse; with three labels or more, also -shuffled
     DIR/aspects-reversed/     the aspects in reverse; with three aspects or more, also -shuffled
 
@@ -11,11 +11,11 @@ Each is a normal run directory. Both checks of the same rows share a folder, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Literal, Protocol
+from typing import Literal
 
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
@@ -135,37 +135,24 @@ def _shuffled(texts: tuple[str, ...], seed: str) -> tuple[str, ...]:
     return tuple(drawn)
 
 
-class OpenJudge(Protocol):
-    """Opens the audited judge."""
-
-    def __call__(self, rubric: Rubric, *, batch_size: int | None = None) -> Judge:
-        """Return the judge with a rubric.
-
-        Args:
-            rubric: the rubric.
-            batch_size: the number of prompts in a batch; None for that of the audited judge.
-        """
-        ...
-
-
 def run_orders(
     rows: Sequence[Row],
     rubric: Rubric,
     orders: Sequence[PromptOrder],
-    open_judge: OpenJudge,
+    open_judge: Callable[[Rubric], Judge],
     out: Path,
     *,
     seed: int,
     observer: RunObserver | None = None,
     stopping: StopRequest = NEVER,
 ) -> bool:
-    """Judge the rows in the rubric's own order, again in other batches, and in each other order of the prompt.
+    """Judge the rows in the rubric's own order, once more in this order, and in each other order of the prompt.
 
     Args:
         rows: the sampled rows.
         rubric: the rubric in its own order.
         orders: its other orders.
-        open_judge: opens the judge; it is closed before the next one is opened.
+        open_judge: opens the audited judge with a rubric; it is closed before the next one is opened.
         out: the folder of the runs; it is created if it is missing, and existing runs are continued.
         seed: seed of the order in which the rows are judged again.
         observer: receives steps, warnings and outcomes.
@@ -191,14 +178,10 @@ def run_orders(
         elsewhere = Random(seed).sample(in_order, len(in_order))
         if not runs.judge(judge, OWN, in_order):
             return False
-        batch_size = judge.engine.info.batch_size or 1
-        # An engine without fixed batches makes others of rows in another order.
-        if batch_size == 1 and not runs.judge(judge, AGAIN, elsewhere):
+        at_once = min(judge.engine.info.at_once, max(1, len(rows)))
+        judge.engine.reset(max(1, at_once // 2))
+        if not runs.judge(judge, AGAIN, elsewhere):
             return False
-    if batch_size > 1:
-        with open_judge(rubric, batch_size=max(1, batch_size // 2 - 1)) as judge:
-            if not runs.judge(judge, AGAIN, elsewhere):
-                return False
     for order in orders:
         with open_judge(order.rubric) as judge:
             if not runs.judge(judge, order.folder, in_order):
