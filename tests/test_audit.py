@@ -18,7 +18,7 @@ from scripted import Opinion, scripted_judge
 
 from localjudge import Row, Rubric, UsageError, read_rows
 from localjudge.cli.audit import _thresholds
-from localjudge.report.judge_tables import audit_findings
+from localjudge.report.audit_tables import audit_findings
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.statistics import UNDEFINED
 from localjudge.studies.audit import read_audit

@@ -148,7 +148,7 @@ def test_a_model_in_float32_judges_one_row_at_a_time_the_same_again(
         assert (column["change"]["mean"]["value"], column["change"]["largest"]) == (0, 0)
         assert column["change"]["mean"]["low"] is None
     shown = " ".join(cli("show", out).out.split())
-    assert "Noise: 12 rows judged again in other batches; no expected score moved; 0 of 24 written" in shown
+    assert "Noise: 12 rows judged again; no expected score moved; 0 of 24 written" in shown
 
 
 def test_the_second_pass_has_half_the_batch_and_no_kept_beginning(
@@ -253,8 +253,10 @@ def test_a_further_row_moves_beyond_the_bound_in_a_twentieth_of_the_cases() -> N
             assert known.within == int((moves[:-1] <= known.bound + 1e-6).sum()) >= 0.95 * rows
             beyond += moves[-1] > known.bound
         assert beyond / 800 <= 0.05 + 3 * (0.05 * 0.95 / 800) ** 0.5
-    largest = absolute_change(np.zeros(10), np.arange(10.0), np.arange(10), 10)
-    assert (largest.bound, largest.within) == (9, 10), "few rows have no smaller bound"
+    few = absolute_change(np.zeros(18), np.arange(18.0), np.arange(18), 20)
+    assert (few.bound, few.within, few.largest) == (None, 0, 17), "18 rows have no such bound"
+    enough = absolute_change(np.zeros(19), np.arange(19.0), np.arange(19), 20)
+    assert (enough.bound, enough.within) == (18, 19)
 
 
 def test_rows_that_fail_when_they_are_judged_again_are_counted_and_in_no_mean(
@@ -526,8 +528,8 @@ def test_compare_says_which_rows_move_no_further_than_the_noise(cli: Cli, tmp_pa
     assert (found["clarity"]["bound"], found["clarity"]["moved"], found["clarity"]["below"]) == (0, 5, 0)
     assert "overall" not in found
     said = " ".join(cli("compare", *runs).out.split())
-    assert "depth: 20 of 25 moved by 0.2 or less, as 20 of 20 rows of old did" in said
-    assert "clarity: " not in said.partition("Rows that moved no further")[2]
+    assert "depth: 20 of 25 that moved, by 0.2 or less (20 rows of old judged again)" in said
+    assert "clarity: " not in said.partition("Single rows within the noise")[2]
     integers = json.loads(cli("compare", *runs, "--scores", "integer", "--json").out)["noise"]
     assert integers["clarity"]["bound"] == 0
 
@@ -535,14 +537,24 @@ def test_compare_says_which_rows_move_no_further_than_the_noise(cli: Cli, tmp_pa
 def test_the_noise_of_one_judge_says_nothing_about_another(
     cli: Cli, tmp_path: Path, flags: list[object]
 ) -> None:
-    rows = write_rows(tmp_path / "a.jsonl", 12)
+    rows = write_rows(tmp_path / "a.jsonl", 20)
     old, new = tmp_path / "old", tmp_path / "new"
     other = ["--max-rationale-tokens", 5]
-    assert cli("score", rows, "--out", old, *flags, "--noise-rows", 6).code == 0
+    assert cli("score", rows, "--out", old, *flags, "--noise-rows", 20).code == 0
     assert cli("score", rows, "--out", new, *flags, *other).code == 0
     assert json.loads(cli("compare", old, new, "--json").out)["noise"] == {}
-    assert cli("score", rows, "--out", new, *flags, *other, "--noise-rows", 6).code == 0
+    assert cli("score", rows, "--out", new, *flags, *other, "--noise-rows", 20).code == 0
     assert json.loads(cli("compare", old, new, "--json").out)["noise"].keys() == {"tact", "wit"}
+
+
+def test_fewer_than_19_rows_judged_again_say_nothing_about_single_rows(
+    cli: Cli, tmp_path: Path, flags: list[object]
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 20)
+    old, new = tmp_path / "old", tmp_path / "new"
+    assert cli("score", rows, "--out", old, *flags, "--noise-rows", 20).code == 0
+    assert cli("score", rows, "--out", new, *flags, "--noise-rows", 18).code == 0
+    assert json.loads(cli("compare", old, new, "--json").out)["noise"] == {}
 
 
 # Engines

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
-from localjudge.cli.console import print_json, print_table, printed, printed_findings
+from localjudge.cli.console import print_json, print_table, printed_findings
 from localjudge.cli.judge_options import PairOptions, ScoreOptions
 from localjudge.cli.options import (
     ANSWERS,
@@ -32,7 +32,7 @@ from localjudge.runs import StopSignal
 from localjudge.runs.run_files import refuse_inputs_inside
 from localjudge.settings import Flag
 from localjudge.system.durable import after_writing, write_text
-from localjudge.system.quantities import as_number, counted
+from localjudge.system.quantities import as_number, counted, percent
 
 if TYPE_CHECKING:
     from localjudge.rubrics.rubric import Rubric
@@ -72,7 +72,8 @@ def audit(
     With --check repeat, the settings are those of the run; --check options and --check aspects measure what the
     order of the prompt's lists changes.
     """
-    from localjudge.report.judge_tables import audit_findings
+    from localjudge.report.audit_tables import audit_findings
+    from localjudge.report.shares import share_in_words
     from localjudge.studies.audit import read_audit
     from localjudge.studies.audit.audit_run import run_audit, sample_rows
     from localjudge.studies.audit.perturbations import perturbations_of
@@ -127,10 +128,10 @@ def audit(
         print_table(printed_findings(audit_findings(found), all_tables))
     progress.notices(found.notices, in_table=True)
     for result in found.checks:
-        if result.passed is False:
+        if result.threshold is not None and not result.passed:
             progress.warn(
-                f"below its threshold: {result.name} held for {result.held_text}, "
-                f"threshold {result.threshold:.0%}"
+                f"below its threshold: {result.name} held for {share_in_words(result.share)}, "
+                f"threshold {percent(result.threshold)}"
             )
     if not found.passed:
         raise typer.Exit(BELOW_THRESHOLD)
@@ -191,10 +192,13 @@ def _audit_orders(
         print_table(printed_findings(order_findings(found), all_tables))
     progress.notices(found.notices, in_table=True)
     for order in found.orders:
+        if order.threshold is None:
+            continue
         for aspect, share in order.below.items():
             progress.warn(
-                f"below its threshold: {order.name}: the verdict on {aspect} stayed in {share:.0%} of "
-                f"{counted(found.rows, mode.item)}, threshold {order.threshold:.0%}"
+                f"below its threshold: {order.name}: the verdict on {aspect} stayed in "
+                f"{round(share * found.rows):,} of {counted(found.rows, mode.item)} ({percent(share)}), "
+                f"threshold {percent(order.threshold)}"
             )
     if not found.passed:
         raise typer.Exit(BELOW_THRESHOLD)
@@ -228,8 +232,9 @@ def _end_of_stop(stop: StopSignal, progress: Progress) -> NoReturn:
 
 def _repeat(run: Path, sample: int, seed: int, as_json: bool) -> None:
     """Judge a sample of a run again, and print how many values changed and how far the scores moved."""
-    from localjudge.report.repetition_tables import repetition_tables
+    from localjudge.report.repetition_tables import repetition_findings
     from localjudge.runs.repeat import repeat
+    from localjudge.runs.run_manifest import read_manifest
 
     settle_environment()
 
@@ -238,7 +243,8 @@ def _repeat(run: Path, sample: int, seed: int, as_json: bool) -> None:
     if as_json:
         print_json(repetition)
     else:
-        print_table(printed(repetition_tables(repetition.noise), repetition.notices))
+        mode = read_manifest(run).rubric.mode
+        print_table(printed_findings(repetition_findings(repetition.noise, mode, repetition.notices)))
     progress.notices(repetition.notices, in_table=True)
 
 

@@ -95,13 +95,13 @@ def merge(
     The rows that shards have judged again to measure their noise are those of the run.
     """
     from localjudge.runs.merge import merge as merge_shards
-    from localjudge.runs.reader import read_repeated_rows
+    from localjudge.runs.reader import lacks_noise
 
     progress = Progress()
     with progress.step("merging") as report:
         summary = merge_shards(shards, out, report)
     _tell(progress, summary, out)
-    without = [str(shard) for shard in shards if not read_repeated_rows(shard)]
+    without = [str(shard) for shard in shards if lacks_noise(shard)]
     if summary.noise is not None and without:
         progress.warn(f"the noise is that of the other shards: it was not measured in {', '.join(without)}")
     if summary.failed:

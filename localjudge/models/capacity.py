@@ -55,6 +55,8 @@ USEFUL_ROWS = 64
 """Rows in flight below which another GPU is useful: each step reads all weights, even for few rows."""
 MOST_GPUS = 8
 """Limit of GPUs for tensor parallelism: those of one host."""
+USUAL_GPU = 80 * GIB
+"""Memory of the GPU that is planned for by default, in bytes."""
 PROMPT_TOKENS = 1500
 """Tokens of a typical prompt: about 550 of the default rubric; the rest is the row."""
 ANSWER_TOKENS = 35 + 256
@@ -342,7 +344,7 @@ class CapacityPlan:
         subject: PlannedModel,
         machine: Machine,
         *,
-        gpu_memory: int = 80 * GIB,
+        gpu_memory: int = USUAL_GPU,
         gpus: int = MOST_GPUS,
         prompt_tokens: int = PROMPT_TOKENS,
     ) -> CapacityPlan:
@@ -422,5 +424,5 @@ def _on_cpu(subject: PlannedModel, machine: Machine, prompt_tokens: int) -> tupl
 def gpus_of_80(profile: Profile) -> int | None:
     """Return on how many GPUs of 80 GiB the model of a profile fits; None if on none."""
     loaded = loaded_bytes(profile.shape, profile.weight_bytes)
-    chosen = gpu_requirements(profile.shape, loaded, gpu_memory=80 * GIB).chosen
+    chosen = gpu_requirements(profile.shape, loaded, gpu_memory=USUAL_GPU).chosen
     return chosen.gpus if chosen else None

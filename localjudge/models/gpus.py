@@ -34,15 +34,21 @@ GPU_MEMORY = {
 
 
 def gpu_memory(name: str) -> int:
-    """Return the bytes of a GPU's memory by its name, in any letter case.
+    """Return the bytes of a GPU's memory by its name; letter case and separators make no difference.
 
     Raises:
         UsageError: no GPU of the table has this name.
     """
-    memory = GPU_MEMORY.get(name.lower().replace("_", "-").replace(" ", "-"))
+    by_letters = {_letters(known): memory for known, memory in GPU_MEMORY.items()}
+    memory = by_letters.get(_letters(name))
     if memory is None:
         known = ", ".join(GPU_MEMORY)
         raise UsageError(
             f"`gpu` {name}: is not in the table; give one of {known}, or its GiB with `gpu_memory`"
         )
     return memory * MIB
+
+
+def _letters(name: str) -> str:
+    """Return the letters and digits of a name in lower case."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())

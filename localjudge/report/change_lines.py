@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from localjudge.matching import UNNAMED
-from localjudge.report.noise_lines import number
 from localjudge.statistics import two_decimals, untested_in_words
+from localjudge.statistics.absolute_change import COVERED
 from localjudge.statistics.system_order import SIGNIFICANCE_LEVEL
 from localjudge.studies.compare import NOTHING_IN_COMMON, Changes, MovedRow
 from localjudge.studies.compare.matched_runs import RowWithoutScore
 from localjudge.studies.compare.two_judges import Labelled
-from localjudge.system.quantities import counted
+from localjudge.system.quantities import counted, in_digits
 
 STATISTIC_NAMES = {
     "in_order": "share in order",
@@ -233,21 +233,20 @@ def moved_lines(changes: Changes, asked: Collection[str] = ()) -> Iterator[str]:
             yield f"Rows that changed most: {'; '.join(rows)}."
 
 
-def noise_lines(changes: Changes) -> Iterator[str]:
-    """Yield how many rows moved no further than rows that were only judged again, in other batches."""
-    within = {name: noise for name, noise in changes.noise.items() if noise.below}
-    if not within:
-        return
+def rows_within_noise(changes: Changes) -> Iterator[str]:
+    """Yield how many rows moved no further than 95 % of rows do that are only judged again."""
     item = changes.item
     columns = [
-        f"{name}: {noise.below:,} of {noise.moved:,} moved by {number(noise.bound)} or less, as "
-        f"{noise.within:,} of {counted(noise.repeated, item)} of {noise.run} did"
-        for name, noise in within.items()
+        f"{name}: {noise.below:,} of {noise.moved:,} that moved, by {in_digits(noise.bound)} or less "
+        f"({counted(noise.repeated, item)} of {noise.run} judged again)"
+        for name, noise in changes.noise.items()
+        if noise.below
     ]
-    yield (
-        f"{item.capitalize()}s that moved no further than others that were only judged again in other batches "
-        f"(for such a {item} alone, the change is not told apart from this noise): {some(columns, 4, '; ')}."
-    )
+    if columns:
+        yield (
+            f"Single {item}s within the noise, the change that {COVERED:.0%} of {item}s do not exceed when "
+            f"they are only judged again: {some(columns, 4, '; ')}."
+        )
 
 
 def _size_of(row: MovedRow, column: str) -> float:

@@ -10,8 +10,8 @@ from localjudge.report.change_lines import (
     change_lines,
     lines_without_scores,
     moved_lines,
-    noise_lines,
     remark_lines,
+    rows_within_noise,
 )
 from localjudge.report.gate_tables import gate_details, gate_parts
 from localjudge.report.tables import Cells, Findings, Table, estimates_by_name
@@ -36,7 +36,7 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
     remarks = [*remark_lines(changes)]
     changed += ["\n".join(remarks)] if remarks else []
     asked = [each.column for each in conditions if each.column]
-    below = [*lines_without_scores(changes), *moved_lines(changes, asked), *noise_lines(changes)]
+    below = [*lines_without_scores(changes), *moved_lines(changes, asked), *rows_within_noise(changes)]
     last: list[Table | str] = ["\n".join(below)] if below else []
     details: dict[str, list[Table | str]] = {}
     main: list[Table | str] = []

@@ -1,14 +1,12 @@
-"""Tables on judges: what several say of the same rows, and what an audit finds of one."""
+"""Tables on a jury: what several judges say of the same rows."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from localjudge.report.tables import Cells, Findings, Table
 from localjudge.statistics import two_decimals, verdicts_in_words
 from localjudge.statistics.jury_agreement import SPLIT
-from localjudge.studies.audit.audit_findings import VERDICTS, Audit
 from localjudge.studies.jury import Jury
 from localjudge.system.quantities import counted
 
@@ -107,44 +105,3 @@ def _beside_best(jury: Jury) -> str:
         numbers = f": error {jurys}, {each.best} {best}, difference {each.difference.in_words()}"
         named[name + numbers * (each.best is not None)] = each.difference.negative()
     return f"The jury compared with its best juror (a smaller error is better): {verdicts_in_words(named)}"
-
-
-_VERDICTS = tuple(VERDICTS)
-"""The verdicts, the worst first."""
-_NAMED = ("below", "unsound")
-"""The verdicts whose checks are named."""
-
-
-def audit_findings(audit: Audit) -> Findings:
-    """Return the number of checks with each verdict, what the verdicts mean, and the checks.
-
-    The details are the shift of each check, and the rows that were not tested.
-    """
-    checks = [
-        (each.name, each.expected, each.held_text, each.chance_text, each.verdict, each.rows)
-        for each in audit.checks
-    ]
-    columns = "check", "scores of a sound judge", "held", "chance", "verdict", "rows"
-    shifts = [(check.name, check.shift, check.does, check.not_tested) for check in audit.checks]
-    title, words = "Shift of the scores, and rows that were not tested", ("what it does", "not tested")
-    details = [Table(title, ("check", "shift", *words), shifts, words=words)]
-    main = Table("", columns, checks, words=["scores of a sound judge", "verdict"])
-    answer = [_verdicts(audit), _meanings(audit)]
-    return Findings(answer, [main], {"shifts and rows that were not tested": details}, audit.notices)
-
-
-def _verdicts(audit: Audit) -> str:
-    """Return how many checks have each verdict; those that failed are named."""
-    counts = Counter(check.verdict for check in audit.checks)
-    parts = []
-    for verdict in filter(counts.__getitem__, _VERDICTS):
-        names = ", ".join(check.name for check in audit.checks if check.verdict == verdict)
-        parts.append(f"{counts[verdict]} {verdict}" + f" ({names})" * (verdict in _NAMED))
-    return f"{counted(len(audit.checks), 'check')}: {', '.join(parts)}"
-
-
-def _meanings(audit: Audit) -> str:
-    """Return what each verdict that a check has means, the worst first."""
-    verdicts = {check.verdict for check in audit.checks}
-    meanings = [f"{verdict}: {VERDICTS[verdict]}" for verdict in _VERDICTS if verdict in verdicts]
-    return f"The share held is that of the rows whose score changed as expected. {'; '.join(meanings)}"

@@ -1,10 +1,10 @@
-"""What the noise of a run says in words: how far scores move when rows are judged again in other batches."""
+"""Sentences on the noise of a run: how far scores move when rows are judged again."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from localjudge.system.quantities import UNDEFINED_SIGN, counted, figure
+from localjudge.system.quantities import counted, in_digits
 
 if TYPE_CHECKING:
     from localjudge.modes.mode import Mode
@@ -27,7 +27,7 @@ def noise_line(noise: Noise, mode: Mode[Any]) -> str:
     failed = f"; {counted(noise.failed, item)} failed then" if noise.failed else ""
     if not noise.rows:
         return f"Noise: no {item} could be judged again{failed}."
-    again = f"Noise: {counted(noise.rows, item)} judged again in other batches"
+    again = f"Noise: {counted(noise.rows, item)} judged again"
     changed = (
         f"{sum(noise.changed.values()):,} of {counted(noise.values * len(noise.changed), 'written value')}"
     )
@@ -35,39 +35,38 @@ def noise_line(noise: Noise, mode: Mode[Any]) -> str:
 
 
 def _moved(noise: Noise, mode: Mode[Any]) -> str:
-    """Return how far the numbers of the columns moved."""
+    """Return how far the numbers of the columns moved; the columns are in order of the share of their scale."""
     what = _numbers(noise, mode)
-    moved = {name: each.change for name, each in noise.columns.items() if each.change.largest}
+    if not any(column.change.rows for column in noise.columns.values()):
+        return f"no {mode.item} has a {mode.number_word}"
+    moved = {name: column for name, column in noise.columns.items() if column.change.largest}
     if not moved:
         return f"no {what} moved"
-    by_size = sorted(moved, key=lambda name: moved[name].mean.value or 0.0, reverse=True)
+    by_size = sorted(moved, key=lambda name: moved[name].mean_share, reverse=True)
+    sizes = {name: _size(moved[name].change, noise, mode) for name in by_size}
     if len(noise.columns) <= _MOST_COLUMNS:
-        each = [f"in {name} by {_size(moved[name])}" for name in by_size]
-        return f"{what}s moved {', '.join(each)}"
+        in_columns = ", ".join(f"in {name} by {size}" for name, size in sizes.items())
+        return f"{what}s moved {in_columns}"
     largest = by_size[0]
-    return f"{what}s moved most in {largest}, of {len(noise.columns)} columns: by {_size(moved[largest])}"
+    return f"{what}s moved most in {largest}, of {len(noise.columns)} columns: by {sizes[largest]}"
 
 
 def _numbers(noise: Noise, mode: Mode[Any]) -> str:
     """Return what the numbers of the columns are called."""
-    are_expected = all(each.expected for each in noise.columns.values())
+    are_expected = all(column.expected for column in noise.columns.values())
     return f"expected {mode.number_word}" if are_expected else mode.number_word
 
 
-def _size(change: AbsoluteChange) -> str:
-    """Return the mean and the largest change."""
-    return f"{in_figures(change.mean)} on average and {number(change.largest)} at most"
+def _size(change: AbsoluteChange, noise: Noise, mode: Mode[Any]) -> str:
+    """Return the mean and the largest change, and of how many rows they are if some have no number."""
+    size = f"{in_figures(change.mean)} on average and {in_digits(change.largest)} at most"
+    if change.rows < noise.rows:
+        return f"{size} (of {counted(change.rows, mode.item)})"
+    return size
 
 
 def in_figures(estimate: Estimate) -> str:
     """Return an estimate that is no less than 0 with three digits, and its interval in brackets."""
     if estimate.low is None or estimate.high is None:
-        return number(estimate.value)
-    return f"{number(estimate.value)} ({number(estimate.low)} to {number(estimate.high)})"
-
-
-def number(value: float | None) -> str:
-    """Return a number that is no less than 0 with three digits."""
-    if value is None:
-        return UNDEFINED_SIGN
-    return figure(value).replace("< ", "less than ") if value else "0"
+        return in_digits(estimate.value)
+    return f"{in_digits(estimate.value)} ({in_digits(estimate.low)} to {in_digits(estimate.high)})"

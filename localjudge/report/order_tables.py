@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from localjudge.report.shares import share_in_words
 from localjudge.report.tables import Cells, Findings, Table
-from localjudge.statistics import Estimate
 from localjudge.studies.audit.order_effects import OrderAudit, OrderEffect
-from localjudge.system.quantities import UNDEFINED_SIGN, counted
+from localjudge.system.quantities import counted
 
 
 def order_findings(audit: OrderAudit) -> Findings:
     """Return sentences on the verdicts that each order changes, what each order is, and a table of aspects."""
     answer = [_changes(effect, audit) for effect in audit.orders]
     answer.append(
-        "Where the own order is judged again, the prompt is the same, in other batches: these changes are not "
-        "due to the order"
+        "The first line is the control: the same prompts judged again; no change there is due to an order"
     )
     notes = [f"{effect.name}: {'; '.join(effect.given)}" for effect in audit.orders if effect.given]
     written = [name for name, kind in audit.of.items() if kind == "integer"]
@@ -29,24 +28,25 @@ def order_findings(audit: OrderAudit) -> Findings:
 
 def _changes(effect: OrderEffect, audit: OrderAudit) -> str:
     """Return the range of the shares of changed verdicts, of which rows they are, and which are left out."""
-    said = f"{effect.does[0].upper()}{effect.does[1:]}: {_range(effect)}"
-    of = f"{counted(effect.rows, audit.item)} of {counted(audit.instructions, 'instruction')}"
-    lost = f"; {counted(effect.failed, f'further {audit.item}')} not judged in both" if effect.failed else ""
-    return f"{said} ({of}{lost})"
+    order = f"{effect.does[0].upper()}{effect.does[1:]}"
+    rows = f"{counted(effect.rows, audit.item)} of {counted(effect.instructions, 'instruction')}"
+    if effect.failed:
+        rows += f"; {counted(effect.failed, f'further {audit.item}')} not judged in both"
+    return f"{order}: {_range(effect)} ({rows})"
 
 
 def _range(effect: OrderEffect) -> str:
-    known = [(share.value, aspect) for aspect, share in effect.changed.items() if share.value is not None]
-    if not known:
+    """Return the smallest and the largest share of changed verdicts, with their aspects."""
+    values = {aspect: share.value for aspect, share in effect.changed.items() if share.value is not None}
+    if not values:
         return "nothing was judged in both orders"
-    known.sort()
-    lowest, least = known[0]
-    highest, most = known[-1]
-    if len(known) == 1:
-        return f"{_percent(effect.changed[least])} of the verdicts on {least} changed"
-    if lowest == highest:
-        return f"{highest:.0%} of the verdicts on each aspect changed"
-    smallest, largest = _percent(effect.changed[least]), _percent(effect.changed[most])
+    least = min(values, key=lambda aspect: values[aspect])
+    most = max(values, key=lambda aspect: values[aspect])
+    smallest, largest = share_in_words(effect.changed[least]), share_in_words(effect.changed[most])
+    if len(values) == 1:
+        return f"{smallest} of the verdicts on {least} changed"
+    if values[least] == values[most]:
+        return f"{smallest} of the verdicts on each aspect changed"
     return f"{smallest} of the verdicts on {least} to {largest} of those on {most} changed"
 
 
@@ -55,18 +55,9 @@ def _table(audit: OrderAudit) -> Table:
     for effect in audit.orders:
         for aspect, share in effect.changed.items():
             # An aspect without an order has no mean; each of its labels has a share.
-            rows.append((effect.name, aspect, _percent(share), effect.shift.get(aspect), effect.rows))
+            rows.append((effect.name, aspect, share_in_words(share), effect.shift.get(aspect), effect.rows))
             for name, shift in effect.shift.items():
                 if name.startswith(f"{aspect}="):
                     rows.append((effect.name, name, "", shift, effect.rows))
     columns = "order", "aspect", "verdicts changed", "shift of the mean", f"{audit.item}s"
     return Table("Compared with the rubric's own order", columns, rows, words=["aspect"])
-
-
-def _percent(share: Estimate) -> str:
-    """Return a share with its interval in percent."""
-    if share.value is None:
-        return UNDEFINED_SIGN
-    if share.low is None or share.high is None:
-        return f"{share.value:.0%}"
-    return f"{share.value:.0%} ({share.low:.0%} to {share.high:.0%})"

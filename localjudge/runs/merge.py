@@ -14,7 +14,7 @@ from localjudge.errors import RunMismatchError, UsageError
 from localjudge.records import Outcome
 from localjudge.runs.earlier_starts import changes
 from localjudge.runs.journal import read_journal
-from localjudge.runs.noise import Noise, RepeatedRow, noise_lines
+from localjudge.runs.noise import Noise, RepeatedRow, encoded_rows
 from localjudge.runs.reader import is_complete, read_repeated_rows
 from localjudge.runs.row_source import Shard
 from localjudge.runs.run_directory import RunDirectory
@@ -86,7 +86,7 @@ def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> S
         summary = read_summary(out, manifest=manifest)
         if repeated:
             with run.writing(NOISE) as scratch:
-                scratch.write_bytes(b"".join(noise_lines(repeated)))
+                scratch.write_bytes(b"".join(encoded_rows(repeated)))
             summary.noise = Noise.from_rows(repeated, manifest.rubric.row_columns)
         run.write_json(SUMMARY, summary.as_dict(complete=True, planned=first.start.input_rows))
         run.write_json(MANIFEST, manifest.as_dict())

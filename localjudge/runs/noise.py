@@ -1,4 +1,4 @@
-"""The noise of a run: how far its scores move when rows are judged again by the same engine in other batches.
+"""The noise of a run: how far its scores move when the same engine judges rows again, in other batches.
 
 A sample of the rows is judged again when all rows are done (`RunDirectory.measure_noise`). `noise.jsonl` has a
 line for each of these rows, with both results. They are no rows of the run: no mean and no count has them, and
@@ -71,7 +71,7 @@ class RepeatedRow(BaseModel):
     Attributes:
         id: the id of the row.
         systems: the systems that wrote its responses.
-        group: digest of its instruction, as in the row's line.
+        group: digest of its instruction, as in the row's line; its id if the line has none.
         prompts: its prompts: one, or one for each order of a pair or each criterion.
         values: for each column, the row's number in the run and when it was judged again; empty if a prompt
             failed then.
@@ -82,7 +82,7 @@ class RepeatedRow(BaseModel):
 
     id: str
     systems: list[str | None]
-    group: str | None
+    group: str
     prompts: list[RepeatedPrompt]
     values: dict[str, tuple[FiniteFloat, FiniteFloat]]
     expected: dict[str, tuple[FiniteFloat, FiniteFloat]]
@@ -94,7 +94,7 @@ class RepeatedRow(BaseModel):
         return cls(
             id=first.id,
             systems=list(first.systems),
-            group=first.first.group,
+            group=first.first.group or first.id,
             prompts=[RepeatedPrompt.of(before, now) for before, now in pairs],
             values=_both(first, again, VALUE),
             expected=_both(first, again, EXPECTED),
@@ -148,11 +148,20 @@ class ColumnNoise:
     Attributes:
         expected: whether it is that of the expected scores; False for the written values, where not all rows
             have an expected score.
+        width: the width of the scale.
         change: how far the numbers moved.
     """
 
     expected: bool
+    width: float
     change: AbsoluteChange
+
+    @property
+    def mean_share(self) -> float:
+        """The mean change as a share of the scale; 0 if no row has a number."""
+        if self.change.mean.value is None:
+            return 0.0
+        return self.change.mean.value / self.width
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +223,11 @@ def _column_noise(rows: Sequence[RepeatedRow], column: ScoreColumn) -> ColumnNoi
     name, width = column.name, column.highest - column.lowest
     with_value = [row for row in rows if name in row.values]
     is_expected = all(name in row.expected for row in with_value)
-    return ColumnNoise(is_expected, column_change(with_value, name, expected=is_expected, width=width))
+    return ColumnNoise(
+        expected=is_expected,
+        width=width,
+        change=column_change(with_value, name, expected=is_expected, width=width),
+    )
 
 
 def column_change(rows: Sequence[RepeatedRow], column: str, *, expected: bool, width: float) -> AbsoluteChange:
@@ -229,12 +242,12 @@ def column_change(rows: Sequence[RepeatedRow], column: str, *, expected: bool, w
     numbered = [row for row in rows if column in row.numbers(expected)]
     both: Floats = np.array([row.numbers(expected)[column] for row in numbered], dtype=np.float64)
     both = both.reshape(-1, 2)
-    groups: Integers = np.unique([row.group or row.id for row in numbered], return_inverse=True)[1]
+    groups: Integers = np.unique([row.group for row in numbered], return_inverse=True)[1]
     widest = max(width, float(np.abs(both[:, 1] - both[:, 0]).max(initial=0.0)))
     return absolute_change(both[:, 0], both[:, 1], groups, widest)
 
 
-def noise_lines(rows: Iterable[RepeatedRow]) -> Iterator[bytes]:
+def encoded_rows(rows: Iterable[RepeatedRow]) -> Iterator[bytes]:
     """Yield the lines of `noise.jsonl`."""
     for row in rows:
         yield json.dumps(row.model_dump(mode="json"), ensure_ascii=False).encode() + b"\n"

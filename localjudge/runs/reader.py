@@ -251,6 +251,14 @@ def read_repeated_rows(folder: Path) -> list[RepeatedRow]:
     return read_noise_lines(folder) if summary.get("noise") else []
 
 
+def lacks_noise(folder: Path) -> bool:
+    """Return whether a complete run has judged rows, and its noise was not measured."""
+    if not is_complete(folder):
+        return False
+    summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    return summary.get("judged") != 0 and not summary.get("noise")
+
+
 def read_noise(folder: Path, manifest: RunManifest) -> Noise | None:
     """Return the noise of a complete run with this manifest; None if it was not measured.
 

@@ -29,7 +29,7 @@ from localjudge.records.outcome_columns import from_bytes, to_bytes
 from localjudge.runs import NEVER, StoppedBySignal, StopRequest
 from localjudge.runs.earlier_starts import LinesOfEarlierStarts, changed_weights, recorded_run, with_start
 from localjudge.runs.journal import Journal
-from localjudge.runs.noise import Noise, noise_lines
+from localjudge.runs.noise import Noise, encoded_rows
 from localjudge.runs.noise_plan import NoisePlan
 from localjudge.runs.ownership import LEASE, Ownership
 from localjudge.runs.repeat import judge_again
@@ -267,7 +267,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             return False
         if len(repeated) < len(chosen):
             return False
-        self._write_lines(NOISE, noise_lines(repeated))
+        self._write_lines(NOISE, encoded_rows(repeated))
         self._record_named_models(only_new_names=False)
         self._summary.manifest = self._manifest
         self._summary.noise = Noise.from_rows(repeated, self._manifest.rubric.row_columns)

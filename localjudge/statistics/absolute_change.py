@@ -30,10 +30,10 @@ class AbsoluteChange:
             not have, would move the mean out of it (`localjudge.statistics.resampling`).
         largest: the largest absolute change; None without rows.
         bound: the order statistic of the absolute changes that a further row of the same kind exceeds with a
-            probability of at most 5 %, whatever their distribution; of fewer than 19 rows, which have no such
-            bound, the largest change. None without rows.
+            probability of at most 5 %, whatever their distribution. None for fewer than 19 rows, which have no
+            such bound.
         rows: number of rows.
-        within: number of rows that moved by at most `bound`.
+        within: number of rows that moved by at most `bound`; 0 without one.
     """
 
     mean: Estimate
@@ -59,14 +59,18 @@ def absolute_change(first: Floats, again: Floats, group: Integers, width: float)
     rows = len(changes)
     if not rows:
         return AbsoluteChange(UNDEFINED, None, None, 0, 0)
-    rank = min(rows, math.ceil(COVERED * (rows + 1)))
-    bound = float(np.sort(changes)[rank - 1])
+    rank = math.ceil(COVERED * (rows + 1))
+    bound = None
+    within = 0
+    if rank <= rows:
+        bound = float(np.sort(changes)[rank - 1])
+        within = int((changes <= bound).sum())
     return AbsoluteChange(
         mean=_mean(changes, group, width),
         largest=float(changes.max()),
         bound=bound,
         rows=rows,
-        within=int((changes <= bound).sum()),
+        within=within,
     )
 
 

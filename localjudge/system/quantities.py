@@ -61,6 +61,31 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def in_digits(value: float | None) -> str:
+    """Return a number that is at least 0 with three digits, 0 as it is; a dash for an undefined one."""
+    if value is None:
+        return UNDEFINED_SIGN
+    if value == 0:
+        return "0"
+    return figure(value).replace("< ", "less than ")
+
+
+def percent(share: float) -> str:
+    """Return a share in percent; only a share of 0 or 1 is 0 % or 100 %.
+
+    It has no decimal places, and one below 1 % and above 99 %: 0%, < 0.1%, 0.4%, 37%, 99.6%, 100%.
+    """
+    if share in (0, 1):
+        return f"{share:.0%}"
+    if share < 0.0005:
+        return "< 0.1%"
+    if share > 0.9995:
+        return "> 99.9%"
+    if share < 0.01 or share > 0.99:
+        return f"{share:.1%}"
+    return f"{share:.0%}"
+
+
 def bars(shares: Iterable[float]) -> str:
     """Return one bar character for each share from 0 to 1; a share below 0.005 is a dot."""
     return "".join("·" if share < 0.005 else "▁▂▃▄▅▆▇█"[min(7, int(share * 8))] for share in shares)

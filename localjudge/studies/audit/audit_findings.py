@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from localjudge.statistics import Estimate
 from localjudge.studies.audit.perturbations import Direction
-from localjudge.system.quantities import UNDEFINED_SIGN
 
 NOISE = 1 / 16
 """Largest change that counts as no change, as a share of the scale's range: 0.25 on a scale from 1 to 5."""
@@ -99,17 +98,6 @@ class AuditCheck:
         if low is None or self.chance is None or low <= self.chance:
             return "at chance"
         return "sound" if share >= SOUND else "doubtful"
-
-    @property
-    def held_text(self) -> str:
-        if self.share.value is None:
-            return UNDEFINED_SIGN
-        interval = "" if self.share.low is None else f" ({self.share.low:.0%} to {self.share.high:.0%})"
-        return f"{self.share.value:.0%}{interval}"
-
-    @property
-    def chance_text(self) -> str:
-        return UNDEFINED_SIGN if self.share.value is None or self.chance is None else f"{self.chance:.0%}"
 
     @property
     def not_tested(self) -> str:

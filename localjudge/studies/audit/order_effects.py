@@ -118,11 +118,11 @@ def read_orders(
         UsageError: no row could be judged in the rubric's own order.
     """
     manifest = read_manifest(out / OWN)
-    own = JudgedRows.read(out / OWN)
+    own = RowsOfOrder.read(out / OWN)
     if not own.rows:
         raise UsageError(f"no row of the sample could be judged: {own.errors[0]}")
-    again = JudgedRows.read(out / AGAIN)
-    others = [JudgedRows.read(out / order.folder) for order in orders]
+    again = RowsOfOrder.read(out / AGAIN)
+    others = [RowsOfOrder.read(out / order.folder) for order in orders]
     _, of_row = np.unique([row.group for row in rows], return_inverse=True)
     reader = EffectReader(
         rubric=manifest.rubric,
@@ -161,7 +161,7 @@ def read_orders(
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedRows:
+class RowsOfOrder:
     """The rows of a run by the number of the sampled row, and why the others could not be judged."""
 
     rows: Mapping[int, RowOutcome]
@@ -180,7 +180,7 @@ class JudgedRows:
         return cls(rows, errors)
 
 
-def _measured(columns: Sequence[ScoreColumn], runs: Sequence[JudgedRows]) -> frozenset[str]:
+def _measured(columns: Sequence[ScoreColumn], runs: Sequence[RowsOfOrder]) -> frozenset[str]:
     """Return the columns that have an expected score in every row of every run."""
     names = {column.name for column in columns}
     for run in runs:
@@ -202,12 +202,12 @@ class EffectReader:
     """
 
     rubric: Rubric
-    own: JudgedRows
+    own: RowsOfOrder
     measured: frozenset[str]
     groups: Integers
     seed: int
 
-    def effect(self, order: PromptOrder, judged: JudgedRows, threshold: float | None) -> OrderEffect:
+    def effect(self, order: PromptOrder, judged: RowsOfOrder, threshold: float | None) -> OrderEffect:
         """Return what an order changes in the rows that were judged in both orders."""
         shared = sorted(self.own.rows.keys() & judged.rows.keys())
         columns = [column for column in self.rubric.row_columns if column.aspect in order.aspects]
@@ -224,7 +224,7 @@ class EffectReader:
             threshold=threshold,
         )
 
-    def _changed(self, shared: Sequence[int], judged: JudgedRows, aspect: str) -> Estimate:
+    def _changed(self, shared: Sequence[int], judged: RowsOfOrder, aspect: str) -> Estimate:
         """Return the share of verdicts on an aspect that changed."""
         changes: list[bool] = []
         groups: list[int] = []
@@ -238,7 +238,7 @@ class EffectReader:
         shares = Shares.from_values(np.array(changes, dtype=np.float64), only_part, 1, np.array(groups))
         return shares.estimates()[0]
 
-    def _shift(self, shared: Sequence[int], judged: JudgedRows, column: ScoreColumn) -> Estimate:
+    def _shift(self, shared: Sequence[int], judged: RowsOfOrder, column: ScoreColumn) -> Estimate:
         """Return the mean change of a column over rows, with an interval from resampling instructions."""
         if not shared:
             return UNDEFINED
@@ -254,7 +254,7 @@ class EffectReader:
         numbers = row.expected if column.name in self.measured else row.values
         return numbers[column.name]
 
-    def _kept(self, shared: Sequence[int], judged: JudgedRows, aspect: str) -> float:
+    def _kept(self, shared: Sequence[int], judged: RowsOfOrder, aspect: str) -> float:
         """Return the share of all sampled rows whose verdict on an aspect is the same in both orders."""
         kept = [
             number for number in shared if not any(_changes(self.own.rows[number], judged.rows[number], aspect))

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
+from localjudge.arrays import Floats
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.runs.noise import RepeatedRow, column_change
 from localjudge.runs.reader import read_repeated_rows
+from localjudge.statistics.absolute_change import AbsoluteChange
 from localjudge.statistics.system_order import NO_DIFFERENCE
 from localjudge.studies.compare.matched_runs import MatchedRuns
 
@@ -46,37 +49,54 @@ def row_noise(matched: MatchedRuns) -> dict[str, RowNoise]:
     """Return the noise of single rows in each column, where it is known.
 
     It is known if both runs have measured theirs, or if one has and the other was judged with the same settings
-    by the same engine. The mean of the columns has none.
+    by the same engine; and if at least 19 rows with a number in the column were judged again in each of them.
+    The mean of the columns has none.
     """
     repeated = _measured(matched)
     rows = matched.rows
-    found: dict[str, RowNoise] = {}
-    for place, name in enumerate(rows.names):
-        if name == OVERALL:
+    noise: dict[str, RowNoise] = {}
+    for index, name in enumerate(rows.names):
+        if name == OVERALL or not repeated:
             continue
-        old, new = (rows.values[matched.row_pairs[:, run], place] for run in (0, 1))
-        changes = np.abs(new - old)
-        moved = changes > NO_DIFFERENCE
-        largest: RowNoise | None = None
-        for run, again in repeated.items():
-            width = float(rows.width[place])
-            change = column_change(again, name, expected=name in rows.expected, width=width)
-            if change.bound is None:
-                continue
-            known = RowNoise(
-                run=run,
-                repeated=change.rows,
-                bound=change.bound,
-                within=change.within,
-                compared=len(changes),
-                moved=int(moved.sum()),
-                below=int((moved & (changes <= change.bound + NO_DIFFERENCE)).sum()),
+        old = rows.values[matched.row_pairs[:, 0], index]
+        new = rows.values[matched.row_pairs[:, 1], index]
+        of_runs = [
+            _noise_of_run(
+                run,
+                column_change(again, name, expected=name in rows.expected, width=float(rows.width[index])),
+                np.abs(new - old),
             )
-            if largest is None or known.bound > largest.bound:
-                largest = known
-        if largest is not None:
-            found[name] = largest
-    return found
+            for run, again in repeated.items()
+        ]
+        known = [of_run for of_run in of_runs if of_run is not None]
+        if len(known) == len(of_runs):
+            noise[name] = max(known, key=attrgetter("bound"))
+    return noise
+
+
+def _noise_of_run(run: str, again: AbsoluteChange, changes: Floats) -> RowNoise | None:
+    """Return the rows that move no further than the noise of one run.
+
+    Args:
+        run: the name of the run.
+        again: how far its rows moved when they were judged again.
+        changes: the absolute changes of the rows that both runs have judged.
+
+    Returns:
+        The rows; None if too few rows were judged again.
+    """
+    if again.bound is None:
+        return None
+    moved = changes > NO_DIFFERENCE
+    return RowNoise(
+        run=run,
+        repeated=again.rows,
+        bound=again.bound,
+        within=again.within,
+        compared=len(changes),
+        moved=int(moved.sum()),
+        below=int((moved & (changes <= again.bound + NO_DIFFERENCE)).sum()),
+    )
 
 
 def _measured(matched: MatchedRuns) -> dict[str, Sequence[RepeatedRow]]:
