@@ -134,7 +134,7 @@ _RENDERED = {
     "return_assistant_tokens_mask", "strftime_now",
 }  # fmt: skip
 # Variables that say whether the model thinks.
-_THINKING = ("enable_thinking", "thinking")
+_THINKING = ("enable_thinking", "thinking", "thinking_budget")
 
 
 def template_variables(

@@ -13,8 +13,8 @@ NO_TEMPLATE = "none"
 """What is given for no template; a file of this name is given as `./none`."""
 NO_TEMPLATE_NOTICE = "no chat template: prompts are plain text, as for a base model (--chat-template none)"
 """What every table of a run without a chat template says."""
-MOST_BYTES = 1_000_000
-"""The size of the largest file that is read; the longest known template has 20,000 bytes."""
+MOST_CHARACTERS = 1_000_000
+"""The length of the longest template that is read; the longest known one has 20,000 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +34,23 @@ class GivenTemplate:
         """Read the file of a template, or take `NO_TEMPLATE` for none.
 
         Raises:
-            SettingError: the file cannot be read, is empty or is not a text in UTF-8.
+            SettingError: the file cannot be read, is too long, is empty, or is not a text in UTF-8.
         """
         if str(given) == NO_TEMPLATE:
             return cls(None, NO_TEMPLATE)
         file = Path(given)
         ways_on = f"give the file of a chat template (.jinja), or {NO_TEMPLATE}"
         try:
-            if file.stat().st_size > MOST_BYTES:
-                raise SettingError("chat_template", given, f"has more than {MOST_BYTES:,} bytes; {ways_on}")
-            source = file.read_text(encoding="utf-8")
+            with file.open(encoding="utf-8") as stream:
+                source = stream.read(MOST_CHARACTERS + 1)
         except UnicodeDecodeError:
             raise SettingError("chat_template", given, f"is not a text in UTF-8; {ways_on}") from None
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise SettingError("chat_template", given, f"{reason}; {ways_on}") from None
+        if len(source) > MOST_CHARACTERS:
+            size = f"has more than {MOST_CHARACTERS:,} characters"
+            raise SettingError("chat_template", given, f"{size}; {ways_on}")
         if not source.strip():
             raise SettingError("chat_template", given, f"is empty; {ways_on}")
         return cls(source, str(given))

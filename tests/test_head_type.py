@@ -123,6 +123,24 @@ def test_tied_embeddings_are_the_last_layer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "settings",
+    [
+        {"model_type": "qwen3_vl", "tie_word_embeddings": True},
+        {"model_type": "llava", "tie_word_embeddings": True},
+        {"model_type": "llava", "text_config": {"model_type": "llama", "tie_word_embeddings": True}},
+    ],
+    ids=["qwen3_vl", "llava", "text part of llava"],
+)
+def test_the_embeddings_are_the_last_layer_if_either_part_of_an_image_model_ties_them(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    packed = {"model.language_model.embed_tokens.weight_packed": torch.zeros(8, 1, dtype=torch.int32)}
+    (tmp_path / "config.json").write_text(json.dumps(settings | {"quantization_config": GPTQ}))
+    save_file(packed, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    assert stored_last_layer(Model("judge", tmp_path)) is LastLayer.QUANTIZED
+
+
+@pytest.mark.parametrize(
     ("arguments", "state"),
     [
         ({}, LastLayer.PLAIN),

@@ -42,7 +42,7 @@ def stored_last_layer(model: Model) -> LastLayer:
     except ModelError:  # a directory without weights, such as that of a judge whose model is on a server
         return LastLayer.UNKNOWN
     layer = _tensors_of(tensors, _HEADS)
-    if not layer and model.config.tie_word_embeddings:
+    if not layer and _ties_embeddings(configuration):
         layer = _tensors_of(tensors, _EMBEDDINGS)
     if not layer:
         return LastLayer.UNKNOWN
@@ -61,6 +61,12 @@ def _quantizes_head(configuration: Any) -> bool:
         if settings.get("lm_head") is True:
             return True
     return False
+
+
+def _ties_embeddings(configuration: Any) -> bool:
+    """Return whether the embeddings are the last layer: the whole configuration or its text part says so."""
+    parts = (configuration, configuration.get_text_config())
+    return any(getattr(part, "tie_word_embeddings", False) for part in parts)
 
 
 def _tensors_of(tensors: Mapping[str, Tensor], layers: frozenset[str]) -> dict[str, Tensor]:

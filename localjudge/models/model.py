@@ -316,7 +316,8 @@ class Model:
         Raises:
             ModelError: there is no such token, or a file has a value that is not a token id.
         """
-        ends = self._end_ids("config.json", getattr(self.config, "eos_token_id", None))
+        ends = self._end_ids("config.json", getattr(self.configuration, "eos_token_id", None))
+        ends |= self._end_ids("config.json", getattr(self.config, "eos_token_id", None))
         ends |= self._end_ids("tokenizer_config.json", self.tokenizer.eos_token_id)
         generation = self.path / "generation_config.json"
         if generation.is_file():

@@ -16,7 +16,8 @@ _TAG = re.compile(
 )
 _CLOSES = re.compile(r"(?<![a-z])(?:end|close|suffix)", re.IGNORECASE)
 _ENCLOSED = [each for each in FORMATS if not each.is_channel]
-KNOWN_MARKS = frozenset(text for each in _ENCLOSED for text in (each.opens, each.ends))
+_MARKS = [each.opens for each in _ENCLOSED] + [each.ends for each in _ENCLOSED]
+KNOWN_MARKS = frozenset(mark for mark in _MARKS if mark)
 """The texts that can open or end a thought, apart from channels and from tags that are found by their names."""
 
 
