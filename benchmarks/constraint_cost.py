@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import environment
 import results_table
 from compared_engines import EngineRun, LocaljudgeEngine, SeparateProcess, VllmAlone
 from random_model import random_prompts, tekken_tokenizer, write_llama
@@ -32,11 +33,7 @@ LIMITS = (64, 128, 256)
 
 def main() -> None:
     options = _options()
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    environment.settle(cache_gib=1)
     # The logits of 64 rows are just large enough for the C library to map new memory in each step; this
     # prevents it. It costs memory: about 2 GB for each contender, and 5 GB where rows are staggered.
     os.environ.setdefault("MALLOC_MMAP_MAX_", "0")

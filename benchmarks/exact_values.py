@@ -11,12 +11,12 @@ are medians. Asked for are picks: states of the token table in which tokens tell
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import environment
 import numpy as np
 import results_table
 from throughput import judged_rows
@@ -38,10 +38,7 @@ BOUNDS = {"not asked": 1.0, "asked": value_paths.UNEXPLORED, "all asked": 0.0}
 
 def main() -> None:
     options = _options()
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
-    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    environment.settle(cache_gib=2)
     found = {
         f"{name}, {place}": _measured(options, aspect, place)
         for place in ("none", "before")
@@ -101,7 +98,7 @@ def _measured(options: argparse.Namespace, aspect: dict[str, Any], place: str) -
             value_paths.UNEXPLORED = bound
             value_paths.ValuePaths.unexplored = counted  # type: ignore[assignment, method-assign]
             if options.engine == "vllm":
-                judge.engine.llm.reset_prefix_cache()  # type: ignore[attr-defined]
+                judge.engine.reset()
             asked[name], begin = 0, time.perf_counter()
             answers[name] = _completions(judge, tasks)
             if turn:

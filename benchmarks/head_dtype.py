@@ -17,13 +17,13 @@ A score is counted as having equal values if two of its values have exactly equa
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import environment
 import numpy as np
 import results_table
 from numpy.typing import NDArray
@@ -55,11 +55,7 @@ WORKLOADS = {
 
 def main() -> None:
     options = _options()
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
-    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    environment.settle(cache_gib=2)
     errors = _errors(options)
     results_table.table(
         f"{options.engine}: one value, {options.rows} rows, beside the whole model in float32",
@@ -129,7 +125,7 @@ def _in_turns(options: argparse.Namespace, rubric: Rubric) -> dict[str, Any]:
         for turn in range(options.rounds + 1):
             order = HEADS if turn % 2 == 1 else HEADS[::-1]
             for head in order:
-                _empty_caches(judges[head])
+                judges[head].engine.reset()
                 begin = time.perf_counter()
                 judgements[head] = _judgements(judges[head], rows)
                 is_warm = turn > 0
@@ -207,14 +203,6 @@ def _judgements(judge: Judge, rows: list[Row]) -> list[Judgement]:
     if len(judgements) != len(rows):
         raise SystemExit(f"{len(rows) - len(judgements)} of {len(rows)} rows failed")
     return judgements
-
-
-def _empty_caches(judge: Judge) -> None:
-    engine: Any = judge.engine
-    if engine.info.name == "vllm":
-        engine.llm.reset_prefix_cache()
-    else:
-        engine._beginnings.clear()
 
 
 def _options() -> argparse.Namespace:

@@ -21,7 +21,6 @@ An AUC of 0.5 is chance; after it stands its standard error (jackknife over rows
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -30,6 +29,7 @@ from random import Random
 from statistics import mean
 from typing import Any
 
+import environment
 import numpy as np
 import results_table
 from throughput import judged_rows
@@ -73,10 +73,7 @@ FORMS = {
 
 def main() -> None:
     options = _options()
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "3")
-    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    environment.settle(cache_gib=3)
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for rubric, places in PLACES.items():
         for place in places:

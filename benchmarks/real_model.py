@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import bisect
 import math
-import os
 import re
 import tempfile
 import time
@@ -31,6 +30,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import environment
 import results_table
 from compared_engines import SeparateProcess, structured_outputs
 from throughput import judged_rows
@@ -88,7 +88,7 @@ class LocaljudgeRows:
         with limited_judge(self._setting, limit) as judge:
             rows = judged_rows(judge, self._setting["inputs"], self._setting["count"])
             _ = list(judge.score([STAND_IN]))  # opens the engine
-            judge.engine.llm.reset_prefix_cache()
+            judge.engine.reset()
             begin = time.perf_counter()
             outcomes = {outcome.source: outcome for outcome in judge.score(rows)}
             seconds = time.perf_counter() - begin
@@ -270,11 +270,7 @@ def main() -> None:
     parser.add_argument("--log", type=Path, help="file for vLLM's output")
     parser.add_argument("--results", type=Path, default=results_table.RESULTS)
     options = parser.parse_args()
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
-    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    environment.settle(cache_gib=2)
 
     setting: dict[str, Any] = {
         "model": str(options.model),

@@ -65,7 +65,7 @@ class LocaljudgeRows:
         }
 
     def run(self) -> RowsRun:
-        self._engine.llm.reset_prefix_cache()
+        self._engine.reset()
         begin = time.perf_counter()
         judged = sum(outcome.status == "judged" for outcome in self._judge.score(self._rows))
         return RowsRun(time.perf_counter() - begin, judged, judged, len(self._rows))
