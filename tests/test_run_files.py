@@ -22,6 +22,7 @@ from localjudge.runs.ownership import Ownership
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_files import FILES, LOCK, MARK, refuse_inputs_inside
 from localjudge.runs.run_plan import RunPlan
+from localjudge.studies.joined_runs import write_jury
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -336,29 +337,63 @@ def test_the_rows_of_an_earlier_start_are_taken_and_others_stay(cli: Cli, tmp_pa
     assert rest.read_text() == "mine\n"
 
 
+def two_runs(cli: Cli, folder: Path) -> list[Path]:
+    """Write runs of two judges over the rows of `table`."""
+    rows = table(folder / "rows.jsonl")
+    runs = [folder / "first", folder / "second"]
+    for run in runs:
+        assert cli("import", rows, "--aspect", "tact", "--judge", run.name, "--out", run).code == 0
+    return runs
+
+
+def renewing(run: Path) -> Callable[..., Any]:
+    """Return a reader of journals that renews `run.json` before it reads, as a start does."""
+
+    def read_after_renewal(*arguments: Any) -> Any:
+        (run / "run.json").write_bytes((run / "run.json").read_bytes() + b"\n")
+        return read_journal(*arguments)
+
+    return read_after_renewal
+
+
 @pytest.mark.parametrize("name", ["show", "export", "rank", "agree", "calibrate", "jury", "compare", "report"])
 def test_a_run_that_its_score_command_changes_meanwhile_is_refused_by_what_reads_it(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     pytest.importorskip("sklearn")
-    rows, labels = table(tmp_path / "rows.jsonl"), table(tmp_path / "labels.jsonl")
-    runs = [tmp_path / "first", tmp_path / "second"]
-    for run in runs:
-        assert cli("import", rows, "--aspect", "tact", "--judge", run.name, "--out", run).code == 0
+    runs, labels, out = two_runs(cli, tmp_path), table(tmp_path / "labels.jsonl"), tmp_path / "new.jsonl"
     given: list[object] = [name, *(runs if name in ("jury", "compare") else runs[:1])]
     if name in ("agree", "calibrate"):
         given += ["--labels", labels]
     if name in ("export", "calibrate", "report"):
-        given += ["--out", tmp_path / "new.jsonl"]
+        given += ["--out", out]
     assert cli(*given).code == 0, "a run that nothing changes"
-
-    def meanwhile(*arguments: Any) -> Any:
-        (runs[0] / "run.json").write_bytes((runs[0] / "run.json").read_bytes() + b"\n")  # as a start renews it
-        return read_journal(*arguments)
-
-    monkeypatch.setattr("localjudge.runs.reader.read_journal", meanwhile)
+    out.write_text("the result of an earlier command")
+    monkeypatch.setattr("localjudge.runs.reader.read_journal", renewing(runs[0]))
     end = cli(*given)
     assert (end.code, f"{runs[0]}: its score command has changed it" in end.err) == (2, True), end.err
+    assert out.read_text() == "the result of an earlier command"
+    assert [file.name for file in tmp_path.iterdir() if file.name.endswith(".tmp")] == []
+
+
+def test_a_jury_is_not_written_if_a_juror_changes_while_it_is_written_and_the_same_command_writes_it_later(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, out = two_runs(cli, tmp_path), tmp_path / "jury"
+    command: list[object] = ["jury", *runs, "--out", out, "--resamples", "100"]
+
+    def write_meanwhile(folders: list[Path], to: Path) -> Any:
+        with monkeypatch.context() as patched:
+            patched.setattr("localjudge.runs.reader.read_journal", renewing(runs[0]))
+            return write_jury(folders, to)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("localjudge.studies.joined_runs.write_jury", write_meanwhile)
+        end = cli(*command)
+    assert (end.code, f"{runs[0]}: its score command has changed it" in end.err) == (2, True), end.err
+    assert not out.exists()
+    assert cli(*command).code == 0
+    assert load_run(out).complete
 
 
 def test_a_folder_with_a_foreign_file_is_refused_in_python_too(tmp_path: Path) -> None:

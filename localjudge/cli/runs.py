@@ -64,7 +64,6 @@ def export(
     from localjudge.report.run_export import export as write_export
     from localjudge.runs.reader import read_notices
     from localjudge.runs.run_manifest import read_manifest
-    from localjudge.runs.run_state import unchanged
 
     if to is None:
         to = out.suffix.removeprefix(".")
@@ -76,7 +75,7 @@ def export(
     if intervals is not None:
         refuse_input_as_out(out, [intervals])
     progress = Progress()
-    with one_run(runs) as run, unchanged([run]):
+    with one_run(runs) as run:
         what = read_manifest(run).rubric.mode.item
         with progress.step("exporting", f"{what}s") as report:
             written = write_export(run, to, out, with_texts, report, intervals)

@@ -170,7 +170,7 @@ def jury(
         found = compare_judges(runs, *statistics.draws, labels=known)
     statistics.print(found, jury_findings(found), all_tables)
     if out is not None:
-        with unchanged(runs), progress.step("writing the jury's run"):
+        with progress.step("writing the jury's run"):
             summary = write_jury(runs, out)
         with after_writing(out):
             progress.say(f"{summary.judged:,} judged, {summary.failed:,} failed · {out}")

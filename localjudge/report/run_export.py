@@ -20,6 +20,7 @@ from localjudge.records.outcome_columns import INTERVAL, MODEL, NOTICE, to_json,
 from localjudge.runs.reader import count_lines, read_notices, read_row_outcomes
 from localjudge.runs.reread_texts import with_text_columns
 from localjudge.runs.run_manifest import RunManifest, read_manifest
+from localjudge.runs.run_state import RunState
 from localjudge.studies.calibrate import read_intervals
 from localjudge.system.durable import replacing
 from localjudge.system.requirements import require
@@ -99,11 +100,13 @@ def export(
 
     Raises:
         UsageError: there is no such format or run, or the texts of its rows cannot be found.
+        RunMismatchError: a start has changed the run while it was read; `out` is as it was.
     """
     if to not in TABLES:
         raise SettingError("to", to, f"give one of {', '.join(TABLES)}")
     if to == "parquet":
         require("the format parquet", to)
+    state = RunState.of(folder)
     manifest = read_manifest(folder)
     inputs = {name for start in manifest.starts for name in start.inputs}
     target = out.resolve()
@@ -128,6 +131,7 @@ def export(
                 lambda: manifest.rubric.mode.schema(manifest.rubric.columns, names).with_metadata(metadata),
                 scratch,
             )
+            state.refuse_change()
     except OSError as error:
         raise SettingError("out", out, error.strerror or str(error)) from None
     return written

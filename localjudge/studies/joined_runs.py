@@ -21,6 +21,7 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import SEVERAL_JUDGES, is_dry_run, together
 from localjudge.runs.reader import notices_of_run, read_outcomes, read_row_outcomes
 from localjudge.runs.run_manifest import JurorRecord, RunSettings, read_manifest
+from localjudge.runs.run_state import RunState
 from localjudge.runs.summary import Summary
 from localjudge.studies.escalation import Selection
 from localjudge.studies.written_runs import write_run
@@ -36,6 +37,7 @@ def write_joined(
     *,
     engine: str,
     model: str,
+    sources: Sequence[RunState] = (),
     decided_by: object = None,
     notices: Sequence[str] = (),
     **fields: Any,
@@ -48,9 +50,13 @@ def write_joined(
         folders: the run directory of each judge, by its name.
         engine: how the outcomes were joined.
         model: a name for all judges.
+        sources: the runs of the judges, as they were before they were read.
         decided_by: further numbers that decide the outcomes; they are part of the run's identity.
         notices: notices before those of the runs.
         fields: further fields of `run.json`.
+
+    Raises:
+        RunMismatchError: a start has changed a run since then; nothing is written.
     """
     manifests = [read_manifest(folder) for folder in folders.values()]
     rubric, start = manifests[0].rubric, manifests[0].last_start
@@ -73,6 +79,7 @@ def write_joined(
             for (name, folder), each in zip(folders.items(), manifests, strict=True)
         ],
         inherited_notices=[*notices, *together([*folders], [*map(notices_of_run, folders.values())])],
+        sources=sources,
         **fields,
     )
 
@@ -91,7 +98,9 @@ def write_jury(folders: Sequence[Path], out: Path) -> Summary:
     Raises:
         UsageError: the folder is not empty, a run compares responses, the runs' aspects or scales differ, or
             their rows cannot be matched.
+        RunMismatchError: a start has changed a run while it was read; nothing is written.
     """
+    states = [RunState.of(folder) for folder in folders]
     manifests = [read_manifest(folder) for folder in folders]
     refuse_pairs(folders, manifests)
     names, rubric = run_names(folders), common_rubric(folders, manifests)
@@ -110,6 +119,7 @@ def write_jury(folders: Sequence[Path], out: Path) -> Summary:
         dict(zip(names, folders, strict=True)),
         engine="jury",
         model=f"jury of {', '.join(names)}",
+        sources=states,
         dry_run=any(map(is_dry_run, manifests)),
     )
 

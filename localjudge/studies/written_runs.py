@@ -13,6 +13,7 @@ from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.run_files import JUDGEMENTS, MANIFEST, SUMMARY
 from localjudge.runs.run_manifest import FORMAT, ModelRecord, RunManifest, RunSettings, StartRecord, as_json
+from localjudge.runs.run_state import RunState
 from localjudge.runs.summary import Summary, read_summary
 from localjudge.system.durable import replacing
 
@@ -29,6 +30,7 @@ def write_run(
     pairing: Pairing | None = None,
     readings: Sequence[Mapping[str, Any]] = (),
     input_sha256: Sequence[str | None] = (),
+    sources: Sequence[RunState] = (),
     **fields: Any,
 ) -> Summary:
     """Write a run directory, completely or not at all.
@@ -44,10 +46,12 @@ def write_run(
         pairing: how rows of two responses were made; None for rows of one.
         readings: the readings of the inputs, as `StartRecord` has them.
         input_sha256: SHA-256 of each input.
+        sources: the runs that the outcomes come from, as they were before they were read.
         fields: further fields of `run.json`.
 
     Raises:
         UsageError: the folder is not empty.
+        RunMismatchError: a start has changed a source since then; the folder is as it was.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"`out` {folder}: is not empty; choose another folder")
@@ -76,4 +80,6 @@ def write_run(
         (scratch / MANIFEST).write_bytes(as_json(manifest.as_dict()))
         summary = read_summary(scratch)
         (scratch / SUMMARY).write_bytes(as_json(summary.as_dict(complete=True, planned=summary.rows)))
+        for source in sources:
+            source.refuse_change()
     return summary
