@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from localjudge.records import Failure, Judgement, Response
 from localjudge.records.keys import row_key, settings_digest
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.aspect import Aspect
+from localjudge.runs.journal import read_journal
+from localjudge.runs.reader import read_row_outcomes
 from localjudge.runs.run_manifest import RunSettings
 from localjudge.statistics.confidence_threshold import ERROR, fewest_labels, threshold
 from localjudge.studies.written_runs import write_run
@@ -484,3 +487,46 @@ def test_a_column_with_the_share_of_one_of_two_labels_is_read_as_agree_reads_it(
     assert (end.code, end.err) == (0, expected.err), end.err
     assert "keeps" in end.err
     assert cli("agree", small, *flags).code == 0
+
+
+def changing_when_read(run: Path, reader: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reader of runs that renews `run.json` of this one before it reads, as a start does."""
+
+    def read_after_renewal(*arguments: Any, **named: Any) -> Any:
+        (run / "run.json").write_bytes((run / "run.json").read_bytes() + b"\n")
+        return reader(*arguments, **named)
+
+    return read_after_renewal
+
+
+def test_a_small_run_that_changes_while_it_is_read_is_refused_before_its_rows_are_passed_on(
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    confidence, agreed, truth = drawn(600, 2)
+    small = judged(tmp_path / "small", confidence, agreed, truth)
+    labels, rest = write_labels(tmp_path / "labels.jsonl", truth, 500), tmp_path / "rest.jsonl"
+    monkeypatch.setattr("localjudge.runs.reader.read_journal", changing_when_read(small, read_journal))
+    to = ("--rest", rest, "--to", tmp_path / "model", "--out", tmp_path / "out")
+    end = cli("escalate", small, "--labels", labels, *to)
+    assert (end.code, f"{small}: its score command has changed it" in end.err) == (2, True), end.err
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["labels.jsonl", "small"]
+
+
+@pytest.mark.parametrize("changed", ["small", "large"])
+def test_no_verdict_of_a_run_that_changes_after_its_verdicts_were_chosen_is_written(
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    confidence, agreed, truth = drawn(600, 2)
+    small = judged(tmp_path / "small", confidence, agreed, truth)
+    large = judged(tmp_path / "large", np.full(600, 0.9), np.full(600, True), truth)
+    labels, out = write_labels(tmp_path / "labels.jsonl", truth, 500), tmp_path / "out"
+    command = ("escalate", small, "--labels", labels, "--to", large, "--out", out)
+    reader = changing_when_read(tmp_path / changed, read_row_outcomes)
+    with monkeypatch.context() as patched:
+        patched.setattr("localjudge.studies.joined_runs.read_row_outcomes", reader)
+        end = cli(*command)
+    assert (end.code, f"{tmp_path / changed}: its score command has changed it" in end.err) == (2, True), (
+        end.err
+    )
+    assert not out.exists()
+    assert cli(*command).code == 0, "the same command writes it later"

@@ -316,15 +316,15 @@ def escalate(
     if rest is not None:
         _check_rest(rest)
 
-    progress, manifest = Progress(), read_manifest(run)
+    progress = Progress()
+    manifest = read_manifest(run)
     refuse_dry_run(manifest, run)
     aspects = [*manifest.rubric.aspects]
     if by is None and len(aspects) > 1:
         raise UsageError(f"--by is missing: name the aspect that decides, one of {', '.join(aspects)}")
-    verdicts, ours = (
-        JudgeVerdicts.read(run, by or aspects[0], within),
-        parse_mapping(people.mapping or (), label_targets(manifest.rubric)),
-    )
+    verdicts = JudgeVerdicts.read(run, by or aspects[0], within)
+    manifest = verdicts.manifest
+    ours = parse_mapping(people.mapping or (), label_targets(manifest.rubric))
 
     def selected(judged: JudgeVerdicts, among: NDArray[np.bool_] | None = None) -> Selection:
         known = judged.labels(people.labels or (), ours, people.moved)
@@ -332,8 +332,10 @@ def escalate(
         progress.say(found.in_words(agreement), always=True)
         return found
 
-    small, item = selected(verdicts), manifest.rubric.mode.item
+    small = selected(verdicts)
+    item = manifest.rubric.mode.item
     rows = [row for _, row in rows_found(manifest, small.passed_on, people.moved)]
+    verdicts.state.refuse_change()
     passed = counted(len(small.passed_on), item)
     progress.say(f"passed on: {passed}, {len(rows):,} of them found in the inputs")
     if rest is not None:

@@ -20,6 +20,7 @@ from localjudge.matching.labels import Labels, read_labels
 from localjudge.matching.run_rows import FAILED, RunRows, read_judged_rows
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.runs.run_manifest import RunManifest, read_manifest
+from localjudge.runs.run_state import RunState
 from localjudge.statistics.confidence_threshold import ERROR, FIRST, fewest_labels, independent_rows, threshold
 from localjudge.system.quantities import counted
 
@@ -32,6 +33,7 @@ class JudgeVerdicts:
     has no label for a tie. Its confidence is the mean of the result's probabilities in the orders.
 
     Attributes:
+        state: the state of the run before it was read.
         rows: the rows.
         aspect: the aspect.
         within: the largest difference of two numbers that agree.
@@ -40,6 +42,7 @@ class JudgeVerdicts:
         confidence: its probability, with those of the values that count as the same, [n]; NaN for none.
     """
 
+    state: RunState
     rows: RunRows
     aspect: str
     within: int
@@ -58,6 +61,7 @@ class JudgeVerdicts:
         Raises:
             UsageError: the run has no such aspect, or a verdict has no probabilities.
         """
+        state = RunState.of(folder)
         manifest = read_manifest(folder)
         aspects = manifest.rubric.aspects
         manifest.rubric.mode.require_whole_rows(str(folder))
@@ -77,7 +81,14 @@ class JudgeVerdicts:
             return [("number", aspect, number), ("confidence", aspect, confidence)]
 
         rows, numbers = read_judged_rows([folder], [manifest], decision)
-        return cls(rows, aspect, within, numbers.column("number", aspect), numbers.column("confidence", aspect))
+        return cls(
+            state=state,
+            rows=rows,
+            aspect=aspect,
+            within=within,
+            number=numbers.column("number", aspect),
+            confidence=numbers.column("confidence", aspect),
+        )
 
     @property
     def folder(self) -> Path:

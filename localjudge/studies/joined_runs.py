@@ -37,7 +37,7 @@ def write_joined(
     *,
     engine: str,
     model: str,
-    sources: Sequence[RunState] = (),
+    sources: Sequence[RunState],
     decided_by: object = None,
     notices: Sequence[str] = (),
     **fields: Any,
@@ -219,6 +219,7 @@ def write_escalated(small: Selection, large: Selection | None, out: Path) -> Sum
 
     Raises:
         UsageError: the folder is not empty, or the judges have other aspects or orders of a pair.
+        RunMismatchError: a start has changed a run since its verdicts were read; nothing is written.
     """
     judges = [small] if large is None else [small, large]
     folders = [each.verdicts.folder for each in judges]
@@ -241,6 +242,7 @@ def write_escalated(small: Selection, large: Selection | None, out: Path) -> Sum
         dict(zip(names, folders, strict=True)),
         engine="escalation",
         model=f"{first.model.name}, and {last.model.name} where it is not sure",
+        sources=[each.verdicts.state for each in judges],
         decided_by=[each.threshold for each in judges],
         notices=[notice],
     )
