@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Cli, random_model, write_rows
 
-from localjudge import Judge, JudgeConfig, Judgement, RowSource, SettingError, load_run, score_run
+from localjudge import Judge, JudgeConfig, Judgement, RecordedRun, RowSource, SettingError, load_run, score_run
 from localjudge.engines.protocol import Completion, TableEngine
 from localjudge.engines.selection import open_engine
 from localjudge.engines.transformers.transformers_engine import TransformersEngine
@@ -62,6 +62,21 @@ def test_a_program_scores_rows_into_a_folder_and_reads_the_run_back(
     assert run.complete
     assert run.notices == result.notices
     assert run.notices[0].startswith("dry run")
+
+
+@pytest.mark.parametrize("read", [list, RecordedRun.to_pandas, RecordedRun.to_arrow])
+def test_a_run_that_was_continued_after_it_was_loaded_is_loaded_again(
+    config: JudgeConfig, tmp_path: Path, read: Callable[[RecordedRun], Any]
+) -> None:
+    pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    score_run(config, RowSource.from_rows(ROWS[:4]), tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    assert len(read(run)) == 4
+    score_run(config, RowSource.from_rows(ROWS), tmp_path / "run")
+    with pytest.raises(RunMismatchError, match=str(tmp_path / "run")):
+        read(run)
+    assert len(read(load_run(tmp_path / "run"))) == 6
 
 
 def test_an_outcome_has_the_number_of_its_row_in_the_whole_input(config: JudgeConfig, tmp_path: Path) -> None:

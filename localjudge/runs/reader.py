@@ -23,6 +23,7 @@ from localjudge.runs.notices import is_dry_run, notices
 from localjudge.runs.reread_texts import with_text_columns
 from localjudge.runs.run_files import JUDGEMENTS, MANIFEST, SUMMARY
 from localjudge.runs.run_manifest import RunManifest, read_manifest
+from localjudge.runs.run_state import RunState
 from localjudge.runs.warning_signs import WarningSigns
 
 _ROUNDING = 1e-3
@@ -36,11 +37,16 @@ class RecordedRun:
         print(run.notices)
         table = run.to_pandas()
 
+    Its notices are those of the run when it was loaded, and its outcomes are read when they are asked for. So
+    after a start has continued the run, load it again: at the end of the outcomes, and in place of a table,
+    there is a `RunMismatchError`.
+
     Attributes:
         folder: the run directory.
         rubric: the rubric that it was judged by.
         notices: the warnings that a reader needs before the scores, as every command prints them.
         complete: True if every row has its line, in the input's order.
+        state: the state of the run when it was loaded.
         joined: False if each line is a row; True if the prompts of a row are joined, as in an export.
     """
 
@@ -48,11 +54,20 @@ class RecordedRun:
     rubric: Rubric
     notices: tuple[str, ...]
     complete: bool
+    state: RunState
     joined: bool = False
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the outcomes of the lines, or of the rows."""
-        return self._rows() if self.joined else read_outcomes(self.folder)
+        """Yield the outcomes of the lines, or of the rows.
+
+        Raises:
+            RunMismatchError: after the last outcome, if a start has changed the run since it was loaded.
+        """
+        if self.joined:
+            yield from self._rows()
+        else:
+            yield from read_outcomes(self.folder)
+            self._refuse_change()
 
     @property
     def pairs(self) -> RecordedRun:
@@ -102,7 +117,11 @@ class RecordedRun:
         """Yield what has a line in a table."""
         manifest = read_manifest(self.folder)
         join = manifest.join() if self.joined else ONE_ROW_PER_PROMPT.join(self.rubric.aspects, 1)
-        return join.all(read_outcomes(self.folder, manifest))
+        yield from join.all(read_outcomes(self.folder, manifest))
+        self._refuse_change()
+
+    def _refuse_change(self) -> None:
+        self.state.refuse_change("load it again with load_run")
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         return (row.line(self.rubric.columns) for row in self._rows())
@@ -115,13 +134,22 @@ class RecordedRun:
 
 
 def load_run(folder: str | Path) -> RecordedRun:
-    """Open a run directory for reading.
+    """Open a run directory for reading; a run that is continued afterwards is loaded again.
 
     Raises:
-        RunMismatchError: the folder holds no run that this version can read.
+        RunMismatchError: the folder holds no run that this version can read, or a start changes it meanwhile.
     """
     folder = Path(folder)
-    return RecordedRun(folder, read_manifest(folder).rubric, read_notices(folder), is_complete(folder))
+    state = RunState.of(folder)
+    run = RecordedRun(
+        folder=folder,
+        rubric=read_manifest(folder).rubric,
+        notices=read_notices(folder),
+        complete=is_complete(folder),
+        state=state,
+    )
+    state.refuse_change("load it again with load_run")
+    return run
 
 
 def _library(name: str) -> Any:

@@ -23,8 +23,8 @@ class RunState:
 
     Attributes:
         folder: the run directory.
-        manifest: the content of `run.json`; None without it.
-        summary: the content of `summary.json`; None without it.
+        manifest: the content of `run.json`; None if it cannot be read.
+        summary: the content of `summary.json`; None if it cannot be read.
     """
 
     folder: Path
@@ -33,29 +33,29 @@ class RunState:
 
     @classmethod
     def of(cls, folder: Path) -> Self:
-        """Return the state of a run now.
-
-        Raises:
-            OSError: a file cannot be read.
-        """
+        """Return the state of a run now."""
         return cls(folder, manifest=_content(folder / MANIFEST), summary=_content(folder / SUMMARY))
 
-    def refuse_change(self) -> None:
+    def refuse_change(self, again: str = "give this command again") -> None:
         """Check that the run still has this state.
+
+        Args:
+            again: what to do when the start has ended, for the message.
 
         Raises:
             RunMismatchError: a start has changed it.
         """
         if RunState.of(self.folder) != self:
-            raise RunMismatchError(
-                f"{self.folder}: its score command has changed it while it was read; when that has ended, give "
-                "this command again"
-            )
+            said = f"{self.folder}: its score command has changed it while it was read"
+            raise RunMismatchError(f"{said}; when that has ended, {again}")
 
 
 def _content(file: Path) -> bytes | None:
-    """Return the content of a file; None if there is none."""
-    return file.read_bytes() if file.is_file() else None
+    """Return the content of a file; None if it cannot be read, about which its reader raises an error."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None
 
 
 @contextmanager
