@@ -19,6 +19,7 @@ from preloaded import KILL, Preloaded
 from scripted import scripted_checks, scripted_comparison, scripted_judge
 from scripted_server import WHOLE, Reply, chat, judge_on, serving
 from test_run import HELD_PROGRAM
+from test_shard import merge_killed_at_its_end
 
 from localjudge import EngineError, Judge, RowSource, Rubric, score_run
 from localjudge.engines.protocol import Completion
@@ -505,6 +506,25 @@ def test_merge_pools_the_rows_of_all_shards(cli: Cli, tmp_path: Path, flags: lis
     assert noise_of(tmp_path / "whole")["rows"] == 10
     assert "Noise: 10 rows" in cli("show", *shards).out
     assert len([*read_lines(tmp_path / "whole")]) == 30
+
+
+def test_the_noise_that_a_killed_merge_has_left_is_not_that_of_shards_without_noise(
+    cli: Cli, tmp_path: Path, flags: list[object]
+) -> None:
+    rows, out = write_rows(tmp_path / "a.jsonl", 8), tmp_path / "out"
+
+    def shards(name: str, noise_rows: int) -> list[Path]:
+        folders = [tmp_path / f"{name}{index}" for index in (1, 2)]
+        for index, folder in enumerate(folders, 1):
+            part = ["--shard", f"{index}/2", "--noise-rows", noise_rows]
+            assert cli("score", rows, "--out", folder, *part, *flags).code == 0
+        return folders
+
+    merge_killed_at_its_end(shards("with-noise", 2), out)
+    assert (out / NOISE).exists()
+    assert cli("merge", *shards("without-noise", 0), "--out", out).code == 0
+    assert noise_of(out) is None
+    assert not (out / NOISE).exists()
 
 
 # Two runs

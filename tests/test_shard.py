@@ -17,6 +17,7 @@ from conftest import Cli, read_lines, write_rows
 from hypothesis import given
 from hypothesis import strategies as st
 from test_label import served
+from test_run_files import contents
 
 from localjudge import Judge, UsageError, load_run
 from localjudge.errors import RunMismatchError
@@ -24,6 +25,7 @@ from localjudge.runs.journal import read_journal
 from localjudge.runs.merge import merge
 from localjudge.runs.row_source import WHOLE, RowSource, Shard
 from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_files import files_of_run
 from localjudge.runs.run_plan import RunPlan
 
 ARRAY = {
@@ -282,6 +284,54 @@ def killed_merge(place: int, shards: list[Path], out: Path) -> None:
     for name in ("open", "mkdir", "replace", "rename", "link", "unlink", "remove", "rmdir"):
         setattr(os, name, partial(counted, getattr(os, name)))
     merge(shards, out)
+
+
+def merge_without_manifest(shards: list[Path], out: Path) -> None:
+    """Merge, and end this process right before `run.json` gets its name."""
+    rename = os.replace
+
+    def killed(source: Any, target: Any) -> None:
+        if Path(target) == out / "run.json":
+            os._exit(137)
+        rename(source, target)
+
+    os.replace = killed  # type: ignore[assignment]
+    merge(shards, out)
+
+
+def merge_killed_at_its_end(shards: list[Path], out: Path) -> None:
+    """Merge in another process, which is killed when all files but `run.json` are written."""
+    merging = partial(merge_without_manifest, shards, out)
+    process = multiprocessing.get_context("fork").Process(target=merging)
+    process.start()
+    process.join()
+    assert process.exitcode == 137
+    assert "run.json" not in files_of_run(out)
+
+
+def test_a_merge_that_was_killed_is_continued_after_its_shards_were_scored_again(
+    cli: Cli, tmp_path: Path, flags: list[str]
+) -> None:
+    rows, out = write_rows(tmp_path / "a.jsonl", 12), tmp_path / "out"
+    shards = [tmp_path / "one", tmp_path / "two"]
+
+    def score_all() -> None:
+        for index, shard in enumerate(shards, 1):
+            assert cli("score", rows, "--out", shard, "--shard", f"{index}/2", *flags).code == 0
+
+    score_all()
+    merge_killed_at_its_end(shards, out)
+    write_rows(rows, 20)
+    score_all()
+    assert cli("merge", *shards, "--out", out).code == 0
+    assert load_run(out).complete
+    assert len([*load_run(out)]) == 20
+    whole = contents(out)
+    write_rows(rows, 25)
+    score_all()
+    end = cli("merge", *shards, "--out", out)
+    assert (end.code, f"{out}: holds a run" in end.err) == (2, True), "this merge was not killed"
+    assert contents(out) == whole
 
 
 @pytest.mark.slow

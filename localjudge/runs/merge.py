@@ -51,8 +51,9 @@ def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> S
 
     Args:
         folders: the run directories of all shards.
-        out: the run directory to write. It must not contain a run, except this one: a merge that was stopped
-            can be repeated. `run.json` is written last, so nothing reads a half-written merge.
+        out: the run directory to write. It must not contain a run, except this one: a merge can be repeated.
+            `run.json` is written last, so nothing reads a half-written merge, and the next merge replaces what
+            a stopped one has left.
         report: receives the number of rows that were merged.
 
     Returns:
@@ -72,7 +73,8 @@ def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> S
     manifest = first.manifest.model_copy(update=whole)
     with RunDirectory(out) as run:
         refused = RunMismatchError(f"`out` {out}: holds a run already; choose another folder")
-        if (out / MANIFEST).exists() and (out / MANIFEST).read_bytes() != as_json(manifest.as_dict()):
+        is_repeated = (out / MANIFEST).exists()
+        if is_repeated and (out / MANIFEST).read_bytes() != as_json(manifest.as_dict()):
             raise refused
         with run.writing(JUDGEMENTS) as scratch:
             with scratch.open("xb") as stream:
@@ -80,9 +82,11 @@ def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> S
             repeated = _repeated_rows(parts)
             for part in parts:
                 part.state.refuse_change()
-            there = out / JUDGEMENTS
-            if there.exists() and not filecmp.cmp(scratch, there, shallow=False):
+            if is_repeated and not _has_judgements(out, scratch):
                 raise refused
+        if not is_repeated:
+            for name in (SUMMARY, NOISE):  # a stopped merge of these folders, or of others, may have left them
+                run.remove(name)
         summary = read_summary(out, manifest=manifest)
         if repeated:
             with run.writing(NOISE) as scratch:
@@ -92,6 +96,12 @@ def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> S
         run.write_json(MANIFEST, manifest.as_dict())
         run.complete = True
     return summary
+
+
+def _has_judgements(out: Path, merged: Path) -> bool:
+    """Return whether a run has the judgements in this file, or lacks its file of judgements."""
+    there = out / JUDGEMENTS
+    return not there.exists() or filecmp.cmp(merged, there, shallow=False)
 
 
 def _read(folder: Path) -> _ShardRun:

@@ -314,6 +314,10 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         """
         return self._ownership.writing(name)
 
+    def remove(self, name: str) -> None:
+        """Remove a file of the run if it exists and this process still owns the folder."""
+        self._ownership.remove(name)
+
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a file of the run."""
         with self.writing(name) as scratch:
