@@ -1,10 +1,11 @@
-"""The models that the replies of a run's server name."""
+"""The models that the replies of a run's server name, and the fingerprints of its configuration."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Self
 
+from localjudge.engines.server.replying_models import MOST_VALUES
 from localjudge.runs.run_manifest import RunManifest, StartRecord
 
 
@@ -14,26 +15,42 @@ class NamedModels:
 
     Attributes:
         names: the different names, in the order of their first replies.
-        fingerprint_changes: how often a reply had a `system_fingerprint` that no earlier one of its start had.
+        fingerprints: the different values of `system_fingerprint`, in the order of their first replies.
+        may_lack_fingerprints: whether a start has recorded as many fingerprints as it can, and so perhaps not
+            all.
     """
 
     names: tuple[str, ...]
-    fingerprint_changes: int
+    fingerprints: tuple[str, ...]
+    may_lack_fingerprints: bool
 
     @classmethod
     def of_run(cls, manifest: RunManifest) -> Self:
         """Return what the starts of a run have recorded."""
         names: list[str] = []
-        changes = 0
+        fingerprints: list[str] = []
+        may_lack_fingerprints = False
         for start in manifest.starts:
             recorded = _recorded(start)
             names += recorded.get("named", [])
-            changes += recorded.get("fingerprint_changes", 0)
-        return cls(tuple(dict.fromkeys(names)), changes)
+            of_start = recorded.get("fingerprints", [])
+            fingerprints += of_start
+            if len(of_start) == MOST_VALUES:
+                may_lack_fingerprints = True
+        return cls(
+            names=tuple(dict.fromkeys(names)),
+            fingerprints=tuple(dict.fromkeys(fingerprints)),
+            may_lack_fingerprints=may_lack_fingerprints,
+        )
+
+    @property
+    def fingerprint_changes(self) -> int:
+        """The number of different fingerprints after the first one."""
+        return max(0, len(self.fingerprints) - 1)
 
     @property
     def notices(self) -> list[str]:
-        """What a reader of the scores must know of them; empty if all replies named one model."""
+        """What a reader of the scores must know of them; empty if all replies were of one model."""
         found = []
         if len(self.names) > 1:
             found.append(
@@ -41,15 +58,22 @@ class NamedModels:
                 "answer is not recorded"
             )
         if self.fingerprint_changes:
+            number = f"{len(self.fingerprints)}"
+            if self.may_lack_fingerprints:
+                number += " or more"
             found.append(
-                "changed fingerprint: the server's system_fingerprint changed "
-                f"{self.fingerprint_changes:,} time(s), so its configuration was not the same for all rows"
+                f"several fingerprints: replies of the server had {number} values of system_fingerprint, so "
+                "its configuration was not the same for all rows"
             )
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the names and the number of changes for `summary.json`."""
-        return {"names": list(self.names), "fingerprint_changes": self.fingerprint_changes}
+        """Return the names, the fingerprints and the number of changes for `summary.json`."""
+        return {
+            "names": list(self.names),
+            "fingerprints": list(self.fingerprints),
+            "fingerprint_changes": self.fingerprint_changes,
+        }
 
 
 def _recorded(start: StartRecord) -> dict[str, Any]:

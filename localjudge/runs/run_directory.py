@@ -205,7 +205,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             with stopping:
                 for judged in self._judge.judge_tasks(self._undone(stopping.asked)):
                     report([outcome for _, outcome in judged], self._append(judged))
-                    self._record_named_models(only_new_names=True)
+                    self._record_named_models()
                 if not self._stopped:
                     self._journal.sync()
                     with step("putting the lines in order") as report_lines:
@@ -213,7 +213,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
                     self.complete = True
         except StoppedBySignal as stopped:
             ended = stopped
-        self._record_named_models(only_new_names=False)
+        self._record_named_models()
         with step("counting the rows") as report_lines:
             summary = read_summary(self.folder, report_lines, self._manifest, self._noise_plan.add)
         self._summary, self._engine_counts = summary, dict(self._judge.engine.statistics())
@@ -268,27 +268,19 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         if len(repeated) < len(chosen):
             return False
         self._write_lines(NOISE, encoded_rows(repeated))
-        self._record_named_models(only_new_names=False)
+        self._record_named_models()
         self._summary.manifest = self._manifest
         self._summary.noise = Noise.from_rows(repeated, self._manifest.rubric.row_columns)
         self._write_summary()
         return True
 
-    def _record_named_models(self, *, only_new_names: bool) -> None:
-        """Write into the manifest what the replies of a server have said of the model since it was written.
-
-        Args:
-            only_new_names: whether to write it only if a reply has named another model.
-        """
+    def _record_named_models(self) -> None:
+        """Write what the replies of a server say of the model into the manifest, if it lacks some of it."""
         if self._judge.config.engine != "server":
             return
         start, engine = self._manifest.last_start, self._judge.engine.info
         assert start.engine is not None
-        recorded, now = start.engine.details["model"], engine.details["model"]
-        assert isinstance(recorded, dict)
-        assert isinstance(now, dict)
-        has_new_names = recorded.get("named") != now.get("named")
-        if recorded == now or (only_new_names and not has_new_names):
+        if start.engine.details["model"] == engine.details["model"]:
             return
         starts = [*self._manifest.starts[:-1], start.model_copy(update={"engine": engine})]
         self._manifest = self._manifest.model_copy(update={"starts": starts})
