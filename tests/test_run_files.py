@@ -114,6 +114,60 @@ def test_the_file_that_rows_are_joined_with_is_an_input(cli: Cli, tmp_path: Path
     assert cli("score", answers, *joined, "--out", tmp_path / "elsewhere", *flags).code == 0
 
 
+def reading(option: str, file: Path, short_rubric: Path) -> list[object]:
+    """Return the flags of a command that reads this file, which is written, by one of its options."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if option == "--rubric":
+        file.write_bytes(short_rubric.read_bytes())
+        return ["--rubric", file]
+    if option == "--chat-template":
+        file.write_text("{{ messages[0]['content'] }}")
+        return ["--rubric", short_rubric, "--chat-template", file]
+    file.write_text('{"system_a": "x", "system_b": "y"}\n')
+    return ["--rubric", "pairwise", "--pairs", file]
+
+
+def rows_of_two_systems(file: Path) -> Path:
+    texts = {"id": "1", "instruction": "Say 1.", "reference": "1"}
+    rows = [{**texts, "system": system, "candidate": f"It is {system}."} for system in "xy"]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [("--rubric", "summary.json"), ("--chat-template", "engine.log"), ("--pairs", "set-aside.jsonl")],
+)
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_file_that_a_start_reads_is_not_replaced_by_one_of_its_run(
+    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path, option: str, name: str, is_link: bool
+) -> None:
+    rows, run = rows_of_two_systems(tmp_path / "rows.jsonl"), tmp_path / "runs" / "first"
+    common = ["--model", model, "--engine", "dry-run"]
+    elsewhere = reading(option, tmp_path / name, short_rubric)
+    assert cli("score", rows, "--out", run, *common, *elsewhere).code == 0
+    *flags, file = reading(option, run / name, short_rubric)
+    if is_link:
+        file = tmp_path / f"link-to-{name}"
+        file.symlink_to(run / name)
+    before = contents(run)
+    for command, out in (("score", run), ("audit", run), ("audit", run.parent)):
+        end = cli(command, rows, "--out", out, *common, *flags, file)
+        assert (end.code, f"--out {out}: {file} is named" in end.err) == (2, True), end.err
+        assert contents(run) == before
+
+
+def test_a_rubric_beside_the_files_of_its_run_is_read(
+    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path
+) -> None:
+    rows, run = write_rows(tmp_path / "rows.jsonl", 2), tmp_path / "run"
+    flags = reading("--rubric", run / "rubric.toml", short_rubric)
+    command = ["score", rows, "--out", run, "--model", model, "--engine", "dry-run", *flags]
+    for _ in ("a new run", "a run that is there"):
+        assert cli(*command).code == 0
+        assert (run / "rubric.toml").read_bytes() == short_rubric.read_bytes()
+
+
 def test_inputs_beside_or_around_the_folder_and_those_of_no_file_are_none_inside_it(tmp_path: Path) -> None:
     (tmp_path / "run-1.jsonl").touch()
     refuse_inputs_inside(tmp_path / "run-1", [str(tmp_path), str(tmp_path / "run-1.jsonl"), "-", "examples"])

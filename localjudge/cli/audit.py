@@ -29,7 +29,7 @@ from localjudge.cli.statistics_options import AllTables
 from localjudge.errors import UsageError
 from localjudge.report.study_options import LabelOptions
 from localjudge.runs import StopSignal
-from localjudge.runs.run_files import refuse_inputs_inside
+from localjudge.runs.run_files import refuse_files_of_run, refuse_inputs_inside
 from localjudge.settings import Flag
 from localjudge.system.durable import after_writing, write_text
 from localjudge.system.quantities import as_number, counted, percent
@@ -219,6 +219,7 @@ def _rows_to_sample(
     source = options.source(inputs, rubric, pairs.pairing(rubric.fields, orders, seed))
     check_out(out)
     refuse_inputs_inside(out, source.files)
+    refuse_files_of_run(out, options.files + pairs.files)
     for name in source.empty:
         progress.warn(f"{name}: holds no rows")
     return source

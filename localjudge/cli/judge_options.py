@@ -72,6 +72,11 @@ class PairOptions:
         ),
     ] = None
 
+    @property
+    def files(self) -> list[str]:
+        """The file of the pairs, if one is given."""
+        return [] if self.pairs in (None, "all") else [str(self.pairs)]
+
     def pairing(self, used: Sequence[str], orders: str, seed: int) -> Pairing | None:
         """Return how rows of two responses are made; None for a template of one response.
 
@@ -255,6 +260,14 @@ class JudgeOptions(JudgeSettings, RubricOptions):
         list[str] | None,
         Flag("Any other option of the engine, such as batch_size=8.", "KEY=VALUE", ENGINE, name="--engine-arg"),
     ] = None
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the rubric and of the chat template, which may be files."""
+        names = [self.rubric]
+        if self.chat_template is not None:
+            names.append(str(self.chat_template))
+        return names
 
     def open_judge(
         self, config: JudgeConfig, cluster: Cluster | None = None, report: Report = no_progress

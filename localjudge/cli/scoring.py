@@ -29,6 +29,7 @@ from localjudge.cli.options import (
 )
 from localjudge.cli.progress import Progress
 from localjudge.runs import StopSignal
+from localjudge.runs.run_files import refuse_files_of_run
 from localjudge.settings import Flag, PromptSettings
 from localjudge.system.terminal import printable, unfiltered
 
@@ -76,6 +77,7 @@ def score(
 
     source = judge.source(inputs, config.rubric, pairing, limit, system_from, out)
     check_out(out)
+    refuse_files_of_run(out, judge.files + pairs.files)
     result = score_run(
         config,
         source,

@@ -89,10 +89,32 @@ def refuse_inputs_inside(out: Path, inputs: Iterable[str]) -> None:
     Raises:
         UsageError: an input is inside, by its path or by that of the file that it links to.
     """
-    folders = {Path(os.path.abspath(out)), Path(os.path.realpath(out))}
     for name in inputs:
+        if os.path.lexists(name) and _paths_inside(name, out):
+            raise UsageError(f"`out` {out}: the input {name} is in this folder; choose another folder")
+
+
+def refuse_files_of_run(out: Path, names: Iterable[str]) -> None:
+    """Check that no file that a command reads is named as a file of a run in its run directory, or below it.
+
+    Other files may be there, such as the rubric of the run.
+
+    Args:
+        out: the run directory, or the folder of several; it may be missing.
+        names: names of files; those that name no file, such as the name of an included rubric, are ignored.
+
+    Raises:
+        UsageError: a file is one, by its path or by that of the file that it links to.
+    """
+    for name in names:
         if not os.path.lexists(name):
             continue
-        paths = {Path(os.path.abspath(name)), Path(os.path.realpath(name))}
-        if any(path.is_relative_to(folder) for path in paths for folder in folders):
-            raise UsageError(f"`out` {out}: the input {name} is in this folder; choose another folder")
+        if any(path.name in (*FILES, LOCK, MARK) for path in _paths_inside(name, out)):
+            raise UsageError(f"`out` {out}: {name} is named as a file of a run there; give it another name")
+
+
+def _paths_inside(name: str, folder: Path) -> list[Path]:
+    """Return the path of a file, and that of the file that it links to, as far as they are in a folder."""
+    folders = {Path(os.path.abspath(folder)), Path(os.path.realpath(folder))}
+    paths = {Path(os.path.abspath(name)), Path(os.path.realpath(name))}
+    return [path for path in paths if any(path.is_relative_to(each) for each in folders)]
