@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -48,6 +50,18 @@ def test_what_is_appended_is_there_when_it_is_opened_again(tmp_path: Path) -> No
             failed("a", error="later"), *whole[1:],
         ], "of several lines with one key, the last"  # fmt: skip
     assert [each for _, each in read_journal(file, NONE)] == [*whole, failed("a", error="later")]
+
+
+def test_a_file_with_the_same_inode_number_on_another_device_is_not_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "j.jsonl"
+    with journal_of(file, line("a")) as journal:
+        there = list(file.stat())
+        there[stat.ST_DEV] += 1
+        monkeypatch.setattr(os, "stat", lambda path: os.stat_result(there))
+        with pytest.raises(RunBrokenError, match="another localjudge has taken this run over"):
+            journal.append([line("b")])
 
 
 def test_what_a_former_owner_appends_is_not_in_the_journal(tmp_path: Path) -> None:

@@ -343,6 +343,21 @@ def test_a_first_label_that_a_crash_has_cut_anywhere_is_moved(tmp_path: Path, ru
         torn.unlink()
 
 
+def test_each_cut_line_gets_a_file_of_its_own_and_a_file_of_the_user_stays(tmp_path: Path) -> None:
+    out, mine = tmp_path / "l.jsonl", tmp_path / "l.jsonl.torn"
+    mine.write_text("a file of the user")
+    cuts = [b'{"id": "q1", "sys', b'{"id": "q2"']
+    for cut, name in zip(cuts, ["l.jsonl.2.torn", "l.jsonl.3.torn"], strict=True):
+        out.write_bytes(cut)
+        with LabelFile(out) as file:
+            assert file.torn == tmp_path / name
+            assert file.torn.read_bytes() == cut + b"\n"
+    assert mine.read_text() == "a file of the user"
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "l.jsonl", "l.jsonl.2.torn", "l.jsonl.3.torn", "l.jsonl.torn",
+    ]  # fmt: skip
+
+
 def test_what_a_killed_undo_has_left_is_removed_by_the_next_start(tmp_path: Path) -> None:
     out = tmp_path / "l.jsonl"
     code = (

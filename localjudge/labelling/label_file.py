@@ -191,11 +191,20 @@ class LabelFile(AbstractContextManager["LabelFile"]):
         )
 
     def _move(self, torn: bytes) -> None:
-        self.torn = self._file.with_name(f"{self._file.name}.torn")
-        with self.torn.open("ab") as stream:
-            stream.write(torn + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        """Write a cut line into a new file; one that is there may be a user's, or of an earlier crash."""
+        self.torn = _free_name(self._file)
+        with replacing(self.torn) as scratch:
+            scratch.write_bytes(torn + b"\n")
+
+
+def _free_name(file: Path) -> Path:
+    """Return the first of `X.torn`, `X.2.torn`, `X.3.torn` and so on that no file beside this one has."""
+    name = file.with_name(f"{file.name}.torn")
+    number = 1
+    while os.path.lexists(name):
+        number += 1
+        name = file.with_name(f"{file.name}.{number}.torn")
+    return name
 
 
 def _is_cut_line(text: bytes, *, is_first: bool) -> bool:
@@ -214,19 +223,19 @@ def _is_cut_line(text: bytes, *, is_first: bool) -> bool:
 
 def _begins_with_keys(text: bytes, keys: Sequence[str]) -> bool:
     """Return whether a text is an object that begins with these keys, or the beginning of such an object."""
-    rest = text
+    at = 0
     for place, key in enumerate(keys):
         before = "{" if place == 0 else ", "
         start = f'{before}"{key}": '.encode()
-        if start.startswith(rest):
+        if start.startswith(text[at:]):
             return True
-        if not rest.startswith(start):
+        if not text.startswith(start, at):
             return False
-        rest = rest.removeprefix(start)
-        value = _VALUE.match(rest)
+        value_at = at + len(start)
+        value = _VALUE.match(text, value_at)
         if value is None:
-            return _CUT_VALUE.fullmatch(rest) is not None
-        rest = rest[value.end() :]
+            return _CUT_VALUE.fullmatch(text, value_at) is not None
+        at = value.end()
     return True
 
 

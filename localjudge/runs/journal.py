@@ -119,7 +119,7 @@ class Journal(AbstractContextManager["Journal"]):
                 f"{self.file}: removed or renamed while the run was writing it; put it back, and the same "
                 "command continues it"
             ) from None
-        if there.st_ino != os.fstat(self._stream.fileno()).st_ino:
+        if not os.path.samestat(there, os.fstat(self._stream.fileno())):
             raise RunBrokenError(f"{self.file}: another localjudge has taken this run over")
         if there.st_size < self._lines.size:
             raise self.was_cut

@@ -1,8 +1,10 @@
 """Whether a start has changed a run while it was read.
 
-A start renews `run.json`, then removes `summary.json`, and only then changes lines. At its end, it puts the
-lines in order and then writes `summary.json`. So where both are as they were before the lines were read, the
-lines and what the run says of itself belong together.
+A start renews `run.json`, then removes `summary.json`, and only then changes lines. While it judges on a
+server, it renews `run.json` again when a reply has a name or a fingerprint that no earlier one had. At its end,
+it puts the lines in order and then writes `summary.json`, and once more after it has measured the noise. So
+where both are as they were before the lines were read, the lines and what the run says of itself belong
+together.
 """
 
 from __future__ import annotations
