@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import errno
+import fcntl
 import hashlib
 import io
 import json
+import multiprocessing
 import os
 import re
 import resource
@@ -15,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -316,12 +320,76 @@ def test_unpacking_again_checks_what_is_there_and_never_overwrites(tmp_path: Pat
     assert (full.returncode, "holds something else" in full.stderr) == (2, True)
 
 
-def test_what_a_killed_unpacker_left_is_named(tmp_path: Path, pack: Path) -> None:
-    (tmp_path / "out.partial").mkdir()
+def unpack_and_wait(pack: Path, to: Path, unpacked: Event) -> None:
+    """Unpack until all files are written, and wait there for the end of this process."""
+
+    def wait(manifest: dict[str, Any], folder: Path) -> list[str]:
+        unpacked.set()
+        signal.pause()
+        return []
+
+    unpack.differing = wait
+    unpack.unpack(unpack.read_pack_manifest([pack]), [pack], to)
+
+
+def test_a_running_unpacker_is_left_alone_and_what_a_killed_one_left_is_removed(
+    tmp_path: Path, pack: Path
+) -> None:
+    forking = multiprocessing.get_context("fork")
+    unpacked = forking.Event()
+    running = forking.Process(target=unpack_and_wait, args=(pack, tmp_path / "out", unpacked))
+    running.start()
+    assert unpacked.wait(60)
+    before = contents(tmp_path / "out.partial")
+    assert before == FILES
+    command = (pack / "unpack.py", "--no-install", "--to", "out")
+    done = unpacker(*command)
+    assert (done.returncode, "out.partial: another unpack.py is running" in done.stderr) == (2, True)
+    assert contents(tmp_path / "out.partial") == before
+    running.kill()
+    running.join()
+    assert unpacker(*command).returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "pack", "sources"]
+    assert FILES.items() <= contents(tmp_path / "out").items()
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "wheels/mine.whl", "link"])
+def test_a_folder_that_is_not_of_the_pack_is_not_taken_for_what_a_killed_unpacker_left(
+    tmp_path: Path, pack: Path, name: str
+) -> None:
+    foreign = tmp_path / "out.partial" / name
+    foreign.parent.mkdir(parents=True)
+    if name == "link":
+        foreign.symlink_to(tmp_path / "sources")
+    else:
+        foreign.write_text("mine")
     done = unpacker(pack / "unpack.py", "--no-install", "--to", "out")
-    assert done.returncode == 2
-    assert "out.partial: another unpack.py is running; if it was killed, remove this" in done.stderr
+    assert (done.returncode, f"out.partial/{name}: is not of this pack" in done.stderr) == (2, True)
+    assert os.path.lexists(foreign)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_place_of_the_scratch_folder_is_named(tmp_path: Path, pack: Path) -> None:
+    (tmp_path / "out.partial").write_text("mine")
+    done = unpacker(pack / "unpack.py", "--no-install", "--to", "out")
+    assert (done.returncode, "out.partial: is not a folder" in done.stderr) == (2, True)
+    assert (tmp_path / "out.partial").read_text() == "mine"
+
+
+def test_where_folders_have_no_locks_a_pack_is_unpacked_but_what_was_left_is_not_removed(
+    tmp_path: Path, pack: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    manifest = unpack.read_pack_manifest([pack])
+    (tmp_path / "left.partial").mkdir()
+    with pytest.raises(unpack.PackError, match=r"left\.partial: .* if it was killed, remove this"):
+        unpack.unpack(manifest, [pack], tmp_path / "left")
+    assert (tmp_path / "left.partial").exists()
+    unpack.unpack(manifest, [pack], tmp_path / "out")
+    assert FILES.items() <= contents(tmp_path / "out").items()
 
 
 def test_an_environment_that_a_killed_unpacker_left_half_is_not_taken_for_whole(tmp_path: Path) -> None:

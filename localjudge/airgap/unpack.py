@@ -22,8 +22,10 @@ if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]
 
 import argparse
+import fcntl
 import hashlib
 import json
+import os
 import re
 import runpy
 import shutil
@@ -31,7 +33,8 @@ import signal
 import subprocess
 import tarfile
 import time
-from contextlib import closing
+from collections.abc import Iterator, Set
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -274,26 +277,92 @@ def unpack(manifest: dict[str, Any], folders: list[Path], to: Path) -> None:
             raise PackError(f"{to}: holds another pack; give another folder with --to")
         if wrong := [f"{to / name}: is missing or was changed" for name in differing(manifest, to)]:
             raise PackError("\n".join([*wrong, f"{to}: remove it, or give another folder with --to"]))
-        return say(f"{to}: is unpacked already, and complete")
+        say(f"{to}: is unpacked already, and complete")
+        return
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise PackError(f"{to}: holds something else; give another folder with --to")
     say(f"checking {len(manifest['parts'])} parts")
     parts = find_parts(manifest, folders)
-    _need(sum(entry["size"] for entry in manifest["files"]), to.parent)
     scratch = to.with_name(f"{to.name}.partial")
-    try:
-        scratch.mkdir()
-    except FileExistsError:
-        raise PackError(f"{scratch}: another unpack.py is running; if it was killed, remove this") from None
-    try:
-        say(f"unpacking {len(manifest['files'])} files into {to}")
-        extract(parts, manifest, scratch)
+    names = {entry["name"] for entry in manifest["files"]}
+    with _own_folder(scratch, names | {MANIFEST}):
+        _need(sum(entry["size"] for entry in manifest["files"]), to.parent)
+        say(f"unpacking {len(names)} files into {to}")
+        try:
+            extract(parts, manifest, scratch)
+        except tarfile.TarError as error:
+            raise PackError(f"the parts do not form a readable archive: {error}") from None
         (scratch / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
         scratch.replace(to)
-    except tarfile.TarError as error:
-        raise PackError(f"the parts do not form a readable archive: {error}") from None
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def _own_folder(folder: Path, names: Set[str]) -> Iterator[None]:
+    """Make an empty folder that no other unpack.py uses; remove it at the end, if it was not renamed.
+
+    A lock, which ends with its process, tells the folder of a running unpack.py from what a killed one left.
+    The files in it are removed if all of them have these names.
+    """
+    try:
+        folder.mkdir(parents=True)
+        is_new = True
+    except FileExistsError:
+        is_new = False
+    with ExitStack() as stack:
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            raise _in_use(folder) from None
+        except OSError:
+            raise PackError(f"{folder}: is not a folder; remove it, or give another one with --to") from None
+        stack.callback(os.close, descriptor)
+        _lock(descriptor, folder, is_new=is_new)
+        if not is_new:
+            _remove_leftover(folder, names)
+        try:
+            yield
+        finally:
+            if _is_at(descriptor, folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lock(descriptor: int, folder: Path, *, is_new: bool) -> None:
+    """Lock an open folder for this process."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _in_use(folder) from None
+    except OSError:  # a file system without locks of folders
+        if not is_new:
+            said = f"{folder}: another unpack.py is running; if it was killed, remove this"
+            raise PackError(said) from None
+    if not _is_at(descriptor, folder):  # it was removed or renamed before this process had the lock
+        raise _in_use(folder)
+
+
+def _in_use(folder: Path) -> PackError:
+    return PackError(f"{folder}: another unpack.py is running; wait for its end, then start this one again")
+
+
+def _is_at(descriptor: int, folder: Path) -> bool:
+    """Return whether an open folder still has this path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(folder))
+    except FileNotFoundError:
+        return False
+
+
+def _remove_leftover(folder: Path, names: Set[str]) -> None:
+    """Remove what is in a folder, if there are no other files than those with these names."""
+    for path in folder.rglob("*"):
+        is_folder = path.is_dir() and not path.is_symlink()
+        if not is_folder and path.relative_to(folder).as_posix() not in names:
+            raise PackError(f"{path}: is not of this pack; move it away, or give another folder with --to")
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def run(arguments: list[str] | None = None) -> None:
