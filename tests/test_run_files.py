@@ -430,6 +430,40 @@ def test_a_run_that_its_score_command_changes_meanwhile_is_refused_by_what_reads
     assert [file.name for file in tmp_path.iterdir() if file.name.endswith(".tmp")] == []
 
 
+def test_a_pilot_that_changes_while_it_is_read_is_refused(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, run = tmp_path / "rows.jsonl", tmp_path / "run"
+    both = [
+        {
+            "id": f"{n}",
+            "instruction": f"Say {n}.",
+            "candidate": f"It is {n}.",
+            "tact": 1 + n % size,
+            "system": name,
+        }
+        for n in range(12)
+        for size, name in ((3, "north"), (2, "south"))
+    ]
+    rows.write_text("".join(json.dumps(row) + "\n" for row in both))
+    assert cli("import", rows, "--aspect", "tact", "--out", run).code == 0
+    command: list[object] = ["sample-size", "--difference", "0.5", "--pilot", run]
+    assert cli(*command).code == 0, "a run that nothing changes"
+    monkeypatch.setattr("localjudge.runs.reader.read_journal", renewing(run))
+    end = cli(*command)
+    assert (end.code, f"{run}: its score command has changed it" in end.err) == (2, True), end.err
+
+
+def test_a_run_that_changes_while_it_is_read_is_not_labelled(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, labels = two_runs(cli, tmp_path)[0], tmp_path / "labels.jsonl"
+    monkeypatch.setattr("localjudge.runs.reader.read_journal", renewing(run))
+    end = cli("label", run, "--out", labels)
+    assert (end.code, f"{run}: its score command has changed it" in end.err) == (2, True), end.err
+    assert not labels.exists()
+
+
 def test_a_jury_is_not_written_if_a_juror_changes_while_it_is_written_and_the_same_command_writes_it_later(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -213,6 +213,7 @@ def sample_size(
 ) -> None:
     """Compute how many instructions a comparison needs, from a pilot run."""
     from localjudge.report.tables import Cells, Table
+    from localjudge.runs.run_state import unchanged
     from localjudge.statistics.non_inferiority import instructions_to_pass
     from localjudge.statistics.paired_test import instructions_needed, needed_in_words
     from localjudge.studies.sample_size import Pilot
@@ -229,8 +230,9 @@ def sample_size(
     ends: tuple[int, int] = (1, 5)
     notices: tuple[str, ...] = ()
     if pilot:
-        refuse_dry_runs(() if allow_dry_run else pilot)
-        found = Pilot.read(pilot, by)
+        with unchanged(pilot):
+            refuse_dry_runs(() if allow_dry_run else pilot)
+            found = Pilot.read(pilot, by)
         if margin and found.ends is None:
             raise UsageError("--margin: takes a pilot of scores; that of pairs has no change of a preference")
         inflation, column, notes, ends = found.inflation, found.column, [*found.notes], found.ends or ends

@@ -225,6 +225,7 @@ def label(
     from localjudge.runs.row_source import RowSource
     from localjudge.runs.run_files import MANIFEST
     from localjudge.runs.run_manifest import read_manifest
+    from localjudge.runs.run_state import unchanged
 
     require("label", "serve", "trust", *input_extras([*rows, *(inputs or ())]))
     import uvicorn
@@ -247,7 +248,8 @@ def label(
             run = stack.enter_context(one_run(runs))
             found = read_manifest(run).rubric
             found.mode.require_whole_rows("label")
-            candidates = candidates_of_run(run, store, sample, prefer, show_judge, inputs or ())
+            with unchanged([run]):
+                candidates = candidates_of_run(run, store, sample, prefer, show_judge, inputs or ())
         else:
             found = Rubric.load(rubric)
             found.mode.require_whole_rows("label")
