@@ -316,7 +316,7 @@ class Judge:
         Raises:
             UsageError: the rubric does not compare responses, or as for `score`.
         """
-        self.rubric.mode.require("pairs", f"the rubric {self.rubric.name}", "; compare with pairwise")
+        self.rubric.mode.require_pairs(f"the rubric {self.rubric.name}", "; compare with pairwise")
         pairing = pairing or Pairing()
         read = prompt_rows(partial(rows_of_program, rows), self.rubric.fields, pairing)
         join = self.rubric.mode.join(self.rubric.aspects, pairing.orders)
@@ -332,7 +332,7 @@ class Judge:
         Raises:
             UsageError: the rubric does not check criteria of a row, or as for `score`.
         """
-        self.rubric.mode.require("criteria", f"the rubric {self.rubric.name}", "; check with checklist")
+        self.rubric.mode.require_criteria(f"the rubric {self.rubric.name}", "; check with checklist")
         return self.rubric.mode.join(self.rubric.aspects, 1).all(self.score(rows, order))
 
     @property

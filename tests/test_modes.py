@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 import localjudge
 
@@ -14,7 +15,7 @@ FILES = {"response", "pair", "checklist"}
 """The files of `modes/` that are one mode each."""
 NAMES = {"RESPONSE", "PAIRWISE", "CHECKLIST", "ResponseOutcome", "PairOutcome", "ChecklistOutcome"}
 """The modes, and the outcomes of their rows."""
-QUESTIONS = {"name", "statistics"}
+QUESTIONS = {"name", "item", "judges"}
 """What a mode says of itself: whoever compares it, or looks it up in a table, asks which mode it is."""
 LEFT = {
     "judge.py",  # the types of what `compare` and `check` yield
@@ -41,6 +42,21 @@ def questions(tree: ast.AST) -> Iterator[str]:
         for part in parts:
             if isinstance(part, ast.Attribute) and part.attr in QUESTIONS and _is_mode(part.value):
                 yield f"asks for {ast.unparse(part)}"
+        if isinstance(node, ast.Compare) and _compares_with_a_constant(node):
+            yield f"asks for {ast.unparse(node)}"
+
+
+def _compares_with_a_constant(node: ast.Compare) -> bool:
+    """Whether an attribute of a mode, or the number of its responses, is compared with a text or a number."""
+    sides = [node.left, *node.comparators]
+    attributes = [side.args[0] if _is_length(side) else side for side in sides]
+    of_modes = [side for side in attributes if isinstance(side, ast.Attribute) and _is_mode(side.value)]
+    constants = [side.value for side in sides if isinstance(side, ast.Constant)]
+    return bool(of_modes) and any(isinstance(constant, str | int) for constant in constants)
+
+
+def _is_length(node: ast.expr) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "len"
 
 
 def _is_mode(value: ast.expr) -> bool:
@@ -70,10 +86,12 @@ def test_a_question_is_found_however_it_is_asked() -> None:
         "isinstance(row, PairOutcome | Judgement)",
         "rubric.mode.name == 'pairwise'",
         "{'pair': 1}[self.rubric.mode.name]",
-        "match mode.statistics:\n    case 'points': pass",
+        "match mode.item:\n    case 'pair': pass",
+        "len(rubric.mode.responses) > 1",
+        "'criteria' in self.rubric.mode.features",
     ):
         assert [*questions(ast.parse(source))], source
-    assert not [*questions(ast.parse("len(rubric.mode.responses) > 1"))]
+    assert not [*questions(ast.parse("rubric.mode.pairs is not None"))]
 
 
 def test_each_mode_is_one_file() -> None:

@@ -104,7 +104,7 @@ def audit(
         return
 
     config, cluster = judge.prepare("audit", inputs, "trust")
-    config.rubric.mode.require_whole_rows("audit")
+    config.rubric.mode.require_whole_rows("audit: its rubric")
     least = _thresholds(threshold or (), [each.name for each in perturbations_of(config.rubric)])
     progress = Progress()
     source = _rows_to_sample(
@@ -159,7 +159,7 @@ def _audit_orders(
 
     config, cluster = options.prepare("audit", inputs, "trust")
     mode = config.rubric.mode
-    mode.require_whole_rows("audit")
+    mode.require_whole_rows("audit: its rubric")
     orders = other_orders(config.rubric, check, seed)
     least = _thresholds(thresholds, [order.name for order in orders])
     progress = Progress()
@@ -215,7 +215,7 @@ def _rows_to_sample(
     progress: Progress,
 ) -> RowSource:
     """Return the rows of the input, pairs in one order, after checks of `out`."""
-    orders = "one" if len(rubric.mode.responses) > 1 else "both"
+    orders = "both" if rubric.mode.pairs is None else "one"
     source = options.source(inputs, rubric, pairs.pairing(rubric.fields, orders, seed))
     check_out(out)
     refuse_inputs_inside(out, source.files)

@@ -146,7 +146,11 @@ def compare(
             "--common: leaves out the rows that NEW lost, and a gate counts them; --where COLUMN=VALUE chooses "
             "rows of OLD for a gate"
         )
-    common_mode(runs, preferences={"scores": scores}, points={"scores": scores, "labels": people.labels})
+    mode = common_mode(runs)
+    if mode.pairs is not None:
+        mode.refuse_options({"scores": scores})
+    if mode.criteria is not None:
+        mode.refuse_options({"scores": scores, "labels": people.labels})
 
     progress = Progress()
     with unchanged(runs):

@@ -247,13 +247,13 @@ def label(
         if is_run:
             run = stack.enter_context(one_run(runs))
             found = read_manifest(run).rubric
-            found.mode.require_whole_rows("label")
+            found.mode.require_whole_rows("label: its rubric")
             with unchanged([run]):
                 candidates = candidates_of_run(run, store, sample, prefer, show_judge, inputs or ())
         else:
             found = Rubric.load(rubric)
-            found.mode.require_whole_rows("label")
-            pairing = pairs.pairing(found.fields, "one" if len(found.mode.responses) > 1 else "both", seed)
+            found.mode.require_whole_rows("label: its rubric")
+            pairing = pairs.pairing(found.fields, "both" if found.mode.pairs is None else "one", seed)
             used = found.fields if pairing is None else pairing.used(found.fields)
             named = parse_columns(columns or (), used)
             source = RowSource.from_files(rows, named, used=found.fields, pairing=pairing)

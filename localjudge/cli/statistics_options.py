@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -46,22 +46,16 @@ MaxFailed = Annotated[
 AllTables = Annotated[bool, Flag("Print every table.", name="--all")]
 
 
-def common_mode(runs: Sequence[Path], **refused: Mapping[str, object]) -> Mode[Any]:
+def common_mode(runs: Sequence[Path]) -> Mode[Any]:
     """Return what the rubrics of the runs judge.
 
-    Args:
-        runs: the run directories.
-        refused: the values of the options that runs with these statistics do not take (`Mode.statistics`).
-
     Raises:
-        UsageError: the runs have several modes, aspects or scales, or an option is given that they do not take.
+        UsageError: the runs have several modes, aspects or scales.
     """
     from localjudge.matching.run_rows import common_rubric
     from localjudge.runs.run_manifest import read_manifest
 
-    mode = common_rubric(runs, [read_manifest(run) for run in runs]).mode
-    mode.refuse_options(refused)
-    return mode
+    return common_rubric(runs, [read_manifest(run) for run in runs]).mode
 
 
 def column_numbers(flag: str, what: str, given: Iterable[str]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,7 +55,7 @@ def agree(
     people.require("agree")
     statistics.check(runs)
     mode = common_mode(runs)
-    if len(mode.responses) == 1:  # labels of pairs can be in the inputs
+    if mode.pairs is None:  # labels of pairs can be in the inputs
         people.require_labels()
 
     progress, draws = Progress(), statistics.draws
@@ -99,7 +100,6 @@ def rank(
     from localjudge.matching.run_rows import RowSelection
     from localjudge.report.gate_tables import as_documents
     from localjudge.report.ranking_tables import preference_findings, ranking_findings
-    from localjudge.runs.reader import is_complete
     from localjudge.runs.run_state import unchanged
     from localjudge.studies.calibrate import Calibration
     from localjudge.studies.conditions import Kind, Threshold
@@ -114,7 +114,11 @@ def rank(
     statistics.check(runs)
     options: dict[str, object] = {"labels": people.labels, "mapping": people.mapping}
     options |= {"calibration": calibration}
-    mode = common_mode(runs, preferences={**options, "scores": scores}, points=options)
+    mode = common_mode(runs)
+    if mode.pairs is not None:
+        mode.refuse_options(options | {"scores": scores})
+    if mode.criteria is not None:
+        mode.refuse_options(options)
 
     if calibration and scores == "integer":
         raise UsageError(
@@ -122,11 +126,8 @@ def rank(
         )
     progress, draws = Progress(), statistics.draws
     with unchanged(runs):
-        if "aspects" not in mode.features and (incomplete := [run for run in runs if not is_complete(run)]):
-            raise UsageError(
-                f"{incomplete[0]}: not complete, and the {mode.item}s that finish first are not a random "
-                "sample; the same score command continues it"
-            )
+        if mode.pairs is not None or mode.criteria is not None:
+            _refuse_incomplete(runs, mode.item)
         with progress.step(_READING) as report:
             judged = read_judged(runs, report=report, criteria="joined", tag=by, where=RowSelection(where))
             if not isinstance(judged, JudgedPairs):
@@ -143,6 +144,26 @@ def rank(
     statistics.print({**document, "gate": as_documents(conditions)}, findings, all_tables)
     if not all(each.passes for each in conditions):
         raise typer.Exit(BELOW_THRESHOLD)
+
+
+def _refuse_incomplete(runs: Sequence[Path], item: str) -> None:
+    """Refuse runs that are not complete.
+
+    Args:
+        runs: the run directories.
+        item: what their rows are called.
+
+    Raises:
+        UsageError: one is not complete.
+    """
+    from localjudge.runs.reader import is_complete
+
+    for run in runs:
+        if not is_complete(run):
+            raise UsageError(
+                f"{run}: not complete, and the {item}s that finish first are not a random sample; the same "
+                "score command continues it"
+            )
 
 
 def jury(

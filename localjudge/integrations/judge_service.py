@@ -182,7 +182,7 @@ class SharedJudge:
     def __init__(self, rubric: str = "just-eval", model: str | None = None, **settings: Any) -> None:
         self.rubric = Rubric.load(rubric)
         advice = "; give one that judges single responses"
-        self.rubric.mode.require("aspects", f"`rubric` {rubric}:", advice)
+        self.rubric.mode.require_aspects(f"`rubric` {rubric}:", advice)
         self._judge = Judge(model, rubric=self.rubric, **settings)
         self._lock = threading.Lock()
 

@@ -65,7 +65,7 @@ class RewardFormula:
         Raises:
             SettingError: it is not a formula, a name is not one of the rubric's, or it can give no number.
         """
-        rubric.mode.require("score", f"`reward` {text[:80]!r}: the rubric {rubric.name}", "")
+        rubric.mode.require_one_response(f"`reward` {text[:80]!r}: the rubric {rubric.name}")
         kinds = _kinds_of_names(rubric)
         try:
             if len(text) > _LONGEST:

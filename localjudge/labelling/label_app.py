@@ -167,7 +167,7 @@ def _described(rubric: Rubric) -> dict[str, Any]:
     is_default = rubric.aspects == Rubric.load().aspects
     described = Rubric.load("six-aspects").aspects if is_default else rubric.aspects
     return {
-        "pair": len(rubric.mode.responses) > 1,
+        "pair": rubric.mode.pairs is not None,
         "aspects": [
             {
                 "name": name,

@@ -191,7 +191,9 @@ class LabelSession:
     def _shows_reversed(self, place: int, annotator: str) -> bool:
         """Whether a person sees the responses of a pair in the reverse of the input's order."""
         text = f"{self._seed} {annotator} {self._candidates.keys[place]}"
-        return len(self.rubric.mode.responses) > 1 and hashlib.sha256(text.encode()).digest()[0] % 2 == 1
+        if self.rubric.mode.pairs is None:
+            return False
+        return hashlib.sha256(text.encode()).digest()[0] % 2 == 1
 
     def _shown(self, place: int, annotator: str) -> dict[str, Any]:
         row = self._row(place)

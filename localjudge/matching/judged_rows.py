@@ -16,7 +16,6 @@ from localjudge.matching import UNNAMED
 from localjudge.matching.run_rows import RowNumbers, RowSelection, RunRows, common_rubric, read_judged_rows
 from localjudge.matching.scores import RowTags, Scores
 from localjudge.modes import pair_preference as kinds
-from localjudge.modes.mode import RowFeature
 from localjudge.modes.row_outcome import EXPECTED, LOWEST, MOST_TAGS, TAG, VALUE, RowOutcome
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import refuse_single
@@ -54,7 +53,7 @@ class PairVerdicts(RowArrays):
         return cls(
             preference=numbers.table([VALUE, *kinds.ORDER_PREFERENCES], [aspect]),
             result=numbers.table([kinds.RESULT, *kinds.ORDER_RESULTS], [aspect]),
-            shown_first=numbers.table(kinds.SHOWN_FIRST, [aspect]),
+            shown_first=numbers.table([kinds.SHOWN_IN_ORDER, kinds.SHOWN_IN_REVERSE], [aspect]),
             same_response=numbers.column(kinds.SAME_RESPONSE, aspect),
         )
 
@@ -102,7 +101,7 @@ def read_judged(
 
     The arguments are those of `read_scores`.
     """
-    if len(read_manifest(folders[0]).rubric.mode.responses) > 1:
+    if read_manifest(folders[0]).rubric.mode.pairs is not None:
         return read_judged_pairs(folders, report, where)
     return read_scores(folders, by_run, report, criteria, tag, where)
 
@@ -177,8 +176,12 @@ def read_scores(
             differ, or no criterion has the tag.
     """
     manifests = [read_manifest(folder) for folder in folders]
-    refuse_pairs(folders, manifests, "score" if criteria else "aspects")
-    is_split = "criteria" in common_rubric(folders, manifests).mode.features and criteria == "split"
+    if criteria is None:
+        require_aspects(folders, manifests)
+    else:
+        require_one_response(folders, manifests)
+    has_criteria = common_rubric(folders, manifests).mode.criteria is not None
+    is_split = has_criteria and criteria == "split"
     rows, numbers = read_judged_rows(folders, manifests, report=report, by_criterion=is_split, where=where)
     return scores_of(rows, numbers, by_run, is_split, tag)
 
@@ -199,30 +202,39 @@ def scores_of(
         UsageError: no row has scores, or no criterion has the tag.
     """
     rubric = rows.manifests[0].rubric
-    if "criteria" in rubric.mode.features and not is_split:
-        return _scores_of_criteria(rubric.row_columns[0].name, rows, numbers, by_run, tag)
+    if rubric.mode.criteria is not None and not is_split:
+        return _scores_of_criteria(rubric.mode.criteria.score.name, rows, numbers, by_run, tag)
     columns = rubric.score_columns
     found = _scores(columns, [[column.name for column in columns]], rows, numbers, by_run)
     note = "each criterion counts as one row; within an instruction, its criteria are compared, too"
     return replace(found, notes=(note,)) if is_split else found
 
 
-def refuse_pairs(
-    folders: Sequence[Path], manifests: Sequence[RunManifest], needed: RowFeature = "aspects"
-) -> None:
-    """Check that all runs judge one response: the lines of a pair's two orders are not scores of a system.
+_ADVICE = "; give runs that judge one response by aspects (agree and rank take others, too)"
+
+
+def require_aspects(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> None:
+    """Check that the rows of all runs have one response with a value in each aspect.
 
     Args:
         folders: the run directories.
         manifests: their manifests.
-        needed: what their rows must have.
 
     Raises:
-        UsageError: the rows of a run do not have it.
+        UsageError: the rows of a run compare two responses, or have criteria of their own.
     """
     for folder, manifest in zip(folders, manifests, strict=True):
-        advice = "; give runs that judge one response by aspects (agree and rank take others, too)"
-        manifest.rubric.mode.require(needed, f"{folder}:", advice)
+        manifest.rubric.mode.require_aspects(f"{folder}:", _ADVICE)
+
+
+def require_one_response(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> None:
+    """Check that the rows of all runs have one response; the arguments are those of `require_aspects`.
+
+    Raises:
+        UsageError: the rows of a run compare two responses: their numbers are not scores of a system.
+    """
+    for folder, manifest in zip(folders, manifests, strict=True):
+        manifest.rubric.mode.require_one_response(f"{folder}:", _ADVICE)
 
 
 def _scores_of_criteria(

@@ -27,7 +27,11 @@ ONE_ROW_PER_PROMPT = RESPONSE
 
 def mode_of(used: Sequence[str]) -> Mode[Any]:
     """Return the mode of a rubric whose template uses these fields."""
-    return PAIRWISE if compares_responses(used) else CHECKLIST if CRITERION in used else RESPONSE
+    if compares_responses(used):
+        return PAIRWISE
+    if CRITERION in used:
+        return CHECKLIST
+    return RESPONSE
 
 
 def prompt_rows(
@@ -44,6 +48,8 @@ def prompt_rows(
         pairing: how rows of two responses are made; None for rows of one.
         limit: how many rows or pairs of the input are used; None for all.
     """
-    if pairing is None:
-        return mode_of(used).prompt_rows((limit or RowLimit()).first(read(used)))
-    return pairing.rows(read(pairing.used(used)), limit)
+    if pairing is not None:
+        return pairing.rows(read(pairing.used(used)), limit)
+    if limit is None:
+        limit = RowLimit()
+    return mode_of(used).prompt_rows(limit.first(read(used)))

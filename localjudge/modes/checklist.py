@@ -12,12 +12,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from math import nan
-from operator import mul
 from typing import Any, Self
 
-from localjudge.modes.mode import ColumnMean, MeanTable, Mode, RowDetails, SystemCounts
+from localjudge.modes.mode import (
+    ColumnMean,
+    ListWords,
+    MeanTable,
+    Mode,
+    RowCriteria,
+    RowDetails,
+    SystemCounts,
+    TagMeans,
+)
 from localjudge.modes.row_outcome import (
     EXPECTED,
     LOWEST,
@@ -33,7 +40,7 @@ from localjudge.records.outcome_columns import CRITERION_COLUMNS, MASS, AnswerCo
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.score_column import ScoreColumn
-from localjudge.system.quantities import counted
+from localjudge.system.quantities import UNDEFINED_SIGN, counted
 
 SCORE = "score"
 """The name of a row's score."""
@@ -75,21 +82,26 @@ class CriterionResult:
         """
         if isinstance(outcome, Failure):
             return cls(criterion, outcome)
-        assert aspect.numbers is not None
-        low, high = min(aspect.numbers.values()), max(aspect.numbers.values())
-        earned = {value: (number - low) / (high - low) for value, number in aspect.numbers.items()}
-        value, shares = outcome.scores[name], outcome.probabilities.get(name)
-        if shares is None:
-            return cls(criterion, outcome, value, earned[value])
-        expected = sum(map(mul, shares, earned.values()))  # that of the outcome is rounded
-        return cls(criterion, outcome, value, earned[value], expected, shares[-1])
+        shares = _shares_of_points(aspect)
+        value = outcome.scores[name]
+        probabilities = outcome.probabilities.get(name)
+        if probabilities is None:
+            return cls(criterion, outcome, value, shares[value])
+        expected = 0.0  # computed here, since that of the outcome is rounded
+        for probability, share in zip(probabilities, shares.values(), strict=True):
+            expected += probability * share
+        return cls(criterion, outcome, value, shares[value], expected, probability=probabilities[-1])
 
     @property
     def mark(self) -> str:
         """A tick for a wanted answer (met, or negative points not met), a cross, ~ between, ? if it failed."""
         if self.share is None:
             return "?"
-        return {1.0: "✓✗", 0.0: "✗✓"}.get(self.share, "~~")[self.criterion.points < 0]
+        if 0 < self.share < 1:
+            return "~"
+        is_met = self.share == 1
+        is_penalty = self.criterion.points < 0
+        return "✓" if is_met != is_penalty else "✗"
 
     @property
     def points(self) -> tuple[float, float]:
@@ -101,14 +113,23 @@ class CriterionResult:
 
     def as_dict(self, columns: AnswerColumns) -> dict[str, Any]:
         """Return the result as an object of a row's line."""
-        (aspect,), line = columns.aspects, to_line(self.outcome, columns)
-        return {
-            **self.criterion.model_dump(exclude={"text", "part", "parts"}),
-            "criterion": self.criterion.text,
-            aspect: self.value,
-            "probability": self.probability,
-            **{name: line[name] for name in (aspect + MASS, "error", *columns.texts, "key")},
-        }
+        (aspect,) = columns.aspects
+        result = self.criterion.model_dump(exclude={"text", "part", "parts"})
+        result["criterion"] = self.criterion.text
+        result[aspect] = self.value
+        result["probability"] = self.probability
+        line = to_line(self.outcome, columns)
+        for name in (aspect + MASS, "error", *columns.texts, "key"):
+            result[name] = line[name]
+        return result
+
+
+def _shares_of_points(aspect: Aspect) -> dict[Value, float]:
+    """Return the share of a criterion's points that each value of an aspect earns, from 0 to 1."""
+    assert aspect.numbers is not None  # an aspect of a checklist has an order
+    low = min(aspect.numbers.values())
+    high = max(aspect.numbers.values())
+    return {value: (number - low) / (high - low) for value, number in aspect.numbers.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,38 +152,48 @@ class Points:
     criteria: int
 
     @classmethod
-    def of(cls, results: Iterable[CriterionResult]) -> Self:
-        results = list(results)
-        positive = sum(max(0.0, each.criterion.points) for each in results)
-
-        def ratio(points: Iterable[float]) -> float | None:
-            return round(sum(points) / positive, 6) if positive else None
-
-        expected = [each.criterion.points * each.expected for each in results if each.expected is not None]
+    def of(cls, results: Sequence[CriterionResult]) -> Self:
+        """Add up the points of some criteria of a row."""
+        judged = sum(result.share is not None for result in results)
+        positive = sum(max(0.0, result.criterion.points) for result in results)
+        if not positive:
+            return cls(low=None, high=None, lowest=None, expected=None, judged=judged, criteria=len(results))
+        expected = [
+            result.criterion.points * result.expected for result in results if result.expected is not None
+        ]
+        is_expected_known = len(expected) == len(results)
         return cls(
-            low=ratio(each.points[0] for each in results),
-            high=ratio(each.points[1] for each in results),
-            lowest=ratio(min(0.0, each.criterion.points) for each in results),
-            expected=ratio(expected) if len(expected) == len(results) else None,
-            judged=sum(each.share is not None for each in results),
+            low=_ratio([result.points[0] for result in results], positive),
+            high=_ratio([result.points[1] for result in results], positive),
+            lowest=_ratio([min(0.0, result.criterion.points) for result in results], positive),
+            expected=_ratio(expected, positive) if is_expected_known else None,
+            judged=judged,
             criteria=len(results),
         )
 
     @property
     def score(self) -> float | None:
         """The score; None also if a criterion failed."""
-        return self.low if self.judged == self.criteria else None
+        if self.judged < self.criteria:
+            return None
+        return self.low
 
     @property
     def in_words(self) -> str:
         """The score, or why there is none."""
         if self.low is None:
-            return "– (no criterion has positive points)"  # noqa: RUF001
+            return f"{UNDEFINED_SIGN} (no criterion has positive points)"
         if self.score is None:
             judged = f"{self.judged:,} of {self.criteria:,} criteria were judged"
-            return f"– ({judged}: it could be {self.low:.2f} to {self.high:.2f})"  # noqa: RUF001
-        expected = "" if self.expected is None else f"   expected {self.expected:z.2f}"
-        return f"{self.score:z.2f}{expected}"
+            return f"{UNDEFINED_SIGN} ({judged}: it could be {self.low:.2f} to {self.high:.2f})"
+        if self.expected is None:
+            return f"{self.score:z.2f}"
+        return f"{self.score:z.2f}   expected {self.expected:z.2f}"
+
+
+def _ratio(points: Sequence[float], positive: float) -> float:
+    """Return the sum of points as a share of the positive points, with six digits."""
+    return round(sum(points) / positive, 6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,18 +209,19 @@ class ChecklistOutcome(RowOutcome):
     @classmethod
     def from_prompts(cls, prompts: Iterable[Outcome], aspects: Mapping[str, Aspect]) -> Self:
         """Join the outcomes of a row's criteria, in any order."""
-        ordered = sorted(prompts, key=lambda each: each.criterion.part if each.criterion else 0)
-        results = (
-            CriterionResult.from_outcome(each.criterion, each, *aspect)
-            for each, aspect in product(ordered, aspects.items())
-            if each.criterion
-        )
+        ordered = sorted(prompts, key=lambda prompt: prompt.criterion.part if prompt.criterion else 0)
+        results: list[CriterionResult] = []
+        for prompt in ordered:
+            if prompt.criterion is None:
+                continue
+            for name, aspect in aspects.items():
+                results.append(CriterionResult.from_outcome(prompt.criterion, prompt, name, aspect))
         return cls(tuple(ordered), aspects, tuple(results))
 
     @property
     def reasons(self) -> Sequence[str]:
         """The reason of each criterion that failed."""
-        return [each.reason for each in self.prompts if isinstance(each, Failure)]
+        return [prompt.reason for prompt in self.prompts if isinstance(prompt, Failure)]
 
     @property
     def points(self) -> Points:
@@ -199,8 +231,11 @@ class ChecklistOutcome(RowOutcome):
     @property
     def by_tag(self) -> dict[str, Points]:
         """The points of the criteria with each tag."""
-        tags = dict.fromkeys(tag for each in self.results for tag in each.criterion.tags)
-        return {tag: Points.of(each for each in self.results if tag in each.criterion.tags) for tag in tags}
+        with_tag: dict[str, list[CriterionResult]] = {}
+        for result in self.results:
+            for tag in dict.fromkeys(result.criterion.tags):
+                with_tag.setdefault(tag, []).append(result)
+        return {tag: Points.of(results) for tag, results in with_tag.items()}
 
     @property
     def verdicts(self) -> Mapping[str, Value | None]:
@@ -209,44 +244,58 @@ class ChecklistOutcome(RowOutcome):
 
     def numbers(self) -> Iterator[tuple[str, str, float]]:
         """Yield the numbers of the score of the row, and of the criteria with each tag."""
-        tags = {TAG + tag: points for tag, points in self.by_tag.items()}
-        for name, points in {SCORE: self.points, **tags}.items():
+        columns = {SCORE: self.points}
+        for tag, points in self.by_tag.items():
+            columns[TAG + tag] = points
+        has_failed = self.error is not None
+        for name, points in columns.items():
             yield LOWEST, name, points.lowest or 0.0
-            for kind, number in ((VALUE, points.score), (EXPECTED, points.expected)):
-                if number is not None and self.error is None:
-                    yield kind, name, number
+            if has_failed:
+                continue
+            if points.score is not None:
+                yield VALUE, name, points.score
+            if points.expected is not None:
+                yield EXPECTED, name, points.expected
 
     def cells(self) -> Mapping[str, str]:
-        """Return the score and the mark of each criterion; of many, the number of those that are met."""
-        score, marks = self.points.score, "".join(each.mark for each in self.results)
-        many = f"{marks.count('✓')} of {len(marks)} ✓"
-        return {
-            SCORE: "–" if score is None else f"{score:z.2f}",  # noqa: RUF001
-            "criteria": marks if len(marks) <= _MARKS else many,
-        }
+        """Return the score and the mark of each criterion; of many, the number of ticks."""
+        score = self.points.score
+        marks = "".join(result.mark for result in self.results)
+        if len(marks) > _MARKS:
+            marks = f"{marks.count('✓')} of {len(marks)} ✓"
+        return {SCORE: UNDEFINED_SIGN if score is None else f"{score:z.2f}", "criteria": marks}
 
     def heading(self, prompt: Outcome) -> str:
-        asked = prompt.criterion
-        if asked is None:
+        criterion = prompt.criterion
+        if criterion is None:
             return ""
-        (mark,) = (each.mark for each in self.results if each.outcome is prompt)
-        return f"{mark} {asked.points:+g} · {f'{asked.name}: ' if asked.name else ''}{asked.text}"
+        (mark,) = (result.mark for result in self.results if result.outcome is prompt)
+        text = f"{criterion.name}: {criterion.text}" if criterion.name else criterion.text
+        return f"{mark} {criterion.points:+g} · {text}"
 
     def result_lines(self) -> Iterator[str]:
-        if self.results:
-            yield f"score {self.points.in_words}"
-            yield from (f"{tag} {points.in_words}" for tag, points in self.by_tag.items())
+        if not self.results:
+            return
+        yield f"score {self.points.in_words}"
+        for tag, points in self.by_tag.items():
+            yield f"{tag} {points.in_words}"
 
     def list_answers(self) -> Sequence[ListedAnswer]:
-        return RowOutcome.list_answers(self) if self.results else []
+        if not self.results:
+            return []
+        return RowOutcome.list_answers(self)
 
     @property
     def overall(self) -> float:
         score = self.points.score
-        return nan if score is None else score
+        if score is None:
+            return nan
+        return score
 
     def line(self, columns: AnswerColumns) -> dict[str, Any]:
-        first, points, columns = self.first, self.points, replace(columns, prompt=CRITERION_COLUMNS)
+        first = self.first
+        points = self.points
+        of_criteria = replace(columns, prompt=CRITERION_COLUMNS)
         return {
             "id": self.id,
             "system": first.system,
@@ -257,10 +306,10 @@ class ChecklistOutcome(RowOutcome):
             "score_low": points.low,
             "score_high": points.high,
             "criteria_judged": points.judged,
-            "criteria": [each.as_dict(columns) for each in self.results],
+            "criteria": [result.as_dict(of_criteria) for result in self.results],
             "tags": [
-                {"tag": tag, "score": each.score, "score_expected": each.expected}
-                for tag, each in self.by_tag.items()
+                {"tag": tag, "score": of_tag.score, "score_expected": of_tag.expected}
+                for tag, of_tag in self.by_tag.items()
             ],
             "group": first.group,
             "response_digest": first.response_digest,
@@ -286,29 +335,34 @@ class ChecklistDetails(RowDetails[ChecklistOutcome]):
 class ChecklistMode(Mode[ChecklistOutcome]):
     name = "checklist"
     judges = "checks one response by criteria of the row"
-    features = frozenset({"score", "criteria"})
+    criteria = RowCriteria(score=SCORE_COLUMN)
     most_aspects = 1
     prompt_columns = CRITERION_COLUMNS
     list_columns = (SCORE, "criteria")
-    list_words = ("row", "rows", "A criterion is")
-    statistics = "points"
+    list_words = ListWords(one="row", many="rows", answer="A criterion is")
     options_for = "is for runs of one score for each row; these check criteria"
 
     def reserves(self, name: str) -> bool:
-        own = self.column_names(AnswerColumns({}))
-        return super().reserves(name) or name in {*CRITERION_COLUMNS, *own, "name", "probability"}
+        if super().reserves(name) or name in CRITERION_COLUMNS or name in ("name", "probability"):
+            return True
+        return name in self.column_names(AnswerColumns({}))
 
     def refusal(self, aspect: Aspect) -> str | None:
-        unordered = "has no order, so it earns no points; give ordered = true"
-        return super().refusal(aspect) or (unordered if aspect.numbers is None else None)
+        reason = super().refusal(aspect)
+        if reason is not None:
+            return reason
+        if aspect.numbers is None:
+            return "has no order, so it earns no points; give ordered = true"
+        return None
 
     def prompt_rows(self, rows: Iterable[Row | Failure]) -> Iterator[Row | Failure]:
         """Yield a row for each criterion of a row."""
         for row in rows:
-            if isinstance(row, Row):
-                yield from (replace(row, criteria=(criterion,)) for criterion in row.criteria)
-            else:
+            if isinstance(row, Failure):
                 yield row
+                continue
+            for criterion in row.criteria:
+                yield replace(row, criteria=(criterion,))
 
     def join(self, aspects: Mapping[str, Aspect], prompts: int) -> Join[ChecklistOutcome]:
         return Join(lambda parts: ChecklistOutcome.from_prompts(parts, aspects), None)
@@ -321,47 +375,75 @@ class ChecklistMode(Mode[ChecklistOutcome]):
 
     def mean_table(self, systems: Mapping[str, SystemCounts], columns: Sequence[ScoreColumn]) -> MeanTable:
         """The mean scores, clipped to 0 to 1, as by HealthBench; the score of a row is not."""
-        own = [counts.columns[SCORE] for counts in systems.values()]
-        rows = Counter[str]()
-        for counts in systems.values():
-            rows.update({name: each.rows for name, each in counts.columns.items() if name.startswith(TAG)})
-        tags = [name for name, _ in rows.most_common()]
-        more = len(tags) - MOST_TAGS
-        of_tags = {
-            name.removeprefix(TAG): [_clipped(counts.columns[name].mean) for counts in systems.values()]
-            for name in tags[:MOST_TAGS]
-        }
+        scores = [counts.columns[SCORE] for counts in systems.values()]
         return MeanTable(
-            "Mean scores of all rows: points met of the positive points, clipped to 0 to 1",
-            "system",
-            "n",
-            {"score": [_clipped(each.mean) for each in own], "expected": [*map(_clipped_expected, own)]},
+            title="Mean scores of all rows: points met of the positive points, clipped to 0 to 1",
+            systems="system",
+            rows="n",
+            columns={
+                "score": [_clipped(score.mean) for score in scores],
+                "expected": [_clipped_expected(score) for score in scores],
+            },
             unscored=SCORE,
-            tags=(f"tag ({more} more)" if more > 0 else "tag", of_tags),
+            tags=_tag_means(list(systems.values())),
         )
 
     def types(self, columns: AnswerColumns) -> dict[str, Any]:
         import pyarrow
 
-        text, real = pyarrow.string(), pyarrow.float64()
+        text = pyarrow.string()
+        real = pyarrow.float64()
         ((aspect, kind),) = columns.aspects.items()
-        asked = {"criterion": text, "name": text, "points": real, "tags": pyarrow.list_(text)}
-        asked |= {aspect: arrow_kinds()[kind], "probability": real, aspect + MASS: real, "error": text}
-        asked |= dict.fromkeys((*columns.texts, "key"), text)
-        types = dict.fromkeys(("score", "score_expected", "score_low", "score_high"), real)
-        scores = {"tag": text, "score": real, "score_expected": real}
-        lists = {"criteria": asked, "tags": scores}
-        types |= {name: pyarrow.list_(pyarrow.struct(each)) for name, each in lists.items()}
-        return types | {"criteria_judged": pyarrow.int64()}
+        criterion = {
+            "criterion": text,
+            "name": text,
+            "points": real,
+            "tags": pyarrow.list_(text),
+            aspect: arrow_kinds()[kind],
+            "probability": real,
+            aspect + MASS: real,
+            "error": text,
+        }
+        for name in (*columns.texts, "key"):
+            criterion[name] = text
+        tag = {"tag": text, "score": real, "score_expected": real}
+        return {
+            "score": real,
+            "score_expected": real,
+            "score_low": real,
+            "score_high": real,
+            "criteria": pyarrow.list_(pyarrow.struct(criterion)),
+            "tags": pyarrow.list_(pyarrow.struct(tag)),
+            "criteria_judged": pyarrow.int64(),
+        }
+
+
+def _tag_means(systems: Sequence[SystemCounts]) -> TagMeans:
+    """Return the mean scores of the criteria with each tag, for the tags of most rows."""
+    rows = Counter[str]()
+    for counts in systems:
+        for name, mean in counts.columns.items():
+            if name.startswith(TAG):
+                rows[name] += mean.rows
+    means: dict[str, list[float | None]] = {}
+    for name, _ in rows.most_common(MOST_TAGS):
+        means[name.removeprefix(TAG)] = [_clipped(counts.columns[name].mean) for counts in systems]
+    more = len(rows) - MOST_TAGS
+    return TagMeans(heading=f"tag ({more} more)" if more > 0 else "tag", means=means)
 
 
 def _clipped(mean: float | None) -> float | None:
-    return None if mean is None else min(1.0, max(0.0, mean))
+    """Return a mean score, at least 0 and at most 1."""
+    if mean is None:
+        return None
+    return min(1.0, max(0.0, mean))
 
 
 def _clipped_expected(column: ColumnMean) -> float | None:
     """Return the mean of the expected scores, clipped; None unless all rows have one."""
-    return _clipped(column.expected) if column.is_measured else None
+    if not column.is_measured:
+        return None
+    return _clipped(column.expected)
 
 
 CHECKLIST = ChecklistMode()

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, ClassVar, Generic, Literal
+from typing import Any, ClassVar, Generic, Literal, NoReturn
 
 from localjudge.errors import UsageError
 from localjudge.modes.row_outcome import Join, RowOutcome, Side, T
@@ -16,9 +16,57 @@ from localjudge.records.outcome_columns import AnswerColumns, from_table, is_res
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
 
-RowFeature = Literal["aspects", "score", "verdict", "pairs", "criteria"]
-"""What a row has for those who read it: a value of one response in each aspect; a score; an answer of its own
-in each aspect; a preference between two responses; an answer to each of its criteria."""
+
+@dataclass(frozen=True, slots=True)
+class ComparedPair:
+    """The part of a mode whose rows are pairs: two responses to one instruction.
+
+    Attributes:
+        fields: the fields of the template with the responses.
+        unnamed: the names of the responses whose systems are not known.
+    """
+
+    fields: tuple[str, str]
+    unnamed: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RowCriteria:
+    """The part of a mode whose rows have criteria of their own, each with a prompt and an answer.
+
+    Attributes:
+        score: the column of the score that a row earns by its criteria.
+    """
+
+    score: ScoreColumn
+
+
+@dataclass(frozen=True, slots=True)
+class RowNumbers:
+    """The part of a mode that names the numbers of its rows.
+
+    Attributes:
+        word: what a number that is not an expected one is called.
+        kind: the kind of the numbers of rows that have no expected values.
+    """
+
+    word: str = "score"
+    kind: Literal["integer", "preference"] = "integer"
+
+
+@dataclass(frozen=True, slots=True)
+class ListWords:
+    """The words of a report's list.
+
+    Attributes:
+        one: what a line of the list is called.
+        many: the same in the plural.
+        answer: the label of the filter by answers.
+    """
+
+    one: str = "judgement"
+    many: str = "judgements"
+    answer: str = "Score"
 
 
 class RowDetails(Generic[T]):
@@ -62,77 +110,113 @@ class Mode(ABC, Generic[T]):
         name: the field's term for it.
         item: what a row of the input is called.
         judges: what a rubric of this mode does, in words.
+        pairs: what rows have that compare two responses; None in other modes.
+        criteria: what rows have that are judged by criteria of their own; None in other modes.
+        numbers: the numbers of a row.
         most_aspects: the largest number of aspects of a rubric.
-        responses: the fields of the template with the responses.
         prompt_columns: the columns of a line that tell the prompts of a row apart.
         list_columns: the columns of a list of rows, if they are not the aspects.
-        features: what a row has for those who read it.
-        unnamed: the names of the responses of systems that are not known.
-        number_word: what a number of a row is called that is no expected one.
-        list_words: the words of a report's list: one and many of what it lists, and the filter by answers.
-        statistics: the statistics that compare the systems.
-        number_kind: the kind of the numbers of a row that have no expected values.
+        list_words: the words of a report's list.
         options_for: which runs take the options of statistics that those of this mode do not take, in words.
     """
 
     name: ClassVar[str]
     item: ClassVar[str] = "row"
     judges: ClassVar[str]
-    responses: ClassVar[tuple[str, ...]] = ("candidate",)
+    pairs: ClassVar[ComparedPair | None] = None
+    criteria: ClassVar[RowCriteria | None] = None
+    numbers: ClassVar[RowNumbers] = RowNumbers()
     most_aspects: ClassVar[float] = inf
     prompt_columns: ClassVar[frozenset[str]] = frozenset()
     list_columns: ClassVar[tuple[str, ...]] = ()
-    features: ClassVar[frozenset[RowFeature]]
-    unnamed: ClassVar[tuple[str, ...]] = ("(none)",)
-    number_word: ClassVar[str] = "score"
-    list_words: ClassVar[tuple[str, str, str]] = ("judgement", "judgements", "Score")
-    statistics: ClassVar[Literal["scores", "points", "preferences"]] = "scores"
-    number_kind: ClassVar[Literal["integer", "preference"]] = "integer"
+    list_words: ClassVar[ListWords] = ListWords()
     options_for: ClassVar[str] = ""
+
+    @property
+    def responses(self) -> tuple[str, ...]:
+        """The fields of the template with the responses."""
+        if self.pairs is None:
+            return ("candidate",)
+        return self.pairs.fields
+
+    @property
+    def unnamed(self) -> tuple[str, ...]:
+        """The names of the responses whose systems are not known."""
+        if self.pairs is None:
+            return ("(none)",)
+        return self.pairs.unnamed
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The columns of the texts of a row in an export."""
         return ("instruction", "reference", *self.responses)
 
-    def require(self, needed: RowFeature, where: str, advice: str) -> None:
-        """Refuse a rubric whose rows do not have what is needed.
+    def require_pairs(self, where: str, advice: str = "") -> None:
+        """Check that rows compare two responses.
 
         Args:
-            needed: what a row must have.
             where: the beginning of the message; what the rubric does follows.
             advice: its end.
 
         Raises:
-            UsageError: a row of this mode does not have it.
+            UsageError: they do not.
         """
-        if needed not in self.features:
-            raise UsageError(f"{where} {self.judges}{advice}")
+        if self.pairs is None:
+            self._refuse(where, advice)
 
-    def refuse_options(self, refused: Mapping[str, Mapping[str, object]]) -> None:
-        """Refuse options of a command.
-
-        Args:
-            refused: the values of the options that rows with these statistics do not take.
+    def require_criteria(self, where: str, advice: str = "") -> None:
+        """Check that rows have criteria of their own; the arguments are those of `require_pairs`.
 
         Raises:
-            UsageError: one of those is given that rows of this mode do not take.
+            UsageError: they have none.
         """
-        for name, value in refused.get(self.statistics, {}).items():
+        if self.criteria is None:
+            self._refuse(where, advice)
+
+    def require_one_response(self, where: str, advice: str = "") -> None:
+        """Check that rows have one response, and so a score; the arguments are those of `require_pairs`.
+
+        Raises:
+            UsageError: they have two.
+        """
+        if self.pairs is not None:
+            self._refuse(where, advice)
+
+    def require_aspects(self, where: str, advice: str = "") -> None:
+        """Check that rows have one response and a value in each aspect; arguments as for `require_pairs`.
+
+        Raises:
+            UsageError: they compare two responses, or are judged by criteria of their own.
+        """
+        if self.pairs is not None or self.criteria is not None:
+            self._refuse(where, advice)
+
+    def require_whole_rows(
+        self, where: str, advice: str = "; only score, show, rank, compare, agree, export and serve can use it"
+    ) -> None:
+        """Check that each row has a judgement of its own; the arguments are those of `require_pairs`.
+
+        Raises:
+            UsageError: only the criteria of a row have judgements.
+        """
+        if self.criteria is not None:
+            self._refuse(where, advice)
+
+    def _refuse(self, where: str, advice: str) -> NoReturn:
+        raise UsageError(f"{where} {self.judges}{advice}")
+
+    def refuse_options(self, options: Mapping[str, object]) -> None:
+        """Refuse options of a command that rows of this mode do not take.
+
+        Args:
+            options: their values; one that was not given is None or empty.
+
+        Raises:
+            UsageError: one of them was given.
+        """
+        for name, value in options.items():
             if value:
                 raise UsageError(f"`{name}`: {self.options_for}")
-
-    def require_whole_rows(self, where: str) -> None:
-        """Refuse a rubric whose rows have a judgement for each of their criteria, and none of their own.
-
-        Args:
-            where: the command, the option or the run that the message names.
-
-        Raises:
-            UsageError: a row of this mode has no judgement of its own.
-        """
-        only = "; only score, show, rank, compare, agree, export and serve can use it"
-        self.require("verdict", f"{where}: its rubric", only)
 
     def reserves(self, name: str) -> bool:
         """Return whether an aspect with this name would conflict with another column."""
@@ -140,7 +224,9 @@ class Mode(ABC, Generic[T]):
 
     def refusal(self, aspect: Aspect) -> str | None:
         """Return in words why a rubric of this mode cannot have an aspect; None if it can."""
-        return None if aspect.preference is None else "is a preference; the template shows one response"
+        if aspect.preference is None:
+            return None
+        return "is a preference; the template shows one response"
 
     def prompt_rows(self, rows: Iterable[Row | Failure]) -> Iterable[Row | Failure]:
         """Return the row of each prompt; those of a row of the input follow each other."""
@@ -201,8 +287,10 @@ class Mode(ABC, Generic[T]):
         """
         import pyarrow
 
-        types, text = self.types(columns), pyarrow.string()
-        return pyarrow.schema([(name, types.get(name, text)) for name in names or self.column_names(columns)])
+        types = self.types(columns)
+        if names is None:
+            names = self.column_names(columns)
+        return pyarrow.schema([(name, types.get(name, pyarrow.string())) for name in names])
 
 
 _NOTHING = Failure(id="", key="", error="")
@@ -220,12 +308,16 @@ class ColumnMean:
     @property
     def mean(self) -> float | None:
         """The mean; None if no row has the number."""
-        return round(self.total / self.rows, 4) if self.rows else None
+        if self.rows == 0:
+            return None
+        return round(self.total / self.rows, 4)
 
     @property
     def expected(self) -> float | None:
         """The mean of the expected values; None if no row has one."""
-        return round(self.expected_total / self.expected_rows, 4) if self.expected_rows else None
+        if self.expected_rows == 0:
+            return None
+        return round(self.expected_total / self.expected_rows, 4)
 
     @property
     def is_measured(self) -> bool:
@@ -264,7 +356,8 @@ class SystemCounts:
             column = self.columns[name]
             column.rows += 1
             column.total += value
-            if (expected := side.expected.get(name)) is not None:
+            expected = side.expected.get(name)
+            if expected is not None:
                 column.expected_rows += 1
                 column.expected_total += expected
 
@@ -280,13 +373,26 @@ class SystemCounts:
             "failed": self.failed,
             "rationales_cut": self.rationales_cut,
             "candidates_cut": self.candidates_cut,
-            "mean": {name: each.mean for name, each in columns.items()},
-            "mean_expected": {name: each.expected for name, each in columns.items()},
+            "mean": {name: column.mean for name, column in columns.items()},
+            "mean_expected": {name: column.expected for name, column in columns.items()},
         }
 
     def unscored(self, column: str) -> int:
         """Return the number of judged rows without this number."""
         return self.judged - self.columns[column].rows
+
+
+@dataclass(frozen=True, slots=True)
+class TagMeans:
+    """The numbers of systems for the criteria with each tag.
+
+    Attributes:
+        heading: the heading of the tags.
+        means: by tag, the number of each system.
+    """
+
+    heading: str
+    means: Mapping[str, Sequence[float | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +405,7 @@ class MeanTable:
         rows: the heading of the numbers of rows.
         columns: the number of each system, by the heading of the column.
         unscored: the column whose missing numbers are counted; None to count none.
-        tags: a second table, of the same systems: its heading and the numbers of each system in each row.
+        tags: a second table, of the same systems; None without tags.
     """
 
     title: str
@@ -307,4 +413,4 @@ class MeanTable:
     rows: str
     columns: Mapping[str, Sequence[float | None]]
     unscored: str | None = None
-    tags: tuple[str, Mapping[str, Sequence[float | None]]] | None = None
+    tags: TagMeans | None = None

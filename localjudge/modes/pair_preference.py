@@ -18,12 +18,18 @@ WINNERS = ("a", "tie", "b", "undecided")
 """The possible verdicts on a pair."""
 RESULTS: Mapping[str, float] = {"a": 1.0, "tie": 0.5, "b": 0.0}
 """The number of each result of a pair: 1 if the input's first response is better, 1/2 for a tie."""
-RESULT, SAME_RESPONSE = "result", "same response"
-"""The kinds of the numbers of a pair in a column (`Preference.numbers`), beside its value."""
-ORDER_PREFERENCES, ORDER_RESULTS = ("preference 1", "preference 2"), ("result 1", "result 2")
-"""Those of each order that was judged."""
-SHOWN_FIRST = ("shown first", "shown first in reverse")
-"""Those of the input's order, and of its reverse."""
+# The kinds of the numbers of a pair in a column (`Preference.numbers`), beside its value.
+RESULT = "result"
+"""The number of the pair's result."""
+SAME_RESPONSE = "same response"
+"""1 if both orders name the same response, 0 if each names another."""
+ORDER_PREFERENCES = ("preference 1", "preference 2")
+"""The probability that the input's first response is better, in each order that was judged."""
+ORDER_RESULTS = ("result 1", "result 2")
+"""The number of the result that the label of each judged order names."""
+SHOWN_IN_ORDER = "shown first"
+SHOWN_IN_REVERSE = "shown first in reverse"
+"""The probability that the response shown first is better, in the input's order and in its reverse."""
 _WINNERS: Mapping[int, Winner] = {1: "a", 0: "tie", -1: "b"}
 _EQUAL = 1e-6
 """Largest difference of two probabilities that counts as none."""
@@ -45,18 +51,28 @@ class Odds:
         shares = judgement.probabilities.get(name)
         if shares is None:
             shares = [float(label == judgement.scores[name]) for label in numbers]
-        first = tie = second = 0.0
-        for share, step in zip(shares, numbers.values(), strict=True):
-            first += share if step > 0 else 0
-            tie += share if step == 0 else 0
-            second += share if step < 0 else 0
-        return cls(second, tie, first) if judgement.swapped else cls(first, tie, second)
+        shown_first = 0.0
+        tie = 0.0
+        shown_second = 0.0
+        for share, number in zip(shares, numbers.values(), strict=True):
+            if number > 0:
+                shown_first += share
+            elif number < 0:
+                shown_second += share
+            else:
+                tie += share
+        if judgement.swapped:
+            return cls(a=shown_second, tie=tie, b=shown_first)
+        return cls(a=shown_first, tie=tie, b=shown_second)
 
     @classmethod
     def mean(cls, orders: Sequence[Self]) -> Self:
         """Return the mean of the odds of several orders."""
-        sides = zip(*((each.a, each.tie, each.b) for each in orders), strict=True)
-        return cls(*(sum(shares) / len(orders) for shares in sides))
+        return cls(
+            a=sum(odds.a for odds in orders) / len(orders),
+            tie=sum(odds.tie for odds in orders) / len(orders),
+            b=sum(odds.b for odds in orders) / len(orders),
+        )
 
     @property
     def preference(self) -> float:
@@ -66,10 +82,19 @@ class Odds:
     @property
     def winner(self) -> Winner:
         """The most probable result; a tie if two are equally probable."""
-        most = max(self.a, self.tie, self.b)
-        sides: tuple[tuple[Winner, float], ...] = ("a", self.a), ("tie", self.tie), ("b", self.b)
-        found = [name for name, share in sides if most - share <= _EQUAL]
-        return found[0] if len(found) == 1 else "tie"
+        if self.a - max(self.tie, self.b) > _EQUAL:
+            return "a"
+        if self.b - max(self.tie, self.a) > _EQUAL:
+            return "b"
+        return "tie"
+
+    def probability(self, winner: Winner) -> float:
+        """Return the probability of a result."""
+        if winner == "a":
+            return self.a
+        if winner == "b":
+            return self.b
+        return self.tie
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +129,14 @@ class Preference:
             name: the name of the aspect.
             aspect: the aspect.
         """
-        odds = [Odds.from_judgement(each, name, aspect) for each in orders]
+        odds = [Odds.from_judgement(order, name, aspect) for order in orders]
         mean = Odds.mean(odds)
-        numbers = aspect.numbers
-        assert numbers is not None  # a preference has an order
-        places = [(number > 0) - (number < 0) for number in (numbers[each.scores[name]] for each in orders)]
-        named = {-place if each.swapped else place for each, place in zip(orders, places, strict=True)}
-        undecided: Winner | None = "tie" if aspect.has_tie else None
-        winner = _WINNERS[named.pop()] if len(named) == 1 else undecided
         return cls(
             value=round(mean.preference, 6),
-            winner=winner,
-            named_places=tuple(places),
+            winner=_common_winner(orders, name, aspect),
+            named_places=tuple(_named_place(order, name, aspect) for order in orders),
             shown_first=tuple(
-                round(1 - each.preference if order.swapped else each.preference, 6)
-                for order, each in zip(orders, odds, strict=True)
+                _shown_first(of_order, order.swapped) for order, of_order in zip(orders, odds, strict=True)
             ),
             odds=tuple(odds),
             mean=mean,
@@ -131,25 +149,32 @@ class Preference:
             reverse: for each order, whether it is the reverse of the input's.
             has_tie: whether the aspect has a label for a tie.
         """
-        averaged = RESULTS[self.mean.winner]
-        yield RESULT, averaged if self.winner is None or not has_tie else RESULTS[self.winner]
+        if has_tie and self.winner is not None:
+            yield RESULT, RESULTS[self.winner]
+        else:
+            yield RESULT, RESULTS[self.mean.winner]
         if self.same_response is not None:
             yield SAME_RESPONSE, float(self.same_response)
-        orders = zip(reverse, self.odds, self.named_places, self.shown_first, strict=True)
-        for number, (is_reverse, odds, place, shown_first) in enumerate(orders):
-            yield ORDER_PREFERENCES[number], odds.preference
-            yield ORDER_RESULTS[number], (1 - place if is_reverse else 1 + place) / 2
-            yield SHOWN_FIRST[is_reverse], shown_first
+        for index, is_reverse in enumerate(reverse):
+            named = self.named_places[index]
+            named_response = -named if is_reverse else named
+            yield ORDER_PREFERENCES[index], self.odds[index].preference
+            yield ORDER_RESULTS[index], (1 + named_response) / 2
+            yield (SHOWN_IN_REVERSE if is_reverse else SHOWN_IN_ORDER), self.shown_first[index]
 
     @property
     def agree(self) -> bool | None:
         """Whether both orders say the same: the same response, or a tie twice; None if one order was judged."""
-        return sum(self.named_places) == 0 if len(self.named_places) > 1 else None
+        if len(self.named_places) < 2:
+            return None
+        return sum(self.named_places) == 0
 
     @property
     def same_response(self) -> bool | None:
         """Whether both orders name the same response; None if an order says a tie or was not judged."""
-        return self.agree if len(self.named_places) > 1 and all(self.named_places) else None
+        if 0 in self.named_places:
+            return None
+        return self.agree
 
     @property
     def orders_say(self) -> str:
@@ -159,6 +184,40 @@ class Preference:
         if self.same_response is None:
             return "both orders say a tie" if self.agree else "one order says a tie"
         return "both orders name the same response" if self.agree else "each order names another response"
+
+
+def _named_place(order: Judgement, name: str, aspect: Aspect) -> int:
+    """Return 1 if the label of an order names the response that was shown first, -1 the other one, 0 a tie."""
+    assert aspect.numbers is not None  # a preference has an order
+    number = aspect.numbers[order.scores[name]]
+    if number > 0:
+        return 1
+    if number < 0:
+        return -1
+    return 0
+
+
+def _common_winner(orders: Sequence[Judgement], name: str, aspect: Aspect) -> Winner | None:
+    """Return the result that the labels of all orders name.
+
+    If they name different ones, it is a tie, or None if the aspect has no label for a tie.
+    """
+    named_responses = set()
+    for order in orders:
+        place = _named_place(order, name, aspect)
+        named_responses.add(-place if order.swapped else place)
+    if len(named_responses) == 1:
+        return _WINNERS[named_responses.pop()]
+    if aspect.has_tie:
+        return "tie"
+    return None
+
+
+def _shown_first(odds: Odds, is_reverse: bool) -> float:
+    """Return the probability that the response that was shown first is better."""
+    if is_reverse:
+        return round(1 - odds.preference, 6)
+    return round(odds.preference, 6)
 
 
 LEVEL = 0.05
@@ -206,14 +265,23 @@ class OrderEffect:
 
         Each order of a pair is one comparison.
         """
-        first, second = (sum(places.count(one) * n for places, n in self.pairs.items()) for one in (1, -1))
+        first = sum(places.count(1) * count for places, count in self.pairs.items())
+        second = sum(places.count(-1) * count for places, count in self.pairs.items())
         return first, first + second
 
     @property
     def by_place(self) -> tuple[int, int]:
         """Number of pairs in which the first place is named more often than the second, and less often."""
-        both = [(sum(places), count) for places, count in self.pairs.items() if len(places) > 1]
-        return sum(n for named, n in both if named > 0), sum(n for named, n in both if named < 0)
+        more = 0
+        less = 0
+        for places, count in self.pairs.items():
+            if len(places) < 2:
+                continue
+            if sum(places) > 0:
+                more += count
+            elif sum(places) < 0:
+                less += count
+        return more, less
 
     @property
     def same_by_chance(self) -> float:
@@ -231,8 +299,9 @@ class OrderEffect:
         first, second = self._wins_of_decided
 
         def weight(same: int) -> float:
-            twice = (first - same) // 2, (second - same) // 2
-            return same * log(2) - lgamma(same + 1) - lgamma(twice[0] + 1) - lgamma(twice[1] + 1)
+            first_twice = (first - same) // 2
+            second_twice = (second - same) // 2
+            return same * log(2) - lgamma(same + 1) - lgamma(first_twice + 1) - lgamma(second_twice + 1)
 
         possible = range(first % 2, min(first, second) + 1, 2)
         return _tail([(same, weight(same)) for same in possible], self.same_response)
@@ -240,33 +309,35 @@ class OrderEffect:
     def place_p(self) -> float:
         """Return the p-value of the place: the exact two-sided binomial test of `by_place`."""
         first, second = self.by_place
-        all_pairs = first + second
-        ways = [(k, -lgamma(k + 1) - lgamma(all_pairs - k + 1)) for k in range(all_pairs + 1)]
-        return min(1.0, 2 * _tail(ways, max(first, second)))
+        pairs = first + second
+        weights = [(wins, -lgamma(wins + 1) - lgamma(pairs - wins + 1)) for wins in range(pairs + 1)]
+        return min(1.0, 2 * _tail(weights, max(first, second)))
 
     def signs(self, aspect: str) -> Iterator[str]:
         """Yield the signs of an aspect whose orders do not agree beyond chance, or whose place decides."""
-        pairs, decided, same = self.in_both_orders, self.decided, self.same_response
-        if not decided:
-            yield f"order: in {aspect}, none of {pairs:,} pairs has a winner in both orders"
-        elif (p := self.agreement_p()) > LEVEL:
+        if self.decided == 0:
+            yield f"order: in {aspect}, none of {self.in_both_orders:,} pairs has a winner in both orders"
+        elif self.agreement_p() > LEVEL:
             yield (
                 f"order: nothing shows that the judge compares the responses in {aspect}: both orders name "
-                f"the same winner in {same:,} of the {decided:,} pairs where each names one, and "
-                f"{self.same_by_chance:.1f} are expected if only the place decides ({p_in_words(p)}); "
-                "judge more pairs, or use a larger model"
+                f"the same winner in {self.same_response:,} of the {self.decided:,} pairs where each names "
+                f"one, and {self.same_by_chance:.1f} are expected if only the place decides "
+                f"({p_in_words(self.agreement_p())}); judge more pairs, or use a larger model"
             )
-        if (p := self.place_p()) < PLACE_LEVEL:
+        if self.place_p() < PLACE_LEVEL:
             first, second = self.by_place
+            favoured = "first" if first > second else "second"
             yield (
                 f"place: in {aspect}, of {first + second:,} pairs whose orders differ, {max(first, second):,} "
-                f"favour the response that is shown {'first' if first > second else 'second'} ({p_in_words(p)})"
+                f"favour the response that is shown {favoured} ({p_in_words(self.place_p())})"
             )
 
     @property
     def _wins_of_decided(self) -> tuple[int, int]:
         """Number of wins of each place in the pairs without a tie."""
-        return (2 * self.pairs[1, 1] + self.same_response, 2 * self.pairs[-1, -1] + self.same_response)
+        first = 2 * self.pairs[1, 1] + self.same_response
+        second = 2 * self.pairs[-1, -1] + self.same_response
+        return first, second
 
 
 def _tail(weights: list[tuple[int, float]], least: int) -> float:
@@ -283,4 +354,5 @@ def _tail(weights: list[tuple[int, float]], least: int) -> float:
 
 def pairs_in_words(pairs: int, orders: int) -> str:
     """Return the number of pairs and the orders in which each is judged, in words."""
-    return f"{counted(pairs, 'pair')} in {'both orders' if orders > 1 else 'one order'}"
+    how = "both orders" if orders > 1 else "one order"
+    return f"{counted(pairs, 'pair')} in {how}"

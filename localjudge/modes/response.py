@@ -8,7 +8,7 @@ from math import nan
 from typing import Any
 
 from localjudge.modes.mode import MeanTable, Mode, SystemCounts
-from localjudge.modes.row_outcome import EXPECTED, VALUE, Join, RowOutcome
+from localjudge.modes.row_outcome import EXPECTED, VALUE, Decision, Join, RowOutcome
 from localjudge.records import Criterion, Judgement
 from localjudge.records.outcome_columns import AnswerColumns, arrow_types, to_line
 from localjudge.rubrics.answer import Value, shown
@@ -32,7 +32,9 @@ class ResponseOutcome(RowOutcome):
 
     @property
     def judged(self) -> tuple[Judgement, ...]:
-        return (self.first,) if isinstance(self.first, Judgement) else ()
+        if isinstance(self.first, Judgement):
+            return (self.first,)
+        return ()
 
     @property
     def criterion(self) -> Criterion | None:
@@ -40,27 +42,38 @@ class ResponseOutcome(RowOutcome):
 
     @property
     def verdicts(self) -> Mapping[str, Value | None]:
-        return self.first.scores if isinstance(self.first, Judgement) else {}
+        if isinstance(self.first, Judgement):
+            return self.first.scores
+        return {}
 
     @property
     def verdict_texts(self) -> Mapping[str, str]:
-        return {**self.cells(), **(self.first.texts if isinstance(self.first, Judgement) else {})}
+        texts = dict(self.cells())
+        if isinstance(self.first, Judgement):
+            texts.update(self.first.texts)
+        return texts
 
-    def decision(self, aspect: str, within: int) -> tuple[float, float]:
+    def decision(self, aspect: str, within: int) -> Decision | None:
         if not isinstance(self.first, Judgement):
-            return nan, nan
-        known = self.aspects[aspect]
-        numbers = known.numbers or {value: place for place, value in enumerate(known.values.values())}
+            return None
+        numbers = self.aspects[aspect].numbers
+        if numbers is None:  # labels without an order are numbered in the order of the rubric
+            numbers = {value: index for index, value in enumerate(self.aspects[aspect].values.values())}
         number = numbers[self.first.scores[aspect]]
-        shares = zip(numbers.values(), self.first.probabilities[aspect], strict=True)
-        return number, sum(share for other, share in shares if abs(other - number) <= within)
+        probability = 0.0
+        for other, share in zip(numbers.values(), self.first.probabilities[aspect], strict=True):
+            if abs(other - number) <= within:
+                probability += share
+        return Decision(number, probability)
 
     def numbers(self) -> Iterator[tuple[str, str, float]]:
-        if isinstance(self.first, Judgement):
-            for column in self.columns:
-                yield VALUE, column.name, column.number(self.first)
-                if (expected := column.expected(self.first)) is not None:
-                    yield EXPECTED, column.name, expected
+        if not isinstance(self.first, Judgement):
+            return
+        for column in self.columns:
+            yield VALUE, column.name, column.number(self.first)
+            expected = column.expected(self.first)
+            if expected is not None:
+                yield EXPECTED, column.name, expected
 
     def cells(self) -> Mapping[str, str]:
         return {name: shown(value) for name, value in self.verdicts.items() if value is not None}
@@ -68,7 +81,9 @@ class ResponseOutcome(RowOutcome):
     @property
     def overall(self) -> float:
         columns = deciding(self.columns)
-        return overall(self.first, columns) if columns and isinstance(self.first, Judgement) else nan
+        if not columns or not isinstance(self.first, Judgement):
+            return nan
+        return overall(self.first, columns)
 
     def line(self, columns: AnswerColumns) -> dict[str, Any]:
         return to_line(self.first, columns)
@@ -77,7 +92,6 @@ class ResponseOutcome(RowOutcome):
 class ResponseMode(Mode[ResponseOutcome]):
     name = "pointwise"
     judges = "judges one response"
-    features = frozenset({"aspects", "score", "verdict"})
 
     def join(self, aspects: Mapping[str, Aspect], prompts: int) -> Join[ResponseOutcome]:
         columns = score_columns(aspects)
@@ -85,33 +99,30 @@ class ResponseMode(Mode[ResponseOutcome]):
 
     def mean_table(self, systems: Mapping[str, SystemCounts], columns: Sequence[ScoreColumn]) -> MeanTable:
         """The mean of a column is that of the expected scores if all judged rows have them, as in `rank`."""
-        measured = {
-            column.name
-            for column in columns
-            if all(counts.columns[column.name].is_measured for counts in systems.values())
-        }
-        known = {
-            column.name: [
-                each.expected if column.name in measured else each.mean
-                for each in (counts.columns[column.name] for counts in systems.values())
-            ]
-            for column in columns
-        }
-        return MeanTable(_title([*known], measured), "system", "n", known)
+        measured: set[str] = set()
+        means: dict[str, list[float | None]] = {}
+        for column in columns:
+            of_systems = [counts.columns[column.name] for counts in systems.values()]
+            if all(mean.is_measured for mean in of_systems):
+                measured.add(column.name)
+                means[column.name] = [mean.expected for mean in of_systems]
+            else:
+                means[column.name] = [mean.mean for mean in of_systems]
+        return MeanTable(_title(list(means), measured), systems="system", rows="n", columns=means)
 
     def types(self, columns: AnswerColumns) -> dict[str, Any]:
         return arrow_types(columns)
 
 
 def _title(columns: Sequence[str], measured: set[str]) -> str:
-    """Return the title of the table of means, which names their scores."""
-    what = "Shares of labels" if all(map(is_share, columns)) else "Mean scores"
+    """Return the title of the table of means, which names the kind of their scores."""
     integers = [name for name in columns if name not in measured]
-    if not integers:
-        return what.replace("scores", "expected scores") + " of all rows"
-    if not measured:
-        return what.replace("scores", "integer scores") + " of all rows"
-    return f"Mean expected scores of all rows (integer scores of {', '.join(integers)})"
+    if integers and measured:
+        return f"Mean expected scores of all rows (integer scores of {', '.join(integers)})"
+    if all(is_share(name) for name in columns):
+        return "Shares of labels of all rows"
+    kind = "integer" if integers else "expected"
+    return f"Mean {kind} scores of all rows"
 
 
 RESPONSE = ResponseMode()

@@ -16,9 +16,12 @@ from localjudge.rubrics.aspect import Aspect
 
 Numbers = Mapping[str, float]
 """Numbers by the names of their columns; one that is not known is missing."""
-VALUE, EXPECTED, LOWEST = "value", "expected", "lowest"
-"""The kinds of numbers in a column: the number, its mean under the judge's probabilities, and the lowest number
-that the row could have, if rows differ in it."""
+VALUE = "value"
+"""The kind of a number in a column: the number itself."""
+EXPECTED = "expected"
+"""The kind of its mean under the judge's probabilities."""
+LOWEST = "lowest"
+"""The kind of the lowest number that the row could have, if rows differ in it."""
 TAG = "tag: "
 """The beginning of the name of a column that is of the criteria with a tag."""
 MOST_TAGS = 15
@@ -27,7 +30,7 @@ MOST_TAGS = 15
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What a row says of one system.
+    """The numbers of a row for one system.
 
     Attributes:
         system: the system; None if it is not known.
@@ -41,17 +44,30 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
+class Decision:
+    """The verdict on a row in one aspect, as a number.
+
+    Attributes:
+        number: the number of the verdict.
+        probability: its probability, that of the verdicts that count as the same included.
+    """
+
+    number: float
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
 class ListedAnswer:
     """An answer to one aspect, as the list of a report has it; NaN is unknown.
 
     Attributes:
-        place: its place among the values that the list shows; -1 if it failed.
+        value_index: its index among the values that the list shows; -1 if it failed.
         expected: the number under the judge's probabilities.
         confidence: the probability of the value.
         agree: 1 if both orders of a pair say the same, 0 if they do not.
     """
 
-    place: int = -1
+    value_index: int = -1
     expected: float = nan
     confidence: float = nan
     agree: float = nan
@@ -86,18 +102,21 @@ class RowOutcome(ABC):
     @property
     def judged(self) -> tuple[Judgement, ...]:
         """The judgements of the prompts that did not fail."""
-        return tuple(each for each in self.prompts if isinstance(each, Judgement))
+        return tuple(prompt for prompt in self.prompts if isinstance(prompt, Judgement))
 
     @property
     def error(self) -> str | None:
         """Why a prompt could not be judged; None if all were."""
-        errors = [each.error for each in self.prompts if each.error is not None]
-        return "; ".join(dict.fromkeys(errors)) or None
+        errors = [prompt.error for prompt in self.prompts if prompt.error is not None]
+        if not errors:
+            return None
+        return "; ".join(dict.fromkeys(errors))
 
     @property
     def reasons(self) -> Sequence[str]:
-        """The reasons of the failure, without places, as a summary counts them."""
-        return list(dict.fromkeys(each.reason for each in self.prompts if isinstance(each, Failure)))
+        """The reasons of the failure, without files and lines, as a summary counts them."""
+        reasons = [prompt.reason for prompt in self.prompts if isinstance(prompt, Failure)]
+        return list(dict.fromkeys(reasons))
 
     @property
     def systems(self) -> tuple[str | None, ...]:
@@ -117,21 +136,21 @@ class RowOutcome(ABC):
     @property
     @abstractmethod
     def verdicts(self) -> Mapping[str, Value | None]:
-        """What the answer in each aspect is; empty if the row failed or has no such answer."""
+        """The verdict in each aspect, None if it is undecided; empty if the row failed or has no verdict."""
 
     @property
     def verdict_texts(self) -> Mapping[str, str]:
         """The verdicts as people read them, with the judge's texts on one response."""
         return {name: "undecided" if value is None else shown(value) for name, value in self.verdicts.items()}
 
-    def decision(self, aspect: str, within: int) -> tuple[float, float]:
-        """Return the number of the verdict in an aspect, and its probability; NaN without a verdict.
+    def decision(self, aspect: str, within: int) -> Decision | None:
+        """Return the verdict in an aspect as a number; None without a verdict.
 
         Args:
             aspect: the aspect.
             within: values whose numbers differ by at most this count as the same.
         """
-        return nan, nan
+        return None
 
     def preference(self, aspect: str) -> Preference | None:
         """Return the preference between two responses in an aspect; None without two, or if they failed."""
@@ -148,16 +167,20 @@ class RowOutcome(ABC):
 
     @property
     def expected(self) -> Numbers:
-        """The mean of each number under the judge's probabilities, where it is another than the number."""
+        """The mean of each number under the judge's probabilities, where they are known."""
         return {name: number for kind, name, number in self.numbers() if kind == EXPECTED}
 
     @property
     def sides(self) -> Sequence[Side]:
         """What the row says of each system, for means of systems."""
-        found: dict[str, dict[str, float]] = {VALUE: {}, EXPECTED: {}, LOWEST: {}}
+        values: dict[str, float] = {}
+        expected: dict[str, float] = {}
         for kind, name, number in self.numbers():
-            found[kind][name] = number
-        return [Side(self.first.system, found[VALUE], found[EXPECTED])]
+            if kind == VALUE:
+                values[name] = number
+            elif kind == EXPECTED:
+                expected[name] = number
+        return [Side(self.first.system, values, expected)]
 
     @abstractmethod
     def cells(self) -> Mapping[str, str]:
@@ -173,17 +196,11 @@ class RowOutcome(ABC):
 
     def list_answers(self) -> Sequence[ListedAnswer]:
         """Return the answers as the list of a report has them: by prompt, if it lists each, and aspect."""
-        found: list[ListedAnswer] = []
-        for prompt in self.prompts:
-            for name, aspect in self.aspects.items():
-                if not isinstance(prompt, Judgement):
-                    found.append(ListedAnswer())
-                    continue
-                place = [*aspect.values.values()].index(prompt.scores[name])
-                shares = prompt.probabilities.get(name)
-                expected = nan if aspect.numbers is None else prompt.expected.get(name, nan)
-                found.append(ListedAnswer(place, expected, nan if shares is None else shares[place]))
-        return found
+        return [
+            _listed_answer(prompt, name, aspect)
+            for prompt in self.prompts
+            for name, aspect in self.aspects.items()
+        ]
 
     @property
     def overall(self) -> float:
@@ -197,6 +214,21 @@ class RowOutcome(ABC):
         Args:
             columns: the columns of its rubric.
         """
+
+
+def _listed_answer(prompt: Outcome, name: str, aspect: Aspect) -> ListedAnswer:
+    """Return the answer of a prompt to an aspect of this name."""
+    if not isinstance(prompt, Judgement):
+        return ListedAnswer()
+    index = list(aspect.values.values()).index(prompt.scores[name])
+    expected = nan
+    if aspect.numbers is not None:
+        expected = prompt.expected.get(name, nan)
+    confidence = nan
+    probabilities = prompt.probabilities.get(name)
+    if probabilities is not None:
+        confidence = probabilities[index]
+    return ListedAnswer(index, expected, confidence)
 
 
 T = TypeVar("T", bound=RowOutcome)
@@ -224,17 +256,25 @@ class Join(Generic[T]):
             return self.joined([outcome])
         parts = self._waiting.setdefault(first, [])
         parts.append(outcome)
-        return self.joined(self._waiting.pop(first)) if len(parts) == prompts else None
+        if len(parts) < prompts:
+            return None
+        del self._waiting[first]
+        return self.joined(parts)
 
     def row_of(self, outcome: Outcome) -> tuple[int, int]:
         """Return the number of the first prompt of this prompt's row, and the number of the row's prompts."""
-        number, asked, prompts = outcome.row or 0, outcome.criterion, self.prompts or 1
-        if self.prompts is None and asked is not None:
-            return number - asked.part + 1, asked.parts
-        return number - (number - 1) % prompts, prompts
+        number = outcome.row or 0
+        if self.prompts is not None:
+            before = (number - 1) % self.prompts
+            return number - before, self.prompts
+        criterion = outcome.criterion
+        if criterion is None:
+            return number, 1
+        return number - (criterion.part - 1), criterion.parts
 
     def all(self, outcomes: Iterable[Outcome]) -> Iterator[T]:
         """Yield the outcome of each row as soon as those of all its prompts are there."""
         for outcome in outcomes:
-            if (row := self.add(outcome)) is not None:
+            row = self.add(outcome)
+            if row is not None:
                 yield row

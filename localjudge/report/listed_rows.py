@@ -117,7 +117,7 @@ class _ListedAnswers:
         self._differ.append(ORDERS_DIFFER * any(each.agree == 0 for each in answers))
         self._size.append(len(answers) // self._aspects)
         for each in answers:
-            self._place.append(each.place)
+            self._place.append(each.value_index)
             self._numbers.extend((each.expected, each.confidence, each.agree))
         return [*row.numbers(), (_DECIDES, OVERALL, row.overall)]
 
@@ -182,7 +182,7 @@ class ListedRows:
         self.folders = list(folders)
         self.manifests = [read_manifest(folder) for folder in folders]
         self.rubric = common_rubric(folders, self.manifests)
-        self.kind = self.rubric.mode
+        self.mode = self.rubric.mode
         answers = _ListedAnswers(self.rubric)
         with ExitStack() as stack:
             files = [folder / JUDGEMENTS for folder in folders]
@@ -225,7 +225,7 @@ class ListedRows:
     def compares_systems(self) -> bool:
         """Whether systems are compared: of two responses, in a judged row with two systems that are known."""
         series = self.columns.series
-        unnamed = [place for place, name in enumerate(self.series) if name in self.kind.unnamed]
+        unnamed = [place for place, name in enumerate(self.series) if name in self.mode.unnamed]
         known = ~np.isin(series, unnamed).any(axis=0) & (self.columns.flags & FAILED == 0)
         return len(series) == 1 or bool((known & (series[0] != series[-1])).any())
 
@@ -238,14 +238,14 @@ class ListedRows:
         self, answers: _ListedAnswers, order: NDArray[np.intp], overall: Floats
     ) -> tuple[list[str], PageColumns]:
         """Return the names of the systems, and the columns; the answers are in the order of the lines."""
-        unnamed = self.kind.unnamed
+        unnamed = self.mode.unnamed
         named = self.rows.system_names(unnamed)
         series = sorted({name for names in named for name in names}, key=lambda name: (name in unnamed, name))
         rank = {name: place for place, name in enumerate(series)}
-        found = answers.columns(order, "criteria" in self.kind.features)
+        found = answers.columns(order, self.mode.criteria is not None)
         return series, PageColumns(
             series=np.array([[rank[name] for name in names] for names in named], np.int16)
-            .reshape(-1, len(self.kind.responses))
+            .reshape(-1, len(self.mode.responses))
             .T,
             group=self.rows.group.astype(np.int32),
             overall=overall,
@@ -302,7 +302,7 @@ class ListedRows:
 
     def responses(self, row: int, text: Row | None) -> tuple[str | None, ...]:
         """Return the responses of a row in the input's order; None for those that were not found."""
-        count = len(self.kind.responses)
+        count = len(self.mode.responses)
         return (None,) * count if text is None else text.texts_in_input_order(self.rows.shown[row][1])
 
     def _outcomes(self, row: int) -> list[Outcome]:
@@ -318,7 +318,7 @@ class ListedRows:
             lengths.extend(-1 if each is None else len(each) for each in self.responses(row, text))
             beginning = text and (text.instruction or next(iter(text.fields.values()), ""))
             snippets.setdefault(group, beginning[:SNIPPET] if beginning else self.ids[row])
-        return np.asarray(lengths, np.int32).reshape(-1, len(self.kind.responses)), list(snippets.values())
+        return np.asarray(lengths, np.int32).reshape(-1, len(self.mode.responses)), list(snippets.values())
 
 
 def typed(values: NDArray[Any]) -> tuple[str, bytes]:

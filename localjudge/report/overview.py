@@ -29,7 +29,7 @@ def head(
         sections: the findings of each section; None for a section that is not shown.
         notices: further notices, after those of the runs.
     """
-    one, rubric = listed.kind.list_words[0], listed.rubric
+    one, rubric = listed.mode.list_words.one, listed.rubric
     systems = {name for each in listed.rows.identities for name in each.systems if name}
     of = f" of {counted(len(systems), 'system')}" * listed.compares_systems
     of += f" in {len(listed.folders)} runs" * (len(listed.folders) > 1)
@@ -62,7 +62,7 @@ def head(
 
 def _notices(listed: ListedRows, more: Iterable[str]) -> Iterator[str]:
     """Yield what a reader must know before the numbers."""
-    one, item = listed.kind.list_words[0], listed.kind.item
+    one, item = listed.mode.list_words.one, listed.mode.item
     yield from listed.rows.notices
     yield from listed.notes
     yield from more

@@ -48,10 +48,20 @@ def write_page(out: Path, head: dict[str, Any], listed: ListedRows, report: Repo
         f"script-src '{_digest(script)}'; "
         "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    one, many, result = listed.kind.list_words
-    words = {"one": one, "many": many, "Many": many.capitalize(), "result": result}
-    filled = {"policy": html.escape(policy), "title": html.escape(head["title"]), "style": _asset("style.css")}
-    page = Template(_asset("template.html")).substitute(filled, data="\0", **words)
+    list_words = listed.mode.list_words
+    words = {
+        "one": list_words.one,
+        "many": list_words.many,
+        "Many": list_words.many.capitalize(),
+        "result": list_words.answer,
+    }
+    page = Template(_asset("template.html")).substitute(
+        policy=html.escape(policy),
+        title=html.escape(head["title"]),
+        style=_asset("style.css"),
+        data="\0",
+        **words,
+    )
     begin, end = page.split("\0")
     arrays, sizes = listed.arrays(), []
     try:

@@ -65,15 +65,15 @@ def write_report(
     for name in ("calibration", "intervals"):
         if getattr(options, name):
             one = f"`{name}`: is for runs with one judgement for each response; this rubric"
-            mode.require("aspects", one, "")
+            mode.require_aspects(one)
     with ExitStack() as stack:
         with unchanged(runs):
-            with step(f"reading the {mode.list_words[1]}"):
+            with step(f"reading the {mode.list_words.many}"):
                 listed = stack.enter_context(ListedRows(runs, options.inputs or ()))
             with step("comparing the systems"):
                 found = _ReportFindings(listed, options, resamples)
                 about = head(listed, options.title, found.sections, found.notices)
-        with step("writing the page", mode.list_words[1]) as report:
+        with step("writing the page", mode.list_words.many) as report:
             write_page(out, about, listed, report)
     return list(about["notices"])
 
@@ -95,7 +95,7 @@ class _ReportFindings:
         self._listed, self._options, self._resamples = listed, options, resamples
         self._ranked: set[str] = set()
         self.notices: list[str] = []
-        pairs = len(listed.kind.responses) > 1
+        pairs = listed.mode.pairs is not None
         if options.intervals:
             listed.intervals_of = read_intervals(options.intervals, listed.folders)
         systems = joined(self._preferences() if pairs else [*map(self._ranking, self._by_judge())])
@@ -124,9 +124,7 @@ class _ReportFindings:
         options, name = self._options, ", ".join(run_names(runs))
         scores = self._scores(runs)
         known = (
-            options.labels_of(scores, False)
-            if options.labels and "criteria" not in self._listed.kind.features
-            else None
+            options.labels_of(scores, False) if options.labels and self._listed.mode.criteria is None else None
         )
         file = options.calibration
         calibrated = Calibration.load(file).apply_to(scores, known) if file else scores
@@ -173,7 +171,7 @@ class _ReportFindings:
 
     def _agreement(self, run: Path, name: str) -> Findings:
         """Return the agreement of a run with its labels."""
-        one = len(self._listed.folders) == 1 and "criteria" not in self._listed.kind.features
+        one = len(self._listed.folders) == 1 and self._listed.mode.criteria is None
         scores = scores_of(*self._listed.read) if one else read_scores([run], criteria="split")
         known = self._options.labels_of(scores, False)
         return agreement_findings(agree(scores, known, self._resamples, 0))

@@ -151,10 +151,9 @@ def summary_tables(summary: Summary) -> Iterator[Table | str]:
     if systems:
         rows: list[Cells] = [*zip(systems, *columns.values(), strict=True)]
         yield Table(found.title, (found.systems, *columns), rows)
-    if found.tags and found.tags[1]:
-        heading, tags = found.tags
-        of_tags = [(tag, *means) for tag, means in tags.items()]
-        yield Table("The same, of the criteria with each tag", (heading, *systems), of_tags)
+    if found.tags is not None and found.tags.means:
+        of_tags = [(tag, *means) for tag, means in found.tags.means.items()]
+        yield Table("The same, of the criteria with each tag", (found.tags.heading, *systems), of_tags)
     lines = [*summary.signs.details.lines()]
     if summary.noise is not None:
         lines.append(noise_line(summary.noise, summary.rubric.mode))

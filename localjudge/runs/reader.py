@@ -218,7 +218,7 @@ def numbered_row_outcomes(
 
 def refuse_single(folder: Path, rubric: Rubric) -> None:
     """Refuse the rubric of a run that does not compare responses."""
-    rubric.mode.require("pairs", f"{folder}: its rubric {rubric.name}", ", so it has no pairs")
+    rubric.mode.require_pairs(f"{folder}: its rubric {rubric.name}", ", so it has no pairs")
 
 
 def _key(settings: bytes, digest: str) -> str | None:

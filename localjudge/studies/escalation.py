@@ -64,23 +64,25 @@ class JudgeVerdicts:
         state = RunState.of(folder)
         manifest = read_manifest(folder)
         aspects = manifest.rubric.aspects
-        manifest.rubric.mode.require_whole_rows(str(folder))
+        manifest.rubric.mode.require_whole_rows(f"{folder}: its rubric")
         if aspect not in aspects:
             raise UsageError(f"`by` {aspect}: give one of {', '.join(aspects)}")
         if within and (aspects[aspect].numbers is None or aspects[aspect].preference is not None):
             kind = "labels without an order" if aspects[aspect].numbers is None else "a winner and no score"
             raise UsageError(f"`within` {within}: is for scores in an order; {aspect} has {kind}")
 
-        def decision(run: int, outcome: RowOutcome) -> list[tuple[str, str, float]]:
+        def numbers_of(run: int, outcome: RowOutcome) -> list[tuple[str, str, float]]:
             if any(aspect not in each.probabilities for each in outcome.judged):
                 raise UsageError(
                     f"{folder}: {outcome.first.source} has no probabilities of {aspect}, which are the "
                     "judge's confidence; judge with an engine that gives them"
                 )
-            number, confidence = outcome.decision(aspect, within)
-            return [("number", aspect, number), ("confidence", aspect, confidence)]
+            decision = outcome.decision(aspect, within)
+            if decision is None:
+                return []
+            return [("number", aspect, decision.number), ("confidence", aspect, decision.probability)]
 
-        rows, numbers = read_judged_rows([folder], [manifest], decision)
+        rows, numbers = read_judged_rows([folder], [manifest], numbers_of)
         return cls(
             state=state,
             rows=rows,

@@ -74,7 +74,7 @@ def import_exports(names: Sequence[str], out: Path, rubric: Rubric, judge: str |
     Raises:
         UsageError: a line is not of a run by this rubric, or pairs were judged in different numbers of orders.
     """
-    rubric.mode.require("verdict", f"`rubric` {rubric.name}:", "; import takes runs of responses or of pairs")
+    rubric.mode.require_whole_rows(f"`rubric` {rubric.name}:", "; import takes runs of responses or of pairs")
     notices, models, orders = dict[str, None](), dict[str, None](), set[int]()
     signs, problem_of = WarningSigns(rubric), validity(rubric)
     for where, record in _lines(names):
@@ -102,7 +102,7 @@ def import_exports(names: Sequence[str], out: Path, rubric: Rubric, judge: str |
         model=judge,
         inputs=[str(Path(name).resolve()) for name in inputs],
         columns={},
-        pairing=Pairing(orders=2 if 2 in orders else 1) if "pairs" in rubric.mode.features else None,
+        pairing=Pairing(orders=2 if 2 in orders else 1) if rubric.mode.pairs is not None else None,
         readings=[] if texts is None else reading_records(inputs, texts.readings),
         input_sha256=[sha256_of(name) for name in inputs],
         dry_run=any(notice.startswith("dry run") for notice in notices),
@@ -155,7 +155,7 @@ def _prompts(
         UsageError: the line is not of a run by this rubric.
     """
     advice = "give the rubric of the run that was exported; export the run again if another version did"
-    if _is_pair(record) != ("pairs" in rubric.mode.features):
+    if _is_pair(record) != (rubric.mode.pairs is not None):
         what = "a pair" if _is_pair(record) else "one response"
         raise UsageError(f"{where}: is a line of {what}, and the rubric {rubric.mode.judges}; {advice}")
     try:

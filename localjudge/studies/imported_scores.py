@@ -77,7 +77,7 @@ def import_scores(
         if reads_exports:
             return import_exports(names, out, aspects, judge)
         advice = "; give one that judges one response, or an export of its run as JSON lines or Parquet"
-        aspects.mode.require("aspects", f"`rubric` {aspects.name}:", advice)
+        aspects.mode.require_aspects(f"`rubric` {aspects.name}:", advice)
         aspects = aspects.aspects
     if reads_exports and of_pairs(names):
         raise UsageError(f"{names[0]}: is an export of pairs; give the `rubric` of the run")

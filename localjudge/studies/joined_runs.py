@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from localjudge.errors import UsageError
-from localjudge.matching.judged_rows import refuse_pairs
+from localjudge.matching.judged_rows import require_aspects
 from localjudge.matching.row_index import align_runs, identities
 from localjudge.matching.run_rows import common_rubric, run_names
 from localjudge.modes.row_outcome import RowOutcome
@@ -102,7 +102,7 @@ def write_jury(folders: Sequence[Path], out: Path) -> Summary:
     """
     states = [RunState.of(folder) for folder in folders]
     manifests = [read_manifest(folder) for folder in folders]
-    refuse_pairs(folders, manifests)
+    require_aspects(folders, manifests)
     names, rubric = run_names(folders), common_rubric(folders, manifests)
     first, *others = [identities(folder) for folder in folders]
     rows: list[

@@ -129,10 +129,10 @@ class AuditedScores:
 
         rows, numbers = read_judged_rows(folders, [read_manifest(folder) for folder in folders], numbers_of)
         aspects, judged = [column.name for column in rubric.row_columns], rows.judged
-        is_pair, expected = len(rubric.mode.responses) > 1, numbers.table([EXPECTED], aspects)
+        is_pair, expected = rubric.mode.pairs is not None, numbers.table([EXPECTED], aspects)
         measured = np.isfinite(expected[judged]).all(axis=0) & bool(len(judged))
         values = numbers.table([VALUE], aspects)
-        of = "expected" if measured.any() else rubric.mode.number_kind
+        of = "expected" if measured.any() else rubric.mode.numbers.kind
         names = [
             str(identity.systems[0]) if run == 0 else folders[run].name
             for run, identity in zip(rows.run.tolist(), rows.identities, strict=True)

@@ -151,7 +151,7 @@ def read_orders(
         instructions=int(reader.groups.max()) + 1,
         seed=seed,
         of={
-            column.name: "expected" if column.name in reader.measured else manifest.rubric.mode.number_kind
+            column.name: "expected" if column.name in reader.measured else manifest.rubric.mode.numbers.kind
             for column in manifest.rubric.row_columns
         },
         sampled=manifest.settings.temperature > 0,

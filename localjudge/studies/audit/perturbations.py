@@ -248,7 +248,9 @@ class Perturbation:
 
 def perturbations_of(rubric: Rubric) -> tuple[Perturbation, ...]:
     """Return the perturbations for the rows that a rubric judges: responses, or pairs of them."""
-    return PAIR_PERTURBATIONS if len(rubric.mode.responses) > 1 else PERTURBATIONS
+    if rubric.mode.pairs is not None:
+        return PAIR_PERTURBATIONS
+    return PERTURBATIONS
 
 
 # A harmless change of its form does not change what a response does with a prompt.
