@@ -72,6 +72,7 @@ def audit(
     With --check repeat, the settings are those of the run; --check options and --check aspects measure what the
     order of the prompt's lists changes.
     """
+    from localjudge.report.audit_document import audit_document
     from localjudge.report.audit_tables import audit_findings
     from localjudge.report.shares import share_in_words
     from localjudge.studies.audit import read_audit
@@ -123,7 +124,7 @@ def audit(
     with progress.step("computing the results"):
         found = read_audit(out, drawn, seed, least)
     if as_json:
-        print_json(found, indent=2)
+        print_json(audit_document(found), indent=2)
     else:
         print_table(printed_findings(audit_findings(found), all_tables))
     progress.notices(found.notices, in_table=True)
@@ -152,6 +153,7 @@ def _audit_orders(
 ) -> None:
     """Judge a sample of rows in the rubric's own order and in others, and print what changes."""
     from localjudge.judge import Judge
+    from localjudge.report.order_audit_document import order_audit_document
     from localjudge.report.order_tables import order_findings
     from localjudge.studies.audit.audit_run import drawn_rows
     from localjudge.studies.audit.order_effects import read_orders
@@ -187,7 +189,7 @@ def _audit_orders(
     with progress.step("computing the results"):
         found = read_orders(out, rows, orders, check=check, seed=seed, thresholds=least)
     if as_json:
-        print_json(found, indent=2)
+        print_json(order_audit_document(found), indent=2)
     else:
         print_table(printed_findings(order_findings(found), all_tables))
     progress.notices(found.notices, in_table=True)
@@ -233,6 +235,7 @@ def _end_of_stop(stop: StopSignal, progress: Progress) -> NoReturn:
 
 def _repeat(run: Path, sample: int, seed: int, as_json: bool) -> None:
     """Judge a sample of a run again, and print how many values changed and how far the scores moved."""
+    from localjudge.report.repetition_document import repetition_document
     from localjudge.report.repetition_tables import repetition_findings
     from localjudge.runs.repeat import repeat
     from localjudge.runs.run_manifest import read_manifest
@@ -242,7 +245,7 @@ def _repeat(run: Path, sample: int, seed: int, as_json: bool) -> None:
     progress = Progress()
     repetition = repeat(run, sample, seed, progress.step)
     if as_json:
-        print_json(repetition)
+        print_json(repetition_document(repetition))
     else:
         mode = read_manifest(run).rubric.mode
         print_table(printed_findings(repetition_findings(repetition.noise, mode, repetition.notices)))

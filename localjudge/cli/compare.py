@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from localjudge.cli.console import (
-    as_document,
     as_markdown,
     as_text,
     headed,
@@ -108,7 +107,8 @@ def compare(
     """Compare two runs: what a new system, prompt or judge changed, and whether it may pass."""
     from localjudge.report.change_lines import change_lines, lines_without_scores
     from localjudge.report.change_tables import change_findings
-    from localjudge.report.gate_tables import as_documents, as_junit, gate_table
+    from localjudge.report.changes_document import changes_document
+    from localjudge.report.gate_tables import as_junit, gate_table
     from localjudge.runs.run_manifest import inputs_of_runs
     from localjudge.runs.run_state import unchanged
     from localjudge.studies.compare import compare_runs
@@ -187,8 +187,7 @@ def compare(
         name = " ".join(["localjudge compare", *changes.names, f"--where {where}" * bool(where)]).strip()
         answer = "\n".join([*change_lines(changes), *lines_without_scores(changes)])
         write_text(junit, as_junit(conditions, name, answer))
-    document = {**as_document(changes), "gate": as_documents(conditions)}
-    statistics.print(document, found, all_tables)
+    statistics.print(changes_document(changes, conditions), found, all_tables)
     if not passes:
         raise typer.Exit(BELOW_THRESHOLD)
 
@@ -216,6 +215,7 @@ def sample_size(
     as_json: AsJson = False,
 ) -> None:
     """Compute how many instructions a comparison needs, from a pilot run."""
+    from localjudge.report.sample_size_document import sample_size_document
     from localjudge.report.tables import Cells, Table
     from localjudge.runs.run_state import unchanged
     from localjudge.statistics.non_inferiority import instructions_to_pass
@@ -254,7 +254,7 @@ def sample_size(
         name: [instructions(variance), instructions(inflation * variance)] for name, variance in basis.items()
     }
     if as_json:
-        print_json({"column": column, "instructions": needed, "notes": notes, "notices": notices})
+        print_json(sample_size_document(column, needed, notes=notes, notices=notices))
         return
     if notices:
         print_table(headed(notices))

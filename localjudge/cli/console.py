@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -103,16 +103,9 @@ def as_markdown(table: Table) -> str:
 
 
 def print_json(document: object, indent: int | None = None) -> None:
-    """Print a document, or a dataclass, as JSON; in ASCII where stdout cannot hold other characters."""
+    """Print a document as JSON; in ASCII where stdout cannot hold other characters."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    print(json.dumps(document, ensure_ascii=not is_unicode, indent=indent, default=as_document))
-
-
-def as_document(found: Any) -> dict[str, Any]:
-    """Return a dataclass as JSON has it: an estimate with an interval has no reason `why` it has none."""
-    return asdict(
-        found, dict_factory=lambda fields: {name: one for name, one in fields if one or name != "why"}
-    )
+    print(json.dumps(document, ensure_ascii=not is_unicode, indent=indent))
 
 
 def printed_findings(found: Findings, all_tables: bool = False) -> Group:
@@ -193,9 +186,14 @@ def print_checks(checks: Sequence[Check], as_json: bool) -> None:
     """Print the results of checks as a list or as JSON."""
     checks = [replace(each, found=in_flags(each.found), fix=in_flags(each.fix)) for each in checks]
     if as_json:
-        print_json(checks, indent=2)
+        print_json([_check_document(check) for check in checks], indent=2)
     else:
         Console(soft_wrap=True).print(_checklist(checks))
+
+
+def _check_document(check: Check) -> dict[str, Any]:
+    """Return a check as `localjudge doctor --json` and `models verify --json` have it."""
+    return {"name": check.name, "state": check.state, "found": check.found, "fix": check.fix}
 
 
 def _checklist(checks: Sequence[Check]) -> Text:

@@ -114,8 +114,8 @@ class StatisticsOptions:
         if not self.allow_dry_run:
             refuse_dry_runs(runs)
 
-    def print(self, document: Any, found: Findings, all_tables: bool = False) -> None:
-        """Print a result, a dataclass or its fields, as JSON or as tables."""
+    def print(self, document: Mapping[str, Any], found: Findings, all_tables: bool = False) -> None:
+        """Print a result: its document as JSON, or what was found as tables."""
         if self.as_json:
             print_json(document)
         else:

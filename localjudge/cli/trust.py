@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localjudge.cli.console import as_document
 from localjudge.cli.options import BELOW_THRESHOLD, RunFolders, check_out_file, refuse_input_as_out
 from localjudge.cli.progress import Progress
 from localjudge.cli.statistics_options import (
@@ -47,6 +46,7 @@ def agree(
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
     from localjudge.matching.run_rows import RowSelection
     from localjudge.matching.scores import check_parts
+    from localjudge.report.agreement_document import agreement_document, pair_agreement_document
     from localjudge.report.agreement_tables import agreement_findings, pair_agreement_findings
     from localjudge.runs.run_state import unchanged
     from localjudge.studies.agree import agree as agree_with_labels
@@ -59,7 +59,6 @@ def agree(
         people.require_labels()
 
     progress, draws = Progress(), statistics.draws
-    document: Any
     with unchanged(runs):
         with progress.step(_READING) as report:
             judged = read_judged(runs, report=report, criteria="split", where=RowSelection(where))
@@ -67,11 +66,13 @@ def agree(
             known = people.labels_of(judged, equal_chances=False)
         with progress.step(statistics.computing):
             if isinstance(judged, JudgedPairs):
-                document = agree_on_pairs(judged, known, *draws)
-                findings = pair_agreement_findings(document)
+                on_pairs = agree_on_pairs(judged, known, *draws)
+                document = pair_agreement_document(on_pairs)
+                findings = pair_agreement_findings(on_pairs)
             else:
-                document = agree_with_labels(judged, known, *draws)
-                findings = agreement_findings(document)
+                agreement = agree_with_labels(judged, known, *draws)
+                document = agreement_document(agreement)
+                findings = agreement_findings(agreement)
     statistics.print(document, findings, all_tables)
 
 
@@ -98,7 +99,7 @@ def rank(
     """Compare systems: means or strengths, pairs without significant difference, and the effect of length."""
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
     from localjudge.matching.run_rows import RowSelection
-    from localjudge.report.gate_tables import as_documents
+    from localjudge.report.ranking_document import preference_ranking_document, ranking_document
     from localjudge.report.ranking_tables import preference_findings, ranking_findings
     from localjudge.runs.run_state import unchanged
     from localjudge.studies.calibrate import Calibration
@@ -137,11 +138,13 @@ def rank(
         with progress.step(statistics.computing):
             if isinstance(judged, JudgedPairs):
                 order = rank_pairs(judged, by, *draws)
-                document, findings = as_document(order), preference_findings(order, conditions)
+                document = preference_ranking_document(order, conditions)
+                findings = preference_findings(order, conditions)
             else:
                 ranking = rank_systems(judged, known, scores, by, *draws)
-                document, findings = as_document(ranking), ranking_findings(ranking, conditions)
-    statistics.print({**document, "gate": as_documents(conditions)}, findings, all_tables)
+                document = ranking_document(ranking, conditions)
+                findings = ranking_findings(ranking, conditions)
+    statistics.print(document, findings, all_tables)
     if not all(each.passes for each in conditions):
         raise typer.Exit(BELOW_THRESHOLD)
 
@@ -179,6 +182,7 @@ def jury(
 ) -> None:
     """Compare judges, or runs of one judge: agreement, outlier, and their combined scores as a run."""
     from localjudge.report.judge_tables import jury_findings
+    from localjudge.report.jury_document import jury_document
     from localjudge.runs.run_state import unchanged
     from localjudge.studies.joined_runs import write_jury
     from localjudge.studies.jury import compare_judges
@@ -189,7 +193,7 @@ def jury(
     progress, known = Progress(), people.labels_of if people.labels else None
     with unchanged(runs), progress.step(statistics.computing):
         found = compare_judges(runs, *statistics.draws, labels=known)
-    statistics.print(found, jury_findings(found), all_tables)
+    statistics.print(jury_document(found), jury_findings(found), all_tables)
     if out is not None:
         with progress.step("writing the jury's run"):
             summary = write_jury(runs, out)
@@ -228,6 +232,7 @@ def calibrate(
     from localjudge.matching.judged_rows import read_scores
     from localjudge.matching.scores import check_parts
     from localjudge.report.agreement_tables import calibration_findings
+    from localjudge.report.calibration_document import calibration_document
     from localjudge.runs.run_manifest import inputs_of_runs
     from localjudge.runs.run_state import unchanged
     from localjudge.studies.calibrate import fit
@@ -248,5 +253,5 @@ def calibrate(
     if not found.has_gain:
         progress.warn(f"{out}: {_why_no_map(found)}", always=True)
     found.save(out)
-    document = {**found.model_dump(mode="json"), "notes": known.notes}
+    document = calibration_document(found, known.notes)
     statistics.print(document, calibration_findings(found, known.notes), all_tables=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
 from xml.etree import ElementTree
 
 from localjudge.matching import UNNAMED
@@ -269,8 +267,3 @@ def as_junit(conditions: Sequence[Condition], name: str, answer: str) -> str:
             ElementTree.SubElement(case, "failure", message=reason(each)).text = answer
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def as_documents(conditions: Sequence[Condition]) -> list[dict[str, Any]]:
-    """Return the conditions for programs, with their names and reasons."""
-    return [{"condition": condition_name(each), **asdict(each), "reason": reason(each)} for each in conditions]

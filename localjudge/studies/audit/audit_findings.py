@@ -113,7 +113,7 @@ class AuditCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """The output of `localjudge audit --json`.
+    """The findings of an audit.
 
     `ranges` has the difference between the highest and the lowest score of each aspect. `of` is the kind of
     scores that were compared:

@@ -65,7 +65,7 @@ class OrderEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderAudit:
-    """The output of `localjudge audit --check options --json`, and of `--check aspects`.
+    """The findings of an audit of another order of the prompt's lists.
 
     Attributes:
         item: what a row is called: "row" or "pair".

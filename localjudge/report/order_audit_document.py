@@ -1,0 +1,44 @@
+"""The document of `localjudge audit --check options --json`, and of `--check aspects`.
+
+`localjudge help audit` describes the numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from localjudge.report.estimate_document import estimate_documents
+from localjudge.studies.audit.order_effects import OrderAudit, OrderEffect
+
+
+def order_audit_document(audit: OrderAudit) -> dict[str, Any]:
+    """Return the document of what another order of a prompt's lists changes."""
+    return {
+        "model": audit.model,
+        "rubric": audit.rubric,
+        "check": audit.check,
+        "item": audit.item,
+        "rows": audit.rows,
+        "instructions": audit.instructions,
+        "seed": audit.seed,
+        "of": dict(audit.of),
+        "sampled": audit.sampled,
+        "orders": [_order(effect) for effect in audit.orders],
+        "notices": list(audit.notices),
+    }
+
+
+def _order(effect: OrderEffect) -> dict[str, Any]:
+    """Return what one order changes, compared with the rubric's own."""
+    return {
+        "name": effect.name,
+        "does": effect.does,
+        "given": list(effect.given),
+        "rows": effect.rows,
+        "instructions": effect.instructions,
+        "failed": effect.failed,
+        "changed": estimate_documents(effect.changed),
+        "shift": estimate_documents(effect.shift),
+        "kept": dict(effect.kept),
+        "threshold": effect.threshold,
+    }
