@@ -116,10 +116,16 @@ def _any_case(digits: str) -> str:
 _known: dict[str, SecretText] = {}
 
 
-def remember_secret(text: str) -> None:
-    """Hide a secret from now on in all that this process prints, and in errors of libraries."""
-    if len(text) >= SHORTEST and text not in _known:
-        _known[text] = SecretText(text)
+def remember_secret(text: str) -> bool:
+    """Hide a secret from now on in all that this process prints, and in errors of libraries.
+
+    Returns:
+        Whether it was not hidden before, and is now: not if it is known, or shorter than `SHORTEST`.
+    """
+    if len(text) < SHORTEST or text in _known:
+        return False
+    _known[text] = SecretText(text)
+    return True
 
 
 def without_secrets(text: str) -> str:

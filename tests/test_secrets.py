@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Cli, write_rows
-from scripted_server import FAST, WHOLE, Reply, ScriptedServer, chat, serving
+from conftest import Cli, read_lines, write_rows
+from scripted_server import FAST, ROWS, WHOLE, Reply, ScriptedServer, always, chat, judge_on, judged, serving
 
 from localjudge import Judge, JudgeConfig, UsageError
+from localjudge.records import Failure
 from localjudge.runs.repeat import repeat
 from localjudge.secret_options import is_secret_name, masked_option, masked_options, without_masked
 from localjudge.secret_texts import SecretText
@@ -156,6 +157,71 @@ def test_the_line_end_of_a_file_is_no_part_of_a_key(
     with serving(lambda text, before: chat(WHOLE)) as server:
         Judge(rubric=short_rubric, engine="server", engine_args={"server": server.url})
         assert server.paths
+
+
+@pytest.fixture
+def no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process know no secret before the test, and none of the test's after it."""
+    monkeypatch.setattr("localjudge.secret_texts._known", {})
+
+
+@pytest.mark.usefixtures("no_secrets")
+def test_the_digits_of_a_key_are_hidden_in_texts_and_stay_in_numbers(
+    short_rubric: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "12345678"
+    monkeypatch.setenv("LOCALJUDGE_SERVER_KEY", key)
+    rows, run = write_rows(tmp_path / "rows.jsonl", 2), tmp_path / "run"
+    content = [{"token": each, "logprob": -0.12345678, "top_logprobs": []} for each in WHOLE]
+    document = {
+        "created": 1712345678,
+        "choices": [{
+            "message": {"content": WHOLE.replace("Seen.", f"Seen {key}.")},
+            "logprobs": {"content": content}, "finish_reason": "stop",
+        }],
+        "usage": {"prompt_tokens": 11, "completion_tokens": 12345678},
+    }  # fmt: skip
+    with serving(lambda text, before: (200, document)) as server:
+        given = ["--engine", "server", "--server", server.url, "--rubric", short_rubric, *ENGINE]
+        ended = cli("score", rows, *given, "--out", run)
+    assert ended.code == 0, ended.err
+    lines = list(read_lines(run))
+    assert [line["rationale"] for line in lines] == ["Seen ***."] * 2
+    assert [line["output_tokens"] for line in lines] == [12345678] * 2
+
+
+@pytest.mark.usefixtures("no_secrets")
+@pytest.mark.parametrize(
+    ("key", "is_warned"), [("password", True), ("12345678", True), ("Tr0ub4dor&3", False), ("short", False)]
+)
+def test_a_key_whose_text_an_answer_can_have_is_a_warning_once(
+    key: str,
+    is_warned: bool,
+    short_rubric: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("LOCALJUDGE_SERVER_KEY", key)
+    with serving(always(chat(WHOLE))) as server:
+        for _ in range(2):
+            with judge_on(server, short_rubric) as judge:
+                list(judge.score(ROWS[:1]))
+    warned = [message for message in caplog.messages if "LOCALJUDGE_SERVER_KEY" in message]
+    assert len(warned) == int(is_warned)
+    assert not [message for message in warned if key in message]
+
+
+@pytest.mark.usefixtures("no_secrets")
+@pytest.mark.parametrize("length", [40, 60, 200])
+def test_a_key_of_the_server_as_a_name_that_stands_twice_in_its_reply_is_hidden(
+    length: int, short_rubric: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = ("sk-" + "0aB1cD2eF3" * 20)[:length]
+    monkeypatch.setenv("LOCALJUDGE_SERVER_KEY", key)
+    reply: Reply = (200, f'{{"choices": [{{"{key}": 1, "{key}": 2}}]}}'.encode())
+    outcome = judged(always(reply), short_rubric, ROWS[:1])["r0"]
+    assert isinstance(outcome, Failure)
+    assert "'***' twice" in outcome.error
 
 
 @pytest.mark.parametrize(

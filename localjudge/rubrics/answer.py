@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from localjudge.secret_texts import without_secrets
+
 
 def shown(value: Value) -> str:
     """Return a value as text for people."""
@@ -240,7 +242,8 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
         repeated = next(key for key in keys if keys.count(key) > 1)
-        raise RepeatedKeyError(f"has the key {repeated[:40]!r} twice")
+        shown = without_secrets(repeated)[:40]
+        raise RepeatedKeyError(f"has the key {shown!r} twice")
     return found
 
 

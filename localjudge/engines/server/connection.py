@@ -15,10 +15,10 @@ import httpx2
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, WrapValidator
 
 from localjudge.engines.engine_options import ConnectionOptions, ServerAddress
-from localjudge.engines.server.replying_models import ReplyingModels
+from localjudge.engines.server.replying_models import LOG, ReplyingModels
 from localjudge.errors import EngineError, SettingError
 from localjudge.rubrics.answer import RepeatedKeyError, without_duplicates
-from localjudge.secret_texts import remember_secret, without_secrets
+from localjudge.secret_texts import HIDDEN, SHORTEST, remember_secret, without_secrets
 
 KEY_VARIABLE = "LOCALJUDGE_SERVER_KEY"
 """The environment variable with the key of a server that asks for one."""
@@ -111,7 +111,7 @@ class Connection:
     """A connection to one server; it ignores proxies, and follows no redirect.
 
     Each request has a socket of its own: what a server sends after a reply is never read as the next one. The
-    key that is sent to the server is hidden in all that comes back, before anything is read or cut.
+    key that is sent to the server is hidden in all texts that come back, before any of them is used or cut.
 
     Args:
         options: the server.
@@ -198,13 +198,20 @@ class Connection:
 def _server_key() -> str | None:
     """Return the key of the server, which is hidden from now on; None if the environment has none.
 
+    A warning says so if answers can have the key's text by chance.
+
     Raises:
         SettingError: it cannot stand in a header.
     """
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not key:
         return None
-    remember_secret(key)
+    is_new = remember_secret(key)
+    if is_new and re.fullmatch("[a-z]+|[0-9]+", key):
+        LOG.warning(
+            f"the key in the variable {KEY_VARIABLE} is a word or a number: where an answer has the same text, "
+            f"{HIDDEN} stands in its place, too"
+        )
     if not re.fullmatch("[!-~]+", key):
         advice = "has a space or another character that a header cannot have; give the key alone"
         raise SettingError("server", f"the variable {KEY_VARIABLE}", advice)
@@ -212,7 +219,7 @@ def _server_key() -> str | None:
 
 
 def _decoded(received: bytes, errors: str) -> str:
-    """Return the text of a reply, in an encoding of JSON, without the secrets of this process.
+    """Return the text of a reply, in an encoding of JSON.
 
     Args:
         received: the bytes of the reply.
@@ -221,13 +228,32 @@ def _decoded(received: bytes, errors: str) -> str:
     Raises:
         UnicodeDecodeError: there are such bytes, and `errors` allows none.
     """
-    return without_secrets(received.decode(json.detect_encoding(received), errors))
+    return received.decode(json.detect_encoding(received), errors)
+
+
+def _without_secrets_in(value: Any) -> Any:
+    """Return a value of JSON without the secrets of this process in its texts and names.
+
+    Numbers stay as they are, also if a key has the same digits.
+
+    Raises:
+        RepeatedKeyError: two names of an object are the same without the secrets.
+    """
+    if isinstance(value, str):
+        return value if len(value) < SHORTEST else without_secrets(value)
+    if isinstance(value, list):
+        return [_without_secrets_in(each) for each in value]
+    if isinstance(value, dict):
+        members = [(_without_secrets_in(name), _without_secrets_in(each)) for name, each in value.items()]
+        return without_duplicates(members)
+    return value
 
 
 def _read_reply(address: ServerAddress, response: httpx2.Response, received: bytes) -> Any:
     status, document, repeated = response.status_code, None, ""
     try:
-        document = json.loads(_decoded(received, "surrogatepass"), object_pairs_hook=without_duplicates)
+        sent = json.loads(_decoded(received, "surrogatepass"), object_pairs_hook=without_duplicates)
+        document = _without_secrets_in(sent)
     except RepeatedKeyError as error:  # which of the two is meant is not known
         repeated = f"the server's reply {error}"
     except (ValueError, RecursionError):
