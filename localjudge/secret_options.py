@@ -1,8 +1,10 @@
 """Which options of an engine are secrets, by their names, and the options without them.
 
 An option, or a part of one that is JSON, is a secret if a word of its name says so: `hf_token`, `apiKey`,
-`headers.Authorization`. So `max_num_batched_tokens` and `tokenizer` are none. Numbers inside JSON stay, because
-the configuration of a model has such names (`num_key_value_heads`), and so do the names of special tokens.
+`headers.Authorization`. So `max_num_batched_tokens` and `tokenizer` are none. Short numbers stay, because the
+configuration of a model has such names (`num_key_value_heads`), and so do special tokens (`image_start_token`)
+and what is counted or set for tokens (`long_prefill_token_threshold`).
+
 In any other text, a password in a URL, a value after such a name, and what follows "Bearer" are secrets.
 """
 
@@ -18,35 +20,24 @@ from localjudge.rubrics.answer import without_duplicates
 from localjudge.secret_texts import HIDDEN
 
 _WORD = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_SECRET_WORDS = frozenset(
-    [
-        "token",
-        "key",
-        "keys",
-        "secret",
-        "secrets",
-        "password",
-        "passwords",
-        "passwd",
-        "pwd",
-        "passphrase",
-        "apikey",
-        "apikeys",
-        "accesskey",
-        "secretkey",
-        "authtoken",
-        "accesstoken",
-        "credential",
-        "credentials",
-        "authorization",
-        "bearer",
-    ]
-)
-_SPECIAL_TOKENS = frozenset(["bos", "eos", "pad", "unk", "sep", "cls", "mask", "image", "audio", "video"])
-"""What `token` follows in the name of a special token."""
-_PUBLIC = ("true", "false", "null")
+_SECRET_WORDS = frozenset([
+    "token", "key", "keys", "secret", "secrets", "password", "passwords", "passwd", "pwd",
+    "passphrase", "apikey", "apikeys", "accesskey", "secretkey", "authtoken", "accesstoken",
+    "credential", "credentials", "authorization", "bearer",
+])  # fmt: skip
+_SPECIAL_TOKENS = frozenset([
+    "bos", "eos", "boi", "eoi", "boa", "eoa", "boc", "eoc", "pad", "unk", "sep", "cls", "mask",
+    "begin", "start", "end", "stop", "think", "thinking", "reasoning", "image", "img", "vision",
+    "audio", "video", "fake",
+])  # fmt: skip
+"""The words before `token` in the name of a special token, which say what it marks."""
+_OF_TOKENS = frozenset([
+    "threshold", "thresholds", "tree", "id", "ids", "budget", "budgets", "prob", "probs", "num",
+    "count", "limit", "type",
+])  # fmt: skip
+"""The words after `token` in the name of what is counted or set for the tokens of a model."""
 _LONGEST_NUMBER = 8
-"""The digits from which a number of a secret name inside JSON is a secret, too."""
+"""The digits from which a number of a secret name is a secret, too."""
 _USERINFO = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
 _BEARER = re.compile(r"(?<=\bbearer )\s*\S+", re.IGNORECASE)
 _NAMED = re.compile(r"""([\w.-]+)(["']?\s*[=:]\s*["']?)(?!//)([^\s&,;"']+)""")
@@ -56,9 +47,20 @@ _MASKED_IN_TEXT = re.compile(rf"""{re.escape(HIDDEN)}@|[\w.-]+["']?\s*[=:]\s*["'
 def is_secret_name(name: str) -> bool:
     """Return whether a word of a name says that its value is a secret."""
     words = [word.lower() for word in _WORD.findall(name)]
-    if _SECRET_WORDS.isdisjoint(words):
-        return False
-    return not (len(words) > 1 and words[-1] == "token" and words[-2] in _SPECIAL_TOKENS)
+    secret_words = _SECRET_WORDS.intersection(words)
+    if secret_words == {"token"}:
+        return not _is_of_a_tokenizer(words)
+    return bool(secret_words)
+
+
+def _is_of_a_tokenizer(words: list[str]) -> bool:
+    """Return whether `token`, in a name of these words, is one that a model reads or writes."""
+    place = words.index("token")
+    before = words[:place]
+    after = words[place + 1 : place + 2]
+    is_special = not _SPECIAL_TOKENS.isdisjoint(before)
+    is_counted = not _OF_TOKENS.isdisjoint(after)
+    return is_special or is_counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +83,17 @@ def masked_option(name: str, value: str) -> MaskedOption:
         name: the name of the option.
         value: its value: JSON, or other text.
     """
-    if is_secret_name(name):
-        is_public = value in _PUBLIC
-        return MaskedOption(value, []) if is_public else MaskedOption(HIDDEN, [value])
     secrets: list[str] = []
     try:
         document = json.loads(value, object_pairs_hook=without_duplicates)
     except (ValueError, RecursionError):
         document = value
-    if isinstance(document, bool | int | float) or document is None:
-        return MaskedOption(value, [])
-    masked = _masked(document, secrets, is_secret=False)
+    is_secret = is_secret_name(name)
+    masked = _masked(document, secrets, is_secret=is_secret)
     if not secrets:
         return MaskedOption(value, [])
+    if is_secret:
+        return MaskedOption(HIDDEN, list(dict.fromkeys([value, *secrets])))
     shown = masked if document is value else json.dumps(masked)
     return MaskedOption(shown, secrets)
 
@@ -132,7 +132,8 @@ def _masked(value: Any, secrets: list[str], *, is_secret: bool) -> Any:
             for name, each in value.items()
         }
     if isinstance(value, list):
-        is_header = len(value) == 2 and isinstance(value[0], str) and is_secret_name(value[0])
+        has_name = len(value) == 2 and isinstance(value[0], str) and is_secret_name(value[0])
+        is_header = has_name and not is_secret
         if is_header:
             return [value[0], _masked(value[1], secrets, is_secret=True)]
         return [_masked(each, secrets, is_secret=is_secret) for each in value]

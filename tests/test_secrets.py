@@ -256,10 +256,38 @@ def test_a_secret_is_found_in_any_mix_of_its_encodings_and_nothing_else_is_chang
         ("Authorization", True), ("max_num_batched_tokens", False), ("tokenizer", False), ("max_tokens", False),
         ("tokenizer_mode", False), ("skip_tokenizer_init", False), ("kv_cache_dtype", False), ("monkey", False),
         ("eos_token", False), ("image_token", False), ("keyboard", False), ("secretary", False),
+        ("image_start_token", False), ("think_end_token", False), ("boi_token", False), ("endToken", False),
+        ("long_prefill_token_threshold", False), ("speculative_token_tree", False), ("token_ids", False),
+        ("suffix_decoding_min_token_prob", False), ("encoder_cudagraph_token_budgets", False),
+        ("image_token_key", True), ("token_for_images", True), ("access_token", True), ("tree_token", True),
     ],
 )  # fmt: skip
 def test_a_name_is_that_of_a_secret_by_its_words(name: str, is_secret: bool) -> None:
     assert is_secret_name(name) == is_secret
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_shown"),
+    [
+        ("long_prefill_token_threshold", "2048", True),
+        ("token", "2048", True),
+        ("token", "-0.5", True),
+        ("token", "12345678", False),
+        ("token", "2048 ", True),
+        ("token", "a2048", False),
+        ("token", '"2048"', False),
+        ("keys", "[1, 2]", True),
+        ("keys", '["first-key", 2]', False),
+    ],
+)
+def test_a_short_number_is_no_secret_whatever_its_name(name: str, value: str, is_shown: bool) -> None:
+    masked = masked_option(name, value)
+    assert masked.shown == (value if is_shown else "***")
+    assert (value in masked.secrets) != is_shown
+
+
+def test_the_parts_of_a_secret_option_are_secrets_of_their_own() -> None:
+    assert {"first-key", "other-key"} <= set(masked_option("keys", '["first-key", {"b": "other-key"}]').secrets)
 
 
 def test_the_parts_of_an_option_that_are_secrets_are_masked_and_left_out_where_the_run_is_repeated() -> None:
@@ -272,6 +300,7 @@ def test_the_parts_of_an_option_that_are_secrets_are_masked_and_left_out_where_t
             {
                 "num_key_value_heads": 8,
                 "eos_token": "</s>",
+                "image_start_token": "<img>",
                 "headers": {"Authorization": "Bearer abcdefghijkl"},
                 "pairs": [["X-Api-Key", "mnopqrstuv"]],
                 "url": "https://me:wxyzwxyz@host/a?token=abcabcabc",
@@ -289,7 +318,8 @@ def test_the_parts_of_an_option_that_are_secrets_are_masked_and_left_out_where_t
     left = without_masked(shown)
     assert left.keys() == given.keys() - {"hf_token"}
     assert json.loads(left["hf_overrides"]) == {
-        "num_key_value_heads": 8, "eos_token": "</s>", "headers": {}, "pairs": [], "url": "https://host/a?",
+        "num_key_value_heads": 8, "eos_token": "</s>", "image_start_token": "<img>",
+        "headers": {}, "pairs": [], "url": "https://host/a?",
     }  # fmt: skip
 
 
@@ -337,7 +367,7 @@ def test_the_command_that_continues_a_stopped_run_is_printed_without_secrets(
 
     monkeypatch.setattr("localjudge.cli.judge_options.settle_environment", stopped)
     rows = write_rows(tmp_path / "rows.jsonl", 1)
-    ended = cli("score", rows, "--engine", "dry-run", "--engine-arg", "api_key=12", "--engine-arg=token=34",
+    ended = cli("score", rows, "--engine", "dry-run", "--engine-arg", "api_key=ab", "--engine-arg=token=cd",
                 "--out", tmp_path / "run")  # fmt: skip
     assert ended.code == 130
     assert "--engine-arg 'api_key=***' '--engine-arg=token=***'" in ended.err
