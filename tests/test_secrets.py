@@ -8,12 +8,21 @@ import re
 import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Cli, read_lines, write_rows
 from scripted_server import FAST, ROWS, WHOLE, Reply, ScriptedServer, always, chat, judge_on, judged, serving
 
 from localjudge import Judge, JudgeConfig, UsageError
+from localjudge.engines.engine_options import (
+    DryRunOptions,
+    ServerOptions,
+    TableServerOptions,
+    TransformersOptions,
+    VllmOptions,
+)
+from localjudge.errors import SettingError
 from localjudge.records import Failure
 from localjudge.runs.repeat import repeat
 from localjudge.secret_options import is_secret_name, masked_option, masked_options, without_masked
@@ -339,6 +348,49 @@ def test_an_option_that_is_a_secret_is_in_no_file_of_the_run_which_the_same_comm
     assert not [text for text in texts + [each.out + each.err for each in ended] if secret in text]
     assert secret not in repr(JudgeConfig.from_settings(engine_args={"hf_token": secret}))
     assert repeat(run, 2).noise.rows == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "given"),
+    [
+        (VllmOptions, 'hf_overrides=[{"api_key": "hunter2"}]'),
+        (VllmOptions, "hf_overrides=api_key=hunter2"),
+        (VllmOptions, 'hf_overrides={"api_key": "hunter2", "head_dtype": "float32"}'),
+        (TransformersOptions, "dtype=api_key=hunter2"),
+        (DryRunOptions, "rate=api_key=hunter2"),
+        (ServerOptions, "patience=api_key=hunter2"),
+    ],
+)
+def test_an_option_that_is_refused_is_shown_without_its_secret(options: Any, given: str) -> None:
+    name, _, value = given.partition("=")
+    with pytest.raises(SettingError) as refused:
+        options.parse({name: value})
+    assert f"{name}=" in str(refused.value)
+    assert "***" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_options_that_were_read_are_shown_without_values() -> None:
+    given = {"hf_token": "hunter2", "max_model_len": "4096"}
+    read = [
+        VllmOptions.parse(given),
+        DryRunOptions.parse(given),
+        TableServerOptions.parse({"server": "http://127.0.0.1/hunter2", "served_model": "hunter2"}),
+    ]
+    for options in read:
+        assert "hunter2" not in f"{options} {options!r}"
+
+
+def test_a_command_for_a_server_with_a_secret_is_not_printed(model: Path, tmp_path: Path, cli: Cli) -> None:
+    table = tmp_path / "table.npz"
+    command = ["serve", "--print-vllm-flags", "--model", model, "--table", table, "--engine-arg"]
+    secret = cli(*command, 'hf_overrides={"rope_theta": 1.0, "api_key": "hunter2"}')
+    assert secret.code == 2
+    assert secret.out == ""
+    assert "--engine-arg hf_overrides=" in secret.err
+    assert "hunter2" not in secret.err
+    assert not table.exists()
+    assert cli(*command, 'hf_overrides={"rope_theta": 1.0}').code == 0
 
 
 def test_an_error_of_a_library_and_a_traceback_have_no_secret(

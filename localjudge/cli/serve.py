@@ -19,7 +19,7 @@ from localjudge.cli.judge_options import JudgeOptions, PairOptions
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import SERVER, ColumnNames, RubricName, check_out_file
 from localjudge.cli.progress import Progress, one_run
-from localjudge.errors import UsageError
+from localjudge.errors import SettingError, UsageError
 from localjudge.integrations.listener import LOOPBACK, ListenSettings
 from localjudge.report.study_options import MovedInputs
 from localjudge.settings import Flag
@@ -131,6 +131,7 @@ def _vllm_command(options: JudgeOptions, runner: str | None, table: Path | None)
     from localjudge.engines.vllm.table_settings import Runner, serve_flags, table_digest
 
     config, _ = replace(options, engine="dry-run").prepare("serve", ())
+    _check_no_secret("hf_overrides", config.engine_args.get("hf_overrides", ""))
     has_gpu = bool(Machine.here().gpus)
     if runner is None:
         runner = "V2" if has_gpu else "V1"
@@ -161,6 +162,22 @@ def _vllm_command(options: JudgeOptions, runner: str | None, table: Path | None)
     context = config.engine_args.get("max_model_len")
     flags += [] if context is None else ["--max-model-len", context]
     return shlex.join(["vllm", "serve", str(judge.model.path), *flags])
+
+
+def _check_no_secret(name: str, value: str) -> None:
+    """Check that an option of the engine that is to be printed has no secret.
+
+    Raises:
+        SettingError: it has one.
+    """
+    from localjudge.secret_options import masked_option
+
+    masked = masked_option(name, value)
+    if masked.secrets:
+        advice = (
+            "a printed command is no place for a secret; leave it out here, and add it to the command yourself"
+        )
+        raise SettingError("engine_args", f"{name}={masked.shown}", advice)
 
 
 def _failed_reward(given: str | None) -> FailedReward:

@@ -6,8 +6,8 @@ import json
 import os
 import re
 import socket
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
@@ -63,8 +63,18 @@ class _Options(BaseModel):
             known = ", ".join(cls.model_fields)
             raise SettingError("engine_args", name, f"the {cls.engine} engine knows {known}")
         advice = f"give {cls.model_fields[name].description}"
-        shown = masked_option(name, options[name]).shown
-        raise SettingError("engine_args", f"{name}={shown}", advice)
+        raise _refused_option(name, options[name], advice)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Yield the names of the options that are given; a value can be a secret."""
+        for name in self.model_fields_set:
+            yield None, name
+
+
+def _refused_option(name: str, value: str, advice: str) -> SettingError:
+    """Return the error of an option with a value that it cannot have; secrets in it are masked."""
+    shown = masked_option(name, value).shown
+    return SettingError("engine_args", f"{name}={shown}", advice)
 
 
 HeadDtype = Literal["auto", "float32", "model"]
@@ -106,12 +116,12 @@ class VllmOptions:
     """The options of the vLLM engine.
 
     Attributes:
-        arguments: vLLM's own engine arguments.
+        arguments: vLLM's own engine arguments; some can be secrets, so `repr` leaves them out.
         head_dtype: the type in which the last layer is computed: `float32`, or `model` for that of the weights;
             `auto` is float32 on a GPU, unless the layer is quantized (`localjudge.engines.vllm.head_type`).
     """
 
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Any] = field(repr=False)
     head_dtype: HeadDtype = "auto"
 
     @classmethod
@@ -127,10 +137,10 @@ class VllmOptions:
         arguments = {name: _json_or_text(text) for name, text in texts.items()}
         overrides = arguments.get("hf_overrides", {})
         if not isinstance(overrides, dict):
-            raise SettingError("engine_args", f"hf_overrides={texts['hf_overrides']}", "give a JSON object")
+            raise _refused_option("hf_overrides", texts["hf_overrides"], "give a JSON object")
         if "head_dtype" in overrides:
             advice = "give its head_dtype as an option of its own: head_dtype=float32 or head_dtype=model"
-            raise SettingError("engine_args", f"hf_overrides={texts['hf_overrides']}", advice)
+            raise _refused_option("hf_overrides", texts["hf_overrides"], advice)
         return cls(arguments, head_dtype)
 
     def context(self, model: Model) -> int | None:
