@@ -5,7 +5,8 @@ An option, or a part of one that is JSON, is a secret if a word of its name says
 configuration of a model has such names (`num_key_value_heads`), and so do special tokens (`image_start_token`)
 and what is counted or set for tokens (`long_prefill_token_threshold`).
 
-In any other text, a password in a URL, a value after such a name, and what follows "Bearer" are secrets.
+In a list, the value after such a name is a secret (`["--api-key", "sk-…"]`). In any other text, a password in a
+URL, a value after such a name, and what follows "Bearer", "Basic" or "token" are secrets.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from localjudge.rubrics.answer import without_duplicates
@@ -23,7 +25,8 @@ _WORD = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SECRET_WORDS = frozenset([
     "token", "key", "keys", "secret", "secrets", "password", "passwords", "passwd", "pwd",
     "passphrase", "apikey", "apikeys", "accesskey", "secretkey", "authtoken", "accesstoken",
-    "credential", "credentials", "authorization", "bearer",
+    "credential", "credentials", "auth", "authentication", "authorization", "bearer", "jwt",
+    "cookie", "cookies", "signature", "sig",
 ])  # fmt: skip
 _SPECIAL_TOKENS = frozenset([
     "bos", "eos", "boi", "eoi", "boa", "eoa", "boc", "eoc", "pad", "unk", "sep", "cls", "mask",
@@ -39,9 +42,20 @@ _OF_TOKENS = frozenset([
 _LONGEST_NUMBER = 8
 """The digits from which a number of a secret name is a secret, too."""
 _USERINFO = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
-_BEARER = re.compile(r"(?<=\bbearer )\s*\S+", re.IGNORECASE)
-_NAMED = re.compile(r"""([\w.-]+)(["']?\s*[=:]\s*["']?)(?!//)([^\s&,;"']+)""")
-_MASKED_IN_TEXT = re.compile(rf"""{re.escape(HIDDEN)}@|[\w.-]+["']?\s*[=:]\s*["']?{re.escape(HIDDEN)}""")
+_SCHEME = r"(?:\b(?:bearer|basic|token)\s+)"
+"""What stands before the secret in a header."""
+_COOKIE = re.compile(r"""(?<=\bcookie:)(\s*)([^\r\n"']+)""", re.IGNORECASE)
+_NAME_AND_SIGN = re.compile(r"""(?<![\w.-])([\w.-]+)["']?\s*[=:]\s*["']?(?!//)""")
+_FLAG = re.compile(r"""(?<![\w.-])(--?[a-z][\w.-]*)\s+["']?(?!--)""", re.IGNORECASE)
+_NAMED_VALUE = re.compile(rf"""(?<=")[^"]+|(?<=')[^']+|{_SCHEME}*[^\s&,;"']+""", re.IGNORECASE)
+_AFTER_SCHEME = re.compile(rf"""({_SCHEME}+["']?)(?!--)([^\s=:*"'][^\s"']*)""", re.IGNORECASE)
+_NAME_IN_LIST = re.compile(r"[\w.-]+:?")
+_PARTS_OF_ATTENTION = ("key", "keys")
+_HIDDEN = re.escape(HIDDEN)
+_MASKED_IN_TEXT = re.compile(
+    rf"""{_HIDDEN}@|[\w.-]+["']?\s*[=:]\s*(["']?){_HIDDEN}\1|--?[\w.-]+\s+(["']?){_HIDDEN}\2|{_SCHEME}+(["']?){_HIDDEN}\3""",
+    re.IGNORECASE,
+)
 
 
 def is_secret_name(name: str) -> bool:
@@ -132,18 +146,11 @@ def _masked(value: Any, secrets: list[str], *, is_secret: bool) -> Any:
             for name, each in value.items()
         }
     if isinstance(value, list):
-        has_name = len(value) == 2 and isinstance(value[0], str) and is_secret_name(value[0])
-        is_header = has_name and not is_secret
-        if is_header:
-            return [value[0], _masked(value[1], secrets, is_secret=True)]
-        return [_masked(each, secrets, is_secret=is_secret) for each in value]
+        return _masked_list(value, secrets, is_secret=is_secret)
     if isinstance(value, str):
         if not is_secret:
             return _masked_text(value, secrets)
-        secrets.append(value)
-        _, _, after_scheme = value.partition(" ")  # of "Bearer KEY"
-        if after_scheme:
-            secrets.append(after_scheme)
+        _add(value, secrets)
         return HIDDEN
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_secret and is_number and len(str(value)) >= _LONGEST_NUMBER:
@@ -152,28 +159,77 @@ def _masked(value: Any, secrets: list[str], *, is_secret: bool) -> Any:
     return value
 
 
+def _masked_list(values: list[Any], secrets: list[str], *, is_secret: bool) -> list[Any]:
+    """Return a list of JSON with `HIDDEN` in place of each secret, which is added to `secrets`.
+
+    A value after the name of a secret is one, too.
+    """
+    shown = []
+    follows_name = False
+    for value in values:
+        shown.append(_masked(value, secrets, is_secret=is_secret or follows_name))
+        follows_name = not follows_name and _names_the_next(value, values)
+    return shown
+
+
+def _names_the_next(value: Any, values: list[Any]) -> bool:
+    """Return whether a value of a list says that the next one is a secret.
+
+    In a list of more than two, "key" alone says nothing: ["query", "key", "value"] are parts of a model.
+    """
+    if not isinstance(value, str) or not _NAME_IN_LIST.fullmatch(value):
+        return False
+    if len(values) > 2 and value in _PARTS_OF_ATTENTION:
+        return False
+    return is_secret_name(value)
+
+
 def _masked_text(text: str, secrets: list[str]) -> str:
     """Return a text with `HIDDEN` in place of each secret in it, which is added to `secrets`."""
 
-    def hide(found: re.Match[str]) -> str:
+    def hide_password(found: re.Match[str]) -> str:
         user, _, password = found[0].partition(":")
         secrets.append(password or user)
         return HIDDEN
 
-    def hide_named(found: re.Match[str]) -> str:
-        name, sign, value = found.groups()
-        if value == HIDDEN or not is_secret_name(name):
-            return found[0]
-        secrets.append(value)
-        return f"{name}{sign}{HIDDEN}"
+    def hide_second(found: re.Match[str]) -> str:
+        before, secret = found.groups()
+        secrets.append(secret)
+        return f"{before}{HIDDEN}"
 
-    def hide_bearer(found: re.Match[str]) -> str:
-        secrets.append(found[0].strip())
-        return HIDDEN
+    text = _USERINFO.sub(hide_password, text)
+    text = _COOKIE.sub(hide_second, text)
+    text = _masked_values(text, _NAME_AND_SIGN, secrets)
+    text = _masked_values(text, _FLAG, secrets)
+    return _AFTER_SCHEME.sub(hide_second, text)
 
-    text = _USERINFO.sub(hide, text)
-    text = _BEARER.sub(hide_bearer, text)
-    return _NAMED.sub(hide_named, text)
+
+def _masked_values(text: str, names: re.Pattern[str], secrets: list[str]) -> str:
+    """Return a text with `HIDDEN` in place of each value that follows the name of a secret.
+
+    Args:
+        text: the text.
+        names: finds a name, as its group, with all that stands before the value.
+        secrets: receives the secrets.
+    """
+    shown = ""
+    end = 0
+    for named in names.finditer(text):
+        value = _NAMED_VALUE.match(text, named.end())
+        if named.start() < end or value is None or value[0] == HIDDEN or not is_secret_name(named[1]):
+            continue
+        _add(value[0], secrets)
+        shown += text[end : named.end()] + HIDDEN
+        end = value.end()
+    return shown + text[end:]
+
+
+def _add(secret: str, secrets: list[str]) -> None:
+    """Add a secret, and the part of it after "Bearer" or another word."""
+    secrets.append(secret)
+    _, _, after_scheme = secret.partition(" ")
+    if after_scheme:
+        secrets.append(after_scheme)
 
 
 def _without_masked_parts(text: str) -> str:
@@ -190,8 +246,18 @@ def _without_hidden(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_hidden(each) for name, each in value.items() if each != HIDDEN}
     if isinstance(value, list):
-        return [_without_hidden(each) for each in value if each != HIDDEN and HIDDEN not in _pair(each)]
+        return _list_without_hidden(value)
     return _MASKED_IN_TEXT.sub("", value) if isinstance(value, str) else value
+
+
+def _list_without_hidden(values: list[Any]) -> list[Any]:
+    """Return a list of JSON without its masked values, and without the names of these."""
+    left = []
+    for value, following in zip_longest(values, values[1:]):
+        is_name = following == HIDDEN and _names_the_next(value, values)
+        if value != HIDDEN and not is_name and HIDDEN not in _pair(value):
+            left.append(_without_hidden(value))
+    return left
 
 
 def _pair(value: Any) -> list[Any]:

@@ -114,6 +114,7 @@ def _any_case(digits: str) -> str:
 
 
 _known: dict[str, SecretText] = {}
+"""The secrets by their texts."""
 
 
 def remember_secret(text: str) -> bool:
@@ -129,9 +130,12 @@ def remember_secret(text: str) -> bool:
 
 
 def without_secrets(text: str) -> str:
-    """Return the text with `HIDDEN` in place of each secret that this process knows."""
-    for secret in list(_known.values()):
-        text = secret.hide(text)
+    """Return the text with `HIDDEN` in place of each secret that this process knows.
+
+    A longer secret is hidden first, because a shorter one can be a part of it.
+    """
+    for known in sorted(_known, key=len, reverse=True):
+        text = _known[known].hide(text)
     return text
 
 

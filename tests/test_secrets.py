@@ -26,7 +26,7 @@ from localjudge.errors import SettingError
 from localjudge.records import Failure
 from localjudge.runs.repeat import repeat
 from localjudge.secret_options import is_secret_name, masked_option, masked_options, without_masked
-from localjudge.secret_texts import SecretText
+from localjudge.secret_texts import SecretText, remember_secret, without_secrets
 
 KEY = 'sk-Tr0ub/4dor"&3+Correct<Horse%Staple-Battery'
 ENGINE = [part for name, value in FAST.items() for part in ("--engine-arg", f"{name}={value}")]
@@ -268,6 +268,8 @@ def test_a_secret_is_found_in_any_mix_of_its_encodings_and_nothing_else_is_chang
         ("image_start_token", False), ("think_end_token", False), ("boi_token", False), ("endToken", False),
         ("long_prefill_token_threshold", False), ("speculative_token_tree", False), ("token_ids", False),
         ("suffix_decoding_min_token_prob", False), ("encoder_cudagraph_token_budgets", False),
+        ("auth", True), ("hf_auth", True), ("Cookie", True), ("X-Amz-Signature", True), ("sig", True),
+        ("jwt", True), ("authentication", True), ("author", False), ("design", False), ("signal", False),
         ("image_token_key", True), ("token_for_images", True), ("access_token", True), ("tree_token", True),
     ],
 )  # fmt: skip
@@ -330,6 +332,48 @@ def test_the_parts_of_an_option_that_are_secrets_are_masked_and_left_out_where_t
         "num_key_value_heads": 8, "eos_token": "</s>", "image_start_token": "<img>",
         "headers": {}, "pairs": [], "url": "https://host/a?",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "shown", "left"),
+    [
+        ("Authorization: Basic c2VjcmV0", "Authorization: ***", ""),
+        ("Authorization: token c2VjcmV0, next", "Authorization: ***, next", ", next"),
+        ("bearer c2VjcmV0 end", "bearer *** end", " end"),
+        ("token 'c2VjcmV0'", "token '***'", ""),
+        ("Cookie: id=c2VjcmV0; b=c2VjcmV0", "Cookie: ***", ""),
+        ("run --api-key c2VjcmV0 --x", "run --api-key *** --x", "run  --x"),
+        ("run --token 'c2VjcmV0 c2VjcmV0' --x", "run --token '***' --x", "run  --x"),
+        ("run --token --x", "run --token --x", "run --token --x"),
+        ("url=https://host/?sig=c2VjcmV0&b=1", "url=https://host/?sig=***&b=1", "url=https://host/?&b=1"),
+        ('["--api-key", "c2VjcmV0", "--x"]', '["--api-key", "***", "--x"]', '["--x"]'),
+        ('{"a": ["HF_TOKEN", "c2VjcmV0"]}', '{"a": ["HF_TOKEN", "***"]}', '{"a": []}'),
+        ('{"auth": ["c2VjcmV0", "c2VjcmV0"]}', '{"auth": ["***", "***"]}', '{"auth": []}'),
+        ('["a", "password", "c2VjcmV0", "tokenizer", "b"]',
+         '["a", "password", "***", "tokenizer", "b"]', '["a", "tokenizer", "b"]'),
+        ('["query","key","value"]', '["query","key","value"]', '["query","key","value"]'),
+        ('["the key idea", "value", "b"]', '["the key idea", "value", "b"]', '["the key idea", "value", "b"]'),
+        ('{"url": "https://host/?X-Amz-Signature=c2VjcmV0&sig=c2VjcmV0&b=1"}',
+         '{"url": "https://host/?X-Amz-Signature=***&sig=***&b=1"}', '{"url": "https://host/?&&b=1"}'),
+    ],
+)  # fmt: skip
+def test_a_secret_in_a_header_a_command_or_a_url_is_masked_and_left_out_where_the_run_is_repeated(
+    value: str, shown: str, left: str
+) -> None:
+    masked = masked_option("option", value)
+    assert masked.shown == shown
+    assert bool(masked.secrets) == ("c2VjcmV0" in value)
+    assert not [each for each in masked.secrets if "c2VjcmV0" not in each]
+    assert without_masked({"option": shown}) == {"option": left}
+
+
+@pytest.mark.usefixtures("no_secrets")
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_a_secret_that_begins_with_another_one_is_hidden_whole(is_reversed: bool) -> None:
+    secrets = ["hunter2hunter2", "hunter2hunter2-and-the-rest-of-it-1234567890abcdef"]
+    for secret in sorted(secrets, reverse=is_reversed):
+        assert remember_secret(secret)
+    assert without_secrets(f"a {secrets[1]} b {secrets[0]} c") == "a *** b *** c"
 
 
 def test_an_option_that_is_a_secret_is_in_no_file_of_the_run_which_the_same_command_continues(
