@@ -479,6 +479,24 @@ def test_an_engine_that_fails_is_told_to_every_client(judge: Judge, monkeypatch:
         assert endpoint.ask("/health") == (503, {"state": "failed"})
 
 
+def test_an_engine_that_fails_tells_no_client_a_secret(
+    model: Path, short_rubric: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "hf_ThisIsNotForYou"
+
+    def broken(*given: object, **options: object) -> None:
+        raise ValueError(f"1 validation error\n  input_value={{'hf_token': '{secret}'}}")
+
+    monkeypatch.setattr("localjudge.engines.dry_run.DryRunEngine.__init__", broken)
+    judge = Judge(model, rubric=short_rubric, engine="dry-run", engine_args={"hf_token": secret})
+    with judge, serving(judge) as endpoint:
+        answers = [endpoint.ask("/v1/judge", rows(2)) for _ in range(2)]
+        assert isinstance(endpoint.service.error, ValueError)
+    for status, answer in answers:
+        assert status == 503
+        assert "1 validation error … input_value={'hf_token': '***'}" in answer["error"]
+
+
 def test_what_is_submitted_is_all_or_none(judge: Judge) -> None:
     with JudgeService(judge, 3) as service:
         futures = service.submit(list(rows_of_program(rows(2), judge.rubric.fields)))

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import cache, cached_property
 from typing import Any, Self
 
-from localjudge.errors import EngineError, ServiceBusyError
+from localjudge.errors import EngineError, ServiceBusyError, in_one_line
 from localjudge.judge import Judge
 from localjudge.prompts.task import StopSubmitting, Task
 from localjudge.records import Failure, Judgement, Outcome, Row, numbered
@@ -41,12 +41,14 @@ class JudgeService(AbstractContextManager["JudgeService"]):
     Attributes:
         ready: whether the engine is open.
         error: the error that ended the thread; None if there was none.
+        failure: what clients are told of it: its message in one line, without secrets.
         on_error: called in the thread after such an error.
     """
 
     def __init__(self, judge: Judge, most_waiting: int = 10_000, patience: float | None = None) -> None:
         self.ready = False
         self.error: BaseException | None = None
+        self.failure: str | None = None
         self.on_error: Callable[[], None] = lambda: None
         self._judge, self._most_waiting, self._patience = judge, most_waiting, patience
         self._next = 1
@@ -94,10 +96,10 @@ class JudgeService(AbstractContextManager["JudgeService"]):
             EngineError: the judge has failed or is stopping.
         """
         with self._changed:
-            if self._stopped or self.error is not None:
-                raise EngineError(
-                    f"the judge {'is stopping' if self.error is None else f'failed: {self.error}'}"
-                )
+            if self.failure is not None:
+                raise EngineError(f"the judge failed: {self.failure}")
+            if self._stopped:
+                raise EngineError("the judge is stopping")
             if len(self._futures) + len(rows) > self._most_waiting:
                 raise ServiceBusyError(
                     f"{len(self._futures)} rows are waiting, and {len(rows)} more would be above the limit of "
@@ -120,6 +122,7 @@ class JudgeService(AbstractContextManager["JudgeService"]):
                 if self._abandoned:
                     break
         except BaseException as error:  # every request hears of it
+            self.failure = in_one_line(error)
             self.error = error
         self.ready = False
         with self._changed:
@@ -130,7 +133,9 @@ class JudgeService(AbstractContextManager["JudgeService"]):
 
     def _answer(self, left: Mapping[int, Future[Outcome]]) -> None:
         """Answer rows that are not judged."""
-        reason = f"stopped: {self.error}" if self.error is not None else "is stopping; send the rows again"
+        reason = "is stopping; send the rows again"
+        if self.failure is not None:
+            reason = f"stopped: {self.failure}"
         for future in left.values():
             with suppress(InvalidStateError):  # cancelled, because its client went away
                 future.set_exception(EngineError(f"the judge {reason}"))
