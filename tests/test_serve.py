@@ -209,11 +209,13 @@ def test_a_row_without_a_score_has_no_reward_unless_one_is_given_for_it(judge: J
     [
         ("tact", 4), ("tact_expected - 5*(wit<3)", -1.75), ("overall * 2", 6.25), ("-tact ** 2", -16),
         ("max(tact, wit) - min(tact, wit, 1)", 3), ("1 if tact == 4 and not wit > 2 else 0", 1),
-        ("1 < wit <= 2", 1), ("abs(wit - tact) / 4", 0.5), ("0.5 if 'a' != 'b' or tact else 1", 0.5),
+        ("1 < wit <= 2", 1), ("abs(wit - tact) / 4", 0.5), ("0.5 if 'a' == 'b' or tact > 3 else 1", 0.5),
     ],
 )  # fmt: skip
-def test_a_formula_makes_a_number_of_a_judgement(short_rubric: Path, text: str, value: float) -> None:
-    assert reward(text, Rubric.load(short_rubric)) == pytest.approx(value)
+def test_a_formula_makes_a_number_of_a_judgement(
+    short_rubric: Path, tmp_path: Path, text: str, value: float
+) -> None:
+    assert reward(text, with_five_values(short_rubric, tmp_path)) == pytest.approx(value)
 
 
 @pytest.mark.parametrize(
@@ -243,6 +245,13 @@ def test_a_formula_makes_a_number_of_a_judgement(short_rubric: Path, text: str, 
         ("(0 - 1) ** 0.5", "is not defined"),
         ("tact / (wit - wit)", "for no row"),
         ("tact + 1e999", "for no row"),
+        ("tact == 'good'", "tact is a number, and 'good' a text"),
+        ("tact_expected + (1 < tact != 'good')", "tact is a number, and 'good' a text"),
+        ("tact == 9", "tact == 9 is 0 for every row: tact is one of 1, 2, 3"),
+        ("tact_expected - 5 * (wit == 4)", "wit == 4 is 0 for every row: wit is one of 1, 2, 3"),
+        ("tact_expected - 5 * (wit != 2.5)", "wit != 2.5 is 1 for every row"),
+        ("5 * (tact > 3)", "5 * (tact > 3) is 0 for every row"),
+        ("tact - tact + wit / wit", "is 1 for every row"),
     ],
 )
 def test_what_is_no_formula_is_refused_and_never_run(short_rubric: Path, text: str, problem: str) -> None:
@@ -252,11 +261,44 @@ def test_what_is_no_formula_is_refused_and_never_run(short_rubric: Path, text: s
 
 
 @pytest.mark.parametrize(
-    "text", ["1 / (tact - 4)", "(2.5 - tact) ** 0.5", "1 if tact < 4 else 1 / 0", "10 ** (tact * 100)"]
+    "text", ["1 / (tact - 4)", "(2.5 - tact) ** 0.5", "tact if tact < 4 else 1 / 0", "10 ** (tact * 100)"]
 )
-def test_a_reward_that_is_not_defined_is_an_error_and_no_number(short_rubric: Path, text: str) -> None:
+def test_a_reward_that_is_not_defined_is_an_error_and_no_number(
+    short_rubric: Path, tmp_path: Path, text: str
+) -> None:
+    rubric = with_five_values(short_rubric, tmp_path)
     with pytest.raises(ValueError, match=r"is not (defined|a finite number)"):
-        reward(text, Rubric.load(short_rubric))
+        reward(text, rubric)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("grade == 'correct'", None),
+        ("'correct' != grade", None),
+        ("5 * (grade == 'correct') + (grade > 'd')", None),
+        ("grade == 1", "grade is a text, and 1 a number"),
+        ("5 * (grade == 'corect')", "is 0 for every row: grade is one of correct, incorrect"),
+        ("tact_expected + 5 * (grade == 'corect')", "grade == 'corect' is 0 for every row"),
+        ("tact + (grade != 'corect')", "grade != 'corect' is 1 for every row"),
+    ],
+)
+def test_a_label_is_compared_only_with_a_text_that_is_one(
+    text: str, problem: str | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "grades.toml"
+    file.write_text(
+        'name = "grades"\n[aspects.grade]\nchoices = ["correct", "incorrect"]\n'
+        "[aspects.tact]\nscale = { lowest = 1, highest = 3 }\n"
+        "[prompt]\ntemplate = 'Q: {$instruction} A: {$candidate} correct incorrect 1-3'\n"
+    )
+    rubric = Rubric.load(file)
+    if problem is None:
+        assert RewardFormula.parse(text, rubric).text == text
+        return
+    with pytest.raises(UsageError, match=r"^`reward` ") as refused:
+        RewardFormula.parse(text, rubric)
+    assert problem in str(refused.value)
 
 
 def test_a_formula_names_the_overall_score_only_if_the_aspects_have_the_same_values(tmp_path: Path) -> None:
@@ -270,6 +312,15 @@ def test_a_formula_names_the_overall_score_only_if_the_aspects_have_the_same_val
     assert reward("tact + wit / 9", rubric) == pytest.approx(4 + 2 / 9)
     with pytest.raises(UsageError, match="overall needs ordered aspects that all have the same values; "):
         RewardFormula.parse("overall", rubric)
+
+
+def with_five_values(rubric: Path, folder: Path) -> Rubric:
+    """Return a rubric of three values with five of them."""
+    text = rubric.read_text()
+    assert "highest = 3" in text
+    file = folder / "five.toml"
+    file.write_text(text.replace("highest = 3", "highest = 5"))
+    return Rubric.load(file)
 
 
 def judgement() -> Judgement:

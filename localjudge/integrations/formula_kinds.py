@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from enum import Enum
+from itertools import pairwise
 
 
 class Kind(Enum):
@@ -15,7 +16,6 @@ class Kind(Enum):
 
 
 _FEWEST_ARGUMENTS = {"min": 2, "max": 2, "abs": 1}
-_ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def kind_of(node: ast.expr, names: Mapping[str, Kind]) -> Kind:
@@ -77,12 +77,11 @@ def _common_kind(nodes: list[ast.expr], names: Mapping[str, Kind]) -> Kind:
 
 
 def _check_comparison(node: ast.Compare, names: Mapping[str, Kind]) -> None:
-    """Check that what is compared by its order are all numbers, or all texts."""
+    """Check that what is compared are all numbers, or all texts: a number never equals a text.
+
+    Raises:
+        ValueError: a number is compared with a text.
+    """
     sides = [node.left, *node.comparators]
-    for place, operator in enumerate(node.ops):
-        two = sides[place : place + 2]
-        if isinstance(operator, _ORDERED):
-            _common_kind(two, names)
-        else:
-            for side in two:
-                kind_of(side, names)
+    for two in pairwise(sides):
+        _common_kind(list(two), names)

@@ -4,7 +4,7 @@ A formula, such as `helpfulness_expected - 5 * (safety < 3)`, is parsed, never e
 `+ - * / **`, comparisons (true counts as 1), `and`, `or`, `not`, `A if B else C`, and the functions `min`,
 `max` and `abs`. Its names are the aspects, `ASPECT_expected`, and `overall`, the mean of all ordered aspects if
 they have the same values; for a row with criteria, `score` and `score_expected`. A formula that can give no
-number is refused.
+number, or only one for all rows, is refused.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ _UNDEFINED = (TypeError, ValueError, ArithmeticError, RecursionError)
 """The errors of a formula that is not defined for a row."""
 _MOST_ROWS = 5000
 """The most combinations of values for which a formula is tried before the judge starts."""
+_MOST_VALUES_LISTED = 10
+_EQUALITY = (ast.Eq, ast.NotEq)
 _PARTS = (*_OPERATORS, ast.Name, ast.Load, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp)
 
 
@@ -63,7 +65,8 @@ class RewardFormula:
         """Parse a formula.
 
         Raises:
-            SettingError: it is not a formula, a name is not one of the rubric's, or it can give no number.
+            SettingError: it is not a formula, a name is not one of the rubric's, it can give no number, or it
+                depends on the row and gives the same number for every one.
         """
         rubric.mode.require_one_response(f"`reward` {text[:80]!r}: the rubric {rubric.name}")
         kinds = _kinds_of_names(rubric)
@@ -167,22 +170,57 @@ def _names_in(node: ast.expr) -> set[str]:
 
 
 def _check_rows(tree: ast.expr, rubric: Rubric) -> None:
-    """Check that a formula gives a number for some row, if all rows can be tried.
+    """Check that a formula gives different numbers for some rows, if all rows can be tried.
+
+    A comparison of a name with what it can never be, such as a label with a mistake, is found in any part.
 
     Raises:
-        ValueError: it gives none.
+        ValueError: the formula gives a number for no row, or the same one for all; or such a comparison does.
     """
-    names = sorted(_names_in(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and all(isinstance(each, _EQUALITY) for each in node.ops):
+            _check_varies(node, rubric)
+    numbers = _check_varies(tree, rubric)
+    if numbers is not None and not numbers:
+        raise ValueError("gives a finite number for no row")
+
+
+def _check_varies(node: ast.expr, rubric: Rubric) -> set[float] | None:
+    """Return the numbers that a part of a formula gives, as `_numbers_of`.
+
+    Raises:
+        ValueError: it depends on names, and is the same number for every row.
+    """
+    numbers = _numbers_of(node, rubric)
+    names = sorted(_names_in(node))
+    if names and numbers is not None and len(numbers) == 1:
+        (only,) = numbers
+        ranges = "; ".join(f"{name} is one of {_listed(_values_of(rubric, name))}" for name in names)
+        raise ValueError(f"{ast.unparse(node)[:40]} is {only:g} for every row: {ranges}")
+    return numbers
+
+
+def _numbers_of(node: ast.expr, rubric: Rubric) -> set[float] | None:
+    """Return the finite numbers that a part of a formula gives over all rows; None if not all can be tried."""
+    names = sorted(_names_in(node))
     values = [_values_of(rubric, name) for name in names]
     combinations = math.prod(len(each) for each in values)
     if not 0 < combinations <= _MOST_ROWS:
-        return  # also if a name has not a few values alone
+        return None  # also if a name has not a few values alone
+    numbers = set()
     for row in itertools.product(*values):
         known = dict(zip(names, row, strict=True))
         with suppress(*_UNDEFINED):
-            if math.isfinite(float(_value(tree, known))):
-                return
-    raise ValueError("gives a finite number for no row")
+            number = float(_value(node, known))
+            if math.isfinite(number):
+                numbers.add(number)
+    return numbers
+
+
+def _listed(values: list[Any]) -> str:
+    """Return the beginning of a list of values."""
+    shown = ", ".join(str(value) for value in values[:_MOST_VALUES_LISTED])
+    return shown if len(values) <= _MOST_VALUES_LISTED else f"{shown}, …"
 
 
 def _check(tree: ast.expr, names: set[str]) -> None:
