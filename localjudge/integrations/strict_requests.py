@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _SINGLE = (b"authorization", b"content-type", b"content-encoding", b"origin")
-"""Headers that a request has at most once, because only one of several would be read."""
+"""Headers that a request has at most once, because only one of several would be read: `origin` by `label`."""
 
 
 def refuse_ambiguous(app: ASGIApp) -> ASGIApp:
