@@ -27,6 +27,16 @@ WHOLE = '{"rationale":"Seen.","scores":{"tact":"2","wit":"3"}}'
 TRIAL = "Answer in the form that is asked for."
 ROWS = [{"id": f"r{n}", "instruction": f"Q{n}?", "candidate": f"C{n}", "reference": "R"} for n in range(6)]
 """Rows for `short_rubric`."""
+FORM_RUBRIC = """
+name = "form"
+aspects = ["score"]
+scale = { lowest = 1, highest = 5 }
+[answer]
+form = "Feedback: {rationale} [RESULT] {score}"
+[prompt]
+template = "Q: {$instruction} A: {$candidate} score 1-5"
+"""
+"""A rubric whose answers have a form of their own; the prompt does not say it."""
 FAST = {"retry_wait": "0.01", "request_timeout": "20", "patience": "20"}
 """Options of the engine that suit a test."""
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from conftest import Cli, read_lines, write_rows
 from scripted_server import (
+    FORM_RUBRIC,
     ROWS,
     WHOLE,
     Reply,
@@ -29,16 +30,6 @@ from localjudge import RowSource, UsageError, score_run
 from localjudge.records import Failure, Judgement
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.written_values import answer_pattern, value_places
-
-FORM = """
-name = "form"
-aspects = ["score"]
-scale = { lowest = 1, highest = 5 }
-[answer]
-form = "Feedback: {rationale} [RESULT] {score}"
-[prompt]
-template = "Q: {$instruction} A: {$candidate} score 1-5 {$answer_format}"
-"""
 
 
 def each_character_with(logprob: float) -> dict[str, Any]:
@@ -224,7 +215,7 @@ def test_a_server_that_takes_no_variables_of_a_chat_template_gets_none(
 
 def test_vllm_is_asked_for_the_form_of_a_rubric_by_a_pattern(tmp_path: Path) -> None:
     rubric = tmp_path / "form.toml"
-    rubric.write_text(FORM)
+    rubric.write_text(FORM_RUBRIC)
     with serving(always(chat("Feedback: Fine. [RESULT] 4"))) as server:
         server.version = "0.32.0"
         with judge_on(server, rubric) as judge:

@@ -16,6 +16,7 @@ from conftest import Cli, read_lines, write_rows
 from report_page import head
 from scripted_server import (
     FAST,
+    FORM_RUBRIC,
     ROWS,
     TRIAL,
     WHOLE,
@@ -258,23 +259,12 @@ def test_the_prompt_has_the_form_once_where_no_schema_is_enforced(
         assert asked.count(form) == 1
 
 
-FORM = """
-name = "form"
-aspects = ["score"]
-scale = { lowest = 1, highest = 5 }
-[answer]
-form = "Feedback: {rationale} [RESULT] {score}"
-[prompt]
-template = "Q: {$instruction} A: {$candidate} score 1-5"
-"""
-
-
 @pytest.mark.parametrize(("said", "is_added"), [("", True), (" Feedback: (words) [RESULT] (number)", False)])
 def test_a_form_that_a_server_refuses_stands_in_the_prompt_unless_the_rubric_says_it(
     said: str, is_added: bool, tmp_path: Path
 ) -> None:
     rubric = tmp_path / "form.toml"
-    rubric.write_text(FORM.replace("score 1-5", f"score 1-5{said}"))
+    rubric.write_text(FORM_RUBRIC.replace("score 1-5", f"score 1-5{said}"))
     with serving(always(chat("Feedback: Fine. [RESULT] 4"))) as server:
         server.version = "0.32.0"
         server.refusal = lambda body: error(400, "no backend") if "structured_outputs" in body else None
