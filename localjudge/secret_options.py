@@ -53,7 +53,8 @@ _NAME_IN_LIST = re.compile(r"[\w.-]+:?")
 _PARTS_OF_ATTENTION = ("key", "keys")
 _HIDDEN = re.escape(HIDDEN)
 _MASKED_IN_TEXT = re.compile(
-    rf"""{_HIDDEN}@|[\w.-]+["']?\s*[=:]\s*(["']?){_HIDDEN}\1|--?[\w.-]+\s+(["']?){_HIDDEN}\2|{_SCHEME}+(["']?){_HIDDEN}\3""",
+    rf"""{_HIDDEN}@|(?<![\w.-])[\w.-]+["']?\s*[=:]\s*(["']?){_HIDDEN}\1"""
+    rf"""|(?<![\w.-])--?[\w.-]+\s+(["']?){_HIDDEN}\2|{_SCHEME}+(["']?){_HIDDEN}\3""",
     re.IGNORECASE,
 )
 
@@ -215,8 +216,10 @@ def _masked_values(text: str, names: re.Pattern[str], secrets: list[str]) -> str
     shown = ""
     end = 0
     for named in names.finditer(text):
+        if named.start() < end or not is_secret_name(named[1]):
+            continue
         value = _NAMED_VALUE.match(text, named.end())
-        if named.start() < end or value is None or value[0] == HIDDEN or not is_secret_name(named[1]):
+        if value is None or value[0] == HIDDEN:
             continue
         _add(value[0], secrets)
         shown += text[end : named.end()] + HIDDEN

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import time
 import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
@@ -365,6 +366,15 @@ def test_a_secret_in_a_header_a_command_or_a_url_is_masked_and_left_out_where_th
     assert bool(masked.secrets) == ("c2VjcmV0" in value)
     assert not [each for each in masked.secrets if "c2VjcmV0" not in each]
     assert without_masked({"option": shown}) == {"option": left}
+
+
+@pytest.mark.parametrize("part", ["a", "a ", "a=", "token ", "token=", "--key ", "cookie: ", " "])
+def test_secrets_are_looked_for_in_a_long_text_in_a_time_that_grows_with_its_length(part: str) -> None:
+    text = part * 100_000
+    begun = time.perf_counter()
+    masked_option("option", text)
+    without_masked({"option": f"{text}***"})
+    assert time.perf_counter() - begun < 10, "where the time grows with the square, it is minutes"
 
 
 @pytest.mark.usefixtures("no_secrets")
