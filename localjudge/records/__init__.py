@@ -96,7 +96,9 @@ class Row:
         Args:
             swapped: whether they stand in the reverse of that order, as their outcome says.
         """
-        return self.texts[::-1] if swapped else self.texts
+        if swapped:
+            return self.texts[::-1]
+        return self.texts
 
     @property
     def candidate(self) -> str:
@@ -111,11 +113,14 @@ class Row:
     @property
     def opponent(self) -> str | None:
         """The system that wrote the second response; None if there is no second one."""
-        return self.responses[1].system if len(self.responses) > 1 else None
+        if len(self.responses) == 1:
+            return None
+        return self.responses[1].system
 
     def with_candidate(self, text: str) -> Self:
         """Return the row with another text of the first response."""
-        return replace(self, responses=(replace(self.responses[0], text=text), *self.responses[1:]))
+        first = replace(self.responses[0], text=text)
+        return replace(self, responses=(first,) + self.responses[1:])
 
     def cut(self, length: int) -> Self:
         """Return the row with at most this many characters of each response."""
@@ -125,7 +130,9 @@ class Row:
     @property
     def criterion(self) -> Criterion | None:
         """The only criterion; None if there are none, or several."""
-        return self.criteria[0] if len(self.criteria) == 1 else None
+        if len(self.criteria) != 1:
+            return None
+        return self.criteria[0]
 
     def reversed(self) -> Self:
         """Return the row with its responses in the other order."""
@@ -134,14 +141,15 @@ class Row:
     @property
     def identity(self) -> dict[str, Any]:
         """The fields that identify this row in its outcome."""
-        return {
-            **self.origin,
-            "group": self.group,
-            "digest": self.digest.hex(),
-            **dict(zip(RESPONSE_DIGESTS, self.response_digests, strict=False)),
-            **dict(zip(RESPONSE_LENGTHS, map(len, self.texts), strict=False)),
-            "reference_overlap": self.reference_overlap,
-        }
+        identity = self.origin
+        identity["group"] = self.group
+        identity["digest"] = self.digest.hex()
+        # A row of one response has no digest and no length of a second one.
+        identity.update(zip(RESPONSE_DIGESTS, self.response_digests, strict=False))
+        lengths = [len(text) for text in self.texts]
+        identity.update(zip(RESPONSE_LENGTHS, lengths, strict=False))
+        identity["reference_overlap"] = self.reference_overlap
+        return identity
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -160,26 +168,40 @@ class Row:
     @property
     def characters(self) -> int:
         """Total characters of all texts."""
-        criteria = (each.text for each in self.criteria)
-        return sum(len(text or "") for text in (*self._texts, *self.fields.values(), *criteria))
+        texts = [self.instruction] + list(self.texts) + list(self.fields.values())
+        if self.reference is not None:
+            texts.append(self.reference)
+        for criterion in self.criteria:
+            texts.append(criterion.text)
+        return sum(len(text) for text in texts)
 
     @property
     def digest(self) -> bytes:
         """Digest of all texts, 16 bytes; duplicate rows share it."""
-        criteria = (("criterion", each.text) for each in self.criteria)
-        return text_digest([*self._texts, *sorted(self.fields.items()), *criteria], 16)
+        texts: list[str | tuple[str, str] | None] = [self.instruction, self.reference]
+        texts.extend(self.texts)
+        texts.extend(sorted(self.fields.items()))
+        for criterion in self.criteria:
+            texts.append(("criterion", criterion.text))
+        return text_digest(texts, size=16)
 
     @property
     def shared_texts(self) -> dict[str, str | None]:
         """The texts that the rubric reads, except the responses and criteria, by the names of their fields."""
-        reference = {"reference": self.reference} if self.reads_reference else {}
-        return {"instruction": self.instruction, **reference, **dict(sorted(self.fields.items()))}
+        texts: dict[str, str | None] = {"instruction": self.instruction}
+        if self.reads_reference:
+            texts["reference"] = self.reference
+        texts.update(sorted(self.fields.items()))
+        return texts
 
     @property
     def group(self) -> str:
         """Digest of `shared_texts`, 16 hex digits; rows of one instruction share it."""
-        reference = [self.reference] * self.reads_reference
-        return text_digest([self.instruction, *reference, *sorted(self.fields.items())], 8).hex()
+        texts: list[str | tuple[str, str] | None] = [self.instruction]
+        if self.reads_reference:
+            texts.append(self.reference)
+        texts.extend(sorted(self.fields.items()))
+        return text_digest(texts, size=8).hex()
 
     @property
     def response_digests(self) -> tuple[str, ...]:
@@ -192,10 +214,6 @@ class Row:
         if self.reference is None or len(self.responses) > 1:
             return None
         return word_overlap(self.candidate, self.reference)
-
-    @property
-    def _texts(self) -> list[str | None]:
-        return [self.instruction, self.reference, *self.texts]
 
 
 class _Outcome(BaseModel):
@@ -237,12 +255,12 @@ class _Outcome(BaseModel):
 
     def copied_to(self, row: Row | Failure) -> Self:
         """Return this outcome for a row of the same content; itself if it belongs to the row already."""
-        own = row.origin if isinstance(row, Row) else row.identity
-        if all(getattr(self, name) == value for name, value in own.items()):
+        fields = row.origin if isinstance(row, Row) else row.identity
+        if all(getattr(self, name) == value for name, value in fields.items()):
             return self
         if isinstance(self, Failure):
-            own["error"] = f"{row.source}: {self.reason}"
-        return self.model_copy(update=own)
+            fields["error"] = f"{row.source}: {self.reason}"
+        return self.model_copy(update=fields)
 
 
 class Judgement(_Outcome):

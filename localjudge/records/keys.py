@@ -26,7 +26,7 @@ def row_key(settings: bytes, row: bytes) -> str:
 
 def response_digest(instruction: str, response: str) -> str:
     """Return the digest of an instruction and a response to it, 32 hex digits."""
-    return text_digest([instruction, response], 16).hex()
+    return text_digest([instruction, response], size=16).hex()
 
 
 def text_digest(texts: Sequence[str | tuple[str, str] | None], size: int) -> bytes:
@@ -41,9 +41,14 @@ _WORD = re.compile(r"\w+")
 
 def word_overlap(response: str, reference: str) -> float:
     """Return the F1 of two texts' words, with repetitions (as in SQuAD's evaluation, arXiv:1606.05250)."""
-    ours, theirs = Counter(_words(response)), _word_counts(reference)
-    shared = sum(min(count, theirs[word]) for word, count in ours.items() if word in theirs)
-    return 2 * shared / (ours.total() + theirs.total()) if shared else 0.0
+    of_response = Counter(_words(response))
+    of_reference = _word_counts(reference)
+    shared = 0
+    for word, count in of_response.items():
+        shared += min(count, of_reference.get(word, 0))
+    if not shared:
+        return 0.0
+    return 2 * shared / (of_response.total() + of_reference.total())
 
 
 @lru_cache(maxsize=64)

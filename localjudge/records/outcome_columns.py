@@ -15,27 +15,36 @@ from localjudge.errors import UsageError
 from localjudge.records import Criterion, Failure, Judgement, Outcome
 from localjudge.records.keys import RESPONSE_LENGTHS
 
-MODEL, NOTICE = "model", "notice"
-"""Columns that an export adds to each line: the judge, and the notices of the run or null."""
+MODEL = "model"
+"""The column of the judge, which an export adds to each line."""
+NOTICE = "notice"
+"""The column of the notices of the run, or null, which an export adds to each line."""
 PAIR_SYSTEMS = ("system_a", "system_b")
 """The columns of the systems in the line of a pair."""
 PAIR_DIGESTS = ("response_digest_a", "response_digest_b")
 """The columns of the digests of both responses there."""
 PAIR_LENGTHS = ("characters_a", "characters_b")
 """The columns of the lengths of both responses there."""
-PREFERENCE, AGREE, ORDERS = "_preference", "_orders_agree", ("_ab", "_ba")
-"""Suffixes of an aspect's columns in the line of a pair."""
+PREFERENCE = "_preference"
+"""The suffix of an aspect's preference in the line of a pair."""
+AGREE = "_orders_agree"
+"""The suffix of whether both orders agree."""
+ORDERS = ("_ab", "_ba")
+"""The suffixes of the columns of each order: the input's, and its reverse."""
 RATIONALE = "rationale"
 """Name of the column of the rationale; an import reads it, too."""
 OVERALL = "overall"
 """Name of the mean over the ordered aspects in tables, reports and rewards."""
 _TEXTS = {"instruction", "reference", "candidate"}
-_BESIDE = {OVERALL, "annotator", "failed", "n", "pairs", "rank", "rows", *_TEXTS}
+_BESIDE = {OVERALL, "annotator", "failed", "n", "pairs", "rank", "rows"} | _TEXTS
 """Names of other columns that stand beside the aspects in tables, exports, reports and label files."""
-EXPECTED, PROBABILITIES, _RATIONALE = "_expected", "_probabilities", "_rationale"
-"""Suffixes of an aspect's other columns."""
-MASS, LIKELIEST, INTERVAL = "_mass", "_likeliest", "_interval"
-"""Suffixes of further ones; an aspect's name may end so."""
+# The suffixes of an aspect's other columns; the name of an aspect cannot end with one of the first three.
+EXPECTED = "_expected"
+PROBABILITIES = "_probabilities"
+_RATIONALE = "_rationale"
+MASS = "_mass"
+LIKELIEST = "_likeliest"
+INTERVAL = "_interval"
 _OF_ASPECT = {
     EXPECTED: "expected", PROBABILITIES: "probabilities", MASS: "mass", LIKELIEST: "likeliest",
 }  # fmt: skip
@@ -73,22 +82,27 @@ class AnswerColumns:
     @cached_property
     def names(self) -> frozenset[str]:
         """The columns that a line may have."""
-        of_aspects = (aspect + suffix for aspect in self.aspects for suffix in ("", *_OF_ASPECT))
-        return frozenset({*self.required, *self.texts, *of_aspects})
+        names = set(self.required)
+        names.update(self.texts)
+        for aspect in self.aspects:
+            names.add(aspect)
+            names.update(aspect + suffix for suffix in _OF_ASPECT)
+        return frozenset(names)
 
     @cached_property
     def identifying(self) -> tuple[str, ...]:
         """The columns that are fields of an outcome by the same names, judged or failed."""
-        own = self.prompt - CRITERION_COLUMNS
-        return tuple({"id", "system", "prompt_tokens", *_PLACE} - ORDER_COLUMNS | own)
+        of_every_mode = {"id", "system", "prompt_tokens", *_PLACE} - ORDER_COLUMNS
+        of_this_mode = self.prompt - CRITERION_COLUMNS
+        return tuple(of_every_mode | of_this_mode)
 
     @cached_property
-    def of_aspects(self) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
-        """Each field of a judgement by aspects, except the scores, with each aspect and its column."""
-        return tuple(
-            (field, tuple((aspect, aspect + suffix) for aspect in self.aspects))
-            for suffix, field in _OF_ASPECT.items()
-        )
+    def of_aspects(self) -> dict[str, dict[str, str]]:
+        """The column of each aspect, for each field of a judgement by aspects except the scores."""
+        columns: dict[str, dict[str, str]] = {}
+        for suffix, field in _OF_ASPECT.items():
+            columns[field] = {aspect: aspect + suffix for aspect in self.aspects}
+        return columns
 
 
 def rationale_of(aspect: str) -> str:
@@ -103,21 +117,50 @@ def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
         outcome: a judgement or a failure.
         columns: the columns of its rubric.
     """
-    aspects, judged = columns.aspects, outcome if isinstance(outcome, Judgement) else None
-    line = {name: getattr(outcome, name) for name in _HEAD}
-    line |= {column: getattr(outcome.criterion, name, None) for name, column in _OF_CRITERION.items()}
-    line |= {text: judged and judged.texts[text] for text in columns.texts}
-    line |= {aspect: None if judged is None else judged.scores[aspect] for aspect in aspects}
-    for suffix, field in _OF_ASPECT.items():
-        line |= {aspect + suffix: judged and getattr(judged, field).get(aspect) for aspect in aspects}
-    line |= {name: judged and getattr(judged, name) for name in _OF_ANSWER}
-    line["failed_answer"] = outcome.failed_answer if isinstance(outcome, Failure) else None
-    line["prompt_tokens"] = outcome.prompt_tokens
-    line["output_tokens"] = judged and judged.output_tokens
-    line |= {name: getattr(outcome, name) for name in _PLACE}
-    for name in PROMPT_COLUMNS.difference(columns.prompt):
+    line: dict[str, Any] = {name: getattr(outcome, name) for name in _HEAD}
+    for name, column in _OF_CRITERION.items():
+        line[column] = getattr(outcome.criterion, name, None)
+    if isinstance(outcome, Judgement):
+        line.update(_cells_of_answer(outcome, columns))
+    else:
+        line.update(_cells_without_answer(outcome, columns))
+    for name in _PLACE:
+        line[name] = getattr(outcome, name)
+    for name in PROMPT_COLUMNS - columns.prompt:
         del line[name]
     return line
+
+
+def _cells_of_answer(judgement: Judgement, columns: AnswerColumns) -> dict[str, Any]:
+    """Return the columns of a judgement's answer."""
+    cells: dict[str, Any] = {}
+    for text in columns.texts:
+        cells[text] = judgement.texts[text]
+    for aspect in columns.aspects:
+        cells[aspect] = judgement.scores[aspect]
+    for field, column_of in columns.of_aspects.items():
+        by_aspect = getattr(judgement, field)
+        for aspect, column in column_of.items():
+            cells[column] = by_aspect.get(aspect)
+    for name in _OF_ANSWER:
+        cells[name] = getattr(judgement, name)
+    cells["failed_answer"] = None
+    cells["prompt_tokens"] = judgement.prompt_tokens
+    cells["output_tokens"] = judgement.output_tokens
+    return cells
+
+
+def _cells_without_answer(failure: Failure, columns: AnswerColumns) -> dict[str, Any]:
+    """Return the same columns of a failure, which has none of the answer."""
+    names = list(columns.texts) + list(columns.aspects)
+    for column_of in columns.of_aspects.values():
+        names.extend(column_of.values())
+    names.extend(_OF_ANSWER)
+    cells: dict[str, Any] = dict.fromkeys(names)
+    cells["failed_answer"] = failure.failed_answer
+    cells["prompt_tokens"] = failure.prompt_tokens
+    cells["output_tokens"] = None
+    return cells
 
 
 def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
@@ -130,22 +173,35 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
         raise ValueError("columns are missing, or there are others")
     common: dict[str, Any] = {name: line.get(name) for name in columns.identifying}
     if line.get("criterion") is not None:
-        own = {name: line[column] for name, column in _OF_CRITERION.items() if column in columns.prompt}
-        common["criterion"] = Criterion.model_validate(own)
+        criterion = {name: line[column] for name, column in _OF_CRITERION.items() if column in columns.prompt}
+        common["criterion"] = Criterion.model_validate(criterion)
     if line["status"] == "failed":
-        own = {"error": line["error"], "failed_answer": line["failed_answer"]}
-        return Failure.model_validate({**common, **own})
+        common["error"] = line["error"]
+        common["failed_answer"] = line["failed_answer"]
+        return Failure.model_validate(common)
     if line["status"] != "judged":
         raise ValueError("the status is neither judged nor failed")
     try:
-        judged = common | {name: line[name] for name in (*_OF_ANSWER, "output_tokens")}
-        judged["texts"] = {text: line[text] for text in columns.texts}
-        judged["scores"] = {aspect: line[aspect] for aspect in columns.aspects}
-        for field, names in columns.of_aspects:
-            judged[field] = {aspect: value for aspect, name in names if (value := line[name]) is not None}
+        answer = _answer_fields(line, columns)
     except KeyError as error:
         raise ValueError(f"no column {error}") from None
-    return Judgement.model_validate(judged)
+    return Judgement.model_validate(common | answer)
+
+
+def _answer_fields(line: Mapping[str, Any], columns: AnswerColumns) -> dict[str, Any]:
+    """Return the fields of a judgement that are its answer.
+
+    Raises:
+        KeyError: a column is missing.
+    """
+    fields: dict[str, Any] = {name: line[name] for name in _OF_ANSWER}
+    fields["output_tokens"] = line["output_tokens"]
+    fields["texts"] = {text: line[text] for text in columns.texts}
+    fields["scores"] = {aspect: line[aspect] for aspect in columns.aspects}
+    for field, column_of in columns.of_aspects.items():
+        values = {aspect: line[column] for aspect, column in column_of.items()}
+        fields[field] = {aspect: value for aspect, value in values.items() if value is not None}
+    return fields
 
 
 def from_table(row: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
@@ -156,11 +212,13 @@ def from_table(row: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
     Raises:
         ValueError: a column is missing, or has a value that it cannot have.
     """
-    if missing := sorted(columns.required - row.keys()):
-        raise ValueError(f"no column {missing[0]}")
+    missing = columns.required - row.keys()
+    if missing:
+        raise ValueError(f"no column {min(missing)}")
     line = {name: row.get(name) for name in columns.names}
     if line["status"] == "judged":
-        line |= {text: line[text] or "" for text in columns.texts}
+        for text in columns.texts:
+            line[text] = line[text] or ""
     return from_line(line, columns)
 
 
@@ -209,8 +267,9 @@ COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), AnswerColum
 
 def is_reserved(name: str) -> bool:
     """Return whether an aspect with this name would conflict with another column of a response or a pair."""
-    taken = COMMON_COLUMNS | ORDER_COLUMNS | {RATIONALE, MODEL, NOTICE} | _BESIDE
-    return name in taken or name.endswith((EXPECTED, PROBABILITIES, _RATIONALE))
+    if name.endswith((EXPECTED, PROBABILITIES, _RATIONALE)):
+        return True
+    return name in COMMON_COLUMNS | ORDER_COLUMNS | {RATIONALE, MODEL, NOTICE} | _BESIDE
 
 
 def to_json(value: Any, line: Mapping[str, Any]) -> str:
@@ -236,26 +295,38 @@ def without_objects(line: Mapping[str, Any]) -> dict[str, Any]:
 
 def place_of(line: Mapping[str, Any]) -> str:
     """Return the place of a line's row in the input, for a message."""
-    return line.get("source") or f"row {line.get('id')}"
+    source: str | None = line.get("source")
+    if source:
+        return source
+    return f"row {line.get('id')}"
 
 
 def arrow_types(columns: AnswerColumns) -> dict[str, Any]:
     """Return the Arrow type of each column of lines that is not text, and of the intervals in an export."""
     import pyarrow
 
-    number, real, kinds = pyarrow.int64(), pyarrow.float64(), arrow_kinds()
-    counts = ("candidate_cut", "prompt_tokens", "output_tokens", *RESPONSE_LENGTHS, "row", "part", "parts")
-    types = dict.fromkeys(counts, number)
-    types |= dict.fromkeys(("rationale_cut", "swapped"), pyarrow.bool_())
-    types |= dict.fromkeys(("points", "reference_overlap"), real)
-    types |= dict.fromkeys(("tags", "not_likeliest"), pyarrow.list_(pyarrow.string()))
-    for name in PROMPT_COLUMNS & types.keys() - columns.prompt:
-        del types[name]
+    real = pyarrow.float64()
+    reals = pyarrow.list_(real)
+    flag = pyarrow.bool_()
+    types: dict[str, Any] = {
+        "rationale_cut": flag,
+        "swapped": flag,
+        "points": real,
+        "reference_overlap": real,
+        "tags": pyarrow.list_(pyarrow.string()),
+        "not_likeliest": pyarrow.list_(pyarrow.string()),
+    }
+    for count in ("candidate_cut", "prompt_tokens", "output_tokens", *RESPONSE_LENGTHS, "row", "part", "parts"):
+        types[count] = pyarrow.int64()
+    for name in PROMPT_COLUMNS - columns.prompt:
+        types.pop(name, None)
     for aspect, kind in columns.aspects.items():
-        own = {aspect: kinds[kind], aspect + LIKELIEST: pyarrow.bool_()}
-        own |= dict.fromkeys((aspect + EXPECTED, aspect + MASS), real)
-        own |= dict.fromkeys((aspect + PROBABILITIES, aspect + INTERVAL), pyarrow.list_(real))
-        types |= own
+        types[aspect] = arrow_kinds()[kind]
+        types[aspect + LIKELIEST] = flag
+        types[aspect + EXPECTED] = real
+        types[aspect + MASS] = real
+        types[aspect + PROBABILITIES] = reals
+        types[aspect + INTERVAL] = reals
     return types
 
 

@@ -91,7 +91,8 @@ def replacing(target: Path, within: Path | None = None) -> Iterator[Path]:
         StoppedAfterWriting: Ctrl-C after the target was written.
         OSError: it cannot be written or renamed. The target is unchanged, and the scratch path is removed.
     """
-    target = Path(os.path.realpath(target)) if target.is_symlink() else target
+    if target.is_symlink():
+        target = Path(os.path.realpath(target))
     scratch = scratch_path(target, within)
     try:
         yield scratch
@@ -121,8 +122,10 @@ def scratch_path(target: Path, within: Path | None = None) -> Path:
         within: the folder of the scratch path; default: the target's folder.
     """
     remove_abandoned(target)
+    if within is None:
+        within = target.parent
     writer = f"{_machine()}-{os.getpid()}-{secrets.token_hex(4)}"
-    return (within or target.parent) / f".{target.name}.{writer}.tmp"
+    return within / f".{target.name}.{writer}.tmp"
 
 
 @contextmanager
@@ -226,16 +229,18 @@ def unwritable(folder: Path, least: int) -> str:
 
     It leaves nothing in the folder.
     """
-    place = _existing(folder)
-    if not place.is_dir():
-        return f"{place} is a file" if place != folder.absolute() else "is a file"
+    nearest = _nearest_existing(folder)
+    if not nearest.is_dir():
+        if nearest == folder.absolute():
+            return "is a file"
+        return f"{nearest} is a file"
     try:
-        with tempfile.TemporaryFile(dir=place) as trial:
+        with tempfile.TemporaryFile(dir=nearest) as trial:
             trial.write(b"x" * 4096)
             trial.flush()
     except OSError as error:
         return f"cannot be written: {error.strerror}"
-    free = shutil.disk_usage(place).free
+    free = shutil.disk_usage(nearest).free
     if free >= least:
         return ""
     return f"only {file_size(free)} free, less than {file_size(least)}"
@@ -243,15 +248,16 @@ def unwritable(folder: Path, least: int) -> str:
 
 def free_space(folder: Path) -> str:
     """Return how much space is free for a folder, which may be new, in words."""
-    return f"{file_size(shutil.disk_usage(_existing(folder)).free)} free"
+    free = shutil.disk_usage(_nearest_existing(folder)).free
+    return f"{file_size(free)} free"
 
 
-def _existing(folder: Path) -> Path:
+def _nearest_existing(folder: Path) -> Path:
     """Return the folder, or the nearest one above it that exists."""
-    place = folder.absolute()
-    while not os.path.exists(place):  # False, without an exception, if it cannot be read
-        place = place.parent
-    return place
+    nearest = folder.absolute()
+    while not os.path.exists(nearest):  # False, without an exception, if it cannot be read
+        nearest = nearest.parent
+    return nearest
 
 
 def cache_folder() -> Path:
@@ -259,10 +265,12 @@ def cache_folder() -> Path:
 
     Without any of them, return a path that cannot be written, so nothing is cached.
     """
-    if own := os.environ.get("LOCALJUDGE_CACHE"):
-        return Path(own)
-    if shared := os.environ.get("XDG_CACHE_HOME"):
-        return Path(shared) / "localjudge"
+    own_cache = os.environ.get("LOCALJUDGE_CACHE")
+    if own_cache:
+        return Path(own_cache)
+    shared_cache = os.environ.get("XDG_CACHE_HOME")
+    if shared_cache:
+        return Path(shared_cache) / "localjudge"
     try:
         return Path.home() / ".cache" / "localjudge"
     except RuntimeError:  # a user without a home folder; a cache must not be in a folder that others can write
@@ -330,7 +338,9 @@ class LineStore(AbstractContextManager["LineStore"]):
 
     def is_in(self, path: Path) -> bool:
         """Return whether this path is still the file of this store."""
-        return path.exists() and os.path.samestat(os.fstat(self._file.fileno()), path.stat())
+        if not path.exists():
+            return False
+        return os.path.samestat(os.fstat(self._file.fileno()), path.stat())
 
     def __exit__(self, *exception: object) -> None:
         self._file.close()
@@ -356,7 +366,8 @@ class LineStore(AbstractContextManager["LineStore"]):
         """Register the next line, which is already in the file and has this many bytes."""
         self._begins.append(self.size + size)
 
-    def __getitem__(self, place: int) -> bytes:
-        begin, end = self._begins[place], self._begins[place + 1]
+    def __getitem__(self, number: int) -> bytes:
+        begin = self._begins[number]
+        end = self._begins[number + 1]
         self._file.flush()
         return os.pread(self._file.fileno(), end - begin, begin)

@@ -35,7 +35,9 @@ class Machine:
     @property
     def usable_memory(self) -> int:
         """90 % of the memory; the rest is for the system."""
-        return (self.memory or 0) * 9 // 10
+        if self.memory is None:
+            return 0
+        return self.memory * 9 // 10
 
     @classmethod
     def here(cls) -> Machine:
@@ -54,19 +56,20 @@ def has_bfloat16() -> bool:
     """Return whether the processor has bfloat16 instructions; True if that is unknown. It needs torch."""
     import torch
 
-    can = torch.cpu.get_capabilities()
-    if can.get("architecture") == "x86_64":
-        return bool(can.get("avx512_bf16") or can.get("amx_bf16"))
-    return bool(can.get("bf16", True))
+    capabilities = torch.cpu.get_capabilities()
+    if capabilities.get("architecture") == "x86_64":
+        return bool(capabilities.get("avx512_bf16")) or bool(capabilities.get("amx_bf16"))
+    return bool(capabilities.get("bf16", True))
 
 
 def _memory() -> int | None:
-    found = []
+    """Return the bytes of memory of this machine, or the limit of this container; None if neither is known."""
+    limits: list[int] = []
     with suppress(ValueError, OSError, AttributeError):
-        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    with suppress(ValueError, OSError):  # the limit of a container; "max" if there is none
-        found.append(int(_CGROUP.read_bytes()))
-    return min(found, default=None)
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with suppress(ValueError, OSError):  # "max" without a limit
+        limits.append(int(_CGROUP.read_bytes()))
+    return min(limits, default=None)
 
 
 def go_offline() -> None:
@@ -74,11 +77,11 @@ def go_offline() -> None:
 
     Variables that the user has set do not change.
     """
-    chosen = "HF_HUB_OFFLINE" in os.environ
+    is_chosen_by_user = "HF_HUB_OFFLINE" in os.environ
     for name, value in SWITCHES.items():
         os.environ.setdefault(name, value)
     hub = sys.modules.get("huggingface_hub.constants")
-    if hub is not None and not chosen:
+    if hub is not None and not is_chosen_by_user:
         hub.HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
 
 

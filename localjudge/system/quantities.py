@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+MIB = 2**20
 GIB = 2**30
 UNDEFINED_SIGN = "–"  # noqa: RUF001
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -12,7 +13,9 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 def as_number(text: str) -> float | None:
     """Return the decimal number that a text is; None for other texts, also for 0_3, nan, inf and " 1"."""
-    return float(text) if _NUMBER.fullmatch(text) else None
+    if _NUMBER.fullmatch(text) is None:
+        return None
+    return float(text)
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
@@ -23,7 +26,11 @@ def counted(number: int, one: str, many: str | None = None) -> str:
         one: the noun for one.
         many: the noun for several; None appends an s.
     """
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    if number == 1:
+        return f"1 {one}"
+    if many is None:
+        many = one + "s"
+    return f"{number:,} {many}"
 
 
 def file_size(count: float) -> str:
@@ -36,14 +43,18 @@ def file_size(count: float) -> str:
 
 def memory_size(count: float) -> str:
     """Return bytes of memory in binary units, as GPUs are sold: 0.5 MiB, 24.0 GiB."""
-    return f"{count / GIB:,.1f} GiB" if count >= GIB // 10 else f"{count / 2**20:,.1f} MiB"
+    if count >= GIB // 10:
+        return f"{count / GIB:,.1f} GiB"
+    return f"{count / MIB:,.1f} MiB"
 
 
 def duration(seconds: float) -> str:
     """Return a time as minutes and seconds, 0:10, or as hours, minutes and seconds, 1:02:03."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    all_minutes, whole_seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(all_minutes, 60)
+    if hours:
+        return f"{hours}:{minutes:02}:{whole_seconds:02}"
+    return f"{minutes}:{whole_seconds:02}"
 
 
 def hours(seconds: float) -> str:
@@ -58,7 +69,9 @@ def figure(value: float) -> str:
     """Return a number with three digits, and all digits of a larger one: < 0.001, 0.0123, 4.56, 1,234."""
     if value < 0.001:
         return "< 0.001"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
 
 
 def in_digits(value: float | None) -> str:
@@ -88,12 +101,21 @@ def percent(share: float) -> str:
 
 def bars(shares: Iterable[float]) -> str:
     """Return one bar character for each share from 0 to 1; a share below 0.005 is a dot."""
-    return "".join("·" if share < 0.005 else "▁▂▃▄▅▆▇█"[min(7, int(share * 8))] for share in shares)
+    return "".join(_bar(share) for share in shares)
+
+
+def _bar(share: float) -> str:
+    if share < 0.005:
+        return "·"
+    height = min(7, int(share * 8))
+    return "▁▂▃▄▅▆▇█"[height]
 
 
 def p_in_words(value: float) -> str:
     """Return a p-value for a sentence: p = .17, p < .001."""
-    return f"p {'' if value < 0.001 else '= '}{p_value(value)}"
+    if value < 0.001:
+        return f"p {p_value(value)}"
+    return f"p = {p_value(value)}"
 
 
 def p_value(value: float | None) -> str:
@@ -102,4 +124,5 @@ def p_value(value: float | None) -> str:
         return UNDEFINED_SIGN
     if value < 0.001:
         return "< .001"
-    return f"{value:.{2 if value >= 0.1 else 3}f}".removeprefix("0")
+    text = f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+    return text.removeprefix("0")

@@ -34,13 +34,16 @@ def require(purpose: str, *extras: str) -> None:
         needed = list(required(extras))
     except metadata.PackageNotFoundError:
         return  # the failing import is reported instead
-    if names := list(dict.fromkeys(each.name for each in needed if installed(each.name) is None)):
-        verb = "is" if len(names) == 1 else "are"
-        pack = " ".join(f"--extra {extra}" for extra in extras)
-        raise UsageError(
-            f"{purpose}: {', '.join(names)} {verb} not installed: {install_command(*extras)} "
-            f"(without a network: localjudge pack {pack}, where there is one)"
-        )
+    missing = [requirement.name for requirement in needed if installed(requirement.name) is None]
+    names = list(dict.fromkeys(missing))
+    if not names:
+        return
+    verb = "is" if len(names) == 1 else "are"
+    pack = " ".join(f"--extra {extra}" for extra in extras)
+    raise UsageError(
+        f"{purpose}: {', '.join(names)} {verb} not installed: {install_command(*extras)} "
+        f"(without a network: localjudge pack {pack}, where there is one)"
+    )
 
 
 def install_command(*extras: str) -> str:
@@ -49,13 +52,18 @@ def install_command(*extras: str) -> str:
         needed = list(required(extras))
     except metadata.PackageNotFoundError:
         return f'pip install ".[{",".join(extras)}]" in the checkout of localjudge'
-    missing = [each for each in needed if installed(each.name) is None] or needed
-    return f"pip install {' '.join(dict.fromkeys(map(quoted, missing)))}"
+    missing = [requirement for requirement in needed if installed(requirement.name) is None]
+    if not missing:
+        missing = needed
+    names = dict.fromkeys(quoted(requirement) for requirement in missing)
+    return f"pip install {' '.join(names)}"
 
 
 def quoted(requirement: Requirement) -> str:
     """Return a requirement quoted for a shell, such as `"scipy>=1.13"`."""
-    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    extras = ""
+    if requirement.extras:
+        extras = f"[{','.join(sorted(requirement.extras))}]"
     return f'"{requirement.name}{extras}{requirement.specifier}"'
 
 
@@ -69,15 +77,27 @@ def required(extras: Collection[str] = (), package: str = SELF) -> Iterator[Requ
     Raises:
         PackageNotFoundError: the package has no metadata here.
     """
-    for requirement in map(_parsed, metadata.requires(package) or ()):
-        marker = requirement.marker
-        by = [extra for extra in ("", *extras) if marker is None or marker.evaluate({"extra": extra})]
-        if not by or by[0] not in extras:
+    for text in metadata.requires(package) or ():
+        requirement = _parsed(text)
+        if _is_of_package(requirement):
+            if "" not in extras:
+                continue
+        elif not any(_is_of_extra(requirement, extra) for extra in extras):
             continue
         if requirement.name != package:
             yield requirement
         if requirement.extras and installed(requirement.name):
             yield from required(requirement.extras, requirement.name)
+
+
+def _is_of_package(requirement: Requirement) -> bool:
+    """Return whether a package has this requirement here without any extra."""
+    return _is_of_extra(requirement, "")
+
+
+def _is_of_extra(requirement: Requirement, extra: str) -> bool:
+    """Return whether a package with this extra has this requirement here."""
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
 @cache
@@ -92,7 +112,11 @@ def installed(name: str) -> str | None:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        if find_spec(name.replace("-", "_")) is None:
-            return None
-    others = metadata.packages_distributions().get(name.replace("-", "_"), [])
-    return metadata.version(others[0]) if others else None
+        pass
+    module = name.replace("-", "_")
+    if find_spec(module) is None:
+        return None
+    distributions = metadata.packages_distributions().get(module)
+    if not distributions:
+        return None
+    return metadata.version(distributions[0])

@@ -29,14 +29,17 @@ def printable(text: str) -> str:
 
     So JSON text remains JSON with the same meaning. Secrets that this process knows are hidden.
     """
-    return _UNUSUAL.sub(lambda found: _visible(found[0]), without_secrets(text))
+    return _UNUSUAL.sub(lambda unusual: _visible(unusual[0]), without_secrets(text))
 
 
 def _visible(text: str) -> str:
-    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else _escape(character) for character in text)
 
 
 def _escape(character: str) -> str:
+    """Return the JSON escape of a character."""
     return json.dumps(character)[1:-1]
 
 
@@ -44,8 +47,9 @@ def _spell_out(error: UnicodeError) -> tuple[str, int]:
     """Replace characters that an encoding lacks: bars and other signs by ASCII, the rest by JSON escapes."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    lacking = error.object[error.start : error.end]
-    return "".join(_STAND_INS.get(c) or _escape(c) for c in lacking), error.end
+    missing = error.object[error.start : error.end]
+    replaced = [_STAND_INS[char] if char in _STAND_INS else _escape(char) for char in missing]
+    return "".join(replaced), error.end
 
 
 codecs.register_error("localjudge", cast(Callable[[UnicodeError], tuple[str, int]], _spell_out))
@@ -102,10 +106,11 @@ def guarded_streams() -> Iterator[None]:
             open_null(number)
             setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
     streams = {"stdout": sys.stdout, "stderr": sys.stderr}
-    for name, stream in streams.items():
+    for stream in streams.values():
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="localjudge")
-        setattr(sys, name, (_Filter if name == "stdout" else _MessageFilter)(stream))
+    sys.stdout = cast(TextIO, _Filter(sys.stdout))
+    sys.stderr = cast(TextIO, _MessageFilter(sys.stderr))
     try:
         yield
     finally:
@@ -119,6 +124,7 @@ def guarded_streams() -> Iterator[None]:
 
 
 def open_null(number: int) -> None:
+    """Open the null device under a file number."""
     null = os.open(os.devnull, os.O_RDWR)
     if null != number:
         os.dup2(null, number)
