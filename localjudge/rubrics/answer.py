@@ -17,7 +17,9 @@ from localjudge.secret_texts import without_secrets
 
 def shown(value: Value) -> str:
     """Return a value as text for people."""
-    return str(value) if not isinstance(value, bool) else "yes" if value else "no"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
 
 
 def check_characters(text: str, name: str) -> None:
@@ -200,10 +202,14 @@ class JsonLayout(AnswerLayout):
         return _schema(self.keys)
 
     def write(self, values: Mapping[str, str]) -> str:
-        return "".join(
-            part if isinstance(part, str) else json.dumps(values[part.name], ensure_ascii=False)[1:-1]
-            for part in self.parts
-        )
+        written = ""
+        for part in self.parts:
+            if isinstance(part, str):
+                written += part
+            else:
+                quoted = json.dumps(values[part.name], ensure_ascii=False)
+                written += quoted[1:-1]
+        return written
 
     def parse(self, text: str) -> Answer:
         document = json.loads(text, object_pairs_hook=without_duplicates)
@@ -211,18 +217,31 @@ class JsonLayout(AnswerLayout):
 
 
 def _written(keys: ObjectLayout) -> Iterator[str | AnswerField]:
-    for number, (key, each) in enumerate(keys.items()):
-        yield f'{"," if number else "{"}"{key}":'
-        yield from _written(each) if isinstance(each, Mapping) else ('"', each, '"')
+    """Yield the parts of an object: its text and its fields, each between quotes."""
+    before_key = "{"
+    for key, content in keys.items():
+        yield f'{before_key}"{key}":'
+        if isinstance(content, Mapping):
+            yield from _written(content)
+        else:
+            yield '"'
+            yield content
+            yield '"'
+        before_key = ","
     yield "}"
 
 
 def _schema(keys: ObjectLayout) -> dict[str, Any]:
+    """Return the JSON Schema of an object."""
+    properties: dict[str, Any] = {}
+    for key, content in keys.items():
+        if isinstance(content, Mapping):
+            properties[key] = _schema(content)
+        else:
+            properties[key] = content.schema
     return {
         "type": "object",
-        "properties": {
-            key: _schema(each) if isinstance(each, Mapping) else each.schema for key, each in keys.items()
-        },
+        "properties": properties,
         "required": list(keys),
         "additionalProperties": False,
     }
@@ -238,20 +257,26 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     Raises:
         RepeatedKeyError: it has a key twice.
     """
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    document = dict(pairs)
+    if len(document) < len(pairs):
         keys = [key for key, _ in pairs]
         repeated = next(key for key in keys if keys.count(key) > 1)
         shown = without_secrets(repeated)[:40]
         raise RepeatedKeyError(f"has the key {shown!r} twice")
-    return found
+    return document
 
 
 def _values(keys: ObjectLayout, document: Any) -> Iterator[tuple[AnswerField, Any]]:
+    """Yield each field of an object with the value that the document has for it.
+
+    Raises:
+        ValueError: the document has other keys.
+    """
     if not isinstance(document, dict) or document.keys() != keys.keys():
-        raise ValueError(f"not an object of {', '.join(map(repr, keys))}")
-    for key, each in keys.items():
-        if isinstance(each, Mapping):
-            yield from _values(each, document[key])
+        names = ", ".join(repr(key) for key in keys)
+        raise ValueError(f"not an object of {names}")
+    for key, content in keys.items():
+        if isinstance(content, Mapping):
+            yield from _values(content, document[key])
         else:
-            yield each, document[key]
+            yield content, document[key]

@@ -34,7 +34,12 @@ from localjudge.rubrics.answer import AnswerLayout, Value, shown
 PLAIN_TEXT = re.compile(r'[^"\\\x00-\x1f\x7f-\x9f]+')
 
 _KINDS = {"scale", "choices", "preference", "boolean"}
-_LONGEST_CODE, _MOST_VALUES, _LARGEST = 40, 1001, 10_000
+_LONGEST_CODE = 40
+"""The most characters of a label, and of the text that the judge writes for it."""
+_MOST_VALUES = 1001
+"""The most values of a scale."""
+_LARGEST = 10_000
+"""The largest absolute number of a scale."""
 
 
 class RubricPart(BaseModel):
@@ -93,36 +98,50 @@ class Aspect(RubricPart):
     @classmethod
     def _name_codes(cls, labels: Any) -> Any:
         """A list of labels: the judge writes the labels."""
-        return {label: label for label in labels} if isinstance(labels, list) else labels
+        if isinstance(labels, list):
+            return {label: label for label in labels}
+        return labels
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        kinds = (self.scale, self.choices, self.preference)
-        if sum(kind is not None for kind in kinds) + self.boolean != 1:
+        kinds = [self.scale is not None, self.choices is not None, self.preference is not None, self.boolean]
+        if kinds.count(True) != 1:
             raise ValueError("give one of scale, choices, preference and boolean")
         if self.ordered and self.choices is None:
             raise ValueError("ordered: belongs to choices; other aspects are always ordered")
-        if self.best is not None and (self.ordered or self.best not in (self.choices or {}).values()):
+        if self.best is not None and not self._is_unordered_label(self.best):
             raise ValueError(f"best: {self.best!r} is not a label of choices without an order")
-        if self.labels is not None:
-            _check_labels("choices" if self.preference is None else "preference", self.labels)
+        if self.choices is not None:
+            _check_labels("choices", self.choices)
+        if self.preference is not None:
+            _check_labels("preference", self.preference)
         for text in self.levels:
             if text not in self.values:
                 values = ", ".join(list(self.values)[:12])
                 raise ValueError(f"levels: {text!r} is not one of the values {values}")
         return self
 
+    def _is_unordered_label(self, label: str) -> bool:
+        """Return whether this is a label of choices without an order."""
+        if self.choices is None or self.ordered:
+            return False
+        return label in self.choices.values()
+
     @property
     def values(self) -> Mapping[str, Value]:
         """The value in a judgement for each text that the judge can write, in their order."""
         if self.scale is not None:
             return {str(value): value for value in range(self.scale.lowest, self.scale.highest + 1)}
-        return self.labels or {"no": False, "yes": True}
+        if self.labels is not None:
+            return self.labels
+        return {"no": False, "yes": True}
 
     @property
     def labels(self) -> Mapping[str, str] | None:
         """The labels of choices or of a preference, by the text that the judge writes; None for the others."""
-        return self.preference if self.choices is None else self.choices
+        if self.choices is not None:
+            return self.choices
+        return self.preference
 
     @property
     def has_tie(self) -> bool:
@@ -135,34 +154,52 @@ class Aspect(RubricPart):
         choices have no order. The numbers of a preference are above 0 where A is better, 0 for a tie, and below
         0 where B is better."""
         if self.preference is not None:
-            labels, half = [*self.preference.values()], len(self.preference) // 2
-            steps = [step for step in range(half, -half - 1, -1) if step or len(labels) % 2]
-            return dict(zip(labels, steps, strict=True))
+            return self._numbers_of_preference(list(self.preference.values()))
         if self.choices is None:
             return {value: int(value) for value in self.values.values()}
-        return (
-            {label: number for number, label in enumerate(self.choices.values(), 1)} if self.ordered else None
-        )
+        if not self.ordered:
+            return None
+        return {label: number for number, label in enumerate(self.choices.values(), 1)}
+
+    def _numbers_of_preference(self, labels: Sequence[str]) -> dict[Value, int]:
+        """Return the numbers of the labels: 2, 1, -1, -2 of four, and 2, 1, 0, -1, -2 of five."""
+        half = len(labels) // 2
+        numbers = list(range(half, -half - 1, -1))
+        if not self.has_tie:
+            numbers.remove(0)
+        return dict(zip(labels, numbers, strict=True))
 
     @property
     def kind(self) -> type[bool] | type[int] | type[str]:
         """The type of the values in a judgement."""
-        return bool if self.boolean else int if self.scale is not None else str
+        if self.boolean:
+            return bool
+        if self.scale is not None:
+            return int
+        return str
 
     def __str__(self) -> str:
-        return str(self.scale) if self.scale is not None else " / ".join(map(shown, self.values.values()))
+        if self.scale is not None:
+            return str(self.scale)
+        return " / ".join(shown(value) for value in self.values.values())
 
 
 def _check_labels(kind: str, labels: Mapping[str, str]) -> None:
-    for text in (text for pair in labels.items() for text in pair):
+    """Check the labels of an aspect, and the texts that the judge writes for them.
+
+    Raises:
+        ValueError: one of them cannot be used, or there are too few.
+    """
+    for text in list(labels) + list(labels.values()):
         if not PLAIN_TEXT.fullmatch(text) or text != text.strip() or len(text) > _LONGEST_CODE:
             raise ValueError(
                 f"{kind}: {text!r} must be text of 1 to {_LONGEST_CODE} characters, without quotes, "
                 "backslashes and surrounding spaces"
             )
-    counts = Counter(label.casefold() for label in labels.values())
-    if twice := [label for label, count in counts.items() if count > 1]:
-        raise ValueError(f"{kind}: the label {twice[0]!r} occurs twice; remove one")
+    folded = Counter(label.casefold() for label in labels.values())
+    for label, count in folded.items():
+        if count > 1:
+            raise ValueError(f"{kind}: the label {label!r} occurs twice; remove one")
     if len(labels) < 2:
         raise ValueError(f"{kind}: give two or more labels")
 
@@ -175,47 +212,71 @@ def with_aspects(document: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: an aspect has no name, no values, or the name of another.
     """
-    document, aspects = dict(document), document.get("aspects")
+    document = dict(document)
     scale = document.pop("scale", None)
+    aspects = document.get("aspects")
     if isinstance(aspects, list | tuple):
-        pairs = [
-            (each, {}) if isinstance(each, str) else (each["name"], each)
-            for each in aspects
-            if isinstance(each, str) or (isinstance(each, dict) and isinstance(each.get("name"), str))
-        ]
-        if len(pairs) < len(aspects):
-            raise ValueError("aspects: give names, or a table with a name for each")
-        refuse_duplicates("aspects", (name for name, _ in pairs))
-        aspects = {name: {key: value for key, value in each.items() if key != "name"} for name, each in pairs}
+        aspects = _tables_of_list(aspects)
     if isinstance(aspects, dict):
-        without = [
-            name for name, each in aspects.items() if isinstance(each, dict) and not each.keys() & _KINDS
-        ]
-        if without and scale is None:
-            raise ValueError(
-                f"aspects.{without[0]}: has no values; give it a scale, choices, a preference or "
-                "boolean = true, or give a scale for all aspects"
-            )
-        own = {name: each | {"scale": scale} for name, each in aspects.items() if name in without}
-        document["aspects"] = aspects | own
+        document["aspects"] = _with_scale(aspects, scale)
     return document
 
 
-def refuse_duplicates(place: str, names: Iterable[str]) -> None:
+def _tables_of_list(aspects: Sequence[Any]) -> dict[str, dict[str, Any]]:
+    """Return the table of each aspect in a list of names and of tables with a name.
+
+    Raises:
+        ValueError: an aspect has no name, or that of another.
+    """
+    tables: dict[str, dict[str, Any]] = {}
+    names: list[str] = []
+    for aspect in aspects:
+        table = {"name": aspect} if isinstance(aspect, str) else aspect
+        if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+            raise ValueError("aspects: give names, or a table with a name for each")
+        name = table["name"]
+        names.append(name)
+        tables[name] = {key: value for key, value in table.items() if key != "name"}
+    refuse_duplicates("aspects", names)
+    return tables
+
+
+def _with_scale(aspects: Mapping[str, Any], scale: Any) -> dict[str, Any]:
+    """Return the tables of the aspects, with the scale of the rubric in those without values of their own.
+
+    Raises:
+        ValueError: an aspect has no values, and the rubric has no scale.
+    """
+    tables: dict[str, Any] = {}
+    for name, table in aspects.items():
+        tables[name] = table
+        if isinstance(table, dict) and table.keys().isdisjoint(_KINDS):
+            if scale is None:
+                raise ValueError(
+                    f"aspects.{name}: has no values; give it a scale, choices, a preference or boolean = true, "
+                    "or give a scale for all aspects"
+                )
+            tables[name] = table | {"scale": scale}
+    return tables
+
+
+def refuse_duplicates(table: str, names: Iterable[str]) -> None:
     """Check that no name occurs twice.
 
     Raises:
-        ValueError: a name occurs twice; the message begins with the place.
+        ValueError: a name occurs twice; the message begins with the table of the file.
     """
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"{place}: {name!r} occurs twice; remove one")
+            raise ValueError(f"{table}: {name!r} occurs twice; remove one")
         seen.add(name)
 
 
-ASPECTS, ANSWER_FORMAT = "aspects", "answer_format"
-"""The placeholders that a rubric fills by itself."""
+ASPECTS = "aspects"
+"""The placeholder of the list of aspects, which a rubric fills by itself."""
+ANSWER_FORMAT = "answer_format"
+"""The placeholder of the form of the answer, which a rubric fills by itself."""
 
 
 ValueOrders = Mapping[str, Sequence[str]]
@@ -232,25 +293,38 @@ def aspects_text(aspects: Mapping[str, Aspect], orders: ValueOrders = NO_ORDERS)
     """
     lines: list[str] = []
     for name, aspect in aspects.items():
-        lines += _described(name, aspect, orders.get(name, [*aspect.values]))
+        lines += _described(name, aspect, _texts_in_order(name, aspect, orders))
     return "\n".join(lines)
+
+
+def _texts_in_order(name: str, aspect: Aspect, orders: ValueOrders) -> Sequence[str]:
+    """Return the values of an aspect, as the judge writes them, in the order of the prompt."""
+    if name in orders:
+        return orders[name]
+    return list(aspect.values)
 
 
 def _described(name: str, aspect: Aspect, texts: Sequence[str]) -> Iterator[str]:
     """Yield the lines on an aspect, whose values stand in the order of these texts."""
-    description = f": {aspect.description}" if aspect.description else ""
-    yield f"- {name} ({values_in_words(aspect, texts)}){description}"
+    heading = f"- {name} ({values_in_words(aspect, texts)})"
+    if aspect.description:
+        heading += f": {aspect.description}"
+    yield heading
     for text in texts:
-        value = aspect.values[text]
-        meanings = [str(value)] * (aspect.labels is not None and text != value)
-        meanings += [aspect.levels[text]] if text in aspect.levels else []
+        meanings: list[str] = []
+        if aspect.labels is not None and aspect.labels[text] != text:
+            meanings.append(aspect.labels[text])
+        if text in aspect.levels:
+            meanings.append(aspect.levels[text])
         if meanings:
             yield f"  - {text}: {': '.join(meanings)}"
 
 
 def values_in_words(aspect: Aspect, texts: Sequence[str]) -> str:
     """Return the values in the order of these texts: "1 to 5", "yes or no"."""
-    return f"{texts[0]} to {texts[-1]}" if aspect.scale is not None else " or ".join(texts)
+    if aspect.scale is not None:
+        return f"{texts[0]} to {texts[-1]}"
+    return " or ".join(texts)
 
 
 def answer_format(layout: AnswerLayout, aspects: Mapping[str, Aspect], orders: ValueOrders = NO_ORDERS) -> str:
@@ -261,12 +335,14 @@ def answer_format(layout: AnswerLayout, aspects: Mapping[str, Aspect], orders: V
         aspects: the aspects.
         orders: another order of the values of some aspects.
     """
-    written = {
-        text.name: f"[your {text.name.replace('_', ' ') if text.raw else 'rationale'}]" for text in layout.texts
-    }
+    written: dict[str, str] = {}
+    for text in layout.texts:
+        what = text.name.replace("_", " ") if text.raw else "rationale"
+        written[text.name] = f"[your {what}]"
     for field in layout.values:
         aspect = aspects[field.name]
-        written[field.name] = f"[{values_in_short(aspect, orders.get(field.name, [*aspect.values]))}]"
+        values = values_in_short(aspect, _texts_in_order(field.name, aspect, orders))
+        written[field.name] = f"[{values}]"
     return layout.write(written)
 
 
@@ -278,10 +354,14 @@ def values_in_short(aspect: Aspect, texts: Sequence[str]) -> str:
     return f"{texts[0]}{between}{texts[-1]}"
 
 
-def _ends(aspect: Aspect) -> list[str]:
-    """Return the values that a prompt must name: the ends of a scale, and each choice."""
-    texts = [*aspect.values]
-    return texts if aspect.scale is None else [texts[0], texts[-1]]
+def _values_to_name(aspect: Aspect) -> list[str]:
+    """Return the values that a prompt must name: the ends of a scale, or each text and label of the others."""
+    texts = list(aspect.values)
+    if aspect.scale is not None:
+        return [texts[0], texts[-1]]
+    if aspect.labels is not None:
+        texts.extend(aspect.labels.values())
+    return texts
 
 
 def unmentioned(template: str, aspects: Mapping[str, Aspect], keys: Mapping[str, str]) -> list[str]:
@@ -292,16 +372,24 @@ def unmentioned(template: str, aspects: Mapping[str, Aspect], keys: Mapping[str,
         aspects: the aspects.
         keys: the key of each aspect in the answer.
     """
-    written = re.findall(r"\w+", template.casefold().replace("_", " "))
-    known = " ".join(written)
+    words = _words(template)
 
-    def says(text: str) -> bool:
-        words = " ".join(re.findall(r"\w+", text.casefold().replace("_", " ")))
-        return f" {words} " in f" {known} "
+    def mentions(text: str) -> bool:
+        return f" {_words(text)} " in f" {words} "
 
-    missing = [name for name in aspects if not (says(name) or says(keys[name]))]
+    missing = [name for name in aspects if not mentions(name) and not mentions(keys[name])]
     for name, aspect in aspects.items():
-        missing += [text for text in (*_ends(aspect), *(aspect.labels or {}).values()) if not says(text)]
-        missing += [f"the description of {name}"] if aspect.description and not says(aspect.description) else []
-        missing += [f"the level {text} of {name}" for text, said in aspect.levels.items() if not says(said)]
+        for text in _values_to_name(aspect):
+            if not mentions(text):
+                missing.append(text)
+        if aspect.description and not mentions(aspect.description):
+            missing.append(f"the description of {name}")
+        for text, meaning in aspect.levels.items():
+            if not mentions(meaning):
+                missing.append(f"the level {text} of {name}")
     return list(dict.fromkeys(missing))
+
+
+def _words(text: str) -> str:
+    """Return the words of a text in lower case, with a space between them."""
+    return " ".join(re.findall(r"\w+", text.casefold().replace("_", " ")))

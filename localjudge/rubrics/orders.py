@@ -65,18 +65,18 @@ def with_values_in(rubric: Rubric, orders: ValueOrders, name: str) -> Rubric:
     for aspect_name in orders:
         aspect = rubric.aspects[aspect_name]
         if _lists_values(words, aspect):
-            values = values_in_words(aspect, [*aspect.values])
+            values = values_in_words(aspect, list(aspect.values))
             raise UsageError(
                 f"{what} writes its own list of the values of {aspect_name} ({values}), whose order cannot be "
                 f"changed{instead}"
             )
-    own = {
+    texts = {
         ASPECTS: aspects_text(rubric.aspects, orders),
         ANSWER_FORMAT: answer_format(rubric.answer_layout, rubric.aspects, orders),
     }
 
     def filled(text: str) -> str:
-        return PLACEHOLDER.sub(lambda found: own.get(found[1], found[0]), text)
+        return PLACEHOLDER.sub(lambda placeholder: texts.get(placeholder[1], placeholder[0]), text)
 
     document = rubric.model_dump()
     document["name"] = name
@@ -109,7 +109,7 @@ def with_aspects_in(rubric: Rubric, order: Sequence[str], name: str) -> Rubric:
         raise UsageError(f"{what} writes its own list of aspects, whose order cannot be changed{instead}")
     document = rubric.model_dump()
     document["name"] = name
-    by_name = {each["name"]: each for each in document["aspects"]}
+    by_name = {table["name"]: table for table in document["aspects"]}
     document["aspects"] = [by_name[aspect] for aspect in order]
     return Rubric.model_validate(document)
 

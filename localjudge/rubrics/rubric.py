@@ -98,31 +98,34 @@ class Rubric(RubricPart):
         Raises:
             RubricError: there is no such rubric, the file cannot be read, or it is inconsistent.
         """
-        where, document = str(name_or_file), read_document(name_or_file)
-        if guard and isinstance(document.setdefault("prompt", {}), dict):
-            document["prompt"]["guard"] = True
-        if rationale is not None and isinstance(answer := document.setdefault("answer", {}), dict):
+        document = read_document(name_or_file)
+        if guard:
+            _table(document, "prompt")["guard"] = True
+        if rationale is not None:
+            answer = _table(document, "answer")
             if "form" in answer:
                 raise RubricError(
-                    f"rubric {where}: `rationale` {rationale}: the form of its answer says where texts stand; "
-                    "leave it out"
+                    f"rubric {name_or_file}: `rationale` {rationale}: the form of its answer says where texts "
+                    "stand; leave it out"
                 )
             answer["rationale_place"] = rationale
         try:
-            found = cls.model_validate(document)
-            if rationale is not None and not found.shows_answer_format:
-                raise RubricError(
-                    f"rubric {where}: `rationale` {rationale}: its prompt shows the answer in words of its "
-                    "own; use a rubric with {$answer_format} in its template, such as six-aspects"
-                )
-            return found
+            rubric = cls.model_validate(document)
         except ValidationError as error:
-            raise RubricError(f"rubric {where}: {problems_of(error)}") from None
+            raise RubricError(f"rubric {name_or_file}: {problems_of(error)}") from None
+        if rationale is not None and not rubric.shows_answer_format:
+            raise RubricError(
+                f"rubric {name_or_file}: `rationale` {rationale}: its prompt shows the answer in words of its "
+                "own; use a rubric with {$answer_format} in its template, such as six-aspects"
+            )
+        return rubric
 
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, document: Any) -> Any:
-        return with_aspects(document) if isinstance(document, dict) else document
+        if isinstance(document, dict):
+            return with_aspects(document)
+        return document
 
     @field_serializer("aspects")
     def _in_order(self, aspects: dict[str, Aspect], info: SerializationInfo) -> list[dict[str, Any]]:
@@ -137,14 +140,19 @@ class Rubric(RubricPart):
     def _check_consistency(self) -> Self:
         check_aspects(self.aspects, self.mode)
         self.answer.check(self.aspects)
-        own = [aspects_text(self.aspects), answer_format(self.answer_layout, self.aspects)]
-        if any(PLACEHOLDER.search(text) for text in own):
-            raise ValueError("aspects: a description or a level has a placeholder; write it without {$…}")
-        if self.prompt.guard and (bare := unfenced(self._template)):
-            raise ValueError(
-                f"prompt.template: for guard, {{${bare[0]}}} must be on a line of its own between lines of ```"
-            )
+        for text in (aspects_text(self.aspects), answer_format(self.answer_layout, self.aspects)):
+            if PLACEHOLDER.search(text):
+                raise ValueError("aspects: a description or a level has a placeholder; write it without {$…}")
+        if self.prompt.guard:
+            self._check_fences()
         return self
+
+    def _check_fences(self) -> None:
+        """Check that each field has a fence of its own, which the guard needs."""
+        for field in unfenced(self._template):
+            raise ValueError(
+                f"prompt.template: for guard, {{${field}}} must be on a line of its own between lines of ```"
+            )
 
     @cached_property
     def _template(self) -> str:
@@ -152,17 +160,17 @@ class Rubric(RubricPart):
         return self._filled(self.prompt.template)
 
     def _filled(self, text: str) -> str:
-        own = {
+        """Return a text with the aspects and the form of the answer in their places."""
+        texts = {
             ASPECTS: aspects_text(self.aspects),
             ANSWER_FORMAT: answer_format(self.answer_layout, self.aspects),
         }
-        return PLACEHOLDER.sub(lambda found: own.get(found[1], found[0]), text)
+        return PLACEHOLDER.sub(lambda placeholder: texts.get(placeholder[1], placeholder[0]), text)
 
     @cached_property
     def problems(self) -> list[str]:
         """What looks wrong in the prompt, in words."""
-        text, single = self._filled(self.prompt.text), len(self.aspects) == 1
-        return prompt_problems(self.prompt, text, self.aspects, self.answer, single=single)
+        return prompt_problems(self.prompt, self._filled(self.prompt.text), self.aspects, self.answer)
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
@@ -236,8 +244,9 @@ class Rubric(RubricPart):
         """Return why this rubric cannot judge a row; None if it can."""
         if len(row.responses) != len(self.mode.responses):
             return RowError(f"{len(row.responses)} responses; the rubric {self.name} {self.mode.judges}")
-        if missing := [name for name in self.fields if self._field_of(row, name) is None]:
-            return RowError(f"no {missing[0]}, which the rubric {self.name} needs")
+        for name in self.fields:
+            if self._field_of(row, name) is None:
+                return RowError(f"no {name}, which the rubric {self.name} needs")
         if "instruction" in self.fields and not row.instruction.strip():
             return RowError(f"an empty instruction, which the rubric {self.name} shows to the judge")
         if self.prompt.empty_candidate == "fail" and not all(response.text for response in row.responses):
@@ -250,12 +259,13 @@ class Rubric(RubricPart):
         Raises:
             ValueError: the rubric cannot judge this row.
         """
-        if refusal := self.refusal(row):
+        refusal = self.refusal(row)
+        if refusal is not None:
             raise ValueError(refusal.reason)
         return self._text_of(row, self._template)
 
     def beginnings(self, row: Row) -> list[int]:
-        """Return the numbers of characters with which the texts of other rows begin, too.
+        """Return the lengths of the prefixes that other rows share with the text of this one, in characters.
 
         The text before the first field is that of all rows, the text before the response that of all rows of an
         instruction, and the text before a criterion that of all prompts of a row.
@@ -264,11 +274,15 @@ class Rubric(RubricPart):
 
     @cached_property
     def shared_until(self) -> tuple[int, int, int]:
-        """The places in the template where these beginnings end."""
-        places = {field[1]: field.start() for field in reversed([*PLACEHOLDER.finditer(self._template)])}
-        own = {*self.mode.responses, *CONVERSATIONS, CRITERION}
-        response = min(places[name] for name in own & places.keys())
-        return min(places.values()), response, max(response, places.get(CRITERION, 0))
+        """The ends of these prefixes in the template: its first field, the response, the criterion."""
+        begins: dict[str, int] = {}
+        for placeholder in PLACEHOLDER.finditer(self._template):
+            begins.setdefault(placeholder[1], placeholder.start())
+        of_one_row = {*self.mode.responses, *CONVERSATIONS, CRITERION}
+        first = min(begins.values())
+        response = min(begin for name, begin in begins.items() if name in of_one_row)
+        criterion = max(response, begins.get(CRITERION, 0))
+        return first, response, criterion
 
     @cached_property
     def texts_around(self) -> tuple[str, str]:
@@ -277,7 +291,10 @@ class Rubric(RubricPart):
         return self._template[:first], PLACEHOLDER.sub("", self._template[response:])
 
     def _text_of(self, row: Row, template: str) -> str:
-        fields = {name: self._field_of(row, name) or "" for name in self.fields}
+        """Return a template, or its beginning, filled with the fields of a row."""
+        fields: dict[str, str] = {}
+        for name in self.fields:
+            fields[name] = self._field_of(row, name) or ""
         if self.prompt.guard:
             return guarded(template, fields)
         return PLACEHOLDER.sub(lambda match: fields[match[1]], template)
@@ -288,9 +305,13 @@ class Rubric(RubricPart):
             return row.candidate
         if name == CRITERION:
             return row.criteria[0].text if row.criteria else None
-        known = {"instruction": row.instruction, "reference": row.reference}
-        known |= dict(zip(self.mode.responses, row.texts, strict=True))
-        return known[name] if name in known else row.fields.get(name)
+        if name == "instruction":
+            return row.instruction
+        if name == "reference":
+            return row.reference
+        if name in self.mode.responses:
+            return row.texts[self.mode.responses.index(name)]
+        return row.fields.get(name)
 
     def parse(self, text: str) -> Answer:
         """Read an answer.
@@ -302,3 +323,12 @@ class Rubric(RubricPart):
             return self.answer_layout.parse(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"not an answer to the rubric {self.name}: {error}") from None
+
+
+def _table(document: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return a table of a rubric's document, which is added if it is missing.
+
+    A value that is no table stays in the document, where it is refused; the table is then one of its own.
+    """
+    table = document.setdefault(key, {})
+    return table if isinstance(table, dict) else {}

@@ -59,24 +59,39 @@ _MOST_PROBLEMS = 5
 
 def problems_of(error: ValidationError) -> str:
     """Return the first problems of a rubric in words, each with its place."""
-    problems = list(dict.fromkeys(map(_problem, error.errors())))
-    more = f"; and {len(problems) - _MOST_PROBLEMS} more" * (len(problems) > _MOST_PROBLEMS)
-    return "; ".join(problems[:_MOST_PROBLEMS]) + more
+    problems = list(dict.fromkeys(_problem(detail) for detail in error.errors()))
+    text = "; ".join(problems[:_MOST_PROBLEMS])
+    more = len(problems) - _MOST_PROBLEMS
+    if more > 0:
+        text += f"; and {more} more"
+    return text
 
 
-def _problem(error: Any) -> str:
-    place = ".".join(str(part) for part in error["loc"])
-    known = {"extra_forbidden": "unknown key; remove it or correct its name", "missing": "is missing; add it"}
-    message = known.get(error["type"], error["msg"].removeprefix("Value error, "))
-    return f"{place + ': ' if place else ''}{message}{_advice(place.rpartition('.')[2], error['input'])}"
+def _problem(detail: Any) -> str:
+    """Return one of pydantic's errors: the path of the key, what is wrong, and what to write."""
+    path = ".".join(str(part) for part in detail["loc"])
+    message = _MESSAGES.get(detail["type"])
+    if message is None:
+        message = str(detail["msg"]).removeprefix("Value error, ")
+    advice = _advice(path.rpartition(".")[2], detail["input"])
+    if not path:
+        return message + advice
+    return f"{path}: {message}{advice}"
 
 
-def _advice(key: str, given: Any) -> str:
+_MESSAGES = {
+    "extra_forbidden": "unknown key; remove it or correct its name",
+    "missing": "is missing; add it",
+}
+"""What is said in place of pydantic's own message, by the type of its error."""
+
+
+def _advice(key: str, value: Any) -> str:
     """Return what to write instead of a value that people often write for this key; empty for other values."""
-    if key == "scale" and isinstance(given, list) and len(given) == 2:
-        return f"; write scale = {{ lowest = {given[0]}, highest = {given[1]} }}"
-    if key == "rationale" and isinstance(given, bool):
-        place = "before" if given else "none"
+    if key == "scale" and isinstance(value, list) and len(value) == 2:
+        return f"; write scale = {{ lowest = {value[0]}, highest = {value[1]} }}"
+    if key == "rationale" and isinstance(value, bool):
+        place = "before" if value else "none"
         return f'; it is the key of a text: write rationale_place = "{place}" in [answer]'
     return ""
 
@@ -89,24 +104,27 @@ def check_aspects(aspects: Mapping[str, Aspect], mode: Mode[Any]) -> None:
     """
     if not aspects:
         raise ValueError("aspects: name at least one aspect")
-    beside = {name + suffix for name in aspects for suffix in (MASS, LIKELIEST, INTERVAL)}
+    columns_of_aspects = set[str]()
+    for name in aspects:
+        columns_of_aspects.update((name + MASS, name + LIKELIEST, name + INTERVAL))
     for name, aspect in aspects.items():
         if len(name) > LONGEST_NAME:
             raise ValueError(f"aspects: {name[:20]!r}… has {len(name)} characters; use at most {LONGEST_NAME}")
         if not _ASPECT.fullmatch(name):
             raise ValueError(f"aspects: {name!r} is not a column name; use a-z, 0-9, _, a letter first")
-        if mode.reserves(name) or name in beside:
+        if mode.reserves(name) or name in columns_of_aspects:
             raise ValueError(
                 f"aspects: {name!r} is the name of another column; choose another, such as {name}_score"
             )
-        if problem := mode.refusal(aspect):
-            raise ValueError(f"aspects: {name} {problem}")
+        refusal = mode.refusal(aspect)
+        if refusal is not None:
+            raise ValueError(f"aspects: {name} {refusal}")
     if len(aspects) > mode.most_aspects:
         raise ValueError(f"aspects: a rubric that {mode.judges} has {mode.most_aspects}; remove the others")
 
 
 def prompt_problems(
-    prompt: Template, text: str, aspects: Mapping[str, Aspect], answer: AnswerKeys, *, single: bool
+    prompt: Template, text: str, aspects: Mapping[str, Aspect], answer: AnswerKeys
 ) -> list[str]:
     """Return in words what looks wrong in a prompt.
 
@@ -115,17 +133,18 @@ def prompt_problems(
         text: all its texts, with the aspects and the form of the answer in their places.
         aspects: the aspects.
         answer: the keys of the answer.
-        single: whether the rubric has only one aspect.
     """
-    found = []
-    # In a form, the value of an only aspect needs no name.
-    nameless = [*aspects] if answer.form is not None and single else []
-    missing = [each for each in unmentioned(text, aspects, answer.keys_of(aspects)) if each not in nameless]
+    problems = []
+    missing = unmentioned(text, aspects, answer.keys_of(aspects))
+    if answer.form is not None and len(aspects) == 1:  # in a form, the value of the only aspect needs no name
+        missing = [name for name in missing if name not in aspects]
     if missing:
-        found.append(
+        problems.append(
             f"the template never mentions {', '.join(missing)}, so the judge cannot know what is asked; "
             "add {$aspects} and {$answer_format} to the template"
         )
-    if bare := BARE.findall(prompt.text):
-        found.append(f"{{{bare[0]}}} in the template is not a placeholder; write {{${bare[0]}}} for the column")
-    return found
+    bare = BARE.search(prompt.text)
+    if bare is not None:
+        name = bare[1]
+        problems.append(f"{{{name}}} in the template is not a placeholder; write {{${name}}} for the column")
+    return problems

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan, sqrt
-from operator import mul
 
 from localjudge.records import Judgement
 from localjudge.rubrics.answer import Value
@@ -55,35 +54,42 @@ class ScoreColumn:
         if self.name == self.aspect:
             return judgement.expected.get(self.aspect)
         probabilities = judgement.probabilities.get(self.aspect)
-        return None if probabilities is None else probabilities[[*self.numbers.values()].index(1)]
+        if probabilities is None:
+            return None
+        label = list(self.numbers.values()).index(1)
+        return probabilities[label]
 
     def spread(self, judgement: Judgement) -> float:
         """Return the standard deviation of the numbers under the judge's probabilities; NaN if not known."""
-        shares, numbers = judgement.probabilities.get(self.aspect, ()), self.numbers.values()
-        mean = sum(map(mul, shares, numbers))
-        variance = sum(share * (number - mean) ** 2 for share, number in zip(shares, numbers, strict=False))
-        return sqrt(variance) if shares else nan
+        probabilities = judgement.probabilities.get(self.aspect)
+        if not probabilities:
+            return nan
+        weighted = list(zip(probabilities, self.numbers.values(), strict=True))
+        mean = sum(probability * number for probability, number in weighted)
+        variance = sum(probability * (number - mean) ** 2 for probability, number in weighted)
+        return sqrt(variance)
 
 
 def score_columns(aspects: Mapping[str, Aspect]) -> tuple[ScoreColumn, ...]:
     """Return the columns of the aspects, in their order."""
-    found: list[ScoreColumn] = []
+    columns: list[ScoreColumn] = []
     for name, aspect in aspects.items():
         if aspect.numbers is not None:
-            found.append(ScoreColumn(name, name, aspect.numbers, aspect.weight))
-            continue
-        labels = [*aspect.values.values()]
-        found += [
-            ScoreColumn(
-                f"{name}={label}",
-                name,
-                {other: int(other == label) for other in labels},
-                0.0,
-                label == aspect.best,
-            )
-            for label in labels
-        ]
-    return tuple(found)
+            columns.append(ScoreColumn(name, name, aspect.numbers, aspect.weight))
+        else:
+            columns += [_share_column(name, aspect, label) for label in aspect.values.values()]
+    return tuple(columns)
+
+
+def _share_column(name: str, aspect: Aspect, label: Value) -> ScoreColumn:
+    """Return the column of the share of a label."""
+    return ScoreColumn(
+        name=f"{name}={label}",
+        aspect=name,
+        numbers={other: int(other == label) for other in aspect.values.values()},
+        weight=0.0,
+        is_best=label == aspect.best,
+    )
 
 
 def is_share(column: str) -> bool:
@@ -101,14 +107,25 @@ def averaged(columns: Sequence[ScoreColumn]) -> tuple[ScoreColumn, ...]:
 
     Empty if no aspect has an order, or if two of them have different values: such scores have no mean.
     """
-    ordered = tuple(column for column in columns if column.weight)
-    return ordered if len({str(column.numbers) for column in ordered}) == 1 else ()
+    ordered = _ordered(columns)
+    different_values = {str(column.numbers) for column in ordered}
+    if len(different_values) != 1:
+        return ()
+    return ordered
+
+
+def _ordered(columns: Sequence[ScoreColumn]) -> tuple[ScoreColumn, ...]:
+    """Return the columns of the aspects with an order."""
+    return tuple(column for column in columns if column.weight)
 
 
 def deciding(columns: Sequence[ScoreColumn]) -> tuple[ScoreColumn, ...]:
     """Return the columns whose mean decides which response is better: those of the overall score, or else the
     first ordered aspect; empty if no aspect has an order."""
-    return averaged(columns) or tuple(column for column in columns if column.weight)[:1]
+    of_overall = averaged(columns)
+    if of_overall:
+        return of_overall
+    return _ordered(columns)[:1]
 
 
 def overall(judgement: Judgement, columns: Sequence[ScoreColumn]) -> float:
@@ -118,9 +135,12 @@ def overall(judgement: Judgement, columns: Sequence[ScoreColumn]) -> float:
         judgement: the judgement.
         columns: the columns that are averaged, one or more (`averaged`).
     """
-    total = weights = 0.0
+    total = 0.0
+    weights = 0.0
     for column in columns:
-        expected = column.expected(judgement)
-        total += column.weight * (column.number(judgement) if expected is None else expected)
+        score = column.expected(judgement)
+        if score is None:
+            score = column.number(judgement)
+        total += column.weight * score
         weights += column.weight
     return total / weights

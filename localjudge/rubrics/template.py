@@ -7,7 +7,7 @@ can close the template's fence. The guard protects against rows that try to do s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, Self
 
 from pydantic import model_validator
@@ -67,10 +67,13 @@ def visible(text: str) -> str:
     """Return the text with invisible characters as code points and a count: `<U+200B>`, `<U+E0041 x3>`."""
 
     def shown(run: re.Match[str]) -> str:
-        count, before = len(run[0]), text[run.start() - 1 : run.start()]
-        if count == 1 and run[0] in _JOINERS and before > "\x7f" and not _INVISIBLE.match(before):
+        before = text[run.start() - 1 : run.start()]
+        if run[0] in _JOINERS and len(run[0]) == 1 and before > "\x7f" and not _INVISIBLE.match(before):
             return run[0]
-        return f"<U+{ord(run[1]):04X}{f' x{count}' if count > 1 else ''}>"
+        code_point = f"U+{ord(run[1]):04X}"
+        if len(run[0]) > 1:
+            return f"<{code_point} x{len(run[0])}>"
+        return f"<{code_point}>"
 
     return _RUN.sub(shown, text)
 
@@ -100,31 +103,20 @@ class Template(RubricPart):
     def _check_placeholders(self) -> Self:
         used = PLACEHOLDER.findall(self.template)
         for field in used:
-            if not _FIELD.fullmatch(field):
-                name = re.sub(r"\W+", "_", field).strip("_").lower()
-                advice = f'; write {{${name}}}, and give --column "{name}={field}"' * bool(
-                    _FIELD.fullmatch(name)
-                )
-                raise ValueError(f"template: {{${field}}} is not a placeholder; use {{$column}}{advice}")
-        if missing := [name for name in PAIR if name not in used]:
-            if len(missing) < len(PAIR):
-                raise ValueError(
-                    f"template: placeholder {{${missing[0]}}} is missing; it compares two responses"
-                )
-            if not {"candidate", *CONVERSATIONS} & {*used}:
-                bare = {"candidate", CONVERSATION, *PAIR}.intersection(BARE.findall(self.template))
-                advice = f"write {{${min(bare)}}} for {{{min(bare)}}}" if bare else "add it, or {$conversation}"
-                raise ValueError(f"template: placeholder {{$candidate}} is missing; {advice}")
-        elif CRITERION in used:
-            raise ValueError("template: {$criterion} checks one response; remove it, or compare without it")
-        elif "candidate" in used:
-            raise ValueError("template: {$candidate} stands beside {$candidate_a}; remove one of the two")
-        if {*used} >= CONVERSATIONS:
+            _check_field(field)
+        is_pair = any(name in used for name in PAIR)
+        if is_pair:
+            _check_fields_of_pair(used)
+        else:
+            _check_fields_of_response(used, self.template)
+        if CONVERSATIONS.issubset(used):
             raise ValueError(
                 f"template: {{${CONVERSATION}}} stands beside {{${WITH_REASONING}}}; remove one of the two"
             )
-        if named := [name for name in used if name in ("id", *(SYSTEMS if not missing else ("system",)))]:
-            raise ValueError(f"template: {{${named[0]}}} tells the judge whose response it is; remove it")
+        identifying = ("id", *SYSTEMS) if is_pair else ("id", "system")
+        for field in used:
+            if field in identifying:
+                raise ValueError(f"template: {{${field}}} tells the judge whose response it is; remove it")
         for field in PLACEHOLDER.findall(self.system):
             if field not in (ASPECTS, ANSWER_FORMAT):
                 raise ValueError(
@@ -137,3 +129,49 @@ class Template(RubricPart):
     def text(self) -> str:
         """The system prompt and the template, with their placeholders."""
         return f"{self.system}\n{self.template}"
+
+
+def _check_field(field: str) -> None:
+    """Check that a placeholder can be the name of a column.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if _FIELD.fullmatch(field):
+        return
+    message = f"template: {{${field}}} is not a placeholder; use {{$column}}"
+    name = re.sub(r"\W+", "_", field).strip("_").lower()
+    if _FIELD.fullmatch(name):
+        message += f'; write {{${name}}}, and give --column "{name}={field}"'
+    raise ValueError(message)
+
+
+def _check_fields_of_pair(used: Sequence[str]) -> None:
+    """Check the placeholders of a template that compares two responses.
+
+    Raises:
+        ValueError: a response is missing, or another placeholder does not belong there.
+    """
+    for name in PAIR:
+        if name not in used:
+            raise ValueError(f"template: placeholder {{${name}}} is missing; it compares two responses")
+    if CRITERION in used:
+        raise ValueError("template: {$criterion} checks one response; remove it, or compare without it")
+    if "candidate" in used:
+        raise ValueError("template: {$candidate} stands beside {$candidate_a}; remove one of the two")
+
+
+def _check_fields_of_response(used: Sequence[str], template: str) -> None:
+    """Check that a template shows a response, or a conversation.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if "candidate" in used or not CONVERSATIONS.isdisjoint(used):
+        return
+    advice = "add it, or {$conversation}"
+    responses = {"candidate", CONVERSATION, *PAIR}
+    bare = responses.intersection(BARE.findall(template))
+    if bare:
+        advice = f"write {{${min(bare)}}} for {{{min(bare)}}}"
+    raise ValueError(f"template: placeholder {{$candidate}} is missing; {advice}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from localjudge.rubrics.answer import AnswerField, AnswerLayout, FreeText, JsonLayout, ValueField
@@ -21,7 +21,9 @@ def bounded_schema(layout: AnswerLayout, characters: int) -> dict[str, Any] | No
         layout: the answer.
         characters: the most characters of each of its texts.
     """
-    return None if layout.schema is None else _bounded(layout.schema, characters)
+    if layout.schema is None:
+        return None
+    return _bounded(layout.schema, characters)
 
 
 def longest_answer(layout: AnswerLayout, characters: int) -> int:
@@ -32,7 +34,9 @@ def longest_answer(layout: AnswerLayout, characters: int) -> int:
         characters: the most characters of each of its texts.
     """
     literal = sum(len(part) for part in layout.parts if isinstance(part, str))
-    values = sum(max(map(len, field.values)) for field in layout.values)
+    values = 0
+    for field in layout.values:
+        values += max(len(value) for value in field.values)
     return 2 * literal + values + characters * len(layout.texts) + 16
 
 
@@ -45,12 +49,22 @@ def answer_pattern(layout: AnswerLayout, characters: int | None = None) -> str:
         layout: the answer.
         characters: the most characters of each text of a form; None for any number.
     """
-    if not isinstance(layout, JsonLayout):
-        text = "(.+?)" if characters is None else f"(.{{1,{characters}}})"
-        return "".join(_literal(part) if isinstance(part, str) else _field(part, text) for part in layout.parts)
+    if isinstance(layout, JsonLayout):
+        return _json_pattern(layout)
+    text = "(.+?)" if characters is None else f"(.{{1,{characters}}})"
+    pattern = ""
+    for part in layout.parts:
+        pattern += _literal(part) if isinstance(part, str) else _field(part, text)
+    return pattern
+
+
+def _json_pattern(layout: JsonLayout) -> str:
+    """Return the regular expression of an answer in JSON. Each part after the first begins inside a string."""
     first, *others = layout.parts
-    rest = (_json_text(part, inside=True) if isinstance(part, str) else _json_field(part) for part in others)
-    return _json_text(str(first), inside=False) + "".join(rest)
+    pattern = _json_text(str(first), inside=False)
+    for part in others:
+        pattern += _json_text(part, inside=True) if isinstance(part, str) else _json_field(part)
+    return pattern
 
 
 def value_places(layout: AnswerLayout, text: str) -> dict[str, tuple[int, int]]:
@@ -59,14 +73,14 @@ def value_places(layout: AnswerLayout, text: str) -> dict[str, tuple[int, int]]:
     Returns:
         the places by the names of the fields; none if the keys of a JSON answer stand in another order.
     """
-    found = re.fullmatch(answer_pattern(layout), text, re.DOTALL)
-    if found is None:
+    answer = re.fullmatch(answer_pattern(layout), text, re.DOTALL)
+    if answer is None:
         return {}
-    return {
-        field.name: found.span(number)
-        for number, field in enumerate(layout.fields, 1)
-        if isinstance(field, ValueField)
-    }
+    spans: dict[str, tuple[int, int]] = {}
+    for group, field in enumerate(layout.fields, 1):
+        if isinstance(field, ValueField):
+            spans[field.name] = answer.span(group)
+    return spans
 
 
 def _literal(text: str) -> str:
@@ -75,18 +89,22 @@ def _literal(text: str) -> str:
 
 
 def _field(field: AnswerField, text: str) -> str:
-    values = text if isinstance(field, FreeText) else f"({_alternatives(map(_literal, field.values))})"
-    return _literal(field.lead) + values
+    """Return the pattern of a field of a form; `text` is that of a free text."""
+    if isinstance(field, FreeText):
+        return _literal(field.lead) + text
+    values = _alternatives([_literal(value) for value in field.values])
+    return f"{_literal(field.lead)}({values})"
 
 
 def _json_field(field: AnswerField) -> str:
     if isinstance(field, FreeText):
         return f"({_STRING})"
-    written = (json.dumps(value, ensure_ascii=False)[1:-1] for value in field.values)
-    return f"({_alternatives(map(re.escape, written))})"
+    quoted = [json.dumps(value, ensure_ascii=False) for value in field.values]
+    values = _alternatives([re.escape(value[1:-1]) for value in quoted])
+    return f"({values})"
 
 
-def _alternatives(patterns: Iterator[str]) -> str:
+def _alternatives(patterns: Iterable[str]) -> str:
     """Return alternatives; the longest come first, because one may begin as another one."""
     return "|".join(sorted(patterns, key=len, reverse=True))
 
@@ -95,18 +113,24 @@ def _json_text(text: str, *, inside: bool) -> str:
     """Return the pattern of literal text of a JSON object; `inside` says whether it begins in a string."""
     pattern = ""
     for character in text:
+        is_quote = character == '"'
         if inside:
             pattern += re.escape(character)
+        elif is_quote:
+            pattern += rf"\s*{re.escape(character)}"
         else:
-            pattern += rf"\s*{re.escape(character)}" + r"\s*" * (character != '"')
-        inside ^= character == '"'
+            pattern += rf"\s*{re.escape(character)}\s*"
+        if is_quote:
+            inside = not inside
     return pattern
 
 
 def _bounded(schema: Mapping[str, Any], characters: int) -> dict[str, Any]:
+    """Return a schema with a limit on the length of each of its texts."""
+    bounded = dict(schema)
     if schema.get("type") == "string":
-        return {**schema, "maxLength": characters}
-    properties = schema.get("properties", {})
-    if not properties:
-        return dict(schema)
-    return {**schema, "properties": {key: _bounded(each, characters) for key, each in properties.items()}}
+        bounded["maxLength"] = characters
+    if "properties" in schema:
+        properties = schema["properties"]
+        bounded["properties"] = {key: _bounded(value, characters) for key, value in properties.items()}
+    return bounded
