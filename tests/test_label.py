@@ -409,7 +409,7 @@ def test_every_label_that_is_confirmed_is_in_the_file_although_other_programs_ch
             kept.add(row["key"])
             assert {line["label"]["row"] for line in lines(out)} >= kept, number
         lost = 2 if change is shortened else 0
-        said = people.said_of_changes()
+        said = people.message_of_changes()
         assert (f"removed {lost} answers" in said) == bool(lost)
         assert people.progress("Ann")["left"] == lost, "an answer that is not there is asked for again"
     assert out.is_symlink() == is_linked

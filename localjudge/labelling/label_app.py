@@ -29,9 +29,11 @@ from localjudge.integrations.listener import LOOPBACK
 from localjudge.integrations.strict_requests import refuse_ambiguous
 from localjudge.labelling.session import LabelSession
 from localjudge.rubrics.answer import RepeatedKeyError, without_duplicates
+from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
 
 _MOST_BYTES = 1_000_000
+"""The size of the largest body of a request."""
 _NOTHING_ELSE = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
@@ -49,8 +51,11 @@ class LabelApp:
     def __init__(
         self, session: LabelSession, token: str, title: str, annotator: str | None, is_local: bool
     ) -> None:
-        self._session, self._token, self._is_local = session, token, is_local
-        self._head = {"title": title, "annotator": annotator, **_described(session.rubric)}
+        self._session = session
+        self._token = token
+        self._is_local = is_local
+        self._annotator = annotator
+        self._head = {"title": title, "annotator": annotator} | _described(session.rubric)
 
     def asgi(self) -> Starlette:
         """Return the application."""
@@ -94,29 +99,42 @@ class LabelApp:
         )
 
     async def _row(self, request: Request) -> Response:
-        annotator, _ = await self._asked(request)
-        return self._next(annotator)
+        content = await self._content_of(request)
+        return self._next(self._annotator_in(content))
 
     async def _label(self, request: Request) -> Response:
-        annotator, asked = await self._asked(request)
+        answer = await self._content_of(request)
+        annotator = self._annotator_in(answer)
         with _refusing("not saved", "free space, then answer again"):
-            is_new = self._session.add(annotator, str(asked.get("key")), asked)
-        return self._next(annotator, "" if is_new else "You had answered this row already.")
+            is_new = self._session.add(annotator, str(answer.get("key")), answer)
+        if is_new:
+            return self._next(annotator)
+        return self._next(annotator, message="You had answered this row already.")
 
     async def _undo(self, request: Request) -> Response:
-        annotator, _ = await self._asked(request)
+        content = await self._content_of(request)
+        annotator = self._annotator_in(content)
         with _refusing("not removed", "reload the page, then undo again"):
             row = self._session.undo(annotator)
-        return self._next(annotator) if row is None else _json({"row": row})
+        if row is None:
+            return self._next(annotator)
+        return _json({"row": row})
 
-    def _next(self, annotator: str, said: str = "") -> Response:
-        row, changed = self._session.next(annotator), self._session.said_of_changes()
-        return _json({"row": row, **self._session.progress(annotator), "said": said or changed})
+    def _next(self, annotator: str, message: str = "") -> Response:
+        """Return a person's next row and progress, with a message if there is one."""
+        document: dict[str, Any] = {"row": self._session.next(annotator)}
+        document.update(self._session.progress(annotator))
+        changes = self._session.message_of_changes()
+        document["said"] = message or changes
+        return _json(document)
 
-    async def _asked(self, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Return the person and the content of a request that may be answered."""
-        given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        self._check(given)
+    async def _content_of(self, request: Request) -> Mapping[str, Any]:
+        """Return the content of a request that may be answered.
+
+        Raises:
+            HTTPException: the request has no valid token, comes from another page, or has no JSON object.
+        """
+        self._check(request.headers.get("authorization", "").removeprefix("Bearer "))
         origin = request.headers.get("origin")
         if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
             raise HTTPException(403, "a page of another origin cannot send labels")
@@ -126,22 +144,27 @@ class LabelApp:
             if len(body) > _MOST_BYTES:
                 raise HTTPException(413, "too long")
         try:
-            asked = json.loads(body, object_pairs_hook=without_duplicates)
+            content = json.loads(body, object_pairs_hook=without_duplicates)
             # What cannot be written as UTF-8 JSON: half a surrogate pair, infinity.
-            json.dumps(asked, ensure_ascii=False, allow_nan=False).encode()
+            json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
         except RepeatedKeyError as error:  # which of the two is meant is not known
             raise HTTPException(400, f"the body {error}; give each key once") from None
         except (ValueError, RecursionError):
             raise HTTPException(400, "not JSON of finite numbers and whole characters, or too deep") from None
-        if not isinstance(asked, dict):
+        if not isinstance(content, dict):
             raise HTTPException(400, "not a JSON object")
-        name = self._head["annotator"] or asked.get("annotator")
+        return content
+
+    def _annotator_in(self, content: Mapping[str, Any]) -> str:
+        """Return the person of a request: the only one of the page, or the one that the request names."""
+        name = self._annotator or content.get("annotator")
         if not isinstance(name, str) or not name.strip():
             raise HTTPException(400, "no annotator: give a name")
-        return name.strip(), asked
+        return name.strip()
 
-    def _check(self, given: str) -> None:
-        if not hmac.compare_digest(given.encode(), self._token.encode()):
+    def _check(self, token: str) -> None:
+        """Refuse a request without the token of the page."""
+        if not hmac.compare_digest(token.encode(), self._token.encode()):
             raise HTTPException(403, "no valid token: open the address that localjudge label printed")
 
 
@@ -163,27 +186,23 @@ def _refusing(what: str, then: str) -> Iterator[None]:
 
 def _described(rubric: Rubric) -> dict[str, Any]:
     """Return what the page says of the aspects: each value with its text and its meaning."""
-    # The template of the default rubric describes its aspects for the judge alone, in words of its own.
-    is_default = rubric.aspects == Rubric.load().aspects
-    described = Rubric.load("six-aspects").aspects if is_default else rubric.aspects
+    aspects = rubric.aspects
+    if aspects == Rubric.load().aspects:
+        # The template of the default rubric describes its aspects for the judge alone, in words of its own.
+        aspects = Rubric.load("six-aspects").aspects
     return {
         "pair": rubric.mode.pairs is not None,
-        "aspects": [
-            {
-                "name": name,
-                "description": aspect.description,
-                "values": [
-                    {
-                        "text": text,
-                        "label": text if isinstance(value, bool | int) else value,
-                        "means": aspect.levels.get(text, ""),
-                    }
-                    for text, value in aspect.values.items()
-                ],
-            }
-            for name, aspect in described.items()
-        ],
+        "aspects": [_described_aspect(name, aspect) for name, aspect in aspects.items()],
     }
+
+
+def _described_aspect(name: str, aspect: Aspect) -> dict[str, Any]:
+    """Return what the page says of an aspect."""
+    values: list[dict[str, str]] = []
+    for text, value in aspect.values.items():
+        label = value if isinstance(value, str) else text
+        values.append({"text": text, "label": label, "means": aspect.levels.get(text, "")})
+    return {"name": name, "description": aspect.description, "values": values}
 
 
 def _json(document: Mapping[str, Any], status: int = 200) -> Response:

@@ -85,10 +85,10 @@ class LabelFile(AbstractContextManager["LabelFile"]):
                 return False
         except FileNotFoundError:
             raise UsageError(f"{self._file}: was removed or renamed; put it back, then answer again") from None
-        before = self.lines
+        lines_before = self.lines
         self._read_again()
-        there = set(map(_answer, self.lines))
-        self.lost += sum(_answer(line) not in there for line in before)
+        answers = {_answer(line) for line in self.lines}
+        self.lost += sum(_answer(line) not in answers for line in lines_before)
         return True
 
     def add(self, line: Mapping[str, Any]) -> None:
@@ -113,39 +113,52 @@ class LabelFile(AbstractContextManager["LabelFile"]):
             OSError: the line could not be removed, and the file is unchanged.
         """
         self.refresh()
-        place = next((at for at in reversed(range(len(self.lines))) if chosen(self.lines[at])), None)
-        if place is None:
+        numbers = [number for number, line in enumerate(self.lines) if chosen(line)]
+        if not numbers:
             return None
-        removed, rest = self.lines[place], self.lines[:place] + self.lines[place + 1 :]
+        last = numbers[-1]
+        removed = self.lines[last]
+        kept = self.lines[:last] + self.lines[last + 1 :]
         try:
             with replacing(self._file) as scratch:
-                scratch.write_bytes(b"".join(map(_bytes, rest)))
+                scratch.write_bytes(b"".join(_bytes(line) for line in kept))
         except WrittenError:
             pass  # only the flush of the folder has failed
-        self.lines = rest
+        self.lines = kept
         with suppress(OSError):  # then the next call reads it again
             self._read_again()
         return removed
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        before = os.fstat(self._stream.fileno()).st_size
-        content = b"\n" * self._lacks_newline + _bytes(line)
+        """Write a line to the end of the open file, and flush it.
+
+        Raises:
+            OSError: it cannot be written, and the file is unchanged.
+        """
+        size_before = os.fstat(self._stream.fileno()).st_size
+        content = _bytes(line)
+        if self._lacks_newline:
+            content = b"\n" + content
         try:
             while content:
-                content = content[self._stream.write(content) :]
+                written = self._stream.write(content)
+                content = content[written:]
             os.fsync(self._stream.fileno())
         except OSError:
-            self._stream.truncate(before)
+            self._stream.truncate(size_before)
             raise
-        self._lacks_newline, self._known = False, _state(os.fstat(self._stream.fileno()))
+        self._lacks_newline = False
+        self._known = _state(os.fstat(self._stream.fileno()))
         self.lines.append(dict(line))
 
     def _read_again(self) -> None:
+        """Read the file, which is opened again if another one has its name now."""
         if os.path.samestat(os.stat(self._file), os.fstat(self._stream.fileno())):
             self._read(self._stream)
-        else:
-            own, self._stream = self._stream, self._opened()
-            own.close()
+            return
+        replaced = self._stream
+        self._stream = self._opened()
+        replaced.close()
 
     def _opened(self, at_start: bool = False) -> IO[bytes]:
         """Return the locked file after its lines were read; a file that cannot be used is unchanged."""
@@ -161,31 +174,42 @@ class LabelFile(AbstractContextManager["LabelFile"]):
         return stream
 
     def _read(self, stream: IO[bytes], at_start: bool = False) -> None:
+        """Read the lines of a file.
+
+        Args:
+            stream: the file.
+            at_start: whether nobody labels yet, so that a line that a crash has cut is moved to a file beside.
+
+        Raises:
+            UsageError: a line is not a label.
+        """
         stream.seek(0)
-        *whole, last = stream.read().split(b"\n")
-        lines = [self._checked(line, number) for number, line in enumerate(whole, 1)]
-        try:
-            lines += [self._checked(last, len(lines) + 1)] if last else []
-        except UsageError:
-            # While people label, it may be the beginning of what another program is writing.
-            if not at_start or not _is_cut_line(last, is_first=not lines):
-                raise
-            self._move(last)
-            stream.truncate(stream.seek(0, os.SEEK_END) - len(last))
-            last = b""
-        self.lines, self._lacks_newline = lines, bool(last)
+        *ended, last = stream.read().split(b"\n")
+        lines = [self._checked(line, number) for number, line in enumerate(ended, 1)]
+        if last:
+            try:
+                lines.append(self._checked(last, len(lines) + 1))
+            except UsageError:
+                # While people label, it may be the beginning of what another program is writing.
+                if not at_start or not _is_cut_line(last, is_first=not lines):
+                    raise
+                self._move(last)
+                stream.truncate(stream.seek(0, os.SEEK_END) - len(last))
+                last = b""
+        self.lines = lines
+        self._lacks_newline = bool(last)
         self._known = _state(os.fstat(stream.fileno()))
 
     def _checked(self, line: bytes, number: int) -> dict[str, Any]:
-        try:
+        """Return the record of a line.
+
+        Raises:
+            UsageError: it is not a label.
+        """
+        with suppress(ValueError, TypeError, KeyError, RecursionError):
             record: dict[str, Any] = json.loads(line)
-            label = record["label"]
-            if isinstance(record["annotator"], str) and all(
-                isinstance(label[name], kind) for name, kind in _OF_LABEL.items()
-            ):
+            if _is_label(record):
                 return record
-        except (ValueError, TypeError, KeyError, RecursionError):
-            pass
         raise UsageError(
             f"`out` {self._file}:{number}: is not a line of localjudge label; correct it or choose another file"
         )
@@ -195,6 +219,19 @@ class LabelFile(AbstractContextManager["LabelFile"]):
         self.torn = _free_name(self._file)
         with replacing(self.torn) as scratch:
             scratch.write_bytes(torn + b"\n")
+
+
+def _is_label(record: Mapping[str, Any]) -> bool:
+    """Return whether a record has an annotator, and what the label of each line has.
+
+    Raises:
+        KeyError: a part is missing.
+        TypeError: it has another form.
+    """
+    if not isinstance(record["annotator"], str):
+        return False
+    label = record["label"]
+    return all(isinstance(label[name], kind) for name, kind in _OF_LABEL.items())
 
 
 def _free_name(file: Path) -> Path:
@@ -223,19 +260,20 @@ def _is_cut_line(text: bytes, *, is_first: bool) -> bool:
 
 def _begins_with_keys(text: bytes, keys: Sequence[str]) -> bool:
     """Return whether a text is an object that begins with these keys, or the beginning of such an object."""
-    at = 0
-    for place, key in enumerate(keys):
-        before = "{" if place == 0 else ", "
-        start = f'{before}"{key}": '.encode()
-        if start.startswith(text[at:]):
+    position = 0
+    before_key = "{"
+    for key in keys:
+        start = f'{before_key}"{key}": '.encode()
+        if start.startswith(text[position:]):
             return True
-        if not text.startswith(start, at):
+        if not text.startswith(start, position):
             return False
-        value_at = at + len(start)
-        value = _VALUE.match(text, value_at)
+        begin_of_value = position + len(start)
+        value = _VALUE.match(text, begin_of_value)
         if value is None:
-            return _CUT_VALUE.fullmatch(text, value_at) is not None
-        at = value.end()
+            return _CUT_VALUE.fullmatch(text, begin_of_value) is not None
+        position = value.end()
+        before_key = ", "
     return True
 
 

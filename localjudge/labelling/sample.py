@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -102,9 +102,11 @@ def candidates_of_run(
     weights = {}
     if prefer is not None and prefer != "system":
         weights = judge_weights(outcomes, manifest.rubric.aspects, prefer)
-    rows = (row for _, row in rows_found(manifest, [*outcomes], inputs))
-    found = _candidates(rows, store, sample, prefer, weights, outcomes)
-    return found if show_judge else replace(found, judged={})
+    rows = (row for _, row in rows_found(manifest, list(outcomes), inputs))
+    candidates = _candidates(rows, store, sample, prefer, weights, outcomes)
+    if show_judge:
+        return candidates
+    return replace(candidates, judged={})
 
 
 def _candidates(
@@ -127,31 +129,74 @@ def _candidates(
     """
     if prefer is not None and sample is None:
         raise UsageError(f"`prefer` {prefer}: needs `sample`; all rows are drawn without it")
-    kept: dict[str, tuple[str, tuple[str | None, ...]]] = {}  # the digest and the systems of each key
-    groups, numbers, unreadable = list[int](), dict[str, int](), list[str]()
+    distinct = _DistinctRows(store)
+    unreadable: list[str] = []
     for row in rows:
         if isinstance(row, Failure):
             unreadable.append(row.error)
-        elif (key := row_key(row)) not in kept:
-            store.append(row)
-            kept[key] = row.digest.hex(), tuple(each.system for each in row.responses)
-            groups.append(numbers.setdefault(row.group, len(numbers)))
-    if not kept:
+        else:
+            distinct.add(row)
+    if not distinct.keys:
         why = unreadable[0] if unreadable else "if the inputs of the run were moved, give `inputs`"
         raise UsageError(f"no row has texts to label: {why}")
-    digests, systems = zip(*kept.values(), strict=True)
-    of_row = even(systems) if prefer == "system" else np.array([weights.get(each, 1.0) for each in digests])
-    group = np.array(groups)
+    if prefer == "system":
+        weight = even(distinct.systems)
+    else:
+        weight = np.array([weights.get(digest, 1.0) for digest in distinct.digests])
+    group = np.array(distinct.groups)
     sizes = np.bincount(group)
-    chance = chances(np.bincount(group, of_row) / sizes, sizes, sample)
-    said = {place: outcomes[each] for place, each in enumerate(digests) if each in outcomes}
-    judged = {place: outcome.verdict_texts for place, outcome in said.items() if outcome.error is None}
-    return Candidates(store, [*kept], group, chance, prefer, judged, unreadable)
+    mean_weight = np.bincount(group, weight) / sizes
+    judged: dict[int, Mapping[str, str]] = {}
+    for number, digest in enumerate(distinct.digests):
+        outcome = outcomes.get(digest)
+        if outcome is not None and outcome.error is None:
+            judged[number] = outcome.verdict_texts
+    return Candidates(
+        rows=store,
+        keys=list(distinct.keys),
+        group=group,
+        chance=chances(mean_weight, sizes, sample),
+        prefer=prefer,
+        judged=judged,
+        unreadable=unreadable,
+    )
+
+
+@dataclass(slots=True)
+class _DistinctRows:
+    """Rows with different texts, in the order in which they were added.
+
+    Attributes:
+        store: receives each of them.
+        keys: the key of each.
+        digests: the digest of its texts.
+        systems: the systems of its responses.
+        groups: the number of its instruction.
+    """
+
+    store: RowStore
+    keys: dict[str, None] = field(default_factory=dict)
+    digests: list[str] = field(default_factory=list)
+    systems: list[tuple[str | None, ...]] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    def add(self, row: Row) -> None:
+        """Add a row, unless one with equal texts is there."""
+        key = row_key(row)
+        if key in self.keys:
+            return
+        self.store.append(row)
+        self.keys[key] = None
+        self.digests.append(row.digest.hex())
+        self.systems.append(tuple(response.system for response in row.responses))
+        self.groups.append(self._numbers.setdefault(row.group, len(self._numbers)))
 
 
 def row_key(row: Row) -> str:
     """Return the key of every text that the rubric shows of a row: rows with equal texts are asked once."""
-    return hashlib.sha256(repr([row.group, *row.response_digests]).encode()).hexdigest()[:24]
+    digests = [row.group] + list(row.response_digests)
+    return hashlib.sha256(repr(digests).encode()).hexdigest()[:24]
 
 
 def even(kinds: Sequence[Hashable]) -> Floats:
@@ -162,9 +207,13 @@ def even(kinds: Sequence[Hashable]) -> Floats:
 
 def doubtful(doubt: Sequence[float | None]) -> Floats:
     """Return weights that grow with the doubt, [n]; a row whose doubt is not known has the mean weight."""
-    known = [each for each in doubt if each is not None]
+    known = [value for value in doubt if value is not None]
     mean = sum(known) / len(known) if known else 0.0
-    return np.array([1.0 if each is None or not mean else 0.5 + 0.5 * each / mean for each in doubt])
+    if mean == 0:
+        return np.ones(len(doubt))
+    filled = np.array([mean if value is None else value for value in doubt])
+    weights: Floats = 0.5 + 0.5 * filled / mean
+    return weights
 
 
 def judge_weights(
@@ -185,39 +234,64 @@ def judge_weights(
     if preferred == "score":
         weights = even([row.verdicts.get(name) for row in outcomes.values()])
     else:
-        doubts = [
-            _doubt(row, name, aspect, preferred) if row.error is None else None for row in outcomes.values()
-        ]
-        if all(each is None for each in doubts):
+        doubts = [_doubt(row, name, aspect, preferred) for row in outcomes.values()]
+        if all(doubt is None for doubt in doubts):
             raise UsageError(f"`prefer` {preferred}: this run does not record it; give another value")
         weights = doubtful(doubts)
     return dict(zip(outcomes, weights.tolist(), strict=True))
 
 
 def _doubt(row: RowOutcome, name: str, aspect: Aspect, preferred: Preferred) -> float | None:
-    """Return how much a judge, or the jurors, doubt a row; None if that is not known."""
-    jury = row.first.columns.get("jury")
+    """Return how much a judge, or the jurors, doubt a row; None if that is not known.
+
+    Args:
+        row: the outcome of the row.
+        name: the name of the aspect.
+        aspect: the aspect.
+        preferred: where the doubt shows.
+    """
+    if row.error is not None:
+        return None
     if preferred == "orders":
-        known = row.preference(name)
-        doubts = [] if known is None or known.agree is None else [float(not known.agree)]
-    elif preferred == "jurors":
-        counts = Counter(each[name] for each in jury.values()) if isinstance(jury, Mapping) else Counter()
-        shares = [counts[value] / counts.total() for value in aspect.values.values() if counts]
-        doubts = [_width(shares, aspect)] if shares else []
-    elif preferred == "mass":
-        doubts = [1 - each.mass[name] for each in row.judged if name in each.mass]
-    else:
-        known_shares = (each.probabilities.get(name) for each in row.judged)
-        doubts = [_width(shares, aspect) for shares in known_shares if shares is not None]
-    return sum(doubts) / len(doubts) if doubts else None
+        return _contradiction(row, name)
+    if preferred == "jurors":
+        return _spread_of_jurors(row, name, aspect)
+    if preferred == "mass":
+        return _mean([1 - judgement.mass[name] for judgement in row.judged if name in judgement.mass])
+    distributions = [judgement.probabilities.get(name) for judgement in row.judged]
+    return _mean([_spread(shares, aspect) for shares in distributions if shares is not None])
 
 
-def _width(shares: Sequence[float], aspect: Aspect) -> float:
+def _contradiction(row: RowOutcome, name: str) -> float | None:
+    """Return 1 if the orders of a pair contradict each other, else 0; None if it has not two orders."""
+    preference = row.preference(name)
+    if preference is None or preference.agree is None:
+        return None
+    return 0.0 if preference.agree else 1.0
+
+
+def _spread_of_jurors(row: RowOutcome, name: str, aspect: Aspect) -> float | None:
+    """Return the spread of the jurors' values; None for a row without jurors."""
+    jury = row.first.columns.get("jury")
+    if not isinstance(jury, Mapping) or not jury:
+        return None
+    counts = Counter(values[name] for values in jury.values())
+    return _spread([counts[value] / counts.total() for value in aspect.values.values()], aspect)
+
+
+def _mean(doubts: Sequence[float]) -> float | None:
+    if not doubts:
+        return None
+    return sum(doubts) / len(doubts)
+
+
+def _spread(shares: Sequence[float], aspect: Aspect) -> float:
     """Return the standard deviation of values with these shares; without an order, the share of the others."""
     if aspect.numbers is None:
         return 1 - max(shares)
-    numbers = np.array([*aspect.numbers.values()])
-    return float(np.sqrt((numbers - numbers @ shares) ** 2 @ shares))
+    numbers = np.array(list(aspect.numbers.values()))
+    mean = numbers @ shares
+    return float(np.sqrt((numbers - mean) ** 2 @ shares))
 
 
 def chances(weights: Floats, sizes: Integers, rows: int | None) -> Floats:
@@ -228,16 +302,16 @@ def chances(weights: Floats, sizes: Integers, rows: int | None) -> Floats:
         sizes: the number of rows of each instruction, [g].
         rows: the number of rows that are expected in the sample; None for all.
     """
-    found: Floats = np.ones(len(weights))
     if rows is None or rows >= sizes.sum():
-        return found
-    certain = np.zeros(len(weights), dtype=np.bool_)
+        return np.ones(len(weights))
+    certain = np.zeros(len(weights), dtype=np.bool_)  # the instructions whose chance is 1, [g]
     while True:
-        rest = rows - sizes[certain].sum()
-        found = np.where(certain, 1.0, weights * rest / (weights * sizes)[~certain].sum())
-        if not (found > 1).any():
-            return found
-        certain |= found > 1
+        uncertain_rows = rows - sizes[certain].sum()
+        total_weight = (weights * sizes)[~certain].sum()
+        chance: Floats = np.where(certain, 1.0, weights * uncertain_rows / total_weight)
+        if not (chance > 1).any():
+            return chance
+        certain |= chance > 1
 
 
 def draw(chance: Floats, random: np.random.Generator) -> Integers:
@@ -247,11 +321,14 @@ def draw(chance: Floats, random: np.random.Generator) -> Integers:
         chance: the chance of each instruction, [g].
         random: the source of randomness.
     """
-    order, start = random.permutation(len(chance)), random.random()
+    order = random.permutation(len(chance))
+    start = random.random()
     if np.ptp(chance) == 0:  # the first ones, so that a larger sample contains a smaller one
-        return order[: int(chance.sum() + start + _ROUNDING)].astype(np.int64)
+        size = int(chance.sum() + start + _ROUNDING)
+        return order[:size].astype(np.int64)
     ends = np.cumsum(chance[order]) - start
     # An instruction is drawn if a whole number lies on its part of the line.
-    drawn = np.floor(ends) > np.floor(ends - chance[order])
-    chosen: Integers = random.permutation(order[drawn | (chance[order] >= 1)]).astype(np.int64)
-    return chosen
+    is_drawn = np.floor(ends) > np.floor(ends - chance[order])
+    is_certain = chance[order] >= 1
+    drawn: Integers = random.permutation(order[is_drawn | is_certain]).astype(np.int64)
+    return drawn
