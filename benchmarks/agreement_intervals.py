@@ -50,7 +50,8 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from localjudge.arrays import Floats, Integers
 from localjudge.statistics.agreement_statistics import absolute_error, kappa, spearman
-from localjudge.statistics.jackknife import LeftOut, agreement_estimate, exact_share
+from localjudge.statistics.exact_shares import exact_share
+from localjudge.statistics.jackknife import LeftOut, agreement_estimate
 from localjudge.statistics.resampling import bootstrap_weights, mean_estimate
 
 INSTRUCTIONS = (8, 13, 20, 40, 100)

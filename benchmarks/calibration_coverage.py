@@ -32,7 +32,7 @@ from localjudge.matching import SystemNames
 from localjudge.matching.scores import Scores
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
-from localjudge.statistics.system_order import RankedColumn
+from localjudge.statistics.ranked_column import RankedColumn
 from localjudge.studies.calibrate import fit_map
 
 JUDGES = ("random", "constant", "generous", "good")

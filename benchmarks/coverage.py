@@ -24,8 +24,8 @@ from scipy.stats import norm
 
 from localjudge.arrays import LabelArray
 from localjudge.statistics.agreement_statistics import Comparison, compare
+from localjudge.statistics.prediction_powered import prediction_powered
 from localjudge.statistics.resampling import Contributions, averages, bootstrap_weights, studentise
-from localjudge.statistics.system_means import prediction_powered
 
 CUTS = {
     "even": np.array([-0.84, -0.25, 0.25, 0.84]),

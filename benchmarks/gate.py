@@ -27,7 +27,7 @@ import numpy as np
 import results_table
 
 from localjudge.arrays import Floats
-from localjudge.statistics.jackknife import kish_number, share_below
+from localjudge.statistics.exact_shares import kish_number, share_below
 from localjudge.statistics.non_inferiority import (
     QUANTILE,
     WORST_INSTRUCTIONS,

@@ -25,8 +25,8 @@ import results_table
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.labelling.sample import chances, doubtful, draw
 from localjudge.statistics.agreement_statistics import Comparison, compare
+from localjudge.statistics.prediction_powered import drawn_with_chances, prediction_powered
 from localjudge.statistics.resampling import studentise
-from localjudge.statistics.system_means import drawn_with_chances, prediction_powered
 from localjudge.studies.calibrate import fit_map
 
 STATISTICS = "spearman", "kappa", "exact", "bias"

@@ -18,7 +18,7 @@ from test_compare import judged
 
 from localjudge import RowSource, score_run
 from localjudge.rows.pairs import Pairing
-from localjudge.statistics.jackknife import fewest_to_exclude, kish_number, share_below
+from localjudge.statistics.exact_shares import fewest_to_exclude, kish_number, share_below
 
 FEW = 200
 INSTRUCTIONS = 24

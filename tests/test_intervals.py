@@ -12,7 +12,8 @@ from scipy import stats
 from localjudge.arrays import LabelArray
 from localjudge.statistics import Estimate, agreement_statistics
 from localjudge.statistics.agreement_statistics import Comparison, compare
-from localjudge.statistics.jackknife import LEAST_FOR_AGREEMENT, LeftOut, agreement_estimate, exact_share
+from localjudge.statistics.exact_shares import exact_share
+from localjudge.statistics.jackknife import LEAST_FOR_AGREEMENT, LeftOut, agreement_estimate
 from localjudge.statistics.krippendorff import alpha_estimate
 from localjudge.statistics.resampling import averages, studentise
 

@@ -35,8 +35,8 @@ from localjudge.rows.pairs import Pairing
 from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.row_source import RowSource
+from localjudge.statistics.prediction_powered import drawn_with_chances, prediction_powered
 from localjudge.statistics.resampling import studentise
-from localjudge.statistics.system_means import drawn_with_chances, prediction_powered
 
 PAIR = Rubric.load("pairwise")
 RUBRIC = """

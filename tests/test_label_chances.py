@@ -23,7 +23,7 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.statistics.agreement_statistics import compare
-from localjudge.statistics.jackknife import exact_share
+from localjudge.statistics.exact_shares import exact_share
 from localjudge.statistics.krippendorff import alpha_estimate
 from localjudge.statistics.resampling import mean_estimate
 from localjudge.studies.agree import agree

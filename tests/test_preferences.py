@@ -25,7 +25,8 @@ from localjudge.report.ranking_tables import preference_findings
 from localjudge.rows.pairs import Pairing
 from localjudge.statistics import Estimate
 from localjudge.statistics.bradley_terry import fit_at_equal_length, fit_strengths
-from localjudge.statistics.jackknife import JackknifeEstimates, Shares
+from localjudge.statistics.jackknife import JackknifeEstimates
+from localjudge.statistics.log_odds import Shares
 from localjudge.statistics.preferences import Preferences, direct_win_rates, system_win_rates
 from localjudge.studies.rank.preference_ranking import (
     PreferenceOrder,

@@ -31,8 +31,8 @@ from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
+from localjudge.statistics.prediction_powered import power_tuning, prediction_powered
 from localjudge.statistics.resampling import Contributions, averages, studentise
-from localjudge.statistics.system_means import power_tuning, prediction_powered
 from localjudge.studies.agree import AspectAgreement, agree
 from localjudge.studies.calibrate import Calibration, fit
 from localjudge.studies.imported_scores import import_scores

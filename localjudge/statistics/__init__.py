@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from localjudge.system.quantities import UNDEFINED_SIGN, counted
+
+Verdict = Literal["better", "worse", "no clear difference", "unknown"]
+"""What the interval of a difference says of the first of two."""
+
+_VERDICT_WORDS: dict[Verdict, str] = {
+    "better": "better",
+    "worse": "worse",
+    "no clear difference": "no clear difference (0 is in the interval)",
+    "unknown": "unknown",
+}
+
+EQUAL_EVERYWHERE = "it is the same on all instructions"
+VARIES_TOO_LITTLE = (
+    "it varies on so few instructions that one more, at the end of the scale, could move it out of an interval"
+)
+NOT_DEFINED = "it is not defined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,62 +48,92 @@ class Estimate:
             return cls(why=why)
         if math.isnan(low) or math.isnan(high):
             return cls(float(value), why=why)
-        ends = [float(end) if math.isfinite(end) else None for end in (low, high)]
-        return cls(float(value), ends[0], ends[1])
+        return cls(float(value), low=_closed_end(low), high=_closed_end(high))
+
+    def decreasing(self, function: Callable[[float], float]) -> Estimate:
+        """Return the estimate of a decreasing function of the value, which swaps the ends."""
+
+        def image(number: float | None) -> float | None:
+            return None if number is None else function(number)
+
+        return replace(self, value=image(self.value), low=image(self.high), high=image(self.low))
 
     def negative(self) -> Estimate:
         """Return the estimate with the other sign."""
-        value, low, high = (None if end is None else -end for end in (self.value, self.high, self.low))
-        return replace(self, value=value, low=low, high=high)
+        return self.decreasing(lambda number: -number)
 
     def complement(self) -> Estimate:
         """Return the estimate of the rest of a share."""
-        value, low, high = (None if end is None else 1 - end for end in (self.value, self.high, self.low))
-        return replace(self, value=value, low=low, high=high)
+        return self.decreasing(lambda share: 1 - share)
 
     @property
-    def verdict(self) -> Literal["better", "worse", "no clear difference", "unknown"]:
+    def verdict(self) -> Verdict:
         """What a difference says of the first of two: what its interval excludes; "unknown" without one."""
         if self.low is None and self.high is None:
             return "unknown"
-        return "better" if (self.low or 0) > 0 else "worse" if (self.high or 0) < 0 else "no clear difference"
+        if self.low is not None and self.low > 0:
+            return "better"
+        if self.high is not None and self.high < 0:
+            return "worse"
+        return "no clear difference"
 
     @property
     def no_interval(self) -> str:
         """The reason of a difference to be "unknown", for the end of a sentence; empty with an interval."""
-        return f", because the difference has no interval: {self.why}" if self.why else ""
+        if not self.why:
+            return ""
+        return f", because the difference has no interval: {self.why}"
 
     def size_in_words(self) -> str:
         """Return by how much the first of two is better, or worse if its interval says so."""
-        return (self.negative() if self.verdict == "worse" else self).in_words()
+        if self.verdict == "worse":
+            return self.negative().in_words()
+        return self.in_words()
 
     def in_words(self) -> str:
         """Return the value, with its interval in brackets."""
+        value = two_decimals(self.value)
         ends = self.ends(" to ")
-        return two_decimals(self.value) + ("" if ends is None else f" ({ends})")
+        if ends is None:
+            return value
+        return f"{value} ({ends})"
 
     def ends(self, between: str) -> str | None:
         """Return the ends of the interval, or "≥" or "≤" and the only end; None without an interval."""
-        if self.low is None:
-            return None if self.high is None else f"≤ {_bare(self.high)}"
-        if self.high is None:
+        if self.low is not None and self.high is not None:
+            return f"{_bare(self.low)}{between}{_bare(self.high)}"
+        if self.low is not None:
             return f"≥ {_bare(self.low)}"
-        return f"{_bare(self.low)}{between}{_bare(self.high)}"
+        if self.high is not None:
+            return f"≤ {_bare(self.high)}"
+        return None
 
     def as_dict(self) -> dict[str, float | None]:
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
+def _closed_end(end: float) -> float | None:
+    """Return an end of an interval; None for an infinite one, which is open."""
+    return float(end) if math.isfinite(end) else None
+
+
+UNDEFINED = Estimate()
+
+
 def verdicts_in_words(differences: Mapping[str, Estimate]) -> str:
     """Return the names of aspects with each verdict: "better on 1 of 3 aspects (depth); worse on …"."""
-    said = ("better", "worse", "no clear difference (0 is in the interval)", "unknown")
-    kinds = {(kind, ""): list[str]() for kind in said}
-    for name, each in differences.items():
-        kind = next(kind for kind in said if kind.startswith(each.verdict))
-        kinds.setdefault((kind, each.no_interval), []).append(name)
-    of, between = counted(len(differences), "aspect"), "; " if "," in "".join(differences) else ", "
-    found = ((*kind, names) for kind, names in kinds.items() if names)
-    return "; ".join(f"{kind} on {len(own)} of {of} ({between.join(own)}){why}" for kind, why, own in found)
+    names_by_verdict: dict[tuple[str, str], list[str]] = {(words, ""): [] for words in _VERDICT_WORDS.values()}
+    for name, difference in differences.items():
+        words = _VERDICT_WORDS[difference.verdict]
+        names_by_verdict.setdefault((words, difference.no_interval), []).append(name)
+    aspects = counted(len(differences), "aspect")
+    has_comma = any("," in name for name in differences)
+    separator = "; " if has_comma else ", "
+    clauses = []
+    for (words, no_interval), names in names_by_verdict.items():
+        if names:
+            clauses.append(f"{words} on {len(names)} of {aspects} ({separator.join(names)}){no_interval}")
+    return "; ".join(clauses)
 
 
 def untested_in_words(what: str, estimates: Mapping[str, Estimate]) -> Iterator[str]:
@@ -127,22 +173,23 @@ def sign_test(rose: int, fell: int) -> float:
     """
     from scipy.special import bdtr
 
-    return min(1.0, 2 * float(bdtr(min(rose, fell), rose + fell, 0.5))) if rose + fell else 1.0
-
-
-EQUAL_EVERYWHERE = "it is the same on all instructions"
-VARIES_TOO_LITTLE = (
-    "it varies on so few instructions that one more, at the end of the scale, could move it out of an interval"
-)
-NOT_DEFINED = "it is not defined"
-UNDEFINED = Estimate()
+    unequal = rose + fell
+    if unequal == 0:
+        return 1.0
+    one_sided = float(bdtr(min(rose, fell), unequal, 0.5))
+    return min(1.0, 2 * one_sided)
 
 
 def two_decimals(value: float | None) -> str:
-    return UNDEFINED_SIGN if value is None else f"{value:.2f}".replace("-0.00", "0.00")
+    """Return a value with two decimals, and no sign of a negative zero."""
+    if value is None:
+        return UNDEFINED_SIGN
+    return f"{value:.2f}".replace("-0.00", "0.00")
 
 
 def _bare(value: float) -> str:
     """Return the value with two decimals and no leading zero, as is usual for statistics from -1 to 1."""
-    text = f"{value:.2f}".replace("-0.00", "0.00")
-    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
+    text = two_decimals(value)
+    if text.lstrip("-").startswith("0."):
+        return text.replace("0.", ".", 1)
+    return text

@@ -58,7 +58,7 @@ def absolute_change(first: Floats, again: Floats, group: Integers, width: float)
     changes: Floats = np.round(np.abs(again - first), _DIGITS).astype(np.float64)
     rows = len(changes)
     if not rows:
-        return AbsoluteChange(UNDEFINED, None, None, 0, 0)
+        return AbsoluteChange(mean=UNDEFINED, largest=None, bound=None, rows=0, within=0)
     rank = math.ceil(COVERED * (rows + 1))
     bound = None
     within = 0

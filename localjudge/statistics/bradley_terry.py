@@ -15,11 +15,33 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from localjudge.arrays import Flags, Floats, Integers
-from localjudge.statistics.jackknife import CERTAIN_BELOW, JackknifeEstimates, Shares
+from localjudge.statistics.jackknife import JackknifeEstimates
+from localjudge.statistics.log_odds import CERTAIN_BELOW, Shares
 from localjudge.statistics.preferences import Preferences
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+
+_BLOCK_SIZE = 4_000_000
+"""Largest number of values in a block of instructions: 32 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class DesignBlock:
+    """Some rows of a design, with whole instructions.
+
+    Attributes:
+        instructions: the instructions.
+        rows: the rows of the design.
+        matrix: these rows, [rows, P].
+        starts: where each instruction begins in them.
+    """
+
+    instructions: slice
+    rows: slice
+    matrix: csr_array
+    starts: Integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +67,11 @@ class PairDesign:
         """
         from scipy.sparse import csr_array, hstack
 
-        rows, one = np.arange(len(pairs.group)), np.ones(len(pairs.group))
-        entries = np.r_[one, -one], (np.r_[rows, rows], np.r_[pairs.first, pairs.second])
-        matrix = csr_array(entries, shape=(len(rows), len(pairs.systems)))
+        count = len(pairs.group)
+        rows = np.tile(np.arange(count), 2)  # [2 n]
+        systems = np.concatenate([pairs.first, pairs.second])
+        signs = np.repeat([1.0, -1.0], count)
+        matrix = csr_array((signs, (rows, systems)), shape=(count, len(pairs.systems)))
         if with_length:
             matrix = hstack([matrix, csr_array(pairs.length_difference[:, None])], format="csr")
         return cls(matrix, pairs.group, pairs.components())
@@ -55,7 +79,8 @@ class PairDesign:
     @property
     def base(self) -> Floats:
         """The information that fixes the mean strength of each component at 0, [P, P]."""
-        count, parameters = len(self.component), self.matrix.shape[1]
+        count = len(self.component)
+        parameters = self.matrix.shape[1]
         information = np.zeros((parameters, parameters))
         information[:count, :count] = self.component[:, None] == self.component
         return information * len(self.group) / count**2
@@ -68,9 +93,9 @@ class PairDesign:
         """
         from scipy.sparse import csr_array
 
-        gradient: Floats = (
-            csr_array((residuals, (self.group, np.arange(len(self.group))))) @ self.matrix
-        ).toarray()
+        rows = np.arange(len(self.group))
+        residuals_by_instruction = csr_array((residuals, (self.group, rows)))  # [G, n]
+        gradient: Floats = (residuals_by_instruction @ self.matrix).toarray()
         return gradient
 
     def information(self, weights: Floats) -> Floats:
@@ -78,24 +103,26 @@ class PairDesign:
         information: Floats = (self.matrix.T @ self.matrix.multiply(weights[:, None])).toarray()
         return information
 
-    def blocks(self, most: int) -> Iterator[tuple[slice, csr_array, Integers]]:
-        """Yield blocks of rows with whole instructions: their place, the rows, where each instruction begins.
+    def blocks(self, most: int) -> Iterator[DesignBlock]:
+        """Yield blocks of whole instructions.
 
         Args:
             most: the largest number of rows; an instruction with more rows is a block of its own.
         """
-        starts = np.flatnonzero(np.diff(self.group, prepend=-1))
-        ends = np.append(starts[1:], len(self.group))
-        begin = 0
-        while begin < len(starts):
-            end = max(int(np.searchsorted(ends, starts[begin] + most, side="right")), begin + 1)
-            rows = slice(int(starts[begin]), int(ends[end - 1]))
-            yield rows, self.matrix[rows], starts[begin:end] - starts[begin]
-            begin = end
-
-
-_BLOCK_SIZE = 4_000_000
-"""Largest number of values in a block of instructions: 32 MB."""
+        starts = np.flatnonzero(np.diff(self.group, prepend=-1))  # [G]
+        ends = np.append(starts[1:], len(self.group))  # [G]
+        first = 0
+        while first < len(starts):
+            end = int(np.searchsorted(ends, starts[first] + most, side="right"))
+            end = max(end, first + 1)
+            rows = slice(int(starts[first]), int(ends[end - 1]))
+            yield DesignBlock(
+                instructions=slice(first, end),
+                rows=rows,
+                matrix=self.matrix[rows],
+                starts=starts[first:end] - starts[first],
+            )
+            first = end
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,21 +156,22 @@ class Strengths:
     def strengths(self) -> JackknifeEstimates:
         """Return the strengths, K estimates; NaN for a system that is compared with no other."""
         component = self.design.component
-        alone = np.bincount(component)[component] == 1
-        apart = component[:, None] != component
+        is_alone = np.bincount(component)[component] == 1  # [K]
+        is_apart = component[:, None] != component  # [K, K]
+        is_bounded = self.reaches | is_apart
         return self._combined(
-            np.where(alone, np.nan, self.value),
-            self._unit[:, : len(alone)],
-            open_below=~(self.reaches | apart).all(axis=1),
-            open_above=~(self.reaches | apart).all(axis=0),
+            np.where(is_alone, np.nan, self.value),
+            self._unit[:, : len(component)],
+            open_below=~is_bounded.all(axis=1),
+            open_above=~is_bounded.all(axis=0),
         )
 
     def differences(self, first: Integers, second: Integers) -> JackknifeEstimates:
         """Return the differences of strengths: `first` minus `second`, both [pairs]; NaN if not comparable."""
-        together = self.design.component[first] == self.design.component[second]
-        value = np.where(together, self.value[first] - self.value[second], np.nan)
+        are_comparable = self.design.component[first] == self.design.component[second]
+        difference = self.value[first] - self.value[second]
         return self._combined(
-            value,
+            np.where(are_comparable, difference, np.nan),
             self._unit[:, first] - self._unit[:, second],
             open_below=~self.reaches[first, second],
             open_above=~self.reaches[second, first],
@@ -162,43 +190,67 @@ class Strengths:
 
         count = len(self.value)
         systems = self.design.matrix[:, :count]
-        met = -(systems.T @ systems).toarray()  # how often two systems met
+        met = -(systems.T @ systems).toarray()  # [K, K]: how often two systems met
         np.fill_diagonal(met, 0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            part = met / met.sum(axis=1, keepdims=True)
+            part = met / met.sum(axis=1, keepdims=True)  # [K, K]: the part of a system's comparisons
             chance = expit(self.value[:, None] - self.value)
-            value = (part * chance).sum(axis=1)
+            win_rate = (part * chance).sum(axis=1)  # [K]
             slope = part * chance * (1 - chance)
-            gradient = np.zeros((len(self.parameters), count))
+            gradient = np.zeros((len(self.parameters), count))  # [P, K]: of the win rates
             gradient[:count] = np.diag(slope.sum(axis=1)) - slope.T
-            odds, gradient = np.log(value / (1 - value)), gradient / (value * (1 - value))
-        return Shares(value, met.sum(axis=1).astype(np.int64), self._combined(odds, np.nan_to_num(gradient)))
+            log_odds = np.log(win_rate / (1 - win_rate))
+            gradient_of_log_odds = gradient / (win_rate * (1 - win_rate))
+        return Shares(
+            value=win_rate,
+            rows=met.sum(axis=1).astype(np.int64),
+            log_odds=self._combined(log_odds, np.nan_to_num(gradient_of_log_odds)),
+        )
 
     @property
     def _unit(self) -> Floats:
+        """The derivative of each parameter by the parameters, [P, P]."""
         return np.eye(len(self.parameters))
 
     def _combined(
-        self, value: Floats, matrix: Floats, open_below: Flags | bool = False, open_above: Flags | bool = False
+        self,
+        value: Floats,
+        gradient: Floats,
+        open_below: Flags | bool = False,
+        open_above: Flags | bool = False,
     ) -> JackknifeEstimates:
-        """Return estimates whose derivative by the parameters is `matrix` [P, k].
+        """Return k estimates with their covariance.
 
         Their `units` are the effective numbers of instructions: 1 / Σ q², if q is the share of the information
         on an estimate that comes from each instruction. An estimate that depends on a few instructions has no
         interval, however many there are in all.
+
+        Args:
+            value: the estimates, [k].
+            gradient: their derivatives by the parameters, [P, k].
+            open_below: whether the data do not bound each from below, [k].
+            open_above: the same from above.
         """
-        direction = self.inverse @ matrix
-        total, squares = np.zeros((2, matrix.shape[1]))
-        for rows, design, starts in self.design.blocks(_BLOCK_SIZE // max(matrix.shape[1], 1)):
-            of_row = self.weights[rows, None] * (design @ direction) ** 2
-            of_instruction = np.add.reduceat(of_row, starts)
+        count = gradient.shape[1]
+        direction = self.inverse @ gradient  # [P, k]
+        total = np.zeros(count)  # the information on each estimate
+        squares = np.zeros(count)  # the sum of the squares of that of each instruction
+        for block in self.design.blocks(_BLOCK_SIZE // max(count, 1)):
+            of_row = self.weights[block.rows, None] * (block.matrix @ direction) ** 2
+            of_instruction = np.add.reduceat(of_row, block.starts)
             total += of_instruction.sum(axis=0)
             squares += (of_instruction**2).sum(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
             units = np.where(squares > 0, total**2 / squares, 0)
-        covariance = matrix.T @ (self.changes.T @ self.changes) @ matrix
-        # Rounding does not take away an instruction.
-        return JackknifeEstimates(value, covariance, units + self.unlimited + 1e-6, open_below, open_above)
+        covariance_of_parameters = self.changes.T @ self.changes
+        return JackknifeEstimates(
+            value=value,
+            covariance=gradient.T @ covariance_of_parameters @ gradient,
+            # Rounding does not take away an instruction.
+            units=units + self.unlimited + 1e-6,
+            open_below=open_below,
+            open_above=open_above,
+        )
 
 
 def fit_strengths(preferences: Preferences) -> Strengths:
@@ -219,53 +271,105 @@ def fit_at_equal_length(preferences: Preferences) -> Strengths | None:
     """
     pairs = preferences.by_instruction()
     design = PairDesign.from_pairs(pairs, with_length=True)
-    equal = _of_equal_systems(design)
-    across, of_length = equal[:-1, -1], float(equal[-1, -1])
-    left = of_length - float(across @ np.linalg.solve(equal[:-1, :-1], across))
-    return _fit(design, pairs) if left > 1e-9 * of_length else None
+    information = _information_of_equal_systems(design)
+    of_strengths = information[:-1, :-1]
+    across = information[:-1, -1]
+    of_length = float(information[-1, -1])
+    # What the strengths do not explain of the length differences.
+    unexplained = of_length - float(across @ np.linalg.solve(of_strengths, across))
+    if unexplained <= 1e-9 * of_length:
+        return None
+    return _fit(design, pairs)
 
 
 def _fit(design: PairDesign, pairs: Preferences) -> Strengths:
-    from scipy.linalg import eigh
+    """Return the fit of a design, with one more instruction of ties if the likelihood has no maximum."""
     from scipy.special import expit
 
-    preference, groups, extra = pairs.preference, pairs.groups, 0.0
+    preference = pairs.preference  # [n]
     parameters = _maximum(design, preference)
-    information = design.information(_weights(design, parameters))
-    least = eigh(information + design.base, _of_equal_systems(design), eigvals_only=True)[0]
-    if unlimited := bool(least < CERTAIN_BELOW):
-        extra = 1 / groups
-        parameters = _maximum(design, (preference + extra / 2) / (1 + extra))
-        information = design.information(_weights(design, parameters))
     weights = _weights(design, parameters)
-    whole = (1 + extra) * information + design.base
-    scores = design.scores(preference - expit(design.matrix @ parameters))
+    information = design.information(weights)
+    is_unlimited = _is_unlimited(design, information)
+    tie_weight = 0.0
+    if is_unlimited:
+        tie_weight = 1 / pairs.groups
+        parameters = _maximum(design, (preference + tie_weight / 2) / (1 + tie_weight))
+        weights = _weights(design, parameters)
+        information = design.information(weights)
+    whole = (1 + tie_weight) * information + design.base  # [P, P]
+    scores = design.scores(preference - expit(design.matrix @ parameters))  # [G, P]
+    changes = _changes_without(design, whole, weights=weights, scores=scores)
+    if is_unlimited:
+        change_of_ties = np.linalg.solve(whole - tie_weight * information, -scores.sum(axis=0))
+        changes = np.vstack([changes, change_of_ties])
+    changes -= changes.mean(axis=0)
+    if is_unlimited:
+        reaches = _reaches(pairs)
+    else:
+        reaches = np.ones((len(pairs.systems), len(pairs.systems)), dtype=np.bool_)
+    return Strengths(
+        design=design,
+        parameters=parameters,
+        changes=changes,
+        inverse=np.asarray(np.linalg.inv(whole), dtype=np.float64),
+        weights=weights,
+        unlimited=is_unlimited,
+        reaches=reaches,
+    )
+
+
+def _is_unlimited(design: PairDesign, information: Floats) -> bool:
+    """Return whether the likelihood has no maximum: in a direction, there is nearly no information at the fit.
+
+    Args:
+        design: the design.
+        information: the information at the fit, [P, P].
+    """
+    from scipy.linalg import eigh
+
+    # As shares of the information that there is if all strengths are equal.
+    shares = eigh(information + design.base, _information_of_equal_systems(design), eigvals_only=True)
+    return bool(shares[0] < CERTAIN_BELOW)
+
+
+def _changes_without(design: PairDesign, whole: Floats, weights: Floats, scores: Floats) -> Floats:
+    """Return the change of each parameter without each instruction, by one step of Newton's method, [G, P].
+
+    Args:
+        design: the design.
+        whole: the information of all instructions, [P, P].
+        weights: the information of each pair, [n].
+        scores: the gradient of the likelihood of each instruction, [G, P].
+    """
     changes: Floats = np.empty(scores.shape)
-    for rows, block, starts in design.blocks(_BLOCK_SIZE // len(parameters) ** 2):
-        here, dense = slice(design.group[rows][0], design.group[rows][-1] + 1), block.toarray()
-        of_instruction = np.add.reduceat((weights[rows, None] * dense)[:, :, None] * dense[:, None], starts)
+    for block in design.blocks(_BLOCK_SIZE // len(whole) ** 2):
+        dense = block.matrix.toarray()  # [rows, P]
+        of_row = (weights[block.rows, None] * dense)[:, :, None] * dense[:, None]  # [rows, P, P]
+        of_instruction = np.add.reduceat(of_row, block.starts)
         # Without an instruction that joins two systems alone, the matrix would be singular.
         without = whole - (1 - 1e-6) * of_instruction
-        changes[here] = np.linalg.solve(without, scores[here, :, None])[:, :, 0]
-    if unlimited:
-        last = np.linalg.solve(whole - extra * information, -scores.sum(axis=0))
-        changes = np.vstack([changes, last])
-    changes -= changes.mean(axis=0)
-    inverse = np.asarray(np.linalg.inv(whole), dtype=np.float64)
-    reaches = _reaches(pairs) | (not unlimited)
-    return Strengths(design, parameters, changes, inverse, weights, unlimited, reaches)
+        score = scores[block.instructions, :, None]  # [instructions, P, 1]
+        changes[block.instructions] = np.linalg.solve(without, score)[:, :, 0]
+    return changes
 
 
 def _reaches(pairs: Preferences) -> Flags:
     """Return whether each system wins against each other, directly or through systems between them, [K, K]."""
-    won = np.zeros((len(pairs.systems), len(pairs.systems), 2))
-    np.add.at(won, (pairs.first, pairs.second), np.stack([pairs.preference, 1 - pairs.preference], axis=1))
-    total = won[..., 0] + won[..., 1].T
+    count = len(pairs.systems)
+    for_first = np.zeros((count, count))  # the preferences for the first system of two, over the second
+    np.add.at(for_first, (pairs.first, pairs.second), pairs.preference)
+    for_second = np.zeros((count, count))  # the preferences for the second one
+    np.add.at(for_second, (pairs.first, pairs.second), 1 - pairs.preference)
+    won = for_first + for_second.T
     # Of certain preferences, only those of the winner count, as for CERTAIN_BELOW.
-    reaches = (total > CERTAIN_BELOW / 4 * (total + total.T)) | np.eye(len(total), dtype=np.bool_)
-    while ((further := reaches @ reaches) != reaches).any():
+    has_won = won > CERTAIN_BELOW / 4 * (won + won.T)
+    reaches = has_won | np.eye(count, dtype=np.bool_)
+    while True:
+        further = reaches @ reaches
+        if (further == reaches).all():
+            return reaches
         reaches = further
-    return reaches
 
 
 def _maximum(design: PairDesign, preference: Floats) -> Floats:
@@ -273,16 +377,17 @@ def _maximum(design: PairDesign, preference: Floats) -> Floats:
     from scipy.special import expit
 
     def likelihood(parameters: Floats) -> float:
-        odds = design.matrix @ parameters
-        return float((preference * odds - np.logaddexp(0, odds)).sum())
+        log_odds = design.matrix @ parameters
+        return float((preference * log_odds - np.logaddexp(0, log_odds)).sum())
 
     parameters: Floats = np.zeros(design.matrix.shape[1])
     for _ in range(30):  # without a maximum, the largest log-odds grow by 1 in each step
         gradient = design.matrix.T @ (preference - expit(design.matrix @ parameters))
-        step = np.linalg.solve(design.information(_weights(design, parameters)) + design.base, gradient)
+        information = design.information(_weights(design, parameters)) + design.base
+        step = np.linalg.solve(information, gradient)
         gain = float(gradient @ step)
-        enough = likelihood(parameters) - 1e-9 * len(preference)
-        while likelihood(parameters + step) < enough:
+        smallest = likelihood(parameters) - 1e-9 * len(preference)
+        while likelihood(parameters + step) < smallest:
             step = step / 2
         parameters = parameters + step
         if gain < 1e-18 * len(preference):
@@ -290,7 +395,7 @@ def _maximum(design: PairDesign, preference: Floats) -> Floats:
     return parameters
 
 
-def _of_equal_systems(design: PairDesign) -> Floats:
+def _information_of_equal_systems(design: PairDesign) -> Floats:
     """Return the information if all strengths are equal, [P, P]."""
     return design.information(np.full(len(design.group), 0.25)) + design.base
 
@@ -299,6 +404,6 @@ def _weights(design: PairDesign, parameters: Floats) -> Floats:
     """Return the information of each pair, [n]."""
     from scipy.special import expit
 
-    odds = design.matrix @ parameters
-    weights: Floats = expit(odds) * expit(-odds)
+    log_odds = design.matrix @ parameters
+    weights: Floats = expit(log_odds) * expit(-log_odds)
     return weights

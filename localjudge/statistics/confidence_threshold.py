@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 from localjudge.arrays import Flags, Floats, Integers
-from localjudge.statistics.jackknife import effective_rows
+from localjudge.statistics.exact_shares import effective_rows
 
 FIRST = 0.3
 """Share of the labelled rows that the first threshold keeps."""
@@ -48,12 +48,18 @@ def independent_rows(group: Integers) -> Floats:
     Returns:
         The square of the number of rows over the sum of its squares by instruction (Kish 1965), [n].
     """
+    count = len(group)
     order = np.argsort(group, kind="stable")
-    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
-    before = np.empty(len(group))  # the rows of the same instruction before each row
-    before[order] = np.arange(len(group)) - np.repeat(starts, np.diff(starts, append=len(group)))
-    rows: Floats = np.arange(1, len(group) + 1) ** 2 / np.cumsum(2 * before + 1)
-    return rows
+    starts = np.flatnonzero(
+        np.diff(group[order], prepend=-1)
+    )  # [G]: where each instruction begins in the order
+    sizes = np.diff(starts, append=count)  # [G]
+    earlier = np.empty(count)  # [n]: the earlier rows of the same instruction
+    earlier[order] = np.arange(count) - np.repeat(starts, sizes)
+    # One more row of an instruction with m rows adds (m + 1)² - m² to the sum of squares.
+    squares = np.cumsum(2 * earlier + 1)
+    independent: Floats = np.arange(1, count + 1) ** 2 / squares
+    return independent
 
 
 def threshold(
@@ -68,21 +74,50 @@ def threshold(
         rate: the share of rows with kept verdicts that must agree.
         error: the largest probability that the share is lower.
     """
-    from scipy.special import betainc
 
     order = np.argsort(-confidence, kind="stable")
-    ranked, right, instruction = confidence[order], agreed[order], group[order]
-    independent, lowest = independent_rows(instruction), None
-    enough = np.flatnonzero(independent >= fewest_labels(rate, error) - _ROUNDING) + 1
-    enough = enough[enough >= FIRST * len(order) - _ROUNDING]
-    if not len(enough):
-        return None
-    for count in np.unique(np.linspace(enough[0], len(order), STEPS).astype(int)).tolist():
-        kept = int(np.searchsorted(-ranked, -ranked[count - 1], side="right"))
-        share, rows = effective_rows(right[:kept], instruction[:kept])
-        rows = min(rows, float(independent[kept - 1]))
-        # The probability of so many agreeing rows or more: binomial, also for numbers that are not whole.
-        if share <= 0 or betainc(share * rows, (1 - share) * rows + 1, rate) > error:
+    descending = confidence[order]
+    agreed = agreed[order]
+    group = group[order]
+    independent = independent_rows(group)  # [n]
+    counts = _tested_counts(independent, rate=rate, error=error)
+    lowest = None
+    for count in counts:
+        # All verdicts with the confidence of the last one are kept with it.
+        kept = int(np.searchsorted(-descending, -descending[count - 1], side="right"))
+        share, effective = effective_rows(agreed[:kept], group[:kept])
+        rows = min(effective, float(independent[kept - 1]))
+        if _agreement_p(share, rows, rate) > error:
             break
-        lowest = float(ranked[kept - 1])
+        lowest = float(descending[kept - 1])
     return lowest
+
+
+def _tested_counts(independent: Floats, rate: float, error: float) -> list[int]:
+    """Return how many of the rows with the highest confidence each threshold keeps, ascending.
+
+    Args:
+        independent: as how many independent rows the first, the first two … rows count, [n].
+        rate, error: as for `threshold`.
+    """
+    can_pass = independent >= fewest_labels(rate, error) - _ROUNDING
+    counts = np.flatnonzero(can_pass) + 1
+    counts = counts[counts >= FIRST * len(independent) - _ROUNDING]
+    if not len(counts):
+        return []
+    steps = np.linspace(counts[0], len(independent), STEPS).astype(int)
+    numbers: list[int] = np.unique(steps).tolist()
+    return numbers
+
+
+def _agreement_p(share: float, rows: float, rate: float) -> float:
+    """Return the probability that so many rows or more agree if they do at the rate.
+
+    It is the binomial probability, also for numbers of rows that are not whole.
+    """
+    from scipy.special import betainc
+
+    if share <= 0:
+        return 1.0
+    agreeing = share * rows
+    return float(betainc(agreeing, (1 - share) * rows + 1, rate))

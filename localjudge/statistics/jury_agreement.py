@@ -17,6 +17,9 @@ SPLIT = 2
 """Smallest difference between the highest and the lowest score of an aspect that makes a row a split row; on a
 narrower scale, its range."""
 
+ONE_INSTRUCTION = "the labelled rows are of one instruction, and two choose and compare it"
+"""Why a jury is not compared with its best juror."""
+
 
 @dataclass(frozen=True, slots=True)
 class JuryAspect:
@@ -49,29 +52,37 @@ class RatedAspect:
 
     @property
     def ends(self) -> tuple[int, int]:
+        """The lowest and the highest value."""
         return min(self.values), max(self.values)
 
     @property
     def votes(self) -> Floats:
         """The number of jurors that gave each value to each row, [rows, values]."""
-        counts: Floats = (self.table[:, :, None] == np.array([*self.values])).sum(axis=1).astype(np.float64)
+        is_vote = self.table[:, :, None] == np.array(list(self.values))  # [rows, jurors, values]
+        counts: Floats = is_vote.sum(axis=1).astype(np.float64)
         return counts
 
     @property
     def marks(self) -> LabelArray:
         """The scores as labels; each juror is an annotator."""
         row, juror = np.indices(self.table.shape, dtype=np.int32).reshape(2, -1)
-        return LabelArray(row, juror, self.table.ravel().astype(np.float64))
+        return LabelArray(row, juror, value=self.table.ravel().astype(np.float64))
 
     def alphas_without(self) -> Callable[[Floats | None], Floats]:
         """Return the function that gives Krippendorff's alpha of all jurors, and without each, [1 + jurors].
 
         Its argument is the weight of each row, [rows]; None for equal ones.
         """
-        domain, jurors = np.array([*self.values], dtype=np.float64), range(self.table.shape[1])
-        without = (replace(self, table=np.delete(self.table, juror, axis=1)) for juror in jurors)
-        votes = [self.votes, *(others.votes for others in without)]
-        return lambda weights: np.array([alpha(counts, domain, self.level, weights) for counts in votes])
+        domain = np.array(list(self.values), dtype=np.float64)
+        votes = [self.votes]  # [rows, values] each
+        for juror in range(self.table.shape[1]):
+            others = replace(self, table=np.delete(self.table, juror, axis=1))
+            votes.append(others.votes)
+
+        def alphas(weights: Floats | None) -> Floats:
+            return np.array([alpha(counts, domain, level=self.level, weights=weights) for counts in votes])
+
+        return alphas
 
 
 def jury_aspect(rated: RatedAspect, group: Integers) -> JuryAspect:
@@ -81,11 +92,17 @@ def jury_aspect(rated: RatedAspect, group: Integers) -> JuryAspect:
         rated: the scores.
         group: the instruction of each row, [rows], numbered from 0.
     """
-    lowest, highest = rated.ends
-    differences = np.ptp(rated.table, axis=1)
-    split = float((differences >= min(SPLIT, highest - lowest)).mean()) if rated.level == "ordinal" else None
-    of_level = alpha_estimate(rated.marks, group, rated.level)
-    return JuryAspect(rated.level, of_level, float((differences == 0).mean()), split)
+    differences = np.ptp(rated.table, axis=1)  # [rows]
+    split = None
+    if rated.level == "ordinal":
+        lowest, highest = rated.ends
+        split = float((differences >= min(SPLIT, highest - lowest)).mean())
+    return JuryAspect(
+        level=rated.level,
+        alpha=alpha_estimate(rated.marks, group, level=rated.level),
+        unanimous=float((differences == 0).mean()),
+        split=split,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +136,21 @@ class JuryErrors:
     difference: Estimate
 
 
+@dataclass(frozen=True, slots=True)
+class _RowErrors:
+    """The errors on n rows with labels, from 0 to `highest`.
+
+    Attributes:
+        jurors: the errors of each juror, [n, k].
+        jury: the errors of the jury, [n].
+        highest: the largest possible error.
+    """
+
+    jurors: Floats
+    jury: Floats
+    highest: float
+
+
 def jury_errors(
     rated: RatedAspect,
     scores: Floats | None,
@@ -139,40 +171,71 @@ def jury_errors(
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
     """
-    rows, labels = marks.means()
+    rows, mean_labels = marks.means()
     if scores is None:
-        given = np.zeros((len(group), len(rated.values)))
-        np.add.at(given, (marks.row, marks.value.astype(int)), 1)
-        wrong = 1 - given[rows] / given[rows].sum(axis=1, keepdims=True)
-        of_jurors = np.take_along_axis(wrong, rated.table[rows], axis=1)
-        votes = rated.votes[rows]
-        won = votes == votes.max(axis=1, keepdims=True)
-        of_jury, highest = (won * wrong).sum(axis=1) / won.sum(axis=1), 1.0
+        errors = _errors_of_labels(rated, marks, rows)
     else:
-        errors = scores[rows] - labels[:, None]
-        of_jurors, of_jury = np.abs(errors), np.abs(errors.mean(axis=1))
-        highest = float(rated.ends[1] - rated.ends[0])
-    present, of_row = np.unique(group[rows], return_inverse=True)
+        errors = _errors_of_scores(rated, scores[rows], mean_labels)
+    present, numbered = np.unique(group[rows], return_inverse=True)
     groups = len(present)
     # Half of the instructions choose the best juror, and the others compare it with the jury.
-    half = np.random.default_rng(seed).permutation(groups) < groups // 2
-    choosing, others = half[of_row], ~half[of_row]
-    best = int(of_jurors[choosing].mean(axis=0).argmin()) if choosing.any() else None
-    jury = best_juror = difference = Estimate(
-        why="the labelled rows are of one instruction, and two choose and compare it"
-    )
-    if best is not None:
-        columns = np.column_stack([of_jury, of_jurors[:, best], of_jury - of_jurors[:, best]])[others]
-        means = averages(columns, of_row[others], groups)
-        jury, best_juror, _ = studentise(means, 0, highest, False, resamples, seed).estimates()
-        *_, difference = studentise(means, -highest, highest, True, resamples, seed).estimates()
-    return JuryErrors(
+    chooses = np.random.default_rng(seed).permutation(groups) < groups // 2  # [G]
+    row_chooses = chooses[numbered]  # [n]
+    is_compared = ~row_chooses
+    unknown = Estimate(why=ONE_INSTRUCTION)
+    uncompared = JuryErrors(
         rows=len(rows),
         instructions=groups,
-        best=None if best is None else names[best],
-        compared=int(others.sum()),
-        compared_instructions=int((~half).sum()),
-        jury=jury,
-        best_juror=best_juror,
-        difference=difference,
+        best=None,
+        compared=int(is_compared.sum()),
+        compared_instructions=int((~chooses).sum()),
+        jury=unknown,
+        best_juror=unknown,
+        difference=unknown,
     )
+    if not row_chooses.any():
+        return uncompared
+    best = int(errors.jurors[row_chooses].mean(axis=0).argmin())
+    of_best = errors.jurors[:, best]
+    columns = np.column_stack([errors.jury, of_best, errors.jury - of_best])  # [n, 3]
+    means = averages(columns[is_compared], numbered[is_compared], groups=groups)
+    highest = errors.highest
+    as_errors = studentise(means, lowest=0, highest=highest, resamples=resamples, seed=seed).estimates()
+    as_differences = studentise(
+        means, lowest=-highest, highest=highest, symmetric=True, resamples=resamples, seed=seed
+    ).estimates()
+    return replace(
+        uncompared,
+        best=names[best],
+        jury=as_errors[0],
+        best_juror=as_errors[1],
+        difference=as_differences[2],
+    )
+
+
+def _errors_of_labels(rated: RatedAspect, marks: LabelArray, rows: Integers) -> _RowErrors:
+    """Return the share of the labels of each row that differ from the jurors' and the jury's label.
+
+    Args:
+        rated: the jurors' labels.
+        marks: the human labels.
+        rows: the rows that have them, [n].
+    """
+    label_counts = np.zeros((len(rated.table), len(rated.values)))
+    np.add.at(label_counts, (marks.row, marks.value.astype(int)), 1)
+    label_counts = label_counts[rows]  # [n, values]
+    error_of_value = 1 - label_counts / label_counts.sum(axis=1, keepdims=True)  # [n, values]
+    votes = rated.votes[rows]  # [n, values]
+    is_winner = votes == votes.max(axis=1, keepdims=True)
+    return _RowErrors(
+        jurors=np.take_along_axis(error_of_value, rated.table[rows], axis=1),
+        jury=(is_winner * error_of_value).sum(axis=1) / is_winner.sum(axis=1),
+        highest=1.0,
+    )
+
+
+def _errors_of_scores(rated: RatedAspect, scores: Floats, labels: Floats) -> _RowErrors:
+    """Return the distances of the jurors' scores [n, k] and of their mean from the labels [n]."""
+    lowest, highest = rated.ends
+    errors = scores - labels[:, None]
+    return _RowErrors(jurors=np.abs(errors), jury=np.abs(errors.mean(axis=1)), highest=float(highest - lowest))

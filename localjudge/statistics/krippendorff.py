@@ -17,16 +17,21 @@ def alpha_estimate(marks: LabelArray, group: Integers, level: str) -> Estimate:
         group: the instruction of each row of the run, [rows].
         level: as for `alpha`.
     """
-    marks = marks.of_rows(np.bincount(marks.row, minlength=1) >= 2)
+    has_two_labels = np.bincount(marks.row, minlength=1) >= 2
+    marks = marks.of_rows(has_two_labels)
     if not len(marks.row):
         return UNDEFINED
-    domain, value = np.unique(marks.value, return_inverse=True)
-    rows, row = np.unique(marks.row, return_inverse=True)
+    domain, value_index = np.unique(marks.value, return_inverse=True)
+    rows, unit = np.unique(marks.row, return_inverse=True)
     counts = np.zeros((len(rows), len(domain)))
-    np.add.at(counts, (row, value), 1)
-    weights = np.bincount(row, marks.weights) / counts.sum(axis=1)
-    without = [alpha(counts[kept], domain, level, weights[kept]) for kept in left_out(group[rows])]
-    return agreement_estimate(alpha(counts, domain, level, weights), np.array(without))
+    np.add.at(counts, (unit, value_index), 1)
+    weights = np.bincount(unit, marks.weights) / counts.sum(axis=1)  # [units]
+    value = alpha(counts, domain, level=level, weights=weights)
+    without = [
+        alpha(counts[is_kept], domain, level=level, weights=weights[is_kept])
+        for is_kept in left_out(group[rows])
+    ]
+    return agreement_estimate(value, np.array(without))
 
 
 def alpha(counts: Floats, domain: Floats, level: str, weights: Floats | None = None) -> float:
@@ -41,21 +46,40 @@ def alpha(counts: Floats, domain: Floats, level: str, weights: Floats | None = N
         weights: the weight of each unit, such as the inverse of its chance to be drawn, [units]; None for equal
             ones.
     """
-    labels = counts.sum(axis=1)
-    own = np.ones(len(counts)) if weights is None else weights
-    pairable, own, labels = counts[labels > 1], own[labels > 1], labels[labels > 1]
-    own = own * (labels.sum() / (own @ labels) if len(own) else 1.0)
+    if weights is None:
+        weights = np.ones(len(counts))
+    labels = counts.sum(axis=1)  # [units]
+    is_pairable = labels > 1
+    counts = counts[is_pairable]
+    weights = weights[is_pairable]
+    labels = labels[is_pairable]
+    if len(weights):
+        # The weights leave the number of labels as it is.
+        weights = weights * (labels.sum() / (weights @ labels))
+    weighted = counts * (weights / (labels - 1))[:, None]
     # The matrix of observed coincidences, [values, values].
-    scaled = pairable * (own / (labels - 1))[:, None]
-    observed = pairable.T @ scaled - np.diag(scaled.sum(axis=0))
-    of_value = observed.sum(axis=0)
-    if level == "nominal":
-        distance = 1 - np.eye(len(domain))
-    else:
-        # The ordinal distance of two values is the distance of their mean ranks.
-        position = domain if level == "interval" else of_value.cumsum() - of_value / 2
-        distance = (position[:, None] - position) ** 2
+    observed = counts.T @ weighted - np.diag(weighted.sum(axis=0))
+    of_value = observed.sum(axis=0)  # [values]
+    distance = _squared_distances(of_value, domain, level)
     expected = of_value @ distance @ of_value
     if expected == 0:
         return float("nan")
     return float(1 - (of_value.sum() - 1) * (observed * distance).sum() / expected)
+
+
+def _squared_distances(of_value: Floats, domain: Floats, level: str) -> Floats:
+    """Return the squared distance of each two values, [values, values].
+
+    Args:
+        of_value: how many coincidences each value is in, [values].
+        domain, level: as for `alpha`.
+    """
+    if level == "nominal":
+        return 1 - np.eye(len(domain))
+    if level == "interval":
+        position = domain
+    else:
+        # The ordinal distance of two values is the distance of their mean ranks.
+        position = of_value.cumsum() - of_value / 2
+    squared: Floats = (position[:, None] - position) ** 2
+    return squared

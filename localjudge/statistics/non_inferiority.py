@@ -25,8 +25,10 @@ from localjudge.statistics.paired_test import ALPHA, smallest_number
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS
 
 WORST_INSTRUCTIONS = 1.25
+"""Number of further instructions with the lowest possible change."""
 QUANTILE = 0.96
-"""`benchmarks/gate.py` derives both: the smallest of its grid with false passes of at most 5 %."""
+"""The quantile of Student's t. `benchmarks/gate.py` derives both: the smallest of its grid with false passes of
+at most 5 %."""
 _MOST_RAISED = 30
 """The number of largest changes that are raised where only their variance is known."""
 _QUANTILES = 400
@@ -59,9 +61,15 @@ def studentised_bound(
         worst: number of further instructions at the lowest possible change.
         quantile: the quantile of Student's t.
     """
-    descending = np.sort(changes, axis=-1)[..., ::-1]
-    sums, squares = changes.sum(axis=-1), (changes**2).sum(axis=-1)
-    return _smallest_bound(sums, squares, descending, changes.shape[-1], width, worst, quantile)
+    return _smallest_bound(
+        changes.sum(axis=-1),
+        (changes**2).sum(axis=-1),
+        largest=np.sort(changes, axis=-1)[..., ::-1],
+        count=changes.shape[-1],
+        width=width,
+        worst=worst,
+        quantile=quantile,
+    )
 
 
 def _smallest_bound(
@@ -85,10 +93,10 @@ def _smallest_bound(
     from scipy.special import stdtrit
 
     total = count + worst
-    all_sums = sums[..., None] - worst * width + _first_sums(width - largest)
-    all_squares = squares[..., None] + worst * width**2 + _first_sums(width**2 - largest**2)
-    means = all_sums / total
-    variances = np.maximum(all_squares - total * means**2, 0) / (total - 1)
+    raised_sums = sums[..., None] - worst * width + _first_sums(width - largest)  # [..., k + 1]
+    raised_squares = squares[..., None] + worst * width**2 + _first_sums(width**2 - largest**2)
+    means = raised_sums / total
+    variances = np.maximum(raised_squares - total * means**2, 0) / (total - 1)
     bounds = means - stdtrit(total - 1, quantile) * np.sqrt(variances / total)
     bound: Floats = np.maximum(bounds.min(axis=-1), -width)
     return bound
@@ -96,8 +104,8 @@ def _smallest_bound(
 
 def _first_sums(values: Floats) -> Floats:
     """Return the sums of the first 0 to k values, [..., k + 1]."""
-    nothing = np.zeros((*values.shape[:-1], 1))
-    return np.concatenate([nothing, np.cumsum(values, axis=-1)], axis=-1)
+    sums = np.cumsum(values, axis=-1)
+    return np.insert(sums, 0, 0.0, axis=-1)
 
 
 def betting_bound(changes: Floats, width: float) -> Floats:
@@ -132,10 +140,11 @@ def chance_to_pass(margin: float, variance: float, width: float, instructions: i
     if variance <= 0:
         return float(instructions >= fewest_to_pass(margin, width))
     lowest = min(
-        _lowest_mean_studentised(margin, variance, width, instructions),
-        _lowest_mean_betting(margin, variance, width, instructions),
+        _lowest_mean_studentised(margin, variance, width=width, instructions=instructions),
+        _lowest_mean_betting(margin, variance, width=width, instructions=instructions),
     )
-    return float(ndtr(-lowest / math.sqrt(variance / instructions)))
+    error = math.sqrt(variance / instructions)
+    return float(ndtr(-lowest / error))
 
 
 def _lowest_mean_studentised(margin: float, variance: float, width: float, instructions: int) -> float:
@@ -146,8 +155,9 @@ def _lowest_mean_studentised(margin: float, variance: float, width: float, instr
     ranks = np.arange(1, min(instructions, _MOST_RAISED) + 1)
     largest = math.sqrt(variance) * ndtri(1 - (ranks - 0.375) / (instructions + 0.25))
     raised = np.clip(largest, -width, width)
-    squares = np.array(instructions * variance)
-    bound_of_no_change = _smallest_bound(np.zeros(()), squares, raised, instructions, width)
+    bound_of_no_change = _smallest_bound(
+        np.zeros(()), np.array(instructions * variance), largest=raised, count=instructions, width=width
+    )
     shift = -margin - float(bound_of_no_change)
     return shift * (instructions + WORST_INSTRUCTIONS) / instructions
 
@@ -159,8 +169,10 @@ def _lowest_mean_betting(margin: float, variance: float, width: float, instructi
     quantiles = ndtri((np.arange(_QUANTILES) + 0.5) / _QUANTILES)
     wealth = 1 + np.clip(math.sqrt(variance) * quantiles / width, -0.9, 1)
     log_needed = math.log1p(-margin / width) - math.log(ALPHA) / instructions
+    log_missing = log_needed - np.log(wealth).mean()
+    slope = (1 / wealth).mean()
     # The first step of Newton's method from a mean of 0.
-    return float(width * (log_needed - np.log(wealth).mean()) / (1 / wealth).mean())
+    return float(width * log_missing / slope)
 
 
 def fewest_to_pass(margin: float, width: float) -> int:
@@ -171,7 +183,8 @@ def fewest_to_pass(margin: float, width: float) -> int:
     Args:
         margin, width: as for `chance_to_pass`.
     """
-    return max(MIN_INSTRUCTIONS, math.floor(math.log(ALPHA) / math.log1p(-margin / width)) + 1)
+    too_few = math.floor(math.log(ALPHA) / math.log1p(-margin / width))
+    return max(MIN_INSTRUCTIONS, too_few + 1)
 
 
 def instructions_to_pass(margin: float, variance: float, width: float, wanted: float = 0.8) -> int | None:
@@ -183,4 +196,9 @@ def instructions_to_pass(margin: float, variance: float, width: float, wanted: f
         margin, variance, width: as for `chance_to_pass`.
         wanted: how often it must pass.
     """
-    return smallest_number(lambda count: chance_to_pass(margin, variance, width, count) >= wanted)
+
+    def is_enough(instructions: int) -> bool:
+        chance = chance_to_pass(margin, variance, width=width, instructions=instructions)
+        return chance >= wanted
+
+    return smallest_number(is_enough)

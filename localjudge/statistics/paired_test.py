@@ -10,19 +10,19 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from localjudge.arrays import Floats, Integers
 from localjudge.statistics import Estimate, sign_test
-from localjudge.statistics.resampling import cell_means
+from localjudge.statistics.resampling import MIN_INSTRUCTIONS, cell_means
 from localjudge.statistics.sign_flip import tested_means
 from localjudge.statistics.system_means import column_means
 from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL
 from localjudge.system.quantities import p_in_words
 
 ALPHA = 0.05
+"""The level of the tests."""
 MOST = 10_000_000
 """Largest number of instructions that is searched for."""
 
@@ -62,19 +62,29 @@ class Change:
     @property
     def direction(self) -> str:
         """Which way the mean moved."""
-        return "rose" if (self.difference.value or 0) > 0 else "fell"
+        if self.difference.value is not None and self.difference.value > 0:
+            return "rose"
+        return "fell"
 
     @property
     def moved(self) -> str:
         """On how many instructions the mean rose or fell: "fell on 3 and rose on 1 of 40"."""
-        counts = sorted({"rose": self.rose, "fell": self.fell}.items(), key=lambda count: -count[1])
-        verbs = [f"{verb} on {count:,}" for verb, count in counts if count]
-        return f"{' and '.join(verbs)} of {self.rose + self.fell + self.equal:,}"
+        verbs = []
+        if self.rose:
+            verbs.append(f"rose on {self.rose:,}")
+        if self.fell:
+            verbs.append(f"fell on {self.fell:,}")
+        if self.fell > self.rose:
+            verbs.reverse()
+        instructions = self.rose + self.fell + self.equal
+        return f"{' and '.join(verbs)} of {instructions:,}"
 
     @property
     def sign_test(self) -> str:
         """The p-value of the sign test, in words; only without an interval."""
-        return p_in_words(1.0 if self.sign_p is None else self.sign_p)
+        if self.sign_p is None:
+            return p_in_words(1.0)
+        return p_in_words(self.sign_p)
 
 
 def tested_changes(old: Floats, new: Floats, width: Floats, flips: int, seed: int) -> list[Change]:
@@ -87,36 +97,42 @@ def tested_changes(old: Floats, new: Floats, width: Floats, flips: int, seed: in
         flips: number of flips of the test and of the intervals.
         seed: seed of the flips.
     """
-    moved, count = new - old, len(width)
-    tested = tested_means(moved, -width, width, flips, seed)
-    rose, fell = (moved > NO_DIFFERENCE).sum(axis=0), (moved < -NO_DIFFERENCE).sum(axis=0)
-    equal = (np.abs(moved) <= NO_DIFFERENCE).sum(axis=0)
-    columns = (
-        column_means(old).value,
-        column_means(new).value,
-        tested.adjusted(),
-        tested.detectable(),
-        rose,
-        fell,
-        equal,
-    )
+    change = new - old  # [instructions, k]
+    tested = tested_means(change, -width, width, flips=flips, seed=seed)
     differences = tested.simultaneous(-width, width).estimates()
-    return [
-        Change(
-            old=was,
-            new=now,
-            difference=difference,
-            p=p if math.isfinite(p) else None,
-            sign_p=None if math.isfinite(p) else min(1.0, count * sign_test(up, down)),
-            detectable=detectable if math.isfinite(detectable) else None,
-            rose=up,
-            fell=down,
-            equal=same,
+    p_values = tested.adjusted()  # [k], as are all below
+    detectable = tested.detectable()
+    old_means = column_means(old).value
+    new_means = column_means(new).value
+    rose = (change > NO_DIFFERENCE).sum(axis=0)
+    fell = (change < -NO_DIFFERENCE).sum(axis=0)
+    equal = (np.abs(change) <= NO_DIFFERENCE).sum(axis=0)
+    changes = []
+    for column, difference in enumerate(differences):
+        p = _number_or_none(p_values[column])
+        sign_p = None
+        if p is None:
+            p_of_signs = sign_test(int(rose[column]), int(fell[column]))
+            sign_p = min(1.0, len(differences) * p_of_signs)
+        changes.append(
+            Change(
+                old=float(old_means[column]),
+                new=float(new_means[column]),
+                difference=difference,
+                p=p,
+                sign_p=sign_p,
+                detectable=_number_or_none(detectable[column]),
+                rose=int(rose[column]),
+                fell=int(fell[column]),
+                equal=int(equal[column]),
+            )
         )
-        for difference, was, now, p, detectable, up, down, same in zip(
-            differences, *(column.tolist() for column in columns), strict=True
-        )
-    ]
+    return changes
+
+
+def _number_or_none(number: float) -> float | None:
+    """Return a number; None if it is not finite."""
+    return float(number) if math.isfinite(number) else None
 
 
 def paired_variance(values: Floats, group: Integers, system: Integers) -> tuple[float, int] | None:
@@ -130,14 +146,21 @@ def paired_variance(values: Floats, group: Integers, system: Integers) -> tuple[
         group: the instruction of each row, [n].
         system: the system of each row, [n].
     """
-    groups, systems = int(group.max()) + 1, int(system.max()) + 1
-    means = cell_means(values[:, None], group.astype(np.int64) * systems + system, groups * systems)
-    pairs = combinations(means.reshape(groups, systems).T, 2)
-    differences = [difference[np.isfinite(difference)] for difference in (one - other for one, other in pairs)]
-    shared = [difference for difference in differences if len(difference) > 1]
+    groups = int(group.max()) + 1
+    systems = int(system.max()) + 1
+    cell = group.astype(np.int64) * systems + system
+    means = cell_means(values[:, None], cell, cells=groups * systems).reshape(groups, systems)
+    variances = []
+    shared = []  # the number of instructions of each pair of systems that shares two or more
+    for first, second in combinations(range(systems), 2):
+        differences = means[:, first] - means[:, second]
+        differences = differences[np.isfinite(differences)]
+        if len(differences) > 1:
+            variances.append(differences.var(ddof=1))
+            shared.append(len(differences))
     if not shared:
         return None
-    return float(np.mean([difference.var(ddof=1) for difference in shared])), min(map(len, shared))
+    return float(np.mean(variances)), min(shared)
 
 
 def power(difference: float, variance: float, instructions: int, tests: int = 1) -> float:
@@ -152,11 +175,12 @@ def power(difference: float, variance: float, instructions: int, tests: int = 1)
     from scipy.stats import nct, t
 
     freedom = instructions - 1
-    critical = t.ppf(1 - ALPHA / tests / 2, freedom)
+    critical_t = t.ppf(1 - ALPHA / tests / 2, freedom)
     shift = abs(difference) * math.sqrt(instructions / variance)
-    not_above, below = nct.cdf([critical, -critical], freedom, shift)
+    probabilities = nct.cdf([critical_t, -critical_t], freedom, shift)
     # SciPy's result is NaN for some that are nearly 0, far from the shift.
-    return float(1 - np.nan_to_num(not_above) + np.nan_to_num(below))
+    not_above, below = np.nan_to_num(probabilities)
+    return float(1 - not_above + below)
 
 
 def instructions_needed(difference: float, variance: float, wanted: float = 0.8, tests: int = 1) -> int | None:
@@ -168,25 +192,35 @@ def instructions_needed(difference: float, variance: float, wanted: float = 0.8,
         wanted: the power.
         tests: as for `power`.
     """
-    return (
-        smallest_number(lambda count: power(difference, variance, count, tests) >= wanted)
-        if variance > 0
-        else 5
-    )
+    if variance <= 0:
+        return MIN_INSTRUCTIONS
+
+    def is_enough(instructions: int) -> bool:
+        return power(difference, variance, instructions=instructions, tests=tests) >= wanted
+
+    return smallest_number(is_enough)
 
 
 def needed_in_words(number: int | None) -> str:
-    return f"more than {MOST:,}" if number is None else f"{number:,}"
+    """Return a number of instructions as text; None is more than `MOST`."""
+    if number is None:
+        return f"more than {MOST:,}"
+    return f"{number:,}"
 
 
-def smallest_number(is_enough: Callable[[int], Any]) -> int | None:
+def smallest_number(is_enough: Callable[[int], bool]) -> int | None:
     """Return the smallest sufficient number from 5 on, by bisection: all numbers above it must suffice, too."""
-    low, high = 4, 5
-    while not is_enough(high):
-        if high == MOST:
+    too_small = MIN_INSTRUCTIONS - 1
+    enough = MIN_INSTRUCTIONS
+    while not is_enough(enough):
+        if enough == MOST:
             return None
-        low, high = high, min(2 * high, MOST)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return high
+        too_small = enough
+        enough = min(2 * enough, MOST)
+    while enough - too_small > 1:
+        middle = (too_small + enough) // 2
+        if is_enough(middle):
+            enough = middle
+        else:
+            too_small = middle
+    return enough

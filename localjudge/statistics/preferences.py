@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from localjudge.arrays import Flags, Floats, Integers, RowArrays
+from localjudge.arrays import Floats, Integers, RowArrays
 from localjudge.statistics import Estimate
-from localjudge.statistics.jackknife import Shares, exact_share
+from localjudge.statistics.exact_shares import exact_share
+from localjudge.statistics.log_odds import Shares
 from localjudge.statistics.system_order import NO_DIFFERENCE
 
 
@@ -44,8 +45,7 @@ class Preferences(RowArrays):
 
     def by_instruction(self) -> Preferences:
         """Return the pairs sorted by instruction; the numbers of the instructions have no gaps."""
-        order = np.argsort(self.group, kind="stable")
-        sorted_pairs = self.take(order)
+        sorted_pairs = self.take(np.argsort(self.group, kind="stable"))
         _, group = np.unique(sorted_pairs.group, return_inverse=True)
         return replace(sorted_pairs, group=group)
 
@@ -58,10 +58,12 @@ class Preferences(RowArrays):
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
 
-        entries = np.ones(len(self.first)), (self.first, self.second)
-        compared = csr_array(entries, shape=(len(self.systems), len(self.systems)))
-        numbers: Integers = connected_components(compared, directed=False)[1]
-        return numbers
+        count = len(self.systems)
+        entries = (np.ones(len(self.first)), (self.first, self.second))
+        comparisons = csr_array(entries, shape=(count, count))
+        _, component = connected_components(comparisons, directed=False)
+        components: Integers = component
+        return components
 
 
 def system_win_rates(preferences: Preferences) -> Shares:
@@ -69,8 +71,8 @@ def system_win_rates(preferences: Preferences) -> Shares:
     return Shares.from_values(
         np.concatenate([preferences.preference, 1 - preferences.preference]),
         np.concatenate([preferences.first, preferences.second]),
-        len(preferences.systems),
-        np.tile(preferences.group, 2),
+        parts=len(preferences.systems),
+        group=np.tile(preferences.group, 2),
     )
 
 
@@ -113,7 +115,7 @@ def direct_win_rates(preferences: Preferences, first: Integers, second: Integers
         second: the index of the second system, [pairs]; no two systems twice.
     """
     direct = _direct_wins(preferences, first, second)
-    return Shares.from_values(direct.value, direct.pair, len(first), direct.group)
+    return Shares.from_values(direct.value, direct.pair, parts=len(first), group=direct.group)
 
 
 def instruction_counts(preferences: Preferences, first: Integers, second: Integers) -> InstructionCounts:
@@ -122,38 +124,51 @@ def instruction_counts(preferences: Preferences, first: Integers, second: Intege
     Args:
         preferences, first, second: as for `direct_win_rates`.
     """
-    direct, pairs = _direct_wins(preferences, first, second), len(first)
+    direct = _direct_wins(preferences, first, second)
+    pairs = len(first)
     # A cell has the comparisons of one pair of systems on one instruction.
     cells, cell = np.unique(direct.group.astype(np.int64) * pairs + direct.pair, return_inverse=True)
-    mean = np.bincount(cell, direct.value, minlength=len(cells)) / np.bincount(cell, minlength=len(cells))
-    of_pair = cells % pairs
+    cell_pair = cells % pairs  # [cells]
+    totals = np.bincount(cell, direct.value, minlength=len(cells))
+    means = totals / np.bincount(cell, minlength=len(cells))
+    is_won = means > 0.5 + NO_DIFFERENCE
+    is_lost = means < 0.5 - NO_DIFFERENCE
+    is_tied = ~is_won & ~is_lost
+    return InstructionCounts(
+        wins=_counts_of_pairs(cell_pair[is_won], pairs),
+        ties=_counts_of_pairs(cell_pair[is_tied], pairs),
+        losses=_counts_of_pairs(cell_pair[is_lost], pairs),
+    )
 
-    def count(chosen: Flags) -> Integers:
-        counts: Integers = np.bincount(of_pair[chosen], minlength=pairs).astype(np.int32)
-        return counts
 
-    is_won, is_lost = mean > 0.5 + NO_DIFFERENCE, mean < 0.5 - NO_DIFFERENCE
-    return InstructionCounts(wins=count(is_won), ties=count(~is_won & ~is_lost), losses=count(is_lost))
+def _counts_of_pairs(pair: Integers, pairs: int) -> Integers:
+    """Return how often each pair of systems occurs, [pairs]."""
+    counts: Integers = np.bincount(pair, minlength=pairs).astype(np.int32)
+    return counts
 
 
 def _direct_wins(preferences: Preferences, first: Integers, second: Integers) -> DirectWins:
+    """Return the preferences for the first system of each pair of systems, wherever its response stands.
+
+    The arguments are those of `direct_win_rates`.
+    """
     count = len(preferences.systems)
-    pair = np.full((count, count), -1)
-    pair[first, second] = pair[second, first] = np.arange(len(first))
-    in_order = np.zeros((count, count), dtype=np.bool_)
-    in_order[first, second] = True
-    here = preferences.take(pair[preferences.first, preferences.second] >= 0)
-    at = here.first, here.second
-    wins = np.where(in_order[at], here.preference, 1 - here.preference)
-    return DirectWins(wins, pair[at].astype(np.int32), here.group)
+    pair = np.full((count, count), -1)  # the number of the pair of two systems; -1 for other systems
+    pair[first, second] = np.arange(len(first))
+    pair[second, first] = np.arange(len(first))
+    is_in_order = np.zeros((count, count), dtype=np.bool_)
+    is_in_order[first, second] = True
+    direct = preferences.take(pair[preferences.first, preferences.second] >= 0)
+    value = np.where(is_in_order[direct.first, direct.second], direct.preference, 1 - direct.preference)
+    return DirectWins(value, pair[direct.first, direct.second].astype(np.int32), group=direct.group)
 
 
 @dataclass(frozen=True, slots=True)
 class PositionEffect:
-    """The effect of the place in the prompt.
+    """The effect of the position in the prompt.
 
-    `share` is the win rate of the response shown first; one half if the place has no effect. `first` and
-    `second` have each system's win rate in that place, and `consistency` is the share of the pairs without
+    `share` is the win rate of the response shown first; one half if the position has no effect. `first` and
+    `second` have each system's win rate in that position, and `consistency` is the share of the pairs without
     a tie in which both orders name the same response. If no pair has both orders, `share` includes the systems'
     difference.
     """
@@ -167,23 +182,23 @@ class PositionEffect:
     @classmethod
     def from_preferences(cls, preferences: Preferences) -> PositionEffect:
         """Measure the effect on the pairs that have both orders, or on all pairs if none has."""
-        both = np.logical_and.reduce(np.isfinite(preferences.shown_first), axis=1)
-        here = preferences.take(both) if both.any() else preferences
-        wins = here.shown_first.T.ravel()
-        first = np.concatenate([here.first, here.second])
-        second = np.concatenate([here.second, here.first])
-        group = np.tile(here.group, 2)
-        judged = np.isfinite(wins)
-
-        def share(values: Floats, part: Integers, parts: int) -> tuple[Estimate, ...]:
-            shares = Shares.from_values(values[judged], part[judged], parts, group[judged])
-            return tuple(shares.estimates())
-
-        known = np.isfinite(here.agree)
+        has_both = np.logical_and.reduce(np.isfinite(preferences.shown_first), axis=1)  # [n]
+        measured = preferences.take(has_both) if has_both.any() else preferences
+        wins = measured.shown_first.T.ravel()  # [2 n]: the input's order, then the other
+        is_judged = np.isfinite(wins)
+        wins = wins[is_judged]
+        shown_first = np.concatenate([measured.first, measured.second])[is_judged]
+        shown_second = np.concatenate([measured.second, measured.first])[is_judged]
+        group = np.tile(measured.group, 2)[is_judged]
+        systems = len(measured.systems)
+        share = Shares.from_values(wins, np.zeros_like(shown_first), parts=1, group=group)
+        wins_as_first = Shares.from_values(wins, shown_first, parts=systems, group=group)
+        wins_as_second = Shares.from_values(1 - wins, shown_second, parts=systems, group=group)
+        has_verdicts = np.isfinite(measured.agree)
         return cls(
-            share=share(wins, np.zeros_like(first), 1)[0],
-            first=share(wins, first, len(here.systems)),
-            second=share(1 - wins, second, len(here.systems)),
-            consistency=exact_share(here.agree[known] == 1, here.group[known]),
-            has_both_orders=bool(both.any()),
+            share=share.estimates()[0],
+            first=tuple(wins_as_first.estimates()),
+            second=tuple(wins_as_second.estimates()),
+            consistency=exact_share(measured.agree[has_verdicts] == 1, measured.group[has_verdicts]),
+            has_both_orders=bool(has_both.any()),
         )

@@ -31,6 +31,8 @@ from localjudge.arrays import Flags, Floats, Integers
 from localjudge.statistics import Estimate, why_undefined
 
 Bound = float | Floats
+"""The smallest or the largest possible true value: of all k estimates, or of each, [k]."""
+
 RESAMPLES = 1000
 MIN_INSTRUCTIONS = 5
 """Number of instructions that an interval requires."""
@@ -63,9 +65,9 @@ class Contributions:
     def contrast(self, first: Integers, second: Integers) -> Contributions:
         """Return the differences between estimates: `first` minus `second`, both [pairs]."""
         return Contributions(
-            self.value[first] - self.value[second],
-            self.shares[:, first] - self.shares[:, second],
-            np.minimum(self.units[first], self.units[second]),
+            value=self.value[first] - self.value[second],
+            shares=self.shares[:, first] - self.shares[:, second],
+            units=np.minimum(self.units[first], self.units[second]),
         )
 
 
@@ -89,14 +91,18 @@ class Studentised:
     @property
     def why(self) -> list[str]:
         """The reason why each estimate has no interval, [k]; empty with one."""
-        columns = (self.error, self.value, self.units, self.varies)
-        return [
-            "" if math.isfinite(error) else why_undefined(value, units, MIN_INSTRUCTIONS, varies)
-            for error, value, units, varies in zip(*(each.tolist() for each in columns), strict=True)
-        ]
+        columns = [column.tolist() for column in (self.error, self.value, self.units, self.varies)]
+        reasons = []
+        for error, value, units, varies in zip(*columns, strict=True):
+            if math.isfinite(error):
+                reasons.append("")
+            else:
+                reasons.append(why_undefined(value, units, least=MIN_INSTRUCTIONS, varies=varies))
+        return reasons
 
     def estimates(self) -> list[Estimate]:
-        return [*map(Estimate.from_floats, self.value, self.low, self.high, self.why)]
+        """Return the estimates with their intervals, [k]."""
+        return list(map(Estimate.from_floats, self.value, self.low, self.high, self.why))
 
     def simultaneous(self, lowest: Bound = -math.inf, highest: Bound = math.inf) -> Studentised:
         """Return the estimates with intervals that contain all k true values together in 95 % of samples.
@@ -108,9 +114,10 @@ class Studentised:
             lowest: the smallest possible true value.
             highest: the largest possible true value.
         """
-        if np.isnan(self._critical_t):
+        critical_t = self._critical_t
+        if math.isnan(critical_t):
             return self
-        reach = self._critical_t * self.error
+        reach = critical_t * self.error  # [k]
         low = np.where(np.isneginf(self.low), self.low, self.value - reach)
         high = np.where(np.isposinf(self.high), self.high, self.value + reach)
         return replace(self, low=np.clip(low, lowest, highest), high=np.clip(high, lowest, highest))
@@ -121,11 +128,14 @@ class Studentised:
         The adjustment is the single-step method of Westfall & Young (1993): the share of resamples in which the
         largest |t| of all estimates reaches that of the estimate.
         """
-        largest = np.sort(self._largest_t)
-        t = np.abs(self.value / self.error)
+        largest = np.sort(self._largest_t)  # [B]
+        resamples = len(largest)
+        t = np.abs(self.value / self.error)  # [k]
         # Equal statistics can differ by rounding.
-        reached = len(largest) - np.searchsorted(largest, t * (1 - _ROUNDING))
-        return np.where(np.isfinite(t) & (len(largest) > 0), (1 + reached) / (1 + len(largest)), np.nan)
+        below = np.searchsorted(largest, t * (1 - _ROUNDING))  # [k]: resamples that do not reach t
+        reached = resamples - below
+        has_test = np.isfinite(t) & (resamples > 0)
+        return np.where(has_test, (1 + reached) / (1 + resamples), np.nan)
 
     def detectable(self, power: float = 0.8) -> Floats:
         """Return the smallest true value that samples like this one find in this share of cases, [k].
@@ -140,13 +150,17 @@ class Studentised:
     @property
     def _critical_t(self) -> float:
         """The smallest |t| with an adjusted p below 0.05; NaN with too few resamples."""
-        place = math.ceil(0.05 * (1 + len(self.null_t))) - 1
-        return float(np.sort(self._largest_t)[-place]) * (1 + _ROUNDING) if place > 0 else math.nan
+        rank = math.ceil(0.05 * (1 + len(self.null_t))) - 1
+        if rank <= 0:
+            return math.nan
+        ascending = np.sort(self._largest_t)
+        return float(ascending[-rank]) * (1 + _ROUNDING)
 
     @property
     def _largest_t(self) -> Floats:
         """The largest |t| of the estimates that have an interval, in each resample, [B]."""
-        largest: Floats = np.abs(self.null_t[:, np.isfinite(self.error)]).max(axis=1, initial=0)
+        has_interval = np.isfinite(self.error)
+        largest: Floats = np.abs(self.null_t[:, has_interval]).max(axis=1, initial=0)
         return largest
 
 
@@ -155,7 +169,8 @@ def bootstrap_weights(groups: int, resamples: int = RESAMPLES, seed: int = 0) ->
 
     Equal arguments give equal resamples.
     """
-    counts, block = _drawn(groups, resamples, seed), _resamples_in_block(groups)
+    counts = _drawn(groups, resamples, seed)
+    block = _resamples_in_block(groups)
     for start in range(0, resamples, block):
         yield counts[start : start + block].astype(np.float64)
 
@@ -166,13 +181,16 @@ def _drawn(groups: int, resamples: int, seed: int) -> NDArray[np.uint8]:
 
     That one resample contains an instruction 256 times has a probability below 10^-500.
     """
-    generator, block = np.random.default_rng(seed), _resamples_in_block(groups)
+    generator = np.random.default_rng(seed)
+    block = _resamples_in_block(groups)
     counts = np.empty((resamples, groups), dtype=np.uint8)
     for start in range(0, resamples, block):
         rows = min(block, resamples - start)
-        drawn = generator.integers(groups, size=(rows, groups)) + groups * np.arange(rows)[:, None]
-        of_block = np.bincount(drawn.ravel(), minlength=rows * groups)
-        counts[start : start + rows] = of_block.reshape(rows, groups)
+        instruction = generator.integers(groups, size=(rows, groups))
+        # A cell is one instruction in one resample of the block.
+        cell = instruction + groups * np.arange(rows)[:, None]
+        counts_of_block = np.bincount(cell.ravel(), minlength=rows * groups)
+        counts[start : start + rows] = counts_of_block.reshape(rows, groups)
     return counts
 
 
@@ -198,32 +216,57 @@ def studentise(
         resamples: number of resamples.
         seed: seed of the resamples.
     """
-    value, shares, given = estimates.value, estimates.shares, estimates.units
+    value = estimates.value
     error, varies = standard_errors(estimates, lowest, highest)
-    usable = np.isfinite(error)
+    has_error = np.isfinite(error)  # [k]
+    null_t = _null_t_statistics(estimates, has_error, resamples=resamples, seed=seed)
+    low = np.full(len(value), np.nan)
+    high = np.full(len(value), np.nan)
+    if has_error.any() and resamples:
+        null_t[:, ~has_error] = 0
+        if symmetric:
+            upper_t = np.quantile(np.abs(null_t), 0.95, axis=0)
+            lower_t = -upper_t
+        else:
+            lower_t, upper_t = np.quantile(null_t, [0.025, 0.975], axis=0)
+        low = np.clip(value - upper_t * error, lowest, highest)
+        high = np.clip(value - lower_t * error, lowest, highest)
+    return Studentised(
+        value=value,
+        low=low,
+        high=high,
+        error=error,
+        null_t=null_t,
+        units=estimates.units,
+        varies=varies,
+    )
+
+
+def _null_t_statistics(estimates: Contributions, has_error: Flags, resamples: int, seed: int) -> Floats:
+    """Return the t statistics of each resample, by its own variance and around the estimates, [resamples, k].
+
+    The variance of a resample is computed as if it had one more instruction, with the variance of the sample.
+
+    Args:
+        estimates: the estimates.
+        has_error: whether each has a standard error, [k]; the statistics of the others mean nothing.
+        resamples, seed: as for `studentise`.
+    """
+    shares = estimates.shares  # [G, k]
     squares = shares**2
-    total = squares.sum(axis=0)
-    units = np.where(usable, given, MIN_INSTRUCTIONS)
-    null_t = np.empty((resamples, len(value)))
-    done = 0
+    total = squares.sum(axis=0)  # [k]
+    units = np.where(has_error, estimates.units, MIN_INSTRUCTIONS)  # [k]
+    null_t = np.empty((resamples, len(estimates.value)))
+    start = 0
     with np.errstate(invalid="ignore", divide="ignore"):
-        for weights in bootstrap_weights(len(shares), resamples, seed):
-            change = weights @ shares
+        for weights in bootstrap_weights(len(shares), resamples, seed):  # [B, G] in each block
+            change = weights @ shares  # [B, k]
             variance = np.maximum(weights @ squares - change**2 / units, 0)
             variance = (units * variance + total) / (units + 1) * units / (units - 1)
-            null_t[done : done + len(weights)] = change / np.sqrt(variance)
-            done += len(weights)
-    low = high = np.full(len(value), np.nan)
-    if usable.any() and resamples:
-        null_t[:, ~usable] = 0
-        if symmetric:
-            upper = np.quantile(np.abs(null_t), 0.95, axis=0)
-            lower = -upper
-        else:
-            lower, upper = np.quantile(null_t, [0.025, 0.975], axis=0)
-        low = np.clip(value - upper * error, lowest, highest)
-        high = np.clip(value - lower * error, lowest, highest)
-    return Studentised(value, low, high, error, null_t, given, varies)
+            end = start + len(weights)
+            null_t[start:end] = change / np.sqrt(variance)
+            start = end
+    return null_t
 
 
 def standard_errors(
@@ -234,16 +277,18 @@ def standard_errors(
     Args:
         estimates, lowest, highest: as for `studentise`.
     """
-    value, units = estimates.value, estimates.units
-    total = (estimates.shares**2).sum(axis=0)
+    value = estimates.value
+    total = (estimates.shares**2).sum(axis=0)  # [k]
     # Rounding errors of a constant column do not count as variance.
     varies = total > 1e-24 * np.maximum(1, value**2)
-    usable = (units >= MIN_INSTRUCTIONS) & varies & np.isfinite(value)
-    units = np.where(usable, units, MIN_INSTRUCTIONS)
+    is_usable = (estimates.units >= MIN_INSTRUCTIONS) & varies & np.isfinite(value)
+    units = np.where(is_usable, estimates.units, MIN_INSTRUCTIONS)
     error = np.sqrt(total * units / (units - 1))
-    far = np.maximum(value - lowest, highest - value) / (units + 1)
-    usable &= ~np.isfinite(far) | (1.96 * error >= LEAST_REACH * far)
-    return np.where(usable, error, np.nan), varies
+    # How far one more instruction at the far end of the scale moves the mean.
+    farthest_move = np.maximum(value - lowest, highest - value) / (units + 1)
+    reaches_far = 1.96 * error >= LEAST_REACH * farthest_move
+    is_usable &= ~np.isfinite(farthest_move) | reaches_far
+    return np.where(is_usable, error, np.nan), varies
 
 
 def cell_means(values: Floats, cell: Integers, cells: int) -> Floats:
@@ -256,8 +301,9 @@ def cell_means(values: Floats, cell: Integers, cells: int) -> Floats:
     """
     totals = np.zeros((cells, values.shape[1]))
     np.add.at(totals, cell, values)
+    rows = np.bincount(cell, minlength=cells)  # [cells]
     with np.errstate(invalid="ignore"):
-        means: Floats = totals / np.bincount(cell, minlength=cells)[:, None]
+        means: Floats = totals / rows[:, None]
     return means
 
 
@@ -271,17 +317,20 @@ def averages(values: Floats, group: Integers, groups: int, weights: Floats | Non
         weights: the weight of each row, such as 1 / its chance to be drawn, [m], or its weight in each column,
             [m, k], which is 0 for a row that is not part of the column; None for equal ones.
     """
-    weights = np.ones(len(values)) if weights is None else weights
-    weights = weights[:, None] if weights.ndim == 1 else weights
+    if weights is None:
+        weights = np.ones(len(values))
+    if weights.ndim == 1:
+        weights = weights[:, None]
+    total_weight = weights.sum(axis=0)  # [k] or [1]
     with np.errstate(invalid="ignore", divide="ignore"):
-        shares_of_rows = weights / weights.sum(axis=0)
-        value = (weights * values).sum(axis=0) / weights.sum(axis=0)
+        row_shares = weights / total_weight  # [m, k] or [m, 1]
+        value = (weights * values).sum(axis=0) / total_weight  # [k]
     shares = np.zeros((groups, len(value)))
-    np.add.at(shares, group, shares_of_rows * (values - value))
-    present = np.zeros((groups, weights.shape[1]), dtype=np.bool_)
-    np.logical_or.at(present, group, weights > 0)
-    units = np.broadcast_to(present.sum(axis=0).astype(np.float64), value.shape)
-    return Contributions(value, np.nan_to_num(shares), units)
+    np.add.at(shares, group, row_shares * (values - value))
+    is_present = np.zeros((groups, weights.shape[1]), dtype=np.bool_)
+    np.logical_or.at(is_present, group, weights > 0)
+    units = np.broadcast_to(is_present.sum(axis=0).astype(np.float64), value.shape)
+    return Contributions(value=value, shares=np.nan_to_num(shares), units=units)
 
 
 def mean_estimate(
@@ -307,5 +356,6 @@ def mean_estimate(
         weights: as for `averages`.
     """
     present, numbered = np.unique(group, return_inverse=True)
-    estimates = averages(values[:, None], numbered, len(present), weights)
-    return studentise(estimates, lowest, highest, symmetric, resamples, seed).estimates()[0]
+    means = averages(values[:, None], numbered, groups=len(present), weights=weights)
+    tested = studentise(means, lowest, highest, symmetric=symmetric, resamples=resamples, seed=seed)
+    return tested.estimates()[0]

@@ -84,52 +84,108 @@ class ScoreInterval(BaseModel):
             group: the instruction of each row, [rows]; `instructions_needed` of them have labels, at least.
             level: the share of labels to cover.
         """
-        of_label, label = expected[labels.row], labels.value
-        _, place, size = np.unique(group[labels.row], return_inverse=True, return_counts=True)
-        weight = 1 / (size[place] * (len(size) + 1))
+        label_expected = expected[labels.row]  # [m]
+        label_spread = spread[labels.row]  # [m]
         lowest, highest = scale
-        in_scale = bool(((lowest <= label) & (label <= highest)).all())
+        interval = cls._fitted(
+            label_expected,
+            label_spread,
+            base=(highest - lowest) / 4,
+            scale=scale,
+            labels=labels,
+            group=group,
+            level=level,
+        )
+        no_spread = np.zeros_like(label_spread)
+        constant = cls._fitted(
+            label_expected,
+            no_spread,
+            base=1.0,
+            scale=scale,
+            labels=labels,
+            group=group,
+            level=level,
+        )
+        widths = {
+            "width": interval._mean_width(label_expected, label_spread),
+            "constant_width": constant._mean_width(label_expected, no_spread),
+        }
+        return interval.model_copy(update=widths)
 
-        def fitted(base: float, doubt: Floats) -> tuple[ScoreInterval, float]:
-            residual = (label - of_label) / (base + doubt)
-            interval = cls(
-                level=level,
-                below=_quantile(-residual, weight, (1 + level) / 2),
-                above=_quantile(residual, weight, (1 + level) / 2),
-                base=base,
-                lowest=lowest if in_scale else None,
-                highest=highest if in_scale else None,
-                whole=bool((label == np.round(label)).all()),
-                rows=len(np.unique(labels.row)),
-                annotators=len(np.unique(labels.annotator)),
-                instructions=len(size),
-            )
-            ends = [interval.ends(*row) for row in zip(of_label.tolist(), doubt.tolist(), strict=True)]
-            return interval, float(np.mean([high - low for low, high in ends]))
+    @classmethod
+    def _fitted(
+        cls,
+        expected: Floats,
+        spread: Floats,
+        base: float,
+        scale: tuple[float, float],
+        labels: LabelArray,
+        group: Integers,
+        level: float,
+    ) -> ScoreInterval:
+        """Return the interval whose unit is the spread plus a base, without the widths.
 
-        interval, width = fitted((highest - lowest) / 4, spread[labels.row])
-        _, constant = fitted(1.0, np.zeros_like(label))
-        return interval.model_copy(update={"width": width, "constant_width": constant})
+        Args:
+            expected: the expected score of each label's row, [m].
+            spread: the standard deviation of the judge's probabilities for it, [m].
+            base: what is added to the spread.
+            scale, labels, group, level: as for `fit`.
+        """
+        values = labels.value
+        residual = (values - expected) / (base + spread)  # [m]
+        _, numbered, sizes = np.unique(group[labels.row], return_inverse=True, return_counts=True)
+        instructions = len(sizes)
+        # Each instruction has the same weight, and so has a new one.
+        weight = 1 / (sizes[numbered] * (instructions + 1))  # [m]
+        share = (1 + level) / 2
+        lowest, highest = scale
+        is_in_scale = bool(((lowest <= values) & (values <= highest)).all())
+        return cls(
+            level=level,
+            below=_quantile(-residual, weight, share=share),
+            above=_quantile(residual, weight, share=share),
+            base=base,
+            lowest=lowest if is_in_scale else None,
+            highest=highest if is_in_scale else None,
+            whole=bool((values == np.round(values)).all()),
+            rows=len(np.unique(labels.row)),
+            annotators=len(np.unique(labels.annotator)),
+            instructions=instructions,
+        )
+
+    def _mean_width(self, expected: Floats, spread: Floats) -> float:
+        """Return the mean width of the intervals of judgements, [m] each."""
+        widths = []
+        for judgement in zip(expected.tolist(), spread.tolist(), strict=True):
+            low, high = self.ends(*judgement)
+            widths.append(high - low)
+        return float(np.mean(widths))
 
     def ends(self, expected: float, spread: float) -> tuple[float, float]:
         """Return the lowest and the highest label in the interval of a judgement."""
         lowest = -inf if self.lowest is None else self.lowest
         highest = inf if self.highest is None else self.highest
-        low = max(lowest, expected - self.below * (self.base + spread))
-        high = min(highest, expected + self.above * (self.base + spread))
+        unit = self.base + spread
+        low = max(lowest, expected - self.below * unit)
+        high = min(highest, expected + self.above * unit)
         if self.whole:
-            low, high = ceil(low - _ROUNDING), floor(high + _ROUNDING)
-        if low > high:  # it covers no label: the nearest one
-            nearest = min(max(expected, lowest), highest)
-            low = high = round(nearest) if self.whole else nearest
-        return low, high
+            low = ceil(low - _ROUNDING)
+            high = floor(high + _ROUNDING)
+        if low <= high:
+            return low, high
+        # It covers no label: the nearest one.
+        nearest = min(max(expected, lowest), highest)
+        if self.whole:
+            nearest = round(nearest)
+        return nearest, nearest
 
 
 def _quantile(residual: Floats, weight: Floats, share: float) -> float:
     """Return the smallest residual up to which the rows have this share of the weight."""
     order = np.argsort(residual)
-    reached = np.cumsum(weight[order]) >= share - _ROUNDING
-    return float(residual[order][np.argmax(reached)])
+    is_reached = np.cumsum(weight[order]) >= share - _ROUNDING
+    first_reached = np.argmax(is_reached)
+    return float(residual[order][first_reached])
 
 
 def instructions_needed(level: float) -> int:

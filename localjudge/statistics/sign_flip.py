@@ -37,9 +37,11 @@ def rise_p(changes: Floats, flips: int, seed: int) -> Floats:
         flips: number of flips to draw where not all are computed.
         seed: seed of the flips.
     """
-    sums = _flipped_sums(np.nan_to_num(_rounded(changes)), flips, seed)
+    steps = np.nan_to_num(_rounded(changes))  # [G, k]
+    sums = _flipped_sums(steps, flips, seed)  # [1 + flips, k]
+    observed = sums[0]
     # With each flip, its opposite is computed, too.
-    as_large = (sums >= sums[0]).sum(axis=0) + (-sums >= sums[0]).sum(axis=0)
+    as_large = (sums >= observed).sum(axis=0) + (-sums >= observed).sum(axis=0)  # [k]
     p: Floats = as_large / (2 * len(sums))
     return p
 
@@ -61,17 +63,38 @@ def tested_means(changes: Floats, lowest: Bound, highest: Bound, flips: int, see
     changes = _rounded(changes)
     estimates = column_means(changes)
     error, varies = standard_errors(estimates, lowest, highest)
-    known = np.nan_to_num(changes)
-    null_t = np.zeros((0, len(error)))
     if flips:
-        sums = _flipped_sums(known, flips, seed)[1:]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share = sums / np.sqrt((known**2).sum(axis=0))
-            left = np.maximum(estimates.units - share**2, 0)
-            null_t = share * np.sqrt((estimates.units - 1) / left)
+        null_t = _null_t_statistics(changes, estimates.units, flips=flips, seed=seed)
         null_t[:, np.isnan(error)] = 0
-    nothing = np.full(len(error), np.nan)
-    return Studentised(estimates.value, nothing, nothing, error, null_t, estimates.units, varies)
+    else:
+        null_t = np.zeros((0, len(error)))
+    no_ends = np.full(len(error), np.nan)
+    return Studentised(
+        value=estimates.value,
+        low=no_ends,
+        high=no_ends,
+        error=error,
+        null_t=null_t,
+        units=estimates.units,
+        varies=varies,
+    )
+
+
+def _null_t_statistics(changes: Floats, units: Floats, flips: int, seed: int) -> Floats:
+    """Return the t statistics of the flipped changes, [flips, k].
+
+    Args:
+        changes: as for `rise_p`.
+        units: number of instructions of each column, [k].
+        flips, seed: as for `tested_means`.
+    """
+    steps = np.nan_to_num(changes)
+    sums = _flipped_sums(steps, flips, seed)[1:]  # [flips, k]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = sums / np.sqrt((steps**2).sum(axis=0))  # [flips, k]; its square is at most `units`
+        remainder = np.maximum(units - ratio**2, 0)
+        t: Floats = ratio * np.sqrt((units - 1) / remainder)
+    return t
 
 
 def _rounded(changes: Floats) -> Floats:
@@ -84,23 +107,25 @@ def _flipped_sums(changes: Floats, flips: int, seed: int) -> Floats:
 
     Of each flip and its opposite, one is computed.
     """
-    return np.concatenate([signs @ changes for signs in _signs(len(changes), flips, seed)])
+    blocks = [signs @ changes for signs in _signs(len(changes), flips, seed)]
+    return np.concatenate(blocks)
 
 
 def _signs(instructions: int, flips: int, seed: int) -> Iterator[Floats]:
     """Yield the signs of each flip, in blocks of [flips, instructions]; those of the first one are all 1."""
     if instructions <= ALL_FLIPS:
-        places = np.arange(2 ** max(instructions - 1, 0))
-        flipped = places[:, None] >> np.arange(instructions) & 1
-        yield 1.0 - 2.0 * flipped.astype(np.float64)
+        # The binary digits of a flip's number say which changes are flipped; the last one never is.
+        numbers = np.arange(2 ** max(instructions - 1, 0))
+        is_flipped = numbers[:, None] >> np.arange(instructions) & 1  # [flips, instructions]
+        yield 1.0 - 2.0 * is_flipped.astype(np.float64)
         return
     yield np.ones((1, instructions))
     generator = np.random.default_rng(seed)
     block = max(1, _BLOCK_SIZE // instructions)
     for start in range(0, flips, block):
         size = (min(block, flips - start), instructions)
-        drawn = generator.integers(0, 2, size=size, dtype=np.int8)
-        yield 1.0 - 2.0 * drawn.astype(np.float64)
+        is_flipped = generator.integers(0, 2, size=size, dtype=np.int8)
+        yield 1.0 - 2.0 * is_flipped.astype(np.float64)
 
 
 def fewest_to_rise(level: float) -> int:

@@ -22,7 +22,10 @@ from localjudge.statistics.jackknife import PARTS, LeftOut, agreement_estimate
 
 _THRESHOLDS = 201
 """Largest number of thresholds to try, which are quantiles of the differences."""
-_FOLDS, _DRAWS = 5, 10
+_FOLDS = 5
+"""Number of folds of the instructions; the threshold of each is learned on the others."""
+_DRAWS = 10
+"""How often the folds are drawn."""
 _DIGITS = 9
 JUDGED = ("integer", "expected")
 """The columns of a judge; all others are baselines."""
@@ -67,16 +70,17 @@ class WithinInstructions:
 class LabelledResponses:
     """The m mean labels of the instructions with at least two labelled responses, and their pairs [p].
 
-    `row` and `group` are the row and the instruction of each label, `first` and `second` the places of a pair
-    in them. Instructions are numbered from 0. `weight` has the weight of each label; None if all are equal.
+    `row` and `group` are the row and the instruction of each label, `first` and `second` the numbers of a
+    pair's labels. Instructions are numbered from 0. `weight` has the weight of each label; None if all are
+    equal.
     """
 
-    row: Integers
-    label: Floats
-    group: Integers
-    first: Integers
-    second: Integers
-    weight: Floats | None = None
+    row: Integers  # [m]
+    label: Floats  # [m]
+    group: Integers  # [m]
+    first: Integers  # [p]
+    second: Integers  # [p]
+    weight: Floats | None = None  # [m]
 
     @classmethod
     def from_labels(cls, marks: LabelArray, group: Integers, response: Integers) -> LabelledResponses | None:
@@ -91,17 +95,21 @@ class LabelledResponses:
 
         marks = replace(marks, row=response[marks.row])
         row, label = marks.means()
-        several = np.bincount(group[row])[group[row]] >= 2
-        row, label = row[several], label[several]
+        responses_of_group = np.bincount(group[row])
+        has_pair = responses_of_group[group[row]] >= 2
+        row = row[has_pair]
+        label = label[has_pair]
         present, numbered = np.unique(group[row], return_inverse=True)
         if len(present) < 2:
             return None
-        members = csr_array((np.ones(len(row)), (np.arange(len(row)), numbered)))
-        first, second = triu(members @ members.T, 1).nonzero()
-        return cls(row, label, numbered, first, second, marks.weight_of(row))
+        is_member = csr_array((np.ones(len(row)), (np.arange(len(row)), numbered)))  # [m, G]
+        is_same = is_member @ is_member.T  # [m, m]
+        first, second = triu(is_same, k=1).nonzero()
+        return cls(row, label, group=numbered, first=first, second=second, weight=marks.weight_of(row))
 
     @property
     def instructions(self) -> int:
+        """Number of instructions."""
         return int(self.group.max()) + 1
 
     def compare(self, column: Floats, seed: int) -> tuple[WithinComparison, LeftOut]:
@@ -110,37 +118,48 @@ class LabelledResponses:
         Returns:
             The comparison, and its share in order, also without each part of the instructions.
         """
-        values = column[self.row]
-        in_order, over_chance, epsilon = self._order_of(values).shares(seed)
-        compared = WithinComparison(
+        shares = self._order_of(column[self.row]).shares(seed)
+        in_order = shares.in_order
+        over_chance = shares.over_chance
+        comparison = WithinComparison(
             in_order=agreement_estimate(in_order.value, in_order.without, lowest=0.0, further=0),
             over_chance=agreement_estimate(over_chance.value, over_chance.without, further=0),
-            epsilon=epsilon,
+            epsilon=shares.epsilon,
         )
-        return compared, in_order
+        return comparison, in_order
 
     def _order_of(self, values: Floats) -> _OrderedPairs:
-        """Return the shares of pairs in order by instruction, for each threshold of ties."""
-        by_column, by_label = (
-            (numbers[self.first] - numbers[self.second]).round(_DIGITS) for numbers in (values, self.label)
-        )
-        size, group = np.abs(by_column), self.group[self.first]
+        """Return the shares of pairs in order by instruction, for each threshold of ties.
+
+        Args:
+            values: the number of each response, [m].
+        """
+        by_column = (values[self.first] - values[self.second]).round(_DIGITS)  # [p]
+        by_label = (self.label[self.first] - self.label[self.second]).round(_DIGITS)  # [p]
+        size = np.abs(by_column)
+        group = self.group[self.first]  # [p]
         quantiles = np.quantile(size, np.linspace(0, 1, _THRESHOLDS), method="inverted_cdf")
-        thresholds = np.unique(np.append(0.0, quantiles))
-        tie = (by_label == 0).astype(np.float64)
-        ordered = ((np.sign(by_column) == np.sign(by_label)) & (by_label != 0)).astype(np.float64)
+        thresholds = np.unique(np.append(0.0, quantiles))  # [T]
+        is_tie = by_label == 0
+        has_same_sign = np.sign(by_column) == np.sign(by_label)
+        tie = is_tie.astype(np.float64)
+        ordered = (has_same_sign & ~is_tie).astype(np.float64)
         # A pair is as its order says below the first threshold that its difference does not exceed, then a tie.
-        place, pairs = np.searchsorted(thresholds, size), np.bincount(group)[:, None]
-        shares = np.zeros((2, self.instructions, len(thresholds)))
-        shares[0, :, 0] = np.bincount(group, ordered)
-        np.add.at(shares[0], (group, place), tie - ordered)
-        np.add.at(shares[1], (group, place), 1.0)
-        in_order, equal = shares.cumsum(axis=2) / pairs
+        first_tied = np.searchsorted(thresholds, size)
+        pairs = np.bincount(group)[:, None]  # [G, 1]
+        shape = (self.instructions, len(thresholds))
+        steps_in_order = np.zeros(shape)
+        steps_in_order[:, 0] = np.bincount(group, ordered)
+        np.add.at(steps_in_order, (group, first_tied), tie - ordered)
+        steps_equal = np.zeros(shape)
+        np.add.at(steps_equal, (group, first_tied), 1.0)
+        in_order = steps_in_order.cumsum(axis=1) / pairs  # [G, T]
+        equal = steps_equal.cumsum(axis=1) / pairs  # [G, T]
         # In a random order, a pair gets any two of its instruction's numbers, and either of them first.
         labels_equal = np.bincount(group, tie)[:, None] / pairs
         chance = labels_equal * equal + (1 - labels_equal) * (1 - equal) / 2
-        weights = np.bincount(self.group, self.weight) / np.bincount(self.group)
-        return _OrderedPairs.from_instructions(thresholds, in_order, chance, weights)
+        weights = np.bincount(self.group, self.weight) / np.bincount(self.group)  # [G]
+        return _OrderedPairs.from_instructions(thresholds, in_order, chance=chance, weight=weights)
 
 
 def agree_within(
@@ -159,19 +178,37 @@ def agree_within(
     responses = LabelledResponses.from_labels(marks, group, response)
     if responses is None:
         return None
-    compared = {name: responses.compare(column, seed) for name, column in columns.items()}
-    comparisons = {name: comparison for name, (comparison, _) in compared.items()}
-    shares = {name: share for name, (_, share) in compared.items()}
-    # All pairs with equal labels are in order for equal scores, and half of all other pairs for random ones.
+    comparisons = {}
+    shares = {}  # the share in order of each column, also without each part of the instructions
+    for name, column in columns.items():
+        comparisons[name], shares[name] = responses.compare(column, seed)
     of_equal, equal = responses.compare(np.zeros(len(group)), seed)
-    rest = of_equal.in_order.complement()
-    value, low, high = (None if end is None else end / 2 for end in (rest.value, rest.low, rest.high))
-    trivial = {"equal": of_equal.in_order, "random": replace(rest, value=value, low=low, high=high)}
-    comparisons |= {name: WithinComparison(share, UNDEFINED, None) for name, share in trivial.items()}
-    shares |= {"equal": equal, "random": LeftOut((1 - equal.value) / 2, (1 - equal.without) / 2)}
-    judge = shares["expected" if "expected" in shares else "integer"]
-    over = {name: judge.minus(share).difference() for name, share in shares.items() if name not in JUDGED}
-    return WithinInstructions(responses.instructions, len(responses.first), comparisons, over)
+    comparisons["equal"] = WithinComparison(of_equal.in_order, over_chance=UNDEFINED, epsilon=None)
+    shares["equal"] = equal
+    # All pairs with equal labels are in order for equal scores, and half of all other pairs for random ones.
+    random = of_equal.in_order.decreasing(lambda share: (1 - share) / 2)
+    comparisons["random"] = WithinComparison(random, over_chance=UNDEFINED, epsilon=None)
+    shares["random"] = LeftOut((1 - equal.value) / 2, (1 - equal.without) / 2)
+    judge = shares["expected"] if "expected" in shares else shares["integer"]
+    over_baselines = {}
+    for name, share in shares.items():
+        if name not in JUDGED:
+            over_baselines[name] = judge.minus(share).difference()
+    return WithinInstructions(
+        instructions=responses.instructions,
+        pairs=len(responses.first),
+        comparisons=comparisons,
+        over_baselines=over_baselines,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _SharesInOrder:
+    """The share of pairs in order, how much it is over chance, and the threshold that is best for all."""
+
+    in_order: LeftOut
+    over_chance: LeftOut
+    epsilon: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,46 +232,80 @@ class _OrderedPairs:
         cls, thresholds: Floats, in_order: Floats, chance: Floats, weight: Floats
     ) -> _OrderedPairs:
         """Return the parts of the instructions; the shares are [G, T], and the weights [G]."""
-        part = np.arange(len(weight)) % PARTS
-        sums = np.zeros((2, min(len(weight), PARTS), len(thresholds)))
-        for total, share in zip(sums, (in_order, in_order - chance), strict=True):
-            np.add.at(total, part, share * weight[:, None])
-        return cls(thresholds, sums[0], sums[1], np.bincount(part, weight).astype(np.float64))
+        part = np.arange(len(weight)) % PARTS  # [G]
+        shape = (min(len(weight), PARTS), len(thresholds))
+        sums_in_order = np.zeros(shape)
+        np.add.at(sums_in_order, part, in_order * weight[:, None])
+        sums_over_chance = np.zeros(shape)
+        np.add.at(sums_over_chance, part, (in_order - chance) * weight[:, None])
+        return cls(
+            thresholds,
+            in_order=sums_in_order,
+            over_chance=sums_over_chance,
+            weight=np.bincount(part, weight).astype(np.float64),
+        )
 
-    def shares(self, seed: int) -> tuple[LeftOut, LeftOut, float]:
-        """Return the share in order, how much it is over chance, and the threshold that is best for all.
+    def shares(self, seed: int) -> _SharesInOrder:
+        """Return the shares, all thresholds learned again without each part; `seed` is that of the folds."""
+        total = self.weight.sum()
+        total_without = total - self.weight  # [P]
+        seen = self._seen()
+        unseen, unseen_over_chance = self._unseen(seed)
+        # The mean of both is nearly unbiased. A rounding error must not put a share of 1 above 1.
+        in_order = (seen.value + unseen.value) / 2 / total
+        in_order_without = (seen.without + unseen.without) / 2 / total_without
+        best = _best(self.in_order.sum(axis=0))
+        return _SharesInOrder(
+            in_order=LeftOut(float(np.round(in_order, _DIGITS)), in_order_without.round(_DIGITS)),
+            over_chance=LeftOut(
+                float(unseen_over_chance.value / total), unseen_over_chance.without / total_without
+            ),
+            epsilon=float(self.thresholds[best]),
+        )
+
+    def _seen(self) -> LeftOut:
+        """Return the sum of the shares in order with the threshold that is learned on the same instructions."""
+        curve = self.in_order.sum(axis=0)  # [T]
+        curve_without = curve - self.in_order  # [P, T]
+        best_without = _best(curve_without)[:, None]
+        return LeftOut(
+            curve[_best(curve)],
+            np.take_along_axis(curve_without, best_without, axis=1)[:, 0],
+        )
+
+    def _unseen(self, seed: int) -> tuple[LeftOut, LeftOut]:
+        """Return the sums of the shares in order, and over chance, with thresholds that other parts give.
 
         The threshold of a part is the best one, the smallest of several, for parts of other folds; the folds
         are drawn several times. `seed` is that of the folds.
         """
-        parts, every = len(self.weight), np.arange(len(self.weight))
-        whole, total = self.in_order.sum(axis=0), self.weight.sum()
-        best, best_without = _best(whole), _best(whole - self.in_order)
-        seen, seen_without = whole[best], whole[best_without] - self.in_order[every, best_without]
-        unseen, unseen_without = np.zeros(2), np.zeros((2, parts))
-        curves, generator = np.stack([self.in_order, self.over_chance]), np.random.default_rng(seed)
+        parts = len(self.weight)
+        curves = np.stack([self.in_order, self.over_chance])  # [2, P, T]
+        sums = np.zeros(2)
+        sums_without = np.zeros((2, parts))
+        generator = np.random.default_rng(seed)
         for _ in range(_DRAWS):
-            fold = generator.permutation(parts) % _FOLDS
-            for inside in (fold == number for number in range(min(_FOLDS, parts))):
-                others = self.in_order[~inside]
-                of_others, held = others.sum(axis=0), curves[:, inside].sum(axis=1)
-                learned = _best(of_others)
-                unseen += held[:, learned] / _DRAWS
-                # Without a part of the fold, the threshold is the same; without another part, learn it again.
-                unseen_without[:, inside] += (held[:, [learned]] - curves[:, inside, learned]) / _DRAWS
-                unseen_without[:, ~inside] += held[:, _best(of_others - others)] / _DRAWS
-        without = total - self.weight
-        # A rounding error must not put a share of 1 above 1.
-        in_order = float(((seen + unseen[0]) / 2 / total).round(_DIGITS))
-        in_order_without = ((seen_without + unseen_without[0]) / 2 / without).round(_DIGITS)
-        return (
-            LeftOut(in_order, in_order_without),
-            LeftOut(float(unseen[1] / total), unseen_without[1] / without),
-            float(self.thresholds[best]),
-        )
+            fold = generator.permutation(parts) % _FOLDS  # [P]
+            for number in range(min(_FOLDS, parts)):
+                inside = fold == number
+                outside = ~inside
+                others = self.in_order[outside]  # [parts outside, T]
+                curve_of_others = others.sum(axis=0)  # [T]
+                curves_of_fold = curves[:, inside].sum(axis=1)  # [2, T]
+                learned = _best(curve_of_others)
+                sums += curves_of_fold[:, learned] / _DRAWS
+                # Without a part of the fold, the threshold is the same.
+                of_part = curves[:, inside, learned]  # [2, parts inside]
+                sums_without[:, inside] += (curves_of_fold[:, [learned]] - of_part) / _DRAWS
+                # Without another part, it is learned again.
+                learned_without = _best(curve_of_others - others)  # [parts outside]
+                sums_without[:, outside] += curves_of_fold[:, learned_without] / _DRAWS
+        in_order = LeftOut(sums[0], sums_without[0])
+        over_chance = LeftOut(sums[1], sums_without[1])
+        return in_order, over_chance
 
 
 def _best(in_order: Floats) -> Integers:
-    """Return the place of the largest number, the first of several, in the last axis."""
-    places: Integers = in_order.round(_DIGITS).argmax(axis=-1)
-    return places
+    """Return the index of the largest number, the first of several, in the last axis."""
+    indices: Integers = in_order.round(_DIGITS).argmax(axis=-1)
+    return indices

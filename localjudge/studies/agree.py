@@ -20,16 +20,14 @@ from localjudge.statistics.agreement_statistics import (
     NominalComparison,
     SampledRows,
     auc,
-    baseline_labels,
     compare,
     compare_labels,
-    median_label,
-    most_frequent_label,
     nominal_kappa,
     spearman,
 )
 from localjudge.statistics.krippendorff import alpha_estimate
 from localjudge.statistics.resampling import RESAMPLES
+from localjudge.statistics.trivial_judges import baseline_labels, median_label, most_frequent_label
 from localjudge.statistics.within_instructions import WithinInstructions, agree_within
 
 _TIE = RESULTS["tie"]

@@ -6,9 +6,9 @@ rows cannot pass:
 - `margin`: a one-sided 95 % bound (`localjudge.statistics.non_inferiority`) excludes that the mean fell by the
   margin or more.
 - `improve`: the mean rose by the one-sided sign-flip test (`localjudge.statistics.sign_flip`).
-- `max_failed`, `max_fell`: a one-sided 95 % bound (`localjudge.statistics.jackknife.share_below`) excludes that
-  the share of rows without a score, or of these and of the rows that fell far, is as large as asked. A mean can
-  hide that a few rows collapsed.
+- `max_failed`, `max_fell`: a one-sided 95 % bound (`localjudge.statistics.exact_shares.share_below`) excludes
+  that the share of rows without a score, or of these and of the rows that fell far, is as large as asked. A
+  mean can hide that a few rows collapsed.
 
 Two are plain thresholds, without confidence: `min` for a mean, `max_mean_drop` for its change.
 
@@ -29,7 +29,7 @@ import numpy as np
 
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
-from localjudge.statistics.jackknife import fewest_to_exclude, kish_number, share_below
+from localjudge.statistics.exact_shares import fewest_to_exclude, kish_number, share_below
 from localjudge.statistics.non_inferiority import (
     chance_to_pass,
     fewest_to_pass,

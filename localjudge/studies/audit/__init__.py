@@ -20,7 +20,7 @@ from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.statistics import UNDEFINED, Estimate
-from localjudge.statistics.jackknife import Shares
+from localjudge.statistics.log_odds import Shares
 from localjudge.statistics.resampling import mean_estimate
 from localjudge.studies.audit.audit_findings import NOISE, AspectReading, Audit, AuditCheck
 from localjudge.studies.audit.audit_run import RUNS, Sample

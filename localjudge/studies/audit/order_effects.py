@@ -19,7 +19,7 @@ from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import read_notices, read_row_outcomes
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.statistics import UNDEFINED, Estimate
-from localjudge.statistics.jackknife import Shares
+from localjudge.statistics.log_odds import Shares
 from localjudge.statistics.resampling import mean_estimate
 from localjudge.studies.audit.order_runs import OWN, OrderCheck, PromptOrder
 from localjudge.studies.audit.perturbations import AGAIN

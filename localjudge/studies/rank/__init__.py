@@ -15,13 +15,12 @@ from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.score_column import averaged, deciding
 from localjudge.runs.reader import is_complete
 from localjudge.statistics import Estimate
+from localjudge.statistics.prediction_powered import LabelledRows
+from localjudge.statistics.ranked_column import Pair, RankedColumn
 from localjudge.statistics.resampling import RESAMPLES
-from localjudge.statistics.system_means import LabelledRows
 from localjudge.statistics.system_order import (
     NO_DIFFERENCE,
     SIGNIFICANCE_LEVEL,
-    Pair,
-    RankedColumn,
     differences_in_words,
     sets_in_words,
 )
