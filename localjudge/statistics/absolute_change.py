@@ -66,7 +66,7 @@ def absolute_change(first: Floats, again: Floats, group: Integers, width: float)
         bound = float(np.sort(changes)[rank - 1])
         within = int((changes <= bound).sum())
     return AbsoluteChange(
-        mean=_mean(changes, group, width),
+        mean=_mean(changes, group, width=width),
         largest=float(changes.max()),
         bound=bound,
         rows=rows,
@@ -76,9 +76,10 @@ def absolute_change(first: Floats, again: Floats, group: Integers, width: float)
 
 def _mean(changes: Floats, group: Integers, width: float) -> Estimate:
     """Return the mean of changes, with an interval if enough instructions changed."""
-    moved = len(np.unique(group[changes > 0]))
-    if moved == 0:
+    has_moved = changes > 0
+    instructions = len(np.unique(group[has_moved]))
+    if instructions == 0:
         return Estimate.from_floats(0.0, why=NOTHING_MOVED)
-    if moved < MIN_INSTRUCTIONS:
+    if instructions < MIN_INSTRUCTIONS:
         return Estimate.from_floats(float(changes.mean()), why=FEW_MOVED)
     return mean_estimate(changes, group, lowest=0.0, highest=width)

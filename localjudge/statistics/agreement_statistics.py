@@ -182,7 +182,7 @@ class SampledRows(RowArrays):
 
     def share(self, held: Flags) -> Estimate:
         """Return the share of the rows where something holds, [m]; see `exact_share`."""
-        return exact_share(held, self.group, self.weight)
+        return exact_share(held, self.group, weights=self.weight)
 
     def mean(self, values: Floats, lowest: float, highest: float, signed: bool = False) -> Estimate:
         """Return the mean of values [m] between two ends; `signed` values have a symmetric interval."""
@@ -199,7 +199,7 @@ class SampledRows(RowArrays):
 
     def mean_error(self, column: Floats, labels: Floats, highest: float) -> Estimate:
         """Return the mean absolute error of a column [m], at most `highest`."""
-        return self.agreement(absolute_error, column, labels, lowest=0.0, highest=highest, further=0)
+        return self.agreement(absolute_error, column, second=labels, lowest=0.0, highest=highest, further=0)
 
     def agreement(
         self,
@@ -221,7 +221,7 @@ class SampledRows(RowArrays):
             highest: the largest possible value.
             tests, further: as for `localjudge.statistics.jackknife.jackknife_interval`.
         """
-        jackknife = self.left_out(statistic, first, second)
+        jackknife = self.left_out(statistic, first, second=second)
         if jackknife is None:
             return Estimate(why=ONE_SIDE_IS_EQUAL)
         instructions = len(jackknife.without)
@@ -242,8 +242,8 @@ class SampledRows(RowArrays):
 
         Instructions are left out in both. All columns are [m], and the statistic is at most 1 and at least -1.
         """
-        of_column = self.left_out(statistic, column, labels)
-        of_other = self.left_out(statistic, other, labels)
+        of_column = self.left_out(statistic, column, second=labels)
+        of_other = self.left_out(statistic, other, second=labels)
         if of_column is None or of_other is None:
             return Estimate(why=ONE_SIDE_IS_EQUAL)
         return of_column.minus(of_other).difference(reach=2.0)
@@ -256,7 +256,7 @@ class SampledRows(RowArrays):
         """
         from scipy.sparse import csr_array
 
-        value = of_all(statistic, first, second, weight=self.weight)
+        value = of_all(statistic, first, second=second, weight=self.weight)
         if value is None:
             return None
         present, numbered = np.unique(self.group, return_inverse=True)
@@ -279,7 +279,7 @@ class SampledRows(RowArrays):
     def kappa_of_labels(self, predicted: Floats, human: Floats) -> Estimate:
         """Return Cohen's kappa of labels without an order, [m]; no interval if all predicted ones are equal."""
         if (predicted != predicted[0]).any():
-            return self.agreement(nominal_kappa, predicted, human)
+            return self.agreement(nominal_kappa, predicted, second=human)
         if (human == predicted[0]).all():
             return Estimate(None, why=ONE_SIDE_IS_EQUAL)
         return Estimate(0.0, why=ONE_SIDE_IS_EQUAL)
@@ -343,8 +343,8 @@ def compare(
     rows, means = marks.means()
     of_rows = SampledRows(group[rows], weight=marks.weight_of(rows))
     correlations = Comparison(
-        spearman=of_rows.agreement(spearman, column[rows], means),
-        pearson=of_rows.agreement(pearson, column[rows], means),
+        spearman=of_rows.agreement(spearman, column[rows], second=means),
+        pearson=of_rows.agreement(pearson, column[rows], second=means),
     )
     if ends is None or len(rows) < 2:
         return correlations
@@ -359,15 +359,19 @@ def compare(
         mae=of_labels.mean_error(values, labels, highest=width),
         bias=of_labels.mean(error, lowest=-width, highest=width, signed=True),
     )
-    are_whole = (values == values.round()).all() and (labels == labels.round()).all()
-    if not are_whole:
+    if not (_are_whole(values) and _are_whole(labels)):
         return comparison
     return replace(
         comparison,
-        kappa=of_labels.agreement(kappa, values, labels),
+        kappa=of_labels.agreement(kappa, values, second=labels),
         exact=of_labels.share(error == 0),
         within_one=of_labels.share(np.abs(error) <= 1),
     )
+
+
+def _are_whole(numbers: Floats) -> bool:
+    """Return whether all numbers are whole."""
+    return bool((numbers == numbers.round()).all())
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ class PairDesign:
         matrix = csr_array((signs, (rows, systems)), shape=(count, len(pairs.systems)))
         if with_length:
             matrix = hstack([matrix, csr_array(pairs.length_difference[:, None])], format="csr")
-        return cls(matrix, pairs.group, pairs.components())
+        return cls(matrix, pairs.group, component=pairs.components())
 
     @property
     def base(self) -> Floats:
@@ -99,7 +99,11 @@ class PairDesign:
         return gradient
 
     def information(self, weights: Floats) -> Floats:
-        """Return the information of all pairs, [P, P], from that of each, [n]."""
+        """Return the information of all pairs, [P, P].
+
+        Args:
+            weights: the information of each pair, [n].
+        """
         information: Floats = (self.matrix.T @ self.matrix.multiply(weights[:, None])).toarray()
         return information
 
@@ -131,7 +135,7 @@ class Strengths:
 
     `parameters` has the strengths, whose mean is 0 in each component of the comparisons, and the coefficient.
     `changes` has the change of each parameter without each instruction, `inverse` is the inverse of the
-    information of all pairs, and `weights` has that of each pair.
+    information of all pairs, and `weights` has the information of each pair.
 
     `unlimited` is True if the likelihood has no maximum, for instance because one system always wins. The fit
     then has one more instruction, the last one: the average of all others, with ties only. For two systems this
@@ -234,7 +238,7 @@ class Strengths:
         count = gradient.shape[1]
         direction = self.inverse @ gradient  # [P, k]
         total = np.zeros(count)  # the information on each estimate
-        squares = np.zeros(count)  # the sum of the squares of that of each instruction
+        squares = np.zeros(count)  # the sum of the squares of the information of each instruction
         for block in self.design.blocks(_BLOCK_SIZE // max(count, 1)):
             of_row = self.weights[block.rows, None] * (block.matrix @ direction) ** 2
             of_instruction = np.add.reduceat(of_row, block.starts)

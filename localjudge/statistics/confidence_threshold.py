@@ -4,11 +4,11 @@ A verdict is kept if the judge's confidence reaches a threshold at which, with a
 with kept verdicts agree with people at the rate that was asked. The thresholds are tested from high to low on
 the labelled rows, by the exact binomial test, until one fails (fixed-sequence testing; Jung, Brahman & Choi,
 "Trust or Escalate", arXiv:2407.18370). Which thresholds are tested follows from the confidences and the
-instructions alone: the first keeps `FIRST` of the labelled rows, and at least so many that the test can pass,
-and the last keeps all.
+instructions alone: the first keeps `FIRST` of the labelled rows, or more if the test needs more to pass, and
+the last keeps all.
 
 The rows are counted: those that are kept, those that must agree, and those that are tested. Rows of an
-instruction are alike, so n of them in G instructions count in the test as fewer independent rows: as the number
+instruction are alike, so the test counts n of them in G instructions as fewer independent rows: the number
 whose share has the same variance, and at most n² / (n₁² + … + n_G²), which is G if all have as many rows.
 `benchmarks/escalation.py` measures how often agreement falls below the target, and what share is kept.
 """
@@ -40,19 +40,17 @@ def fewest_labels(rate: float, error: float = ERROR) -> int:
 
 
 def independent_rows(group: Integers) -> Floats:
-    """Return as how many independent rows the first, the first two … and all of these rows count, at most.
+    """Return the largest effective number of the first row, the first two rows … and all rows, [n].
+
+    It is the square of the number of rows over the sum of its squares by instruction (Kish 1965).
 
     Args:
         group: the instruction of each row, [n].
-
-    Returns:
-        The square of the number of rows over the sum of its squares by instruction (Kish 1965), [n].
     """
     count = len(group)
     order = np.argsort(group, kind="stable")
-    starts = np.flatnonzero(
-        np.diff(group[order], prepend=-1)
-    )  # [G]: where each instruction begins in the order
+    # [G]: where each instruction begins in the order
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
     sizes = np.diff(starts, append=count)  # [G]
     earlier = np.empty(count)  # [n]: the earlier rows of the same instruction
     earlier[order] = np.arange(count) - np.repeat(starts, sizes)
@@ -87,7 +85,7 @@ def threshold(
         kept = int(np.searchsorted(-descending, -descending[count - 1], side="right"))
         share, effective = effective_rows(agreed[:kept], group[:kept])
         rows = min(effective, float(independent[kept - 1]))
-        if _agreement_p(share, rows, rate) > error:
+        if _agreement_p(share, rows, rate=rate) > error:
             break
         lowest = float(descending[kept - 1])
     return lowest
@@ -100,20 +98,22 @@ def _tested_counts(independent: Floats, rate: float, error: float) -> list[int]:
         independent: as how many independent rows the first, the first two … rows count, [n].
         rate, error: as for `threshold`.
     """
+    rows = len(independent)
+    counts = np.arange(1, rows + 1)
     can_pass = independent >= fewest_labels(rate, error) - _ROUNDING
-    counts = np.flatnonzero(can_pass) + 1
-    counts = counts[counts >= FIRST * len(independent) - _ROUNDING]
-    if not len(counts):
+    is_large = counts >= FIRST * rows - _ROUNDING
+    possible = counts[can_pass & is_large]
+    if not len(possible):
         return []
-    steps = np.linspace(counts[0], len(independent), STEPS).astype(int)
+    steps = np.linspace(possible[0], rows, STEPS).astype(int)
     numbers: list[int] = np.unique(steps).tolist()
     return numbers
 
 
 def _agreement_p(share: float, rows: float, rate: float) -> float:
-    """Return the probability that so many rows or more agree if they do at the rate.
+    """Return the binomial probability that at least this share of the rows agrees if rows agree at the rate.
 
-    It is the binomial probability, also for numbers of rows that are not whole.
+    The number of rows need not be whole.
     """
     from scipy.special import betainc
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from localjudge.arrays import Floats
+from localjudge.arrays import Floats, Integers
 from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.resampling import Contributions, averages, studentise
 from localjudge.statistics.system_means import SystemRows, instruction_weights
@@ -45,107 +45,96 @@ def means_at_equal_length(
     undefined = [UNDEFINED] * len(rows.systems)
     if characters is None:
         return undefined
-    length = np.log1p(characters)  # [rows]
-    weights = instruction_weights(rows)  # [rows]
-    is_of_system = (rows.system[:, None] == np.arange(len(rows.systems))) * 1.0  # [rows, systems]
-    slope = _length_slope(rows, length, values, is_of_system=is_of_system, weights=weights)
+    regression = _Regression(
+        group=rows.group,
+        groups=rows.groups,
+        length=np.log1p(characters),
+        score=values,
+        weight=instruction_weights(rows),
+        is_of_system=(rows.system[:, None] == np.arange(len(rows.systems))).astype(np.float64),
+    )
+    slope = regression.slope()
     if slope is None:
         return undefined
-    means = _means_at_mean_length(rows, length, values, weights, weights[:, None] * is_of_system, slope)
     lowest, highest = ends
-    estimates = studentise(means, lowest, highest, resamples=resamples, seed=seed).estimates()
-    return [_within_scale(mean, lowest, highest) for mean in estimates]
+    means = regression.means_at_mean_length(slope)
+    estimates = studentise(means, lowest, highest=highest, resamples=resamples, seed=seed).estimates()
+    return [_within_scale(mean, lowest, highest=highest) for mean in estimates]
 
 
 @dataclass(frozen=True, slots=True)
 class _LengthSlope:
-    """The slope of length, with the contribution of each instruction, [groups]."""
+    """The slope of length, with the contribution of each instruction."""
 
     value: float
-    shares: Floats
+    shares: Floats  # [G]
 
 
-def _length_slope(
-    rows: SystemRows, length: Floats, values: Floats, is_of_system: Floats, weights: Floats
-) -> _LengthSlope | None:
-    """Return the slope of length within instructions and systems (Frisch, Waugh and Lovell).
+@dataclass(frozen=True, slots=True)
+class _Regression:
+    """The rows of a regression of n scores on instructions, systems and lengths."""
 
-    Args:
-        rows: the rows of all systems.
-        length: the length of each row, [rows].
-        values: its score, [rows].
-        is_of_system: 1 for the system of a row, else 0, [rows, systems].
-        weights: the weight of each row, [rows].
+    group: Integers  # [n]: the number of the instruction
+    groups: int  # G
+    length: Floats  # [n]
+    score: Floats  # [n]
+    weight: Floats  # [n]
+    is_of_system: Floats  # [n, systems]: 1 for the row's system, else 0
 
-    Returns:
-        The slope; None if too little of the variance of lengths is left.
-    """
-    columns = np.column_stack([length, values, is_of_system])  # [rows, 2 + systems]
-    deviations = _deviations(rows, columns, weights)
-    of_rows = deviations[:, :2]
-    of_systems = deviations[:, 2:]
-    coefficients, *_ = np.linalg.lstsq(of_systems, of_rows, rcond=None)
-    residuals = of_rows - of_systems @ coefficients
-    length_left = residuals[:, 0]
-    score_left = residuals[:, 1]
-    squares_of_group = np.bincount(rows.group, length_left**2, minlength=rows.groups)
-    squares = squares_of_group.sum()
-    rounding = 1e-12 * len(residuals)
-    least = _LEAST_LEFT * (deviations[:, 0] ** 2).sum()
-    if squares <= max(rounding, least, 2 * squares_of_group.max()):
-        return None
-    slope = (length_left * score_left).sum() / squares
-    errors = score_left - slope * length_left
-    gradient = np.bincount(rows.group, length_left * errors, minlength=rows.groups)
-    return _LengthSlope(slope, gradient / (squares - squares_of_group))
+    def slope(self) -> _LengthSlope | None:
+        """Return the slope of length within instructions and systems (Frisch, Waugh and Lovell).
 
+        It is None if too little of the variance of lengths is left.
+        """
+        columns = np.column_stack([self.length, self.score, self.is_of_system])  # [n, 2 + systems]
+        deviations = self._deviations(columns)
+        length_and_score = deviations[:, :2]
+        systems = deviations[:, 2:]
+        coefficients, *_ = np.linalg.lstsq(systems, length_and_score, rcond=None)
+        residuals = length_and_score - systems @ coefficients  # [n, 2]
+        length = residuals[:, 0]
+        score = residuals[:, 1]
+        squares_of_group = np.bincount(self.group, length**2, minlength=self.groups)  # [G]
+        squares = squares_of_group.sum()
+        rounding_error = 1e-12 * len(residuals)
+        least_left = _LEAST_LEFT * (deviations[:, 0] ** 2).sum()
+        if squares <= max(rounding_error, least_left, 2 * squares_of_group.max()):
+            return None
+        slope = (length * score).sum() / squares
+        errors = score - slope * length
+        changes = np.bincount(self.group, length * errors, minlength=self.groups)  # [G]
+        return _LengthSlope(slope, changes / (squares - squares_of_group))
 
-def _deviations(rows: SystemRows, columns: Floats, weights: Floats) -> Floats:
-    """Return columns minus their weighted means on each instruction, times the root of the weight.
+    def means_at_mean_length(self, slope: _LengthSlope) -> Contributions:
+        """Return the mean of each system, moved along the slope to the mean length of all rows."""
+        length = self.length[:, None]
+        without_length = (self.score - slope.value * self.length)[:, None]
+        system_weight = self.weight[:, None] * self.is_of_system  # [n, systems]
+        of_all = averages(length, self.group, groups=self.groups, weights=self.weight)
+        lengths = averages(length, self.group, groups=self.groups, weights=system_weight)
+        adjusted = averages(without_length, self.group, groups=self.groups, weights=system_weight)
+        distance = np.nan_to_num(lengths.value - of_all.value)  # [systems]
+        shares = adjusted.shares + slope.value * of_all.shares - distance * slope.shares[:, None]
+        return Contributions(
+            value=adjusted.value + slope.value * of_all.value,
+            shares=shares,
+            units=adjusted.units,
+        )
 
-    The result is [rows, k], as are the columns.
-    """
-    from scipy.sparse import csr_array
+    def _deviations(self, columns: Floats) -> Floats:
+        """Return columns minus their weighted means on each instruction, times the root of the weight.
 
-    count = len(rows.group)
-    weights_by_instruction = csr_array((weights, (rows.group, np.arange(count))), shape=(rows.groups, count))
-    total = np.maximum(weights_by_instruction.sum(axis=1), np.finfo(float).tiny)  # [groups]
-    means = weights_by_instruction @ columns / total[:, None]  # [groups, k]
-    deviations: Floats = np.sqrt(weights)[:, None] * (columns - means[rows.group])
-    return deviations
+        The result is [n, k], as are the columns.
+        """
+        from scipy.sparse import csr_array
 
-
-def _means_at_mean_length(
-    rows: SystemRows,
-    length: Floats,
-    values: Floats,
-    weights: Floats,
-    system_weights: Floats,
-    slope: _LengthSlope,
-) -> Contributions:
-    """Return the mean of each system, moved along the slope to the mean length of all rows.
-
-    Args:
-        rows: the rows of all systems.
-        length: the length of each row, [rows].
-        values: its score, [rows].
-        weights: its weight in the mean of all rows, [rows].
-        system_weights: its weight in the mean of each system, [rows, systems].
-        slope: the slope.
-    """
-    group = rows.group
-    groups = rows.groups
-    without_length = values - slope.value * length
-    mean_length = averages(length[:, None], group, groups=groups, weights=weights)
-    lengths = averages(length[:, None], group, groups=groups, weights=system_weights)
-    adjusted = averages(without_length[:, None], group, groups=groups, weights=system_weights)
-    distance = np.nan_to_num(lengths.value - mean_length.value)  # [systems]
-    shares = adjusted.shares + slope.value * mean_length.shares - distance * slope.shares[:, None]
-    return Contributions(
-        value=adjusted.value + slope.value * mean_length.value,
-        shares=shares,
-        units=adjusted.units,
-    )
+        rows = len(self.group)
+        # [G, n]: the weight of each row on its instruction
+        weights = csr_array((self.weight, (self.group, np.arange(rows))), shape=(self.groups, rows))
+        total = np.maximum(weights.sum(axis=1), np.finfo(float).tiny)  # [G]
+        means = weights @ columns / total[:, None]  # [G, k]
+        deviations: Floats = np.sqrt(self.weight)[:, None] * (columns - means[self.group])
+        return deviations
 
 
 def _within_scale(mean: Estimate, lowest: float, highest: float) -> Estimate:

@@ -16,8 +16,8 @@ def exact_share(held: Flags, group: Integers, weights: Floats | None = None) -> 
 
     If instructions have several rows, the interval is that of the effective number of rows, which has the
     variance between instructions (Korn & Graubard 1998), by the jackknife if their weights differ. A share of 0
-    or 1 has no variance; then the rows of an instruction count as one, and those with more weight for less than
-    one (Kish's effective number).
+    or 1 has no variance; then the rows of an instruction count as one, and unequal weights of instructions
+    reduce their number (Kish's effective number).
 
     Args:
         held: a mask of the rows, [m].
@@ -40,13 +40,13 @@ def exact_share(held: Flags, group: Integers, weights: Floats | None = None) -> 
     without_it = (1 - share) * effective
     low = betaincinv(with_it, without_it + 1, 0.025) if with_it > 0 else 0.0
     high = betaincinv(with_it + 1, without_it, 0.975) if without_it > 0 else 1.0
-    return Estimate.from_floats(share, low, high)
+    return Estimate.from_floats(share, low=low, high=high)
 
 
 def effective_rows(held: Flags, group: Integers, weights: Floats | None = None) -> tuple[float, float]:
-    """Return the share of rows where something holds, and the number of independent rows that say as much.
+    """Return the share of rows where something holds, and the effective number of independent rows.
 
-    The arguments are those of `exact_share`; there is at least one row.
+    The arguments are as for `exact_share`; there is at least one row.
     """
     from scipy.special import stdtrit
 
@@ -86,8 +86,8 @@ def share_below(share: float, number: float) -> float:
 
     Args:
         share: the share of rows where something holds.
-        number: their effective number. It must not depend on where it holds: then the bound never falls when
-            it holds in one more row.
+        number: the effective number of rows. It must not depend on the rows where it holds: then the bound
+            never falls when it holds in one more row.
     """
     from scipy.special import betaincinv
 

@@ -84,7 +84,7 @@ class JackknifeEstimates:
         freedom = np.where(has_interval, self.units - 1, 1)
         reach = stdtrit(freedom, 0.975) * error
         if resamples:
-            null_t = _null_t_statistics(self.covariance, error, freedom, resamples=resamples, seed=seed)
+            null_t = _null_t_statistics(self.covariance, error, freedom=freedom, resamples=resamples, seed=seed)
         else:
             null_t = np.zeros((0, len(error)))
         return Studentised(
@@ -140,21 +140,21 @@ def left_out(group: Integers) -> Flags:
     return is_kept
 
 
-def jackknife_interval(value: float, left_out: Floats, tests: int = 1, further: int = 0) -> Floats:
+def jackknife_interval(value: float, without: Floats, tests: int = 1, further: int = 0) -> Floats:
     """Return both ends of a statistic's interval, on a scale where it is symmetric; NaN if there is none.
 
     Args:
         value: the statistic of the sample.
-        left_out: the statistic without each instruction (or each part of the instructions), [G].
+        without: the statistic without each instruction (or each part of the instructions), [G].
         tests: number of intervals that cover their true values together in 95 % of samples (Bonferroni).
         further: number of further instructions in the variance, each of which changes the statistic as much as
             the one that changes it most.
     """
     from scipy.special import stdtrit
 
-    parts = len(left_out)
+    parts = len(without)
     with np.errstate(invalid="ignore"):
-        squares = (left_out - np.mean(left_out)) ** 2  # [G]
+        squares = (without - np.mean(without)) ** 2  # [G]
     total = squares.sum()
     if parts < LEAST_FOR_AGREEMENT or not np.isfinite(value + total) or total < 1e-24:
         return np.full(2, np.nan)
@@ -178,12 +178,12 @@ class LeftOut:
         """Return a difference of at most `reach` with its interval; `tests` as for `jackknife_interval`."""
         ends = jackknife_interval(self.value, self.without, tests=tests, further=FURTHER_OF_DIFFERENCES)
         low, high = np.clip(ends, -reach, reach)
-        return Estimate.from_floats(self.value, low, high, why=why_open(self.value, self.without))
+        return Estimate.from_floats(self.value, low=low, high=high, why=why_open(self.value, self.without))
 
 
 def agreement_estimate(
     value: float,
-    left_out: Floats,
+    without: Floats,
     lowest: float = -1.0,
     highest: float = 1.0,
     tests: int = 1,
@@ -193,7 +193,7 @@ def agreement_estimate(
 
     Args:
         value: the statistic of the sample.
-        left_out: the statistic without each instruction (or each part of the instructions), [G]; NaN if it is
+        without: the statistic without each instruction (or each part of the instructions), [G]; NaN if it is
             undefined.
         lowest: the smallest possible value.
         highest: the largest possible value.
@@ -202,20 +202,20 @@ def agreement_estimate(
     middle = (highest + lowest) / 2
     half = (highest - lowest) / 2
     # A rounding error next to 1 is far from it on this scale.
-    fractions = ((np.append(value, left_out) - middle) / half).round(_DIGITS)
+    fractions = ((np.append(value, without) - middle) / half).round(_DIGITS)
     angles = np.arcsin(np.clip(fractions, -1, 1))  # [1 + G]
     ends = jackknife_interval(angles[0], angles[1:], tests=tests, further=further)
     low, high = middle + half * np.sin(np.clip(ends, -np.pi / 2, np.pi / 2))
     why = ""
     if not np.isfinite(low):
-        why = why_open(value, left_out)
-    return Estimate.from_floats(value, low, high, why=why)
+        why = why_open(value, without)
+    return Estimate.from_floats(value, low=low, high=high, why=why)
 
 
-def why_open(value: float, left_out: Floats) -> str:
+def why_open(value: float, without: Floats) -> str:
     """Return why a statistic has no interval."""
-    parts = len(left_out)
-    if parts >= LEAST_FOR_AGREEMENT and np.isfinite(value) and np.isnan(left_out).any():
+    parts = len(without)
+    if parts >= LEAST_FOR_AGREEMENT and np.isfinite(value) and np.isnan(without).any():
         return "it is not defined without one of the instructions"
-    varies = bool(np.ptp(left_out) > 1e-12)
+    varies = bool(np.ptp(without) > 1e-12)
     return why_undefined(value, parts, least=LEAST_FOR_AGREEMENT, varies=varies)

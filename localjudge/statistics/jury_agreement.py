@@ -76,8 +76,8 @@ class RatedAspect:
         domain = np.array(list(self.values), dtype=np.float64)
         votes = [self.votes]  # [rows, values] each
         for juror in range(self.table.shape[1]):
-            others = replace(self, table=np.delete(self.table, juror, axis=1))
-            votes.append(others.votes)
+            without_juror = replace(self, table=np.delete(self.table, juror, axis=1))
+            votes.append(without_juror.votes)
 
         def alphas(weights: Floats | None) -> Floats:
             return np.array([alpha(counts, domain, level=self.level, weights=weights) for counts in votes])
@@ -173,9 +173,9 @@ def jury_errors(
     """
     rows, mean_labels = marks.means()
     if scores is None:
-        errors = _errors_of_labels(rated, marks, rows)
+        errors = _errors_of_labels(rated, marks, rows=rows)
     else:
-        errors = _errors_of_scores(rated, scores[rows], mean_labels)
+        errors = _errors_of_scores(rated, scores[rows], labels=mean_labels)
     present, numbered = np.unique(group[rows], return_inverse=True)
     groups = len(present)
     # Half of the instructions choose the best juror, and the others compare it with the jury.

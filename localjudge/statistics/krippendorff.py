@@ -60,7 +60,7 @@ def alpha(counts: Floats, domain: Floats, level: str, weights: Floats | None = N
     # The matrix of observed coincidences, [values, values].
     observed = counts.T @ weighted - np.diag(weighted.sum(axis=0))
     of_value = observed.sum(axis=0)  # [values]
-    distance = _squared_distances(of_value, domain, level)
+    distance = _squared_distances(of_value, domain, level=level)
     expected = of_value @ distance @ of_value
     if expected == 0:
         return float("nan")

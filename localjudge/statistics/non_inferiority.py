@@ -3,12 +3,13 @@
 A run is not inferior if the lower end of a one-sided 95 % confidence interval of its mean change is above
 minus the margin. Two bounds are computed, and the higher one counts.
 
-`studentised_bound` is that of Student's t, made for rare and large drops: a third of the samples of 20
-instructions contain no drop if one instruction in twenty has one. So it is computed as if there were more
-instructions with the lowest possible change (`WORST_INSTRUCTIONS`), and with a slightly larger quantile
-(`QUANTILE`). `betting_bound` is that of Waudby-Smith & Ramdas (arXiv:2010.09686) with the largest bet. It is
-the higher one if nearly all instructions changed equally, mostly not at all: 59 equal instructions exclude a
-drop of 0.2 on a scale from 1 to 5.
+- `studentised_bound`: Student's t, made valid for rare and large drops: a third of the samples of 20
+  instructions contain no drop if one instruction in twenty has one. So it is computed as if there were more
+  instructions with the lowest possible change (`WORST_INSTRUCTIONS`), and with a slightly larger quantile
+  (`QUANTILE`).
+- `betting_bound`: Waudby-Smith & Ramdas (arXiv:2010.09686) with the largest bet. It is the higher one if nearly
+  all instructions changed equally, mostly not at all: 59 equal instructions exclude a drop of 0.2 on a scale
+  from 1 to 5.
 
 Both are monotone: if the change on an instruction rises, the bound does not fall. `benchmarks/gate.py` measures
 how often a gate passes by mistake.
@@ -151,7 +152,7 @@ def _lowest_mean_studentised(margin: float, variance: float, width: float, instr
     """Return the lowest mean change that passes by the studentised bound, if changes are about normal."""
     from scipy.special import ndtri
 
-    # Blom's approximation of the largest of so many normal numbers.
+    # Blom's approximation of the largest of this number of normal values.
     ranks = np.arange(1, min(instructions, _MOST_RAISED) + 1)
     largest = math.sqrt(variance) * ndtri(1 - (ranks - 0.375) / (instructions + 0.25))
     raised = np.clip(largest, -width, width)

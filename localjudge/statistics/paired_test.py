@@ -1,7 +1,7 @@
 """The paired test of a change, its power, and how many instructions it needs.
 
-The test of `compare` is that of `sign_flip`; its power is that of Student's t for the paired differences of two
-systems, one for each instruction. So is the power of the tests of `rank`.
+The test of `compare` is the sign-flip test (`sign_flip`). Its power, and the power of the tests of `rank`, is
+computed as that of Student's t for the paired differences of two systems, one for each instruction.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class Change:
 
     @property
     def is_significant(self) -> bool:
+        """Whether the mean changed significantly."""
         return self.p is not None and self.p < SIGNIFICANCE_LEVEL
 
     @property
@@ -98,7 +99,7 @@ def tested_changes(old: Floats, new: Floats, width: Floats, flips: int, seed: in
         seed: seed of the flips.
     """
     change = new - old  # [instructions, k]
-    tested = tested_means(change, -width, width, flips=flips, seed=seed)
+    tested = tested_means(change, lowest=-width, highest=width, flips=flips, seed=seed)
     differences = tested.simultaneous(-width, width).estimates()
     p_values = tested.adjusted()  # [k], as are all below
     detectable = tested.detectable()
@@ -136,10 +137,11 @@ def _number_or_none(number: float) -> float | None:
 
 
 def paired_variance(values: Floats, group: Integers, system: Integers) -> tuple[float, int] | None:
-    """Return the variance of the difference of two systems on an instruction, the mean of all pairs of systems.
+    """Return the variance of the difference of two systems on an instruction, averaged over pairs of systems.
 
-    It is that of means of as many rows as the systems have on an instruction. With it comes the smallest number
-    of instructions that two of these systems share. None if no two systems share two instructions.
+    A difference is between the means of the rows that the systems have on an instruction. The second value is
+    the smallest number of instructions that two of these systems share. None if no two systems share two
+    instructions.
 
     Args:
         values: the score of each row, [n].

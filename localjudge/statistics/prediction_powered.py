@@ -42,27 +42,29 @@ def prediction_powered(
     if weights is None:
         weights = np.ones(len(judged))
     unlabelled = ~labelled
-    known = judged[labelled]  # the judge's scores of the rows with labels
-    rest = judged[unlabelled]
-    if len(known) < 2:
+    with_label = judged[labelled]  # the judge's scores of the rows with a label
+    without_label = judged[unlabelled]
+    if len(with_label) < 2:
         return _unknown_mean(groups)
     share = weights[labelled] / weights[labelled].sum()
-    share_of_rest = weights[unlabelled] / weights[unlabelled].sum()
-    tuning = power_tuning(known, rest, labels)
-    corrected = labels - tuning * known
+    unlabelled_share = weights[unlabelled] / weights[unlabelled].sum()
+    tuning = power_tuning(with_label, without_label, labels=labels)
+    corrected = labels - tuning * with_label
     mean = share @ corrected
-    rest_mean = share_of_rest @ rest
+    unlabelled_mean = unlabelled_share @ without_label
     contribution = share * (corrected - mean)
+    unlabelled_contribution = tuning * unlabelled_share * (without_label - unlabelled_mean)
     if tuning:
         # Each label influences the tuning; its leverage grows with the distance of its judge's score from the
         # mean. The HC3 correction (MacKinnon & White 1985) makes the interval valid with as few as thirty
         # labels.
-        contribution = contribution / (1 - _leverage((known - known.mean()) ** 2))
+        squares = (with_label - with_label.mean()) ** 2
+        contribution = contribution / (1 - _leverage(squares))
     shares = np.zeros((groups, 1))
     np.add.at(shares[:, 0], group[labelled], contribution)
-    np.add.at(shares[:, 0], group[unlabelled], tuning * share_of_rest * (rest - rest_mean))
+    np.add.at(shares[:, 0], group[unlabelled], unlabelled_contribution)
     return Contributions(
-        value=np.array([mean + tuning * rest_mean]),
+        value=np.array([mean + tuning * unlabelled_mean]),
         shares=shares,
         units=_number_of_instructions(group[labelled]),
     )
@@ -137,21 +139,22 @@ def _number_of_instructions(group: Integers) -> Floats:
     return np.array([float(len(np.unique(group)))])
 
 
-def power_tuning(known: Floats, rest: Floats, labels: Floats) -> float:
+def power_tuning(with_label: Floats, without_label: Floats, labels: Floats) -> float:
     """Return the weight of the judge's scores, 0 to 1, that minimizes the variance of the mean.
 
     The weight is lambda in PPI++, example 6.1.
 
     Args:
-        known: the judge's scores of the labelled rows, in the order of the labels.
-        rest: the judge's scores of the other rows.
+        with_label: the judge's scores of the labelled rows, in the order of the labels.
+        without_label: the judge's scores of the other rows.
         labels: the labels.
     """
-    variance = np.concatenate([known, rest]).var(ddof=1)
-    if not len(rest) or variance <= 0:
+    variance = np.concatenate([with_label, without_label]).var(ddof=1)
+    if not len(without_label) or variance <= 0:
         return 0.0
-    covariance = np.mean((labels - labels.mean()) * (known - known.mean()))
-    return float(np.clip(covariance / ((1 + len(known) / len(rest)) * variance), 0, 1))
+    covariance = np.mean((labels - labels.mean()) * (with_label - with_label.mean()))
+    ratio = len(with_label) / len(without_label)
+    return float(np.clip(covariance / ((1 + ratio) * variance), 0, 1))
 
 
 @dataclass(frozen=True, slots=True)

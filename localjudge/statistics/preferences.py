@@ -20,7 +20,7 @@ class Preferences(RowArrays):
     `preference` is the probability that the input's first response is better, averaged over both orders.
     `shown_first` is the probability that the response shown first wins, in the input's order and in the other.
     `agree` is 1 if both orders name the same response and 0 if they name different ones. `length_difference`
-    is log(1 + characters) of the first response minus that of the second. An order that was not
+    is log(1 + characters) of the first response minus log(1 + characters) of the second. An order that was not
     judged is NaN; `agree` is NaN for one order, and if an order says a tie.
     """
 
@@ -114,7 +114,7 @@ def direct_win_rates(preferences: Preferences, first: Integers, second: Integers
         first: the index of each pair's first system, whose wins count, [pairs].
         second: the index of the second system, [pairs]; no two systems twice.
     """
-    direct = _direct_wins(preferences, first, second)
+    direct = _direct_wins(preferences, first, second=second)
     return Shares.from_values(direct.value, direct.pair, parts=len(first), group=direct.group)
 
 
@@ -124,7 +124,7 @@ def instruction_counts(preferences: Preferences, first: Integers, second: Intege
     Args:
         preferences, first, second: as for `direct_win_rates`.
     """
-    direct = _direct_wins(preferences, first, second)
+    direct = _direct_wins(preferences, first, second=second)
     pairs = len(first)
     # A cell has the comparisons of one pair of systems on one instruction.
     cells, cell = np.unique(direct.group.astype(np.int64) * pairs + direct.pair, return_inverse=True)
@@ -150,7 +150,7 @@ def _counts_of_pairs(pair: Integers, pairs: int) -> Integers:
 def _direct_wins(preferences: Preferences, first: Integers, second: Integers) -> DirectWins:
     """Return the preferences for the first system of each pair of systems, wherever its response stands.
 
-    The arguments are those of `direct_win_rates`.
+    The arguments are as for `direct_win_rates`.
     """
     count = len(preferences.systems)
     pair = np.full((count, count), -1)  # the number of the pair of two systems; -1 for other systems

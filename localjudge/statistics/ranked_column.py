@@ -106,9 +106,11 @@ class RankedColumn:
         cells = instruction_means(rows, values)  # [groups, systems]
         on_same = means_on_same_instructions(cells)
         self.means = studentise(
-            column_means(cells), lowest, highest, resamples=judge_resamples, seed=seed
+            column_means(cells), lowest=lowest, highest=highest, resamples=judge_resamples, seed=seed
         ).estimates()
-        self.held = studentise(on_same, lowest, highest, resamples=judge_resamples, seed=seed).estimates()
+        self.held = studentise(
+            on_same, lowest=lowest, highest=highest, resamples=judge_resamples, seed=seed
+        ).estimates()
         self.component = connected_systems(cells)
         self.length_held = means_at_equal_length(
             rows, values, ends=ends, characters=characters, resamples=judge_resamples, seed=seed
@@ -124,7 +126,9 @@ class RankedColumn:
         else:
             pair_resamples = resamples
             human_means = human.means(rows, values)
-            self.human = studentise(human_means, lowest, highest, resamples=resamples, seed=seed).estimates()
+            self.human = studentise(
+                human_means, lowest=lowest, highest=highest, resamples=resamples, seed=seed
+            ).estimates()
             answered = np.isfinite(cells)
             if answered[answered.any(axis=1)].all():
                 differences = human_means.contrast(first, second)
@@ -133,7 +137,9 @@ class RankedColumn:
                 differences = human.differences(rows, values, answered=answered)
                 self.level = _levels(differences.value, first, second=second, answered=answered)
 
-        tested = studentise(differences, -reach, reach, symmetric=True, resamples=pair_resamples, seed=seed)
+        tested = studentise(
+            differences, lowest=-reach, highest=reach, symmetric=True, resamples=pair_resamples, seed=seed
+        )
         estimates = tested.simultaneous(-reach, reach).estimates()
         p_values = tested.adjusted()  # [pairs]
         self.pairs = self._compared(

@@ -169,7 +169,7 @@ def bootstrap_weights(groups: int, resamples: int = RESAMPLES, seed: int = 0) ->
 
     Equal arguments give equal resamples.
     """
-    counts = _drawn(groups, resamples, seed)
+    counts = _drawn(groups, resamples, seed=seed)
     block = _resamples_in_block(groups)
     for start in range(0, resamples, block):
         yield counts[start : start + block].astype(np.float64)
@@ -217,7 +217,7 @@ def studentise(
         seed: seed of the resamples.
     """
     value = estimates.value
-    error, varies = standard_errors(estimates, lowest, highest)
+    error, varies = standard_errors(estimates, lowest, highest=highest)
     has_error = np.isfinite(error)  # [k]
     null_t = _null_t_statistics(estimates, has_error, resamples=resamples, seed=seed)
     low = np.full(len(value), np.nan)
@@ -259,7 +259,7 @@ def _null_t_statistics(estimates: Contributions, has_error: Flags, resamples: in
     null_t = np.empty((resamples, len(estimates.value)))
     start = 0
     with np.errstate(invalid="ignore", divide="ignore"):
-        for weights in bootstrap_weights(len(shares), resamples, seed):  # [B, G] in each block
+        for weights in bootstrap_weights(len(shares), resamples, seed=seed):  # [B, G] in each block
             change = weights @ shares  # [B, k]
             variance = np.maximum(weights @ squares - change**2 / units, 0)
             variance = (units * variance + total) / (units + 1) * units / (units - 1)
@@ -357,5 +357,5 @@ def mean_estimate(
     """
     present, numbered = np.unique(group, return_inverse=True)
     means = averages(values[:, None], numbered, groups=len(present), weights=weights)
-    tested = studentise(means, lowest, highest, symmetric=symmetric, resamples=resamples, seed=seed)
+    tested = studentise(means, lowest, highest=highest, symmetric=symmetric, resamples=resamples, seed=seed)
     return tested.estimates()[0]

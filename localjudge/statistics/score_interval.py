@@ -9,11 +9,12 @@ Labels of an instruction are alike, so each instruction has the same weight in t
 labels, and a new instruction, whose residual may be anything, has the weight of one (hierarchical conformal
 prediction, Lee, Barber and Willett, arXiv 2306.06342). A label that one of the same annotators gives to a
 response to a new instruction of the same population then lies in the interval with at least the level's
-probability: in the mean over instructions, whatever their number of responses, and not for each system, score
-or annotator. It is a single label, because a reader compares one with the interval. Nothing is random in it.
+probability. This coverage is marginal: on average over instructions, whatever their number of responses, and
+not guaranteed for each system, score or annotator. It is that of a single label, because a reader compares one
+with the interval. The interval is not random.
 
 Labels on the judge's scale lie between its ends, and so does the interval. If a label lies outside, the labels
-have another scale, whose ends nobody said: the largest label of a sample need not be the largest possible one.
+have another scale, whose ends are unknown: the largest label of a sample need not be the largest possible one.
 Then the interval is not cut.
 """
 
@@ -33,7 +34,7 @@ class ScoreInterval(BaseModel):
     """How far the labels of an aspect lie from the expected score.
 
     Attributes:
-        level: the share of labels that lie in the interval, at least.
+        level: the smallest share of labels that lie in the interval.
         below: the largest residual below the expected score that the interval covers.
         above: the same above it.
         base: what is added to the spread of a judgement to get the unit of its residual: a quarter of the
@@ -45,7 +46,7 @@ class ScoreInterval(BaseModel):
         annotators: number of people who labelled them.
         instructions: number of their instructions.
         width: mean width of the intervals of these rows.
-        constant_width: the same if all intervals were equally wide; where it is smaller, the judge's
+        constant_width: their mean width if all were equally wide; where it is smaller, the judge's
             probabilities do not tell where it errs.
     """
 
@@ -86,72 +87,38 @@ class ScoreInterval(BaseModel):
         """
         label_expected = expected[labels.row]  # [m]
         label_spread = spread[labels.row]  # [m]
+        residual = labels.value - label_expected  # [m]
         lowest, highest = scale
-        interval = cls._fitted(
-            label_expected,
-            label_spread,
-            base=(highest - lowest) / 4,
-            scale=scale,
-            labels=labels,
-            group=group,
-            level=level,
-        )
-        no_spread = np.zeros_like(label_spread)
-        constant = cls._fitted(
-            label_expected,
-            no_spread,
-            base=1.0,
-            scale=scale,
-            labels=labels,
-            group=group,
-            level=level,
-        )
-        widths = {
-            "width": interval._mean_width(label_expected, label_spread),
-            "constant_width": constant._mean_width(label_expected, no_spread),
-        }
-        return interval.model_copy(update=widths)
-
-    @classmethod
-    def _fitted(
-        cls,
-        expected: Floats,
-        spread: Floats,
-        base: float,
-        scale: tuple[float, float],
-        labels: LabelArray,
-        group: Integers,
-        level: float,
-    ) -> ScoreInterval:
-        """Return the interval whose unit is the spread plus a base, without the widths.
-
-        Args:
-            expected: the expected score of each label's row, [m].
-            spread: the standard deviation of the judge's probabilities for it, [m].
-            base: what is added to the spread.
-            scale, labels, group, level: as for `fit`.
-        """
-        values = labels.value
-        residual = (values - expected) / (base + spread)  # [m]
-        _, numbered, sizes = np.unique(group[labels.row], return_inverse=True, return_counts=True)
-        instructions = len(sizes)
-        # Each instruction has the same weight, and so has a new one.
-        weight = 1 / (sizes[numbered] * (instructions + 1))  # [m]
+        base = (highest - lowest) / 4
+        unit = base + label_spread  # [m]
+        weight, instructions = _label_weights(group[labels.row])
         share = (1 + level) / 2
-        lowest, highest = scale
-        is_in_scale = bool(((lowest <= values) & (values <= highest)).all())
-        return cls(
+        is_in_scale = bool(((lowest <= labels.value) & (labels.value <= highest)).all())
+        interval = cls(
             level=level,
-            below=_quantile(-residual, weight, share=share),
-            above=_quantile(residual, weight, share=share),
+            below=_quantile(-residual / unit, weight, share=share),
+            above=_quantile(residual / unit, weight, share=share),
             base=base,
             lowest=lowest if is_in_scale else None,
             highest=highest if is_in_scale else None,
-            whole=bool((values == np.round(values)).all()),
+            whole=bool((labels.value == np.round(labels.value)).all()),
             rows=len(np.unique(labels.row)),
             annotators=len(np.unique(labels.annotator)),
             instructions=instructions,
         )
+        # All residuals in the same unit.
+        constant = interval.model_copy(
+            update={
+                "below": _quantile(-residual, weight, share=share),
+                "above": _quantile(residual, weight, share=share),
+                "base": 1.0,
+            }
+        )
+        widths = {
+            "width": interval._mean_width(label_expected, label_spread),
+            "constant_width": constant._mean_width(label_expected, np.zeros_like(label_spread)),
+        }
+        return interval.model_copy(update=widths)
 
     def _mean_width(self, expected: Floats, spread: Floats) -> float:
         """Return the mean width of the intervals of judgements, [m] each."""
@@ -178,6 +145,19 @@ class ScoreInterval(BaseModel):
         if self.whole:
             nearest = round(nearest)
         return nearest, nearest
+
+
+def _label_weights(group: Integers) -> tuple[Floats, int]:
+    """Return the weight of each label in the quantiles [m], and the number of instructions.
+
+    Each instruction has the same weight, shared by its labels, and so has a new one.
+
+    Args:
+        group: the instruction of each label, [m].
+    """
+    _, numbered, sizes = np.unique(group, return_inverse=True, return_counts=True)
+    instructions = len(sizes)
+    return 1 / (sizes[numbered] * (instructions + 1)), instructions
 
 
 def _quantile(residual: Floats, weight: Floats, share: float) -> float:

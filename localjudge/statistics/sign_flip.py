@@ -38,7 +38,7 @@ def rise_p(changes: Floats, flips: int, seed: int) -> Floats:
         seed: seed of the flips.
     """
     steps = np.nan_to_num(_rounded(changes))  # [G, k]
-    sums = _flipped_sums(steps, flips, seed)  # [1 + flips, k]
+    sums = _flipped_sums(steps, flips, seed=seed)  # [1 + flips, k]
     observed = sums[0]
     # With each flip, its opposite is computed, too.
     as_large = (sums >= observed).sum(axis=0) + (-sums >= observed).sum(axis=0)  # [k]
@@ -62,7 +62,7 @@ def tested_means(changes: Floats, lowest: Bound, highest: Bound, flips: int, see
     """
     changes = _rounded(changes)
     estimates = column_means(changes)
-    error, varies = standard_errors(estimates, lowest, highest)
+    error, varies = standard_errors(estimates, lowest, highest=highest)
     if flips:
         null_t = _null_t_statistics(changes, estimates.units, flips=flips, seed=seed)
         null_t[:, np.isnan(error)] = 0
@@ -89,7 +89,7 @@ def _null_t_statistics(changes: Floats, units: Floats, flips: int, seed: int) ->
         flips, seed: as for `tested_means`.
     """
     steps = np.nan_to_num(changes)
-    sums = _flipped_sums(steps, flips, seed)[1:]  # [flips, k]
+    sums = _flipped_sums(steps, flips, seed=seed)[1:]  # [flips, k]
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = sums / np.sqrt((steps**2).sum(axis=0))  # [flips, k]; its square is at most `units`
         remainder = np.maximum(units - ratio**2, 0)
@@ -107,12 +107,12 @@ def _flipped_sums(changes: Floats, flips: int, seed: int) -> Floats:
 
     Of each flip and its opposite, one is computed.
     """
-    blocks = [signs @ changes for signs in _signs(len(changes), flips, seed)]
+    blocks = [signs @ changes for signs in _signs(len(changes), flips, seed=seed)]
     return np.concatenate(blocks)
 
 
 def _signs(instructions: int, flips: int, seed: int) -> Iterator[Floats]:
-    """Yield the signs of each flip, in blocks of [flips, instructions]; those of the first one are all 1."""
+    """Yield the signs of each flip, in blocks of [flips, instructions]; the first flip changes no sign."""
     if instructions <= ALL_FLIPS:
         # The binary digits of a flip's number say which changes are flipped; the last one never is.
         numbers = np.arange(2 ** max(instructions - 1, 0))

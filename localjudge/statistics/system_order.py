@@ -1,6 +1,8 @@
-"""Which system is significantly better, by scores or by preferences: the order of systems as far as two of them
-at a time establish it, ranks that are not excluded, systems that do not differ, differences that cannot be
-tested."""
+"""The order of systems that the tests of their differences establish, by scores or by preferences.
+
+It has the ranks of each system that are not excluded, the systems without a significant difference, and the
+differences that cannot be tested.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ class SystemOrder:
         Systems whose difference is not tested are in no set together.
         """
         rank = {system: number for number, system in enumerate(order)}
-        ranks_of_sets = [sorted(rank[member] for member in members) for members in _cliques(self._is_together)]
+        ranks_of_sets = []
+        for members in _cliques(self._is_together):
+            ranks_of_sets.append(sorted(rank[member] for member in members))
         groups = []
         for ranks in sorted(ranks_of_sets):
             groups.append(tuple(self._systems[order[number]] for number in ranks))
@@ -97,8 +101,7 @@ def differences_in_words(
     untested: Sequence[tuple[str, str, str]],
     detectable: float | None = None,
 ) -> Iterator[str]:
-    """Yield a line on the systems that do not differ significantly, and one on those that are not tested, for
-    each reason.
+    """Yield a line on the systems that do not differ significantly, and one on each reason of untested pairs.
 
     Args:
         where: what is compared, such as "in strength".

@@ -27,7 +27,7 @@ def baseline_labels(columns: Mapping[str, Floats], human: Floats, labels: Sample
     if len(np.unique(labels.group)) < 2:
         return baselines
     for name, column in columns.items():
-        baselines[name] = _label_of_tree(column, human, labels)
+        baselines[name] = _label_of_tree(column, human, labels=labels)
     return baselines
 
 
@@ -63,9 +63,9 @@ def most_frequent_label(human: Floats, labels: SampledRows) -> Floats:
 
 
 def median_label(human: Floats, labels: SampledRows) -> Floats:
-    """Return for each label the median of those of other instructions, [m].
+    """Return for each label the median label of other instructions, [m].
 
-    The arguments are those of `most_frequent_label`.
+    The arguments are as for `most_frequent_label`.
     """
     weights = _weights(labels)
     predicted = np.empty(len(human))

@@ -5,8 +5,8 @@ A judge that sees only how hard an instruction is agrees with people over all ro
 The share of pairs in order is pairwise accuracy with tie calibration (Deutsch et al. 2023, arXiv 2305.14324),
 for the threshold of ties that is best for new instructions. With a threshold that is learned on the same
 instructions the share is too high, and with one that is learned on others too low; the mean of both is nearly
-unbiased. Its jackknife learns all thresholds again without each instruction: an interval for a threshold that
-is known contains the share too seldom. `benchmarks/in_order.py` measures both.
+unbiased. Its jackknife learns all thresholds again without each instruction: an interval that takes the
+threshold as known under-covers. `benchmarks/in_order.py` measures both.
 """
 
 from __future__ import annotations
@@ -113,10 +113,10 @@ class LabelledResponses:
         return int(self.group.max()) + 1
 
     def compare(self, column: Floats, seed: int) -> tuple[WithinComparison, LeftOut]:
-        """Compare a column [rows of the run] with the labels; `seed` is that of the folds.
+        """Compare a column [rows of the run] with the labels; `seed` is the seed of the folds.
 
         Returns:
-            The comparison, and its share in order, also without each part of the instructions.
+            The comparison; its share in order, also without each part of the instructions.
         """
         shares = self._order_of(column[self.row]).shares(seed)
         in_order = shares.in_order
@@ -142,19 +142,19 @@ class LabelledResponses:
         thresholds = np.unique(np.append(0.0, quantiles))  # [T]
         is_tie = by_label == 0
         has_same_sign = np.sign(by_column) == np.sign(by_label)
-        tie = is_tie.astype(np.float64)
-        ordered = (has_same_sign & ~is_tie).astype(np.float64)
-        # A pair is as its order says below the first threshold that its difference does not exceed, then a tie.
+        tie = is_tie.astype(np.float64)  # [p]: whether the pair is in order as a tie
+        ordered = (has_same_sign & ~is_tie).astype(np.float64)  # [p]: whether it is in order otherwise
+        # A pair is a tie from the first threshold on that its difference does not exceed.
         first_tied = np.searchsorted(thresholds, size)
-        pairs = np.bincount(group)[:, None]  # [G, 1]
         shape = (self.instructions, len(thresholds))
-        steps_in_order = np.zeros(shape)
-        steps_in_order[:, 0] = np.bincount(group, ordered)
-        np.add.at(steps_in_order, (group, first_tied), tie - ordered)
-        steps_equal = np.zeros(shape)
-        np.add.at(steps_equal, (group, first_tied), 1.0)
-        in_order = steps_in_order.cumsum(axis=1) / pairs  # [G, T]
-        equal = steps_equal.cumsum(axis=1) / pairs  # [G, T]
+        changes_in_order = np.zeros(shape)  # the change of the number of pairs in order at each threshold
+        changes_in_order[:, 0] = np.bincount(group, ordered)
+        np.add.at(changes_in_order, (group, first_tied), tie - ordered)
+        changes_equal = np.zeros(shape)  # the change of the number of ties
+        np.add.at(changes_equal, (group, first_tied), 1.0)
+        pairs = np.bincount(group)[:, None]  # [G, 1]
+        in_order = changes_in_order.cumsum(axis=1) / pairs  # [G, T]
+        equal = changes_equal.cumsum(axis=1) / pairs  # [G, T]
         # In a random order, a pair gets any two of its instruction's numbers, and either of them first.
         labels_equal = np.bincount(group, tie)[:, None] / pairs
         chance = labels_equal * equal + (1 - labels_equal) * (1 - equal) / 2
@@ -175,7 +175,7 @@ def agree_within(
     Returns:
         The agreement; None if fewer than two instructions have two labelled responses.
     """
-    responses = LabelledResponses.from_labels(marks, group, response)
+    responses = LabelledResponses.from_labels(marks, group, response=response)
     if responses is None:
         return None
     comparisons = {}
@@ -218,7 +218,7 @@ class _OrderedPairs:
     Attributes:
         thresholds: the thresholds, ascending, [T].
         in_order: the sum of the instructions' shares of pairs in order, each with its weight, [P, T].
-        over_chance: the same of the shares minus those of a random order, [P, T].
+        over_chance: the sum of these shares minus the expected shares of a random order, [P, T].
         weight: the sum of the instructions' weights, [P].
     """
 
@@ -246,7 +246,11 @@ class _OrderedPairs:
         )
 
     def shares(self, seed: int) -> _SharesInOrder:
-        """Return the shares, all thresholds learned again without each part; `seed` is that of the folds."""
+        """Return the shares, with all thresholds learned again without each part.
+
+        Args:
+            seed: seed of the folds.
+        """
         total = self.weight.sum()
         total_without = total - self.weight  # [P]
         seen = self._seen()
@@ -277,7 +281,7 @@ class _OrderedPairs:
         """Return the sums of the shares in order, and over chance, with thresholds that other parts give.
 
         The threshold of a part is the best one, the smallest of several, for parts of other folds; the folds
-        are drawn several times. `seed` is that of the folds.
+        are drawn several times. `seed` is the seed of the folds.
         """
         parts = len(self.weight)
         curves = np.stack([self.in_order, self.over_chance])  # [2, P, T]
@@ -289,16 +293,16 @@ class _OrderedPairs:
             for number in range(min(_FOLDS, parts)):
                 inside = fold == number
                 outside = ~inside
-                others = self.in_order[outside]  # [parts outside, T]
-                curve_of_others = others.sum(axis=0)  # [T]
+                curves_outside = self.in_order[outside]  # [parts outside, T]
+                curve_outside = curves_outside.sum(axis=0)  # [T]
                 curves_of_fold = curves[:, inside].sum(axis=1)  # [2, T]
-                learned = _best(curve_of_others)
+                learned = _best(curve_outside)
                 sums += curves_of_fold[:, learned] / _DRAWS
                 # Without a part of the fold, the threshold is the same.
                 of_part = curves[:, inside, learned]  # [2, parts inside]
                 sums_without[:, inside] += (curves_of_fold[:, [learned]] - of_part) / _DRAWS
                 # Without another part, it is learned again.
-                learned_without = _best(curve_of_others - others)  # [parts outside]
+                learned_without = _best(curve_outside - curves_outside)  # [parts outside]
                 sums_without[:, outside] += curves_of_fold[:, learned_without] / _DRAWS
         in_order = LeftOut(sums[0], sums_without[0])
         over_chance = LeftOut(sums[1], sums_without[1])

@@ -6,7 +6,7 @@ cross-validation that leaves out whole instructions, over the judge's own scores
 
 A calibrated mean does not estimate a human mean: the map is fitted on other rows, and a judge may err in
 another way on another system. It has no interval, because the map's own error is unknown. Prediction-powered
-means (`localjudge.statistics.system_means`) are estimates of human means.
+means (`localjudge.statistics.prediction_powered`) are estimates of human means.
 """
 
 from __future__ import annotations
