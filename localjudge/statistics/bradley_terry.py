@@ -174,9 +174,10 @@ class Strengths:
         """Return the differences of strengths: `first` minus `second`, both [pairs]; NaN if not comparable."""
         are_comparable = self.design.component[first] == self.design.component[second]
         difference = self.value[first] - self.value[second]
+        gradient = self._unit[:, first] - self._unit[:, second]  # [P, pairs]
         return self._combined(
             np.where(are_comparable, difference, np.nan),
-            self._unit[:, first] - self._unit[:, second],
+            gradient,
             open_below=~self.reaches[first, second],
             open_above=~self.reaches[second, first],
         )
@@ -349,7 +350,8 @@ def _changes_without(design: PairDesign, whole: Floats, weights: Floats, scores:
     changes: Floats = np.empty(scores.shape)
     for block in design.blocks(_BLOCK_SIZE // len(whole) ** 2):
         dense = block.matrix.toarray()  # [rows, P]
-        of_row = (weights[block.rows, None] * dense)[:, :, None] * dense[:, None]  # [rows, P, P]
+        weighted = weights[block.rows, None] * dense  # [rows, P]
+        of_row = weighted[:, :, None] * dense[:, None]  # [rows, P, P]
         of_instruction = np.add.reduceat(of_row, block.starts)
         # Without an instruction that joins two systems alone, the matrix would be singular.
         without = whole - (1 - 1e-6) * of_instruction

@@ -58,8 +58,9 @@ def effective_rows(held: Flags, group: Integers, weights: Floats | None = None) 
     share = float(mean.value[0])
     group_weight = sizes / sizes.sum()  # [G]
     kish = float(1 / (group_weight**2).sum())
-    # With equal weights, the correction is that of the plain variance.
-    changes = mean.shares[:, 0] / (1 - np.minimum(group_weight, 0.9)) * (1 - 1 / groups)  # [G]
+    changes = mean.shares[:, 0] / (1 - np.minimum(group_weight, 0.9))  # [G]: the jackknife
+    # With equal weights, the result is the usual variance of a mean.
+    changes = changes * (1 - 1 / groups)
     variance = (changes**2).sum()
     if groups < 2 or variance <= 0:
         return share, kish

@@ -87,10 +87,12 @@ class JackknifeEstimates:
             null_t = _null_t_statistics(self.covariance, error, freedom=freedom, resamples=resamples, seed=seed)
         else:
             null_t = np.zeros((0, len(error)))
+        low = np.where(has_interval & self.open_below, -np.inf, self.value - reach)
+        high = np.where(has_interval & self.open_above, np.inf, self.value + reach)
         return Studentised(
             value=self.value,
-            low=np.where(has_interval & self.open_below, -np.inf, self.value - reach),
-            high=np.where(has_interval & self.open_above, np.inf, self.value + reach),
+            low=low,
+            high=high,
             error=error,
             null_t=null_t,
             units=self.units,
@@ -205,7 +207,8 @@ def agreement_estimate(
     fractions = ((np.append(value, without) - middle) / half).round(_DIGITS)
     angles = np.arcsin(np.clip(fractions, -1, 1))  # [1 + G]
     ends = jackknife_interval(angles[0], angles[1:], tests=tests, further=further)
-    low, high = middle + half * np.sin(np.clip(ends, -np.pi / 2, np.pi / 2))
+    ends = np.clip(ends, -np.pi / 2, np.pi / 2)
+    low, high = middle + half * np.sin(ends)
     why = ""
     if not np.isfinite(low):
         why = why_open(value, without)

@@ -105,8 +105,10 @@ def _smallest_bound(
 
 def _first_sums(values: Floats) -> Floats:
     """Return the sums of the first 0 to k values, [..., k + 1]."""
-    sums = np.cumsum(values, axis=-1)
-    return np.insert(sums, 0, 0.0, axis=-1)
+    count = values.shape[-1]
+    sums = np.zeros(values.shape[:-1] + (count + 1,))
+    sums[..., 1:] = np.cumsum(values, axis=-1)
+    return sums
 
 
 def betting_bound(changes: Floats, width: float) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -183,12 +182,12 @@ class RankedColumn:
             p_values: its p-value, [pairs]; NaN if it has none.
             has_sign_test: whether pairs without a p-value have a sign test.
         """
-        wins = (between > NO_DIFFERENCE).sum(axis=0).tolist()
-        losses = (between < -NO_DIFFERENCE).sum(axis=0).tolist()
-        common = np.isfinite(between).sum(axis=0).tolist()
+        wins = (between > NO_DIFFERENCE).sum(axis=0).tolist()  # [pairs]
+        losses = (between < -NO_DIFFERENCE).sum(axis=0).tolist()  # [pairs]
+        common = np.isfinite(between).sum(axis=0).tolist()  # [pairs]
         pairs = []
-        for number, (difference, p) in enumerate(zip(estimates, p_values.tolist(), strict=True)):
-            is_tested = math.isfinite(p)
+        for number, difference in enumerate(estimates):
+            is_tested = bool(np.isfinite(p_values[number]))
             sign_p = None
             if has_sign_test and common[number] and not is_tested:
                 sign_p = min(1.0, len(estimates) * sign_test(wins[number], losses[number]))
@@ -199,7 +198,7 @@ class RankedColumn:
                     column=self.name,
                     instructions=common[number],
                     difference=difference,
-                    p=p if is_tested else None,
+                    p=float(p_values[number]) if is_tested else None,
                     wins=wins[number],
                     losses=losses[number],
                     ties=common[number] - wins[number] - losses[number],
@@ -243,7 +242,9 @@ def _levels(difference: Floats, first: Integers, second: Integers, answered: Fla
         answered: whether each system answered each instruction, [groups, systems].
     """
     systems = np.arange(answered.shape[1])
-    design = (first[:, None] == systems).astype(np.float64) - (second[:, None] == systems)  # [pairs, systems]
+    is_first = first[:, None] == systems  # [pairs, systems]
+    is_second = second[:, None] == systems  # [pairs, systems]
+    design = is_first.astype(np.float64) - is_second
     common = (answered[:, first] & answered[:, second]).sum(axis=0)
     weights = common * np.isfinite(difference)  # [pairs]
     information = design.T @ (design * weights[:, None])  # [systems, systems]

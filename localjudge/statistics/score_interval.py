@@ -94,6 +94,7 @@ class ScoreInterval(BaseModel):
         weight, instructions = _label_weights(group[labels.row])
         share = (1 + level) / 2
         is_in_scale = bool(((lowest <= labels.value) & (labels.value <= highest)).all())
+        is_whole = bool((labels.value == np.round(labels.value)).all())
         interval = cls(
             level=level,
             below=_quantile(-residual / unit, weight, share=share),
@@ -101,7 +102,7 @@ class ScoreInterval(BaseModel):
             base=base,
             lowest=lowest if is_in_scale else None,
             highest=highest if is_in_scale else None,
-            whole=bool((labels.value == np.round(labels.value)).all()),
+            whole=is_whole,
             rows=len(np.unique(labels.row)),
             annotators=len(np.unique(labels.annotator)),
             instructions=instructions,

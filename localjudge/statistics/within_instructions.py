@@ -258,12 +258,12 @@ class _OrderedPairs:
         # The mean of both is nearly unbiased. A rounding error must not put a share of 1 above 1.
         in_order = (seen.value + unseen.value) / 2 / total
         in_order_without = (seen.without + unseen.without) / 2 / total_without
+        over_chance = unseen_over_chance.value / total
+        over_chance_without = unseen_over_chance.without / total_without
         best = _best(self.in_order.sum(axis=0))
         return _SharesInOrder(
             in_order=LeftOut(float(np.round(in_order, _DIGITS)), in_order_without.round(_DIGITS)),
-            over_chance=LeftOut(
-                float(unseen_over_chance.value / total), unseen_over_chance.without / total_without
-            ),
+            over_chance=LeftOut(float(over_chance), over_chance_without),
             epsilon=float(self.thresholds[best]),
         )
 
@@ -271,11 +271,10 @@ class _OrderedPairs:
         """Return the sum of the shares in order with the threshold that is learned on the same instructions."""
         curve = self.in_order.sum(axis=0)  # [T]
         curve_without = curve - self.in_order  # [P, T]
-        best_without = _best(curve_without)[:, None]
-        return LeftOut(
-            curve[_best(curve)],
-            np.take_along_axis(curve_without, best_without, axis=1)[:, 0],
-        )
+        best = _best(curve)
+        best_without = _best(curve_without)  # [P]
+        without = np.take_along_axis(curve_without, best_without[:, None], axis=1)  # [P, 1]
+        return LeftOut(curve[best], without[:, 0])
 
     def _unseen(self, seed: int) -> tuple[LeftOut, LeftOut]:
         """Return the sums of the shares in order, and over chance, with thresholds that other parts give.
