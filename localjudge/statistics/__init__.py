@@ -109,6 +109,7 @@ class Estimate:
         return None
 
     def as_dict(self) -> dict[str, float | None]:
+        """Return the value and both ends by name."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 

@@ -221,16 +221,16 @@ class SampledRows(RowArrays):
             highest: the largest possible value.
             tests, further: as for `localjudge.statistics.jackknife.jackknife_interval`.
         """
-        jackknife = self.left_out(statistic, first, second=second)
-        if jackknife is None:
+        left_out = self.jackknife(statistic, first, second=second)
+        if left_out is None:
             return Estimate(why=ONE_SIDE_IS_EQUAL)
-        instructions = len(jackknife.without)
+        instructions = len(left_out.without)
         if instructions < 2:
-            why = why_undefined(jackknife.value, instructions, least=LEAST_FOR_AGREEMENT, varies=False)
-            return Estimate(jackknife.value, why=why)
+            why = why_undefined(left_out.value, instructions, least=LEAST_FOR_AGREEMENT, varies=False)
+            return Estimate(left_out.value, why=why)
         return agreement_estimate(
-            jackknife.value,
-            jackknife.without,
+            left_out.value,
+            left_out.without,
             lowest=lowest,
             highest=highest,
             tests=tests,
@@ -242,13 +242,13 @@ class SampledRows(RowArrays):
 
         Instructions are left out in both. All columns are [m], and the statistic is at most 1 and at least -1.
         """
-        of_column = self.left_out(statistic, column, second=labels)
-        of_other = self.left_out(statistic, other, second=labels)
+        of_column = self.jackknife(statistic, column, second=labels)
+        of_other = self.jackknife(statistic, other, second=labels)
         if of_column is None or of_other is None:
             return Estimate(why=ONE_SIDE_IS_EQUAL)
         return of_column.minus(of_other).difference(reach=2.0)
 
-    def left_out(self, statistic: Statistic, first: Floats, second: Floats) -> LeftOut | None:
+    def jackknife(self, statistic: Statistic, first: Floats, second: Floats) -> LeftOut | None:
         """Return a statistic of pairs, also without each instruction; None if it is undefined.
 
         Args:
@@ -256,7 +256,7 @@ class SampledRows(RowArrays):
         """
         from scipy.sparse import csr_array
 
-        value = of_all(statistic, first, second=second, weight=self.weight)
+        value = sample_statistic(statistic, first, second=second, weight=self.weight)
         if value is None:
             return None
         present, numbered = np.unique(self.group, return_inverse=True)
@@ -285,7 +285,9 @@ class SampledRows(RowArrays):
         return Estimate(0.0, why=ONE_SIDE_IS_EQUAL)
 
 
-def of_all(statistic: Statistic, first: Floats, second: Floats, weight: Floats | None = None) -> float | None:
+def sample_statistic(
+    statistic: Statistic, first: Floats, second: Floats, weight: Floats | None = None
+) -> float | None:
     """Return a statistic of all pairs; None if it is undefined, as for a constant column or a single pair."""
     if len(first) < 2:
         return None

@@ -195,6 +195,7 @@ def _drawn(groups: int, resamples: int, seed: int) -> NDArray[np.uint8]:
 
 
 def _resamples_in_block(groups: int) -> int:
+    """Return how many resamples of this number of instructions are computed at a time."""
     return max(1, _BLOCK_SIZE // max(groups, 1))
 
 

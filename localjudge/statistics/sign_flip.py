@@ -98,6 +98,7 @@ def _null_t_statistics(changes: Floats, units: Floats, flips: int, seed: int) ->
 
 
 def _rounded(changes: Floats) -> Floats:
+    """Return changes as multiples of `_STEP`, [G, k]."""
     rounded: Floats = np.round(changes / _STEP) * _STEP
     return rounded
 
