@@ -16,7 +16,7 @@ from localjudge.report.estimate_document import (
     optional_table_document,
 )
 from localjudge.report.gate_document import gate_document
-from localjudge.statistics.system_order import Pair
+from localjudge.statistics.ranked_column import Pair
 from localjudge.studies.conditions import Condition
 from localjudge.studies.rank import Ranking, SystemRank
 from localjudge.studies.rank.preference_ranking import (
