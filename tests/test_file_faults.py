@@ -65,6 +65,15 @@ def test_after_a_fault_the_same_command_ends_as_if_there_had_been_none_or_its_me
     assert not broken, "run them again: python tests/fault_campaign.py …\n" + "\n".join(broken)
 
 
+def test_a_stop_after_a_pack_is_whole_says_that_it_is(campaign: Campaign) -> None:
+    """The last operations remove what was left beside the pack."""
+    points = [point for point in campaign.points("pack") if point.fault == "Ctrl-C"]
+    results = list(campaign.results(points[-10:]))
+    assert len(results) == 10
+    broken = [described(result) for result in results if result.broken]
+    assert not broken, "\n".join(broken)
+
+
 def written(library: Path, folder: Path, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a script that writes `out/scratch` and renames it to `out/result`."""
     (folder / "out").mkdir()

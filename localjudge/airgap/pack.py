@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 
 from pydantic import ByteSize, TypeAdapter
@@ -20,7 +20,7 @@ from localjudge.errors import UsageError
 from localjudge.models.catalogue import model_path
 from localjudge.models.digests import MANIFEST, model_files
 from localjudge.models.model import Model
-from localjudge.system.durable import scratch_folder, settle
+from localjudge.system.durable import StoppedAfterWriting, after_writing, scratch_folder, settle
 from localjudge.system.quantities import file_size
 from localjudge.system.requirements import SELF
 from localjudge.system.steps import Report, no_progress
@@ -61,6 +61,7 @@ def make_pack(
     Raises:
         UsageError: a requested file is missing, or there is not enough free disk space.
         LocalJudgeError: pip failed, or the pack is written, but cannot be signed with this key.
+        StoppedAfterWriting: Ctrl-C after the pack was written.
     """
     if key is not None:
         check_signer(key)
@@ -69,11 +70,48 @@ def make_pack(
         raise UsageError(f"--out {out}: exists already; give a new folder")
     out.parent.mkdir(parents=True, exist_ok=True)
     _check_room(out, sources, part_size)
+    try:
+        manifest = _written_pack(
+            out,
+            part_size,
+            target=target,
+            extras=set(extras),
+            sources=sources,
+            pip_args=pip_args,
+            say=say,
+            report=report,
+        )
+    except KeyboardInterrupt as stopped:
+        if (out / unpack.MANIFEST).exists():  # while what was left beside the pack was removed
+            raise StoppedAfterWriting(out, stopped) from None
+        raise
+    if key is not None:
+        with after_writing(out):
+            sign_pack(out, key)
+    return manifest
+
+
+def _written_pack(
+    out: Path,
+    part_size: int,
+    *,
+    target: Target,
+    extras: Set[str],
+    sources: dict[str, Path],
+    pip_args: Sequence[str],
+    say: Say,
+    report: Report,
+) -> PackManifest:
+    """Collect the wheels, and write them with the other files as a pack; other arguments as for `make_pack`.
+
+    Args:
+        sources: the files of models and rows, by name in the pack.
+    """
     with scratch_folder(out) as scratch:
         (scratch / "own").mkdir()
         own = own_wheel(scratch / "own", pip_args, say)
         version = own.name.split("-")[1]
-        chosen = sorted(set(extras))
+        chosen = sorted(extras)
         check_extras(own, chosen)
         brackets = f"[{','.join(chosen)}]" if chosen else ""  # pip reads no empty ones behind a file's name
         say(f"collecting {SELF}{brackets} {version} for Python {target.python} on {target.platforms[0]}")
@@ -98,8 +136,6 @@ def make_pack(
         (folder / unpack.BILL).write_text(bill_of_materials(manifest, sources), encoding="utf-8")
         write_beside(manifest, folder)
         settle(folder, out)
-    if key is not None:
-        sign_pack(out, key)
     return manifest
 
 
