@@ -28,8 +28,8 @@ import coverage
 import numpy as np
 import results_table
 
-from localjudge.matching import SystemNames
 from localjudge.matching.scores import Scores
+from localjudge.matching.system_names import SystemNames
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
 from localjudge.statistics.ranked_column import RankedColumn

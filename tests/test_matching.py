@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 from report_page import head
 
 from localjudge.errors import UsageError
-from localjudge.matching import Identity, SystemNames, identities_of, label_reader
+from localjudge.matching.identity import Identity
 from localjudge.matching.judged_rows import read_judged_pairs, read_scores
 from localjudge.matching.labels import read_labels
-from localjudge.matching.row_index import BY_ID_ALONE, RowIndex, align_runs
+from localjudge.matching.record_identity import identities_of, label_reader
+from localjudge.matching.row_index import BY_ID_ALONE, RowIndex
+from localjudge.matching.run_alignment import align_runs
+from localjudge.matching.system_names import SystemNames
 from localjudge.records import Response, Row
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.studies.imported_scores import import_scores

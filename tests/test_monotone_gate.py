@@ -19,7 +19,7 @@ from conftest import Cli
 from test_compare import judged
 
 from localjudge.errors import UsageError
-from localjudge.matching import Identity
+from localjudge.matching.identity import Identity
 from localjudge.matching.judged_rows import read_scores
 from localjudge.records.keys import response_digest
 from localjudge.studies.compare.compared_rows import ComparedRows

@@ -44,7 +44,7 @@ def agree(
     Several runs, such as shards, are taken together; they must have one judge.
     """
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
-    from localjudge.matching.run_rows import RowSelection
+    from localjudge.matching.row_selection import RowSelection
     from localjudge.matching.scores import check_parts
     from localjudge.report.agreement_document import agreement_document, pair_agreement_document
     from localjudge.report.agreement_tables import agreement_findings, pair_agreement_findings
@@ -98,7 +98,7 @@ def rank(
 ) -> None:
     """Compare systems: means or strengths, pairs without significant difference, and the effect of length."""
     from localjudge.matching.judged_rows import JudgedPairs, read_judged
-    from localjudge.matching.run_rows import RowSelection
+    from localjudge.matching.row_selection import RowSelection
     from localjudge.report.ranking_document import preference_ranking_document, ranking_document
     from localjudge.report.ranking_tables import preference_findings, ranking_findings
     from localjudge.runs.run_state import unchanged

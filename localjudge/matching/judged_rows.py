@@ -12,9 +12,11 @@ import numpy as np
 
 from localjudge.arrays import Floats, RowArrays
 from localjudge.errors import UsageError
-from localjudge.matching import UNNAMED
-from localjudge.matching.run_rows import RowNumbers, RowSelection, RunRows, common_rubric, read_judged_rows
+from localjudge.matching.row_numbers import RowNumbers
+from localjudge.matching.row_selection import RowSelection
+from localjudge.matching.run_rows import RunRows, common_rubric, read_judged_rows
 from localjudge.matching.scores import RowTags, Scores
+from localjudge.matching.system_names import UNNAMED
 from localjudge.modes import pair_preference as kinds
 from localjudge.modes.row_outcome import EXPECTED, LOWEST, MOST_TAGS, TAG, VALUE, RowOutcome
 from localjudge.rubrics.score_column import ScoreColumn
@@ -51,8 +53,8 @@ class PairVerdicts(RowArrays):
     def from_numbers(cls, numbers: RowNumbers, aspect: str) -> PairVerdicts:
         """Return the verdicts on all pairs whose numbers were read."""
         return cls(
-            preference=numbers.table([VALUE, *kinds.ORDER_PREFERENCES], [aspect]),
-            result=numbers.table([kinds.RESULT, *kinds.ORDER_RESULTS], [aspect]),
+            preference=numbers.table((VALUE,) + kinds.ORDER_PREFERENCES, [aspect]),
+            result=numbers.table((kinds.RESULT,) + kinds.ORDER_RESULTS, [aspect]),
             shown_first=numbers.table([kinds.SHOWN_IN_ORDER, kinds.SHOWN_IN_REVERSE], [aspect]),
             same_response=numbers.column(kinds.SAME_RESPONSE, aspect),
         )
@@ -76,7 +78,7 @@ class JudgedPairs(RunRows):
     @property
     def systems(self) -> list[tuple[str | None, ...]]:
         """The systems of the first and the second response of each pair, as its run calls them."""
-        return [each.systems for each in self.identities]
+        return [identity.systems for identity in self.identities]
 
     @property
     def manifest(self) -> RunManifest:
@@ -91,6 +93,7 @@ class JudgedPairs(RunRows):
 
 def read_judged(
     folders: Sequence[Path],
+    *,
     by_run: bool = True,
     report: Report = no_progress,
     criteria: Criteria | None = None,
@@ -102,12 +105,12 @@ def read_judged(
     The arguments are those of `read_scores`.
     """
     if read_manifest(folders[0]).rubric.mode.pairs is not None:
-        return read_judged_pairs(folders, report, where)
-    return read_scores(folders, by_run, report, criteria, tag, where)
+        return read_judged_pairs(folders, report=report, where=where)
+    return read_scores(folders, by_run=by_run, report=report, criteria=criteria, tag=tag, where=where)
 
 
 def read_judged_pairs(
-    folders: Sequence[Path], report: Report = no_progress, where: RowSelection | None = None
+    folders: Sequence[Path], *, report: Report = no_progress, where: RowSelection | None = None
 ) -> JudgedPairs:
     """Return the judged pairs of runs.
 
@@ -123,13 +126,21 @@ def read_judged_pairs(
     for folder, manifest in zip(folders, manifests, strict=True):
         refuse_single(folder, manifest.rubric)
     common_rubric(folders, manifests)
-    columns: list[Mapping[str, Any]] = []
+    columns = _PairColumns()
+    rows, numbers = read_judged_rows(folders, manifests, columns.numbers_of, report=report, where=where)
+    return pairs_of(rows, numbers, columns.of_pairs)
 
-    def numbers_of(run: int, pair: RowOutcome) -> Iterable[tuple[str, str, float]]:
-        columns.append(pair.first.columns)
+
+class _PairColumns:
+    """Keeps the other columns of each pair while its numbers are read."""
+
+    def __init__(self) -> None:
+        self.of_pairs: list[Mapping[str, Any]] = []
+
+    def numbers_of(self, run: int, pair: RowOutcome) -> Iterable[tuple[str, str, float]]:
+        """Return the numbers of a pair, and keep its columns."""
+        self.of_pairs.append(pair.first.columns)
         return pair.numbers()
-
-    return pairs_of(*read_judged_rows(folders, manifests, numbers_of, report, where=where), columns)
 
 
 def pairs_of(rows: RunRows, numbers: RowNumbers, columns: Sequence[Mapping[str, Any]] = ()) -> JudgedPairs:
@@ -143,18 +154,21 @@ def pairs_of(rows: RunRows, numbers: RowNumbers, columns: Sequence[Mapping[str, 
     Raises:
         UsageError: no pair was judged.
     """
-    judged, aspects = rows.judged, rows.manifests[0].rubric.aspects
+    judged = rows.judged
     if not len(judged):
         raise UsageError(f"{rows.where}: no pair was judged")
-    return JudgedPairs(
-        **rows.with_scores(judged),
-        columns=[columns[row] for row in judged.tolist()] if columns else [],
-        aspects={name: PairVerdicts.from_numbers(numbers, name).take(judged) for name in aspects},
-    )
+    columns_of_judged: list[Mapping[str, Any]] = []
+    if columns:
+        columns_of_judged = [columns[row] for row in judged.tolist()]
+    verdicts = {}
+    for aspect in rows.manifests[0].rubric.aspects:
+        verdicts[aspect] = PairVerdicts.from_numbers(numbers, aspect).take(judged)
+    return JudgedPairs(**rows.with_scores(judged), columns=columns_of_judged, aspects=verdicts)
 
 
 def read_scores(
     folders: Sequence[Path],
+    *,
     by_run: bool = True,
     report: Report = no_progress,
     criteria: Criteria | None = None,
@@ -168,7 +182,7 @@ def read_scores(
         by_run: name the systems of several runs by `SystemNames`; otherwise, a name is one system in all runs.
         report: receives the number of rows that were read, and of all lines.
         criteria: how many rows a row with criteria is; None to refuse runs of such rows.
-        tag: the tag of the criteria that the score of a row with criteria is of; None or "score" for all.
+        tag: the tag whose criteria decide the score of a row with criteria; None or "score" for all criteria.
         where: the rows that count; by default all.
 
     Raises:
@@ -183,11 +197,11 @@ def read_scores(
     has_criteria = common_rubric(folders, manifests).mode.criteria is not None
     is_split = has_criteria and criteria == "split"
     rows, numbers = read_judged_rows(folders, manifests, report=report, by_criterion=is_split, where=where)
-    return scores_of(rows, numbers, by_run, is_split, tag)
+    return scores_of(rows, numbers, by_run=by_run, is_split=is_split, tag=tag)
 
 
 def scores_of(
-    rows: RunRows, numbers: RowNumbers, by_run: bool = True, is_split: bool = False, tag: str | None = None
+    rows: RunRows, numbers: RowNumbers, *, by_run: bool = True, is_split: bool = False, tag: str | None = None
 ) -> Scores:
     """Return the scores of rows that were read.
 
@@ -203,11 +217,15 @@ def scores_of(
     """
     rubric = rows.manifests[0].rubric
     if rubric.mode.criteria is not None and not is_split:
-        return _scores_of_criteria(rubric.mode.criteria.score.name, rows, numbers, by_run, tag)
+        total = rubric.mode.criteria.score.name
+        return _scores_of_criteria(total, rows, numbers, by_run=by_run, tag=tag)
     columns = rubric.score_columns
-    found = _scores(columns, [[column.name for column in columns]], rows, numbers, by_run)
+    names = [column.name for column in columns]
+    scores = _scores(columns, [names], rows, numbers, by_run=by_run)
+    if not is_split:
+        return scores
     note = "each criterion counts as one row; within an instruction, its criteria are compared, too"
-    return replace(found, notes=(note,)) if is_split else found
+    return replace(scores, notes=(note,))
 
 
 _ADVICE = "; give runs that judge one response by aspects (agree and rank take others, too)"
@@ -238,48 +256,110 @@ def require_one_response(folders: Sequence[Path], manifests: Sequence[RunManifes
 
 
 def _scores_of_criteria(
-    whole: str, rows: RunRows, numbers: RowNumbers, by_run: bool, tag: str | None
+    total: str, rows: RunRows, numbers: RowNumbers, *, by_run: bool, tag: str | None
 ) -> Scores:
     """Return the scores of rows in one column: of all their criteria, or of those with a tag.
 
     Args:
-        whole: the name of the score of all criteria.
+        total: the name of the score of all criteria.
         rows: the rows.
         numbers: their numbers.
         by_run: as for `read_scores`.
         tag: as for `read_scores`.
+
+    Raises:
+        UsageError: no row has scores, or no criterion has the tag.
     """
-    counts = {
-        name.removeprefix(TAG): numbers.count(VALUE, name) for name in numbers.names(LOWEST) if name != whole
-    }
-    tags = sorted(counts, key=lambda name: -counts[name])
-    name = tag or whole
-    if name not in (whole, *tags):
-        raise UsageError(f"`by` {tag}: no criterion has this tag; give one of {', '.join([whole, *tags])}")
+    rows_by_tag = _rows_by_tag(total, numbers)
+    name = tag or total
+    if name != total and name not in rows_by_tag:
+        names = ", ".join([total] + list(rows_by_tag))
+        raise UsageError(f"`by` {tag}: no criterion has this tag; give one of {names}")
+    number_name = total if name == total else TAG + name
+    scores = _scores_in_one_column(name, [number_name], rows, numbers, by_run=by_run)
+    return replace(
+        scores,
+        notes=_notes_on_criteria(scores, rows),
+        by_tag=_scores_by_tag(total, rows_by_tag, rows, numbers),
+    )
 
-    def scores_of(column: str, names: Sequence[str], by_run: bool) -> Scores:
-        """Return the scores of one column, from the rows' numbers with each of these names."""
-        lowest = floor(min(np.nanmin(numbers.column(LOWEST, each)) for each in names))
-        columns = (ScoreColumn(column, column, {"lowest": lowest, "highest": 1}, 1.0),)
-        found = _scores(columns, [[each] for each in names], rows, numbers, by_run)
-        lowest_of_rows = [numbers.column(LOWEST, each) for each in names]
-        has_score = [np.isfinite(numbers.column(VALUE, each)) for each in names]
-        of_scored = [values[kept] for values, kept in zip(lowest_of_rows, has_score, strict=True)]
-        return replace(found, lowest=np.concatenate(of_scored))
 
-    scores = scores_of(name, [whole if name == whole else TAG + name], by_run)
+def _rows_by_tag(total: str, numbers: RowNumbers) -> dict[str, int]:
+    """Return the number of rows with a score for each tag, the most frequent tag first.
+
+    Args:
+        total: the name of the score of all criteria.
+        numbers: the numbers of the rows.
+    """
+    counts: dict[str, int] = {}
+    for name in numbers.names(LOWEST):
+        if name != total:
+            counts[name.removeprefix(TAG)] = numbers.count(VALUE, name)
+    tags = sorted(counts, key=lambda tag: -counts[tag])
+    return {tag: counts[tag] for tag in tags}
+
+
+def _scores_in_one_column(
+    column: str, names: Sequence[str], rows: RunRows, numbers: RowNumbers, *, by_run: bool
+) -> Scores:
+    """Return the scores of criteria in one column.
+
+    Args:
+        column: the name of the column.
+        names: the names of the numbers that are scores; those of each follow each other.
+        rows: the rows.
+        numbers: their numbers.
+        by_run: as for `read_scores`.
+    """
+    lowest = floor(min(np.nanmin(numbers.column(LOWEST, name)) for name in names))
+    score_column = ScoreColumn(column, column, {"lowest": lowest, "highest": 1}, 1.0)
+    scores = _scores((score_column,), [[name] for name in names], rows, numbers, by_run=by_run)
+    lowest_of_scored = []
+    for name in names:
+        has_score = np.isfinite(numbers.column(VALUE, name))
+        lowest_of_scored.append(numbers.column(LOWEST, name)[has_score])
+    return replace(scores, lowest=np.concatenate(lowest_of_scored))
+
+
+def _notes_on_criteria(scores: Scores, rows: RunRows) -> tuple[str, ...]:
+    """Return the remarks on the scores of criteria.
+
+    Args:
+        scores: the scores.
+        rows: all rows.
+    """
     notes = []
-    if without := len(rows.judged) - len(scores.ids):
-        notes.append(f"{counted(without, 'row')} without positive points among these criteria have no score")
-    if (np.bincount(scores.system, scores.integer[:, 0]) < 0).any():
+    without_score = len(rows.judged) - len(scores.ids)
+    if without_score:
+        count = counted(without_score, "row")
+        notes.append(f"{count} without positive points among these criteria have no score")
+    sums_of_systems = np.bincount(scores.system, scores.integer[:, 0])
+    if (sums_of_systems < 0).any():
         notes.append("means are not clipped here; show clips them to 0 to 1, as HealthBench does")
-    known = [each for each in tags if counts[each]]
-    most, more, by_tag = known[:MOST_TAGS], len(known) - MOST_TAGS, None
-    if most:
-        of_row = np.repeat(np.arange(len(most)), [counts[each] for each in most])
-        row_tags = RowTags(f"tag ({more} more)" if more > 0 else "tag", tuple(most), of_row)
-        by_tag = scores_of(whole, [TAG + each for each in most], True), row_tags
-    return replace(scores, notes=tuple(notes), by_tag=by_tag)
+    return tuple(notes)
+
+
+def _scores_by_tag(
+    total: str, rows_by_tag: Mapping[str, int], rows: RunRows, numbers: RowNumbers
+) -> tuple[Scores, RowTags] | None:
+    """Return the scores of the criteria with each of the most frequent tags, and their tags; None without any.
+
+    Args:
+        total: the name of the score of all criteria.
+        rows_by_tag: the number of rows with a score for each tag, the most frequent tag first.
+        rows: the rows.
+        numbers: their numbers.
+    """
+    tags = [tag for tag, count in rows_by_tag.items() if count]
+    shown = tags[:MOST_TAGS]
+    if not shown:
+        return None
+    heading = "tag"
+    if len(tags) > MOST_TAGS:
+        heading = f"tag ({len(tags) - MOST_TAGS} more)"
+    scores = _scores_in_one_column(total, [TAG + tag for tag in shown], rows, numbers, by_run=True)
+    tag_of_row = np.repeat(np.arange(len(shown)), [rows_by_tag[tag] for tag in shown])
+    return scores, RowTags(heading, tuple(shown), tag_of_row)
 
 
 def _scores(
@@ -287,6 +367,7 @@ def _scores(
     blocks: Sequence[Sequence[str]],
     rows: RunRows,
     numbers: RowNumbers,
+    *,
     by_run: bool,
 ) -> Scores:
     """Return the scores of the rows that have all numbers of a block; those of each block follow each other.
@@ -301,27 +382,52 @@ def _scores(
     Raises:
         UsageError: no row has scores.
     """
-    tables = [numbers.table([VALUE, EXPECTED], block) for block in blocks]
-    placed = [np.flatnonzero(np.isfinite(table[:, : len(columns)]).all(axis=1)) for table in tables]
-    scored = np.concatenate(placed)
+    scored_in_blocks = []
+    values_in_blocks = []
+    expected_in_blocks = []
+    for names in blocks:
+        values = numbers.table([VALUE], names)
+        scored = np.flatnonzero(np.isfinite(values).all(axis=1))
+        scored_in_blocks.append(scored)
+        values_in_blocks.append(values[scored])
+        expected_in_blocks.append(numbers.table([EXPECTED], names)[scored])
+    scored = np.concatenate(scored_in_blocks)
+    values = np.concatenate(values_in_blocks)
+    expected = np.concatenate(expected_in_blocks)
     if not len(scored):
         raise UsageError(f"{rows.where}: no row was judged")
-    both = np.concatenate([table[place] for table, place in zip(tables, placed, strict=True)])
-    values, expected = np.split(both, 2, axis=1)
-    measured = np.isfinite(expected).all(axis=0)
-    named = rows.system_names([UNNAMED]) if by_run else [each.systems for each in rows.identities]
-    systems = [named[row][0] or UNNAMED for row in scored.tolist()]
-    order = sorted(set(systems), key=lambda name: (name == UNNAMED, name))
-    place_of = {name: number for number, name in enumerate(order)}
+
+    has_expected = np.logical_and.reduce(np.isfinite(expected))
+    without_expected = [
+        column.name for column, has in zip(columns, has_expected.tolist(), strict=True) if not has
+    ]
+    system_of_row = _systems(rows, by_run=by_run)
+    systems = [system_of_row[row] for row in scored.tolist()]
+    in_order = sorted(set(systems), key=lambda name: (name == UNNAMED, name))
+    number_of_system = {name: number for number, name in enumerate(in_order)}
+    notices = rows.notices
+    if by_run:
+        _, remarks = rows.names.names()
+        notices += remarks
     return Scores(
         **rows.with_scores(scored),
         columns=columns,
-        systems=tuple(order),
-        system=np.array([place_of[name] for name in systems], dtype=np.int32),
+        systems=tuple(in_order),
+        system=np.array([number_of_system[name] for name in systems], dtype=np.int32),
         integer=values,
-        expected=np.where(measured, expected, values) if measured.any() else None,
-        without_expected=frozenset(
-            column.name for column, known in zip(columns, measured.tolist(), strict=True) if not known
-        ),
-        notices=(*rows.notices, *(rows.names.names()[1] if by_run else ())),
+        expected=np.where(has_expected, expected, values) if has_expected.any() else None,
+        without_expected=frozenset(without_expected),
+        notices=notices,
     )
+
+
+def _systems(rows: RunRows, *, by_run: bool) -> list[str]:
+    """Return the name of the system of each row.
+
+    Args:
+        rows: the rows, of one response each.
+        by_run: as for `read_scores`.
+    """
+    if by_run:
+        return [name for (name,) in rows.system_names([UNNAMED])]
+    return [identity.systems[0] or UNNAMED for identity in rows.identities]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,9 +18,10 @@ from localjudge.runs.notices import exported
 
 ANNOTATOR = "annotator"
 """What `columns` calls the column with the name of the annotator."""
-_ANNOTATOR = (ANNOTATOR, "rater", "labeller", "labeler", "judge")
+_USUAL_COLUMNS = (ANNOTATOR, "rater", "labeller", "labeler", "judge")
 _UNNAMED = "annotator"
-_DRAWN: Mapping[str, Any] = {
+"""The name of the annotator of a record without one."""
+_DRAWN_ROW: Mapping[str, Any] = {
     "row": str,
     "chance": int | float,
     "skipped": str | None,
@@ -27,8 +29,50 @@ _DRAWN: Mapping[str, Any] = {
 }
 """The types of what is read of a line of `localjudge label`."""
 _LEAST_CHANCE = 1e-9
-_Key = tuple[str, int, str]
-"""The aspect, the row and the annotator of a label."""
+
+
+class _LabelKey(NamedTuple):
+    """What a label is of."""
+
+    aspect: str
+    row: int
+    annotator: str
+
+
+@dataclass(slots=True)
+class _Label:
+    """A label.
+
+    Attributes:
+        value: its value.
+        record: the number of the first record that has it, from 1.
+        is_contradicted: whether its annotator gave the row another one as well.
+    """
+
+    value: float
+    record: int
+    is_contradicted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """How a row was drawn for `localjudge label`: the file of labels, and the row's chance to be drawn."""
+
+    file: str
+    chance: float
+
+
+@dataclass(frozen=True, slots=True)
+class _DrawnRow:
+    """A row that was drawn for `localjudge label`.
+
+    Attributes:
+        is_skipped: whether no annotator labelled it.
+        weight: 1 / its chance to be drawn.
+    """
+
+    is_skipped: bool
+    weight: float
 
 
 class LabelRecords:
@@ -43,19 +87,19 @@ class LabelRecords:
     """
 
     def __init__(self, annotator: str | None = None) -> None:
-        self._annotator, self._has_annotator = annotator, False
-        self._annotators = _ANNOTATOR if annotator is None else (annotator,)
         self.count = 0
         self.columns: set[str] = set()
-        self._labels: dict[_Key, float] = {}
-        self._contradicted: dict[_Key, str] = {}
-        self._record_of: dict[_Key, int] = {}
-        self._repeating: set[int] = set()
+        self._annotator = annotator
+        self._annotator_columns = _USUAL_COLUMNS if annotator is None else (annotator,)
+        self._has_annotator = False
+        self._labels: dict[_LabelKey, _Label] = {}
+        self._first_contradiction = ""
+        self._repeating: set[int] = set()  # the records that repeat a label
         self._notices: dict[str, None] = {}
-        self._chance: dict[int, tuple[str, float]] = {}  # the file and the chance of each row
-        self._given: tuple[str, float] | None = None
+        self._draw: _Draw | None = None  # of the record that was begun
+        self._draw_of_row: dict[int, _Draw] = {}
+        self._drawn_rows: dict[str, _DrawnRow] = {}
         self._saw_judge = 0  # lines of `localjudge label` with the judge's answer in sight
-        self._skipped: dict[str, tuple[bool, float]] = {}  # whether a row has no label, and its weight
 
     def begin(self, record: Record, where: str) -> tuple[Mapping[str, Any], str]:
         """Count a record; return it and the name of its annotator.
@@ -66,22 +110,10 @@ class LabelRecords:
         if isinstance(record, RowError):
             raise UsageError(f"{where}: {record.reason}")
         self.count += 1
-        self._given = None
-        if isinstance(drawn := record.get("label"), Mapping) and "chance" in drawn:
-            if not (
-                all(isinstance(drawn.get(name), types) for name, types in _DRAWN.items())
-                and _LEAST_CHANCE <= drawn["chance"] <= 1
-            ):
-                raise UsageError(
-                    f"{where}: `label` is not as `localjudge label` writes it, with a row, a chance above 0 "
-                    "and up to 1, skipped and saw_judge; give the file as it was written"
-                )
-            # Samples of different sizes without a preference are one random sample.
-            chance = drawn["chance"] if drawn.get("prefer", True) else 1.0
-            self._given = where.rpartition(":")[0], chance
-            self._saw_judge += drawn["saw_judge"]
-            is_skipped, _ = self._skipped.get(drawn["row"], (True, 0.0))
-            self._skipped[drawn["row"]] = is_skipped and drawn.get("skipped") is not None, 1 / chance
+        self._draw = None
+        drawn = record.get("label")
+        if isinstance(drawn, Mapping) and "chance" in drawn:
+            self._begin_drawn(drawn, where)
         self._notices |= dict.fromkeys(exported(record))
         if any(notice.startswith("dry run") for notice in self._notices):
             raise UsageError(
@@ -90,14 +122,46 @@ class LabelRecords:
         self.columns.update(record)
         if isinstance(record.get("scores"), Mapping):
             self.columns.update(record["scores"])
-        # In the export of a run, the judge is the annotator.
-        judge = (MODEL,) if "key" in record else ()
-        for name in (*self._annotators, *judge):
-            value = look_up(record, name)
+        return record, self._annotator_of(record)
+
+    def _begin_drawn(self, drawn: Mapping[str, Any], where: str) -> None:
+        """Keep how the row of a line of `localjudge label` was drawn, and whether it was labelled.
+
+        Args:
+            drawn: the object in its column `label`.
+            where: its file and line.
+
+        Raises:
+            UsageError: it is not as `localjudge label` wrote it.
+        """
+        has_types = all(isinstance(drawn.get(name), types) for name, types in _DRAWN_ROW.items())
+        if not has_types or not _LEAST_CHANCE <= drawn["chance"] <= 1:
+            raise UsageError(
+                f"{where}: `label` is not as `localjudge label` writes it, with a row, a chance above 0 "
+                "and up to 1, skipped and saw_judge; give the file as it was written"
+            )
+        # Samples of different sizes without a preference are one random sample.
+        chance = drawn["chance"] if drawn.get("prefer", True) else 1.0
+        file, _, _ = where.rpartition(":")
+        self._draw = _Draw(file, chance)
+        self._saw_judge += drawn["saw_judge"]
+        is_skipped = drawn.get("skipped") is not None
+        earlier = self._drawn_rows.get(drawn["row"])
+        if earlier is not None and not earlier.is_skipped:
+            is_skipped = False
+        self._drawn_rows[drawn["row"]] = _DrawnRow(is_skipped, weight=1 / chance)
+
+    def _annotator_of(self, record: Mapping[str, Any]) -> str:
+        """Return the name of the annotator of a record. In the export of a run, the judge is the annotator."""
+        columns = list(self._annotator_columns)
+        if "key" in record:
+            columns.append(MODEL)
+        for column in columns:
+            value = look_up(record, column)
             if value not in (ABSENT, None, ""):
                 self._has_annotator = True
-                return record, _one_name(value)
-        return record, _UNNAMED
+                return _one_name(value)
+        return _UNNAMED
 
     def check_annotator(self) -> None:
         """Check that a record has the column that is named for the annotator.
@@ -106,107 +170,130 @@ class LabelRecords:
             UsageError: none has.
         """
         if self._annotator is not None and not self._has_annotator:
-            known = ", ".join(sorted(self.columns)[:12])
+            columns = ", ".join(sorted(self.columns)[:12])
             raise UsageError(
-                f"`labels`: no column {self._annotator!r} for the annotator; its columns are {known}"
+                f"`labels`: no column {self._annotator!r} for the annotator; its columns are {columns}"
             )
 
-    def mark(self, row: int, aspect: str, named: str, place: int, value: float, where: str) -> None:
+    def mark(self, row: int, aspect: str, *, annotator: str, number: int, value: float, where: str) -> None:
         """Add a label of a row.
 
         Args:
             row: the number of the row.
             aspect: the aspect.
-            named: the name of the annotator, or of a list of annotators.
-            place: the place of the label in that list, from 1.
+            annotator: the name of the annotator, or of a list of annotators.
+            number: the number of the annotator in that list, from 1.
             value: the label.
-            where: the place of the record, for a message.
+            where: the file and line of the record, for a message.
 
         Raises:
             UsageError: the row has another label, and neither names an annotator.
         """
-        if self._given is not None:
-            self._chance[row] = self._given
-        annotator = named if place == 1 and named != _UNNAMED else f"{named} {place}"
-        key = aspect, row, annotator
-        if (before := self._labels.setdefault(key, value)) != value:
-            if named == _UNNAMED:
-                raise UsageError(
-                    f"{where}: its row has another label of {aspect} already ({before:g}, here {value:g}), and "
-                    "neither record names an annotator; add the column annotator, or, if these are different "
-                    "rows with equal texts, id"
-                )
-            self._contradicted.setdefault(key, f"{where}, annotator {named}")
-        elif self._record_of.setdefault(key, self.count) != self.count:
-            self._repeating.add(self.count)
+        if self._draw is not None:
+            self._draw_of_row[row] = self._draw
+        is_named = annotator != _UNNAMED
+        name = annotator if number == 1 and is_named else f"{annotator} {number}"
+        key = _LabelKey(aspect, row, name)
+        label = self._labels.get(key)
+        if label is None:
+            self._labels[key] = _Label(value, record=self.count)
+        elif label.value == value:
+            if label.record != self.count:
+                self._repeating.add(self.count)
+        elif is_named:
+            label.is_contradicted = True
+            if not self._first_contradiction:
+                self._first_contradiction = f"{where}, annotator {annotator}"
+        else:
+            raise UsageError(
+                f"{where}: its row has another label of {aspect} already ({label.value:g}, here {value:g}), "
+                "and neither record names an annotator; add the column annotator, or, if these are different "
+                "rows with equal texts, id"
+            )
 
     @property
-    def _counted(self) -> dict[_Key, float]:
-        return {key: value for key, value in self._labels.items() if key not in self._contradicted}
+    def _counted(self) -> list[_LabelKey]:
+        """What the labels that count are of."""
+        return [key for key, label in self._labels.items() if not label.is_contradicted]
 
     @property
     def annotators(self) -> tuple[str, ...]:
         """The annotators, in the order of their first labels."""
-        return tuple(dict.fromkeys(annotator for _, _, annotator in self._counted))
+        return tuple(dict.fromkeys(key.annotator for key in self._counted))
 
     @property
     def chance(self) -> dict[int, float]:
         """The chance of each row to be labelled, up to a common factor; in each file, the mean weight is 1."""
-        of_files: dict[str, list[float]] = defaultdict(list)
-        for file, chance in self._chance.values():
-            of_files[file].append(chance)
-        of_weight_1 = {
-            file: 1 / float(np.mean(1 / np.array(chances))) if len(set(chances)) > 1 else chances[0]
-            for file, chances in of_files.items()
-        }
-        return {row: chance / of_weight_1[file] for row, (file, chance) in self._chance.items()}
+        chances_of_files: dict[str, list[float]] = defaultdict(list)
+        for draw in self._draw_of_row.values():
+            chances_of_files[draw.file].append(draw.chance)
+        of_weight_1: dict[str, float] = {}  # the chance in each file whose weight is the mean weight
+        for file, chances in chances_of_files.items():
+            if len(set(chances)) == 1:
+                of_weight_1[file] = chances[0]
+            else:
+                of_weight_1[file] = 1 / float(np.mean(1 / np.array(chances)))
+        return {row: draw.chance / of_weight_1[draw.file] for row, draw in self._draw_of_row.items()}
 
     @property
     def marks(self) -> dict[str, LabelArray]:
         """The labels of each aspect."""
-        number, chance = {name: place for place, name in enumerate(self.annotators)}, self.chance
-        labels: dict[str, list[tuple[int, int, float, float]]] = defaultdict(list)
-        for (aspect, row, annotator), value in self._counted.items():
-            labels[aspect].append((row, number[annotator], value, 1 / chance.get(row, 1.0)))
-        is_even = len(set(chance.values())) < 2
-        return {
-            aspect: LabelArray(
-                np.array(rows, dtype=np.int32),
-                np.array(annotators, dtype=np.int32),
-                np.array(values, dtype=np.float64),
-                None if is_even else np.array(weights),
+        chance = self.chance
+        has_equal_chances = len(set(chance.values())) < 2
+        index_of = {annotator: index for index, annotator in enumerate(self.annotators)}
+        keys_of_aspects: dict[str, list[_LabelKey]] = defaultdict(list)
+        for key in self._counted:
+            keys_of_aspects[key.aspect].append(key)
+        marks: dict[str, LabelArray] = {}
+        for aspect, keys in keys_of_aspects.items():
+            weight = None
+            if not has_equal_chances:
+                weight = np.array([1 / chance.get(key.row, 1.0) for key in keys])
+            marks[aspect] = LabelArray(
+                row=np.array([key.row for key in keys], dtype=np.int32),
+                annotator=np.array([index_of[key.annotator] for key in keys], dtype=np.int32),
+                value=np.array([self._labels[key].value for key in keys], dtype=np.float64),
+                weight=weight,
             )
-            for aspect, of_aspect in labels.items()
-            for rows, annotators, values, weights in [zip(*of_aspect, strict=True)]
-        }
+        return marks
 
     def notes(self, rows: int) -> tuple[str, ...]:
         """Return remarks for the reader; `rows` is the number of rows that were judged."""
-        repeating, contradicted = len(self._repeating), self._contradicted
-        repeated = [f"{repeating:,} of {self.count:,} label records repeat labels of one row and annotator"]
-        origins = (f"the labels are scores of a run with this notice: {notice}" for notice in self._notices)
-        differ = [
-            f"{len(contradicted):,} labels are not used, because their annotator gave the same row another one "
-            f"(first: {next(iter(contradicted.values()), '')})"
-        ]
-        return (*repeated * bool(repeating), *differ * bool(contradicted), *self._of_people(rows), *origins)
+        notes = []
+        if self._repeating:
+            notes.append(
+                f"{len(self._repeating):,} of {self.count:,} label records repeat labels of one row and "
+                "annotator"
+            )
+        contradicted = sum(label.is_contradicted for label in self._labels.values())
+        if contradicted:
+            notes.append(
+                f"{contradicted:,} labels are not used, because their annotator gave the same row another one "
+                f"(first: {self._first_contradiction})"
+            )
+        notes += self._notes_on_sample(rows)
+        notes += [f"the labels are scores of a run with this notice: {notice}" for notice in self._notices]
+        return tuple(notes)
 
-    def _of_people(self, rows: int) -> Iterator[str]:
+    def _notes_on_sample(self, rows: int) -> Iterator[str]:
         """Yield remarks on how the rows were drawn and labelled, which the lines of `localjudge label` say."""
-        weights = np.array([weight for _, weight in self._skipped.values()])
-        skipped = np.array([is_skipped for is_skipped, _ in self._skipped.values()], dtype=np.bool_)
-        if skipped.any():
-            share = weights[skipped].sum() / weights.sum()
+        drawn = self._drawn_rows.values()
+        skipped = [row for row in drawn if row.is_skipped]
+        if skipped:
+            weights = np.array([row.weight for row in drawn])
+            weights_of_skipped = np.array([row.weight for row in skipped])
+            share = weights_of_skipped.sum() / weights.sum()
             yield (
-                f"{skipped.sum():,} of {len(skipped):,} rows were skipped and are left out; labelled, they "
+                f"{len(skipped):,} of {len(drawn):,} rows were skipped and are left out; labelled, they "
                 f"could move a mean or a share by up to {share:.0%} of its scale"
             )
+        labelled = {key.row for key in self._labels}
         if len(set(self.chance.values())) > 1:
             yield (
                 "the labelled rows were drawn with unequal chances, and each has the weight of 1 / its chance; "
                 "counts are of the rows as they were drawn"
             )
-        elif not self._chance and 0 < len({row for _, row, _ in self._labels}) < rows:
+        elif not self._draw_of_row and 0 < len(labelled) < rows:
             yield "the labels do not say how their rows were drawn; they are taken as a random sample"
         if self._saw_judge:
             yield f"{self._saw_judge:,} labels were given with the judge's answer in sight"
@@ -214,4 +301,6 @@ class LabelRecords:
 
 def _one_name(value: Any) -> str:
     """Return the name of an annotator; MT-Bench has a list of the judge's model and the name of its prompt."""
-    return str(value[0] if isinstance(value, list) and value else value)
+    if isinstance(value, list) and value:
+        return str(value[0])
+    return str(value)

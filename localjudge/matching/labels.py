@@ -6,7 +6,7 @@ row's own criteria by its text, in `criterion`. The labels are in columns named 
 level or inside an object `scores`. Columns with other names are mapped; such a name can be a path
 (`ratings.overall`, `scores.0`). A list of numbers has one label for each annotator. The column `annotator` (or
 `rater`, `labeller`, `labeler`, `judge`) names the annotator, who has one label for each row and aspect.
-`localjudge.matching.label_values` has the values.
+`localjudge.matching.label_values` has the values, `localjudge.matching.pair_labels` those of pairs.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.errors import UsageError
-from localjudge.matching import identities_of, label_reader
 from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.matching.label_records import ANNOTATOR, LabelRecords
 from localjudge.matching.label_values import (
-    GivenLabels,
+    ColumnLabels,
     LabelColumn,
     LabelReader,
-    PairLabels,
     ScoreLabels,
     without_codes,
 )
+from localjudge.matching.pair_labels import PairLabels
+from localjudge.matching.record_identity import identities_of, label_reader
 from localjudge.matching.row_index import Match, RowIndex
 from localjudge.matching.run_rows import RunRows, rows_again
 from localjudge.records.outcome_columns import PAIR_DIGESTS
@@ -50,9 +50,13 @@ from localjudge.runs.notices import IMPORTED
 class Labels:
     """Labels matched to scores.
 
-    `marks` has the labels of each score column, and `nominal` those of each aspect without an order, as numbers
-    from 0; these also give the marks of the shares of its labels, 0 and 1. `chance` has the chance of a row to
-    be labelled up to a common factor, if it is known. `notes` has remarks for the reader.
+    Attributes:
+        marks: the labels of each score column.
+        annotators: the names of the annotators.
+        notes: remarks for the reader.
+        nominal: the labels of each aspect without an order, as numbers from 0; these also give the marks of the
+            shares of its labels, 0 and 1.
+        chance: the chance of each row to be labelled up to a common factor, if it is known.
     """
 
     marks: Mapping[str, LabelArray]
@@ -88,10 +92,11 @@ def parse_mapping(assignments: Iterable[str], targets: Sequence[str]) -> dict[st
     """
     mapping: dict[str, str] = {}
     for assignment in assignments:
-        fits = [target for target in targets if assignment.startswith(f"{target}=")]
-        ours = max(fits, key=len, default="")
+        fitting = [target for target in targets if assignment.startswith(f"{target}=")]
+        ours = max(fitting, key=len, default="")
         theirs = assignment.removeprefix(f"{ours}=")
-        if not ours or not theirs or "=" in without_codes(theirs)[0]:
+        name, _ = without_codes(theirs)
+        if not ours or not theirs or "=" in name:
             raise UsageError(
                 f"`mapping` {assignment}: write OURS=THEIRS, where OURS is one of {', '.join(targets)}"
             )
@@ -101,7 +106,8 @@ def parse_mapping(assignments: Iterable[str], targets: Sequence[str]) -> dict[st
 
 def label_targets(rubric: Rubric) -> list[str]:
     """Return the names that a column of labels can have: the aspects, and the shares of labels."""
-    return [*dict.fromkeys([*rubric.aspects, *(column.name for column in rubric.score_columns)])]
+    names = list(rubric.aspects) + [column.name for column in rubric.score_columns]
+    return list(dict.fromkeys(names))
 
 
 def read_labels(
@@ -127,17 +133,13 @@ def read_labels(
         UsageError: a file cannot be read, a value is not a label, no label belongs to any row, or the chances
             are unequal and must not be.
     """
-    manifest = judged.manifests[0]
-    inputs_of_run = manifest.last_start.inputs
-    # The input of an imported run has the judge's verdicts, which are no labels of it.
-    has_inputs = manifest.settings.engine != IMPORTED and all(map(can_be_read_twice, inputs_of_run))
-    in_inputs = isinstance(judged, JudgedPairs) and has_inputs
-    names = find_inputs(files or inputs_of_run if in_inputs else files)
-    if special := [name for name in names if not can_be_read_twice(name)]:
-        raise UsageError(
-            f"`labels` {special[0]}: must be a file, because it is read twice; write it to one first"
-        )
-    matching = _LabelMatching(judged, mapping or {}, inputs, columns or {})
+    names = find_inputs(files or _inputs_with_labels(judged))
+    for name in names:
+        if not can_be_read_twice(name):
+            raise UsageError(
+                f"`labels` {name}: must be a file, because it is read twice; write it to one first"
+            )
+    matching = _LabelMatching(judged, mapping or {}, inputs=inputs, columns=columns or {})
     for name in names:
         matching.add_all((f"{name}:{number}", record) for number, record in RecordStream(name))
     if isinstance(judged, JudgedPairs) and not names:
@@ -148,17 +150,34 @@ def read_labels(
     return labels
 
 
+def _inputs_with_labels(judged: RunRows) -> Sequence[str]:
+    """Return the inputs of a run of pairs, which can have labels; none if they cannot be read again."""
+    manifest = judged.manifests[0]
+    is_imported = (
+        manifest.settings.engine == IMPORTED
+    )  # the input has the judge's verdicts, which are no labels
+    if is_imported or not isinstance(judged, JudgedPairs):
+        return []
+    inputs = manifest.last_start.inputs
+    if not all(can_be_read_twice(name) for name in inputs):
+        return []
+    return inputs
+
+
 def _records_of_pairs(judged: JudgedPairs) -> Iterator[tuple[str, Record]]:
-    """Yield the columns of the rows of a run as label records, with their places."""
+    """Yield the columns of the rows of a run as label records, each after its run and its id."""
     for identity, columns in zip(judged.identities, judged.columns, strict=True):
-        identifying = zip((*PAIR_DIGESTS, *SYSTEMS), (*identity.digests, *identity.systems), strict=True)
-        yield f"{judged.where}: {identity.id}", {**columns, **dict(identifying), "id": identity.id}
+        record = dict(columns)
+        record |= zip(PAIR_DIGESTS, identity.digests, strict=True)
+        record |= zip(SYSTEMS, identity.systems, strict=True)
+        record["id"] = identity.id
+        yield f"{judged.where}: {identity.id}", record
 
 
 def _systems_of(judged: RunRows) -> set[str]:
     """Return the names of the systems of all rows."""
-    named = chain.from_iterable(identity.systems for identity in judged.identities)
-    return {system for system in named if system is not None}
+    systems = set(chain.from_iterable(identity.systems for identity in judged.identities))
+    return {system for system in systems if system is not None}
 
 
 def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None = None) -> list[LabelColumn]:
@@ -168,17 +187,20 @@ def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None 
         aspects: the aspects.
         mapping: the aspect, or the share of a label, that a column of another name holds.
     """
-    mapping = mapping or {}
-    mapped = list[LabelColumn]()
-    for (name, codes), target in zip(map(without_codes, mapping), mapping.values(), strict=True):
-        is_aspect = target in aspects
-        own = LabelColumn.from_aspect(name, target, aspects[target]) if is_aspect else None
-        mapped.append((own or LabelColumn.from_share(name, target)).with_codes(codes))
-    taken = {target.partition("=")[0] for target in mapping.values()}
-    return [
-        *mapped,
-        *(LabelColumn.from_aspect(name, name, aspect) for name, aspect in aspects.items() if name not in taken),
-    ]
+    columns: list[LabelColumn] = []
+    mapped_aspects: set[str] = set()
+    for mapped, target in (mapping or {}).items():
+        name, codes = without_codes(mapped)
+        if target in aspects:
+            column = LabelColumn.from_aspect(name, target, aspects[target])
+        else:
+            column = LabelColumn.from_share(name, target)
+        columns.append(column.with_codes(codes))
+        mapped_aspects.add(target.partition("=")[0])
+    for name, aspect in aspects.items():
+        if name not in mapped_aspects:
+            columns.append(LabelColumn.from_aspect(name, name, aspect))
+    return columns
 
 
 def refuse_unequal_chances(chance: Mapping[int, float], what: str) -> None:
@@ -195,30 +217,42 @@ def refuse_unequal_chances(chance: Mapping[int, float], what: str) -> None:
 
 
 class _LabelMatching:
-    """Matches the records of label files to judged rows."""
+    """Matches the records of label files to judged rows.
+
+    Args:
+        judged: the rows.
+        mapping: the aspect, or the share of a label, that a column of another name holds.
+        inputs: the files of the rows.
+        columns: the column of each field, or of the `annotator`, that has a name of its own in the files.
+    """
 
     def __init__(
-        self, judged: RunRows, mapping: Mapping[str, str], inputs: Sequence[str], columns: Columns
+        self, judged: RunRows, mapping: Mapping[str, str], *, inputs: Sequence[str], columns: Columns
     ) -> None:
         rubric = judged.manifests[0].rubric
-        self._judged, self._rubric, self._fields = judged, rubric, rubric.fields
-        self._columns: dict[str, str] = {}
-        for run in judged.manifests:
-            self._columns |= run.last_start.columns
-        self._given = {name: path for name, path in columns.items() if name != ANNOTATOR}
+        self._judged = judged
+        self._rubric = rubric
+        self._fields = rubric.fields
+        self._run_columns: dict[str, str] = {}
+        for manifest in judged.manifests:
+            self._run_columns |= manifest.last_start.columns
+        self._user_columns = {name: path for name, path in columns.items() if name != ANNOTATOR}
         self._rows = RowIndex(
             judged.identities, self._fields, lambda: rows_again(judged, inputs), rubric.mode.item
         )
-        self._values: LabelReader
+        self._reader: LabelReader
         if compares_responses(self._fields):
-            self._values = PairLabels(rubric.aspects, mapping, _systems_of(judged))
+            self._reader = PairLabels(rubric.aspects, mapping, _systems_of(judged))
         else:
-            self._values = ScoreLabels(columns_of(rubric.aspects, mapping))
+            self._reader = ScoreLabels(columns_of(rubric.aspects, mapping))
         self._records = LabelRecords(columns.get(ANNOTATOR))
-        self._of_one_turn = 0
+        self._of_last_turn = 0
 
     def add_all(self, records: Iterable[tuple[str, Record]]) -> None:
         """Add the labels of the records of a file, by one reading of them.
+
+        Args:
+            records: the records, each after its file and line.
 
         Raises:
             UsageError: a record could not be read, its row cannot be determined, or a value is not a label.
@@ -227,14 +261,23 @@ class _LabelMatching:
         first = list(islice(records, FIRST_RECORDS))
         readable = [record for _, record in first if isinstance(record, dict)]
         try:
-            reader = label_reader(readable, self._columns, self._fields, self._values.names, given=self._given)
+            reader = label_reader(
+                readable,
+                self._run_columns,
+                self._fields,
+                label_columns=self._reader.names,
+                user_columns=self._user_columns,
+            )
         except RecordError as error:
-            raise UsageError(f"{first[0][0].rpartition(':')[0]}: {error}") from None
+            where, _ = first[0]
+            file, _, _ = where.rpartition(":")
+            raise UsageError(f"{file}: {error}") from None
         for where, record in chain(first, records):
             self._add(record, where, reader)
 
-    def _add(self, given: Record, where: str, reader: RowReader) -> None:
-        record, annotator = self._records.begin(given, where)
+    def _add(self, read_record: Record, where: str, reader: RowReader) -> None:
+        """Add the labels of a record, for each of its rows."""
+        record, annotator = self._records.begin(read_record, where)
         for identity, values in identities_of(record, where, reader):
             if CRITERION in self._fields and CRITERION not in identity.texts:
                 raise UsageError(
@@ -242,26 +285,60 @@ class _LabelMatching:
                     f"column {CRITERION}"
                 )
             match = self._rows.find(identity)
-            of_turn = TURN in identity.texts and judges_conversation(self._fields)
-            self._of_one_turn += bool(match.rows) and of_turn
-            labels = self._values.given({**record, **values.others}, values, reader.reading, where)
-            self._mark(match, labels, annotator, where)
+            if match.rows and TURN in identity.texts and judges_conversation(self._fields):
+                self._of_last_turn += 1
+            columns = {**record, **values.others}
+            labels = self._reader.read(columns, values, reader.reading, where)
+            self._mark(match, labels, annotator=annotator, where=where)
 
-    def _mark(self, match: Match, given: Iterable[GivenLabels], annotator: str, where: str) -> None:
-        count = Counter[str]()
-        order = -1 if match.is_reversed else 1
-        for labels in given:
-            for place, value in enumerate(labels.values):
-                count[labels.target] += 1
-                named = (annotator, count[labels.target])
-                if place < len(labels.annotators):
-                    named = (labels.annotators[place], 1)
+    def _mark(self, match: Match, labels: Iterable[ColumnLabels], *, annotator: str, where: str) -> None:
+        """Give labels to the rows of a record.
+
+        Args:
+            match: the rows.
+            labels: the labels, by columns.
+            annotator: the name of the record's annotator.
+            where: the file and line of the record.
+        """
+        labels_of_target = Counter[str]()
+        for in_column in labels:
+            target = in_column.target
+            for index, value in enumerate(in_column.values):
+                labels_of_target[target] += 1
+                name = annotator
+                number_of_annotator = labels_of_target[target]
+                if index < len(in_column.annotators):
+                    name = in_column.annotators[index]
+                    number_of_annotator = 1
                 for row in match.rows:
-                    systems = self._judged.identities[row].systems[::order]
-                    number = self._values.number(value, labels, systems, where)
+                    number = self._number(value, in_column, row, match=match, where=where)
                     if number is not None:
-                        number = 1 - number if match.is_reversed else number
-                        self._records.mark(row, labels.target, *named, number, where)
+                        self._records.mark(
+                            row,
+                            target,
+                            annotator=name,
+                            number=number_of_annotator,
+                            value=number,
+                            where=where,
+                        )
+
+    def _number(
+        self, value: object, labels: ColumnLabels, row: int, *, match: Match, where: str
+    ) -> float | None:
+        """Return the number of a label of a row, for the order of the responses in the run; None for no label.
+
+        Args:
+            value: the label, for the order of the responses in its record.
+            labels: the labels of its column.
+            row: the row.
+            match: the rows of the record.
+            where: the file and line of the record.
+        """
+        systems = self._judged.identities[row].systems
+        if not match.is_reversed:
+            return self._reader.number(value, labels, systems, where)
+        number = self._reader.number(value, labels, systems[::-1], where)
+        return None if number is None else 1 - number
 
     def labels(self) -> Labels:
         """Return the labels of all records.
@@ -270,44 +347,92 @@ class _LabelMatching:
             UsageError: there are none, or they can be read in two ways.
         """
         self._records.check_annotator()
-        how_read = self._values.how_read()
+        how_read = self._reader.how_read()
         marks = self._records.marks
         if not marks:
-            raise UsageError(nothing_found(self._records, self._rows, self._judged, [*self._rubric.aspects]))
+            raise UsageError(
+                nothing_found(self._records, self._rows, self._judged, aspects=list(self._rubric.aspects))
+            )
         columns = self._rubric.score_columns
-        nominal = {column.aspect: tuple(column.numbers) for column in columns if is_share(column.name)}
-        self._add_labels_of_shares(marks, nominal)
-        labelled = {aspect: marks[aspect] for aspect in nominal if aspect in marks}
-        for aspect, of_aspect in labelled.items():
-            for number, label in enumerate(nominal[aspect]):
-                is_label = (of_aspect.value == number).astype(np.float64)
-                marks[f"{aspect}={label}"] = replace(of_aspect, value=is_label)
-        of_turn = f"{self._of_one_turn} label records are of the last turn; the judge read whole conversations"
+        values_of_nominal = {
+            column.aspect: tuple(column.numbers) for column in columns if is_share(column.name)
+        }
+        nominal = _nominal_marks(marks, values_of_nominal)
+        for aspect, numbers in nominal.items():
+            for number, value in enumerate(values_of_nominal[aspect]):
+                is_value = (numbers.value == number).astype(np.float64)
+                marks[f"{aspect}={value}"] = replace(numbers, value=is_value)
         return Labels(
             marks={column.name: marks[column.name] for column in columns if column.name in marks},
-            nominal=labelled,
+            nominal=nominal,
             annotators=self._records.annotators,
-            notes=(
-                *self._rows.notes("label records", " that counts" * bool(self._judged.selected)),
-                *self._records.notes(len(self._judged.identities)),
-                *[of_turn] * bool(self._of_one_turn),
-                *how_read,
-            ),
+            notes=self._notes(how_read),
             chance=self._records.chance,
         )
 
-    def _add_labels_of_shares(
-        self, arrays: dict[str, LabelArray], nominal: Mapping[str, Sequence[Value]]
-    ) -> None:
-        """Add the labels of aspects of two labels where a file says for one of them whether a row has it."""
-        for aspect, labels in nominal.items():
-            for place, label in enumerate(labels if len(labels) == 2 else ()):
-                share = arrays.get(f"{aspect}={label}")
-                if aspect not in arrays and share is not None and np.isin(share.value, (0, 1)).all():
-                    arrays[aspect] = replace(share, value=np.where(share.value == 1, place, 1.0 - place))
+    def _notes(self, how_read: Sequence[str]) -> tuple[str, ...]:
+        """Return remarks for the reader.
+
+        Args:
+            how_read: how the values of each column were read.
+        """
+        notes = list(_notes_on_matches(self._rows, self._judged))
+        notes += self._records.notes(len(self._judged.identities))
+        if self._of_last_turn:
+            notes.append(
+                f"{self._of_last_turn} label records are of the last turn; the judge read whole conversations"
+            )
+        notes += how_read
+        return tuple(notes)
 
 
-def nothing_found(records: LabelRecords, rows: RowIndex, judged: RunRows, aspects: Sequence[str]) -> str:
+def _nominal_marks(
+    marks: Mapping[str, LabelArray], values_of_nominal: Mapping[str, Sequence[Value]]
+) -> dict[str, LabelArray]:
+    """Return the labels of each aspect without an order, as numbers from 0.
+
+    Of an aspect of two values, a file may say for one of them whether a row has it.
+
+    Args:
+        marks: the labels by aspect, and by share of a value.
+        values_of_nominal: the values of each aspect without an order.
+    """
+    nominal: dict[str, LabelArray] = {}
+    for aspect, values in values_of_nominal.items():
+        if aspect in marks:
+            nominal[aspect] = marks[aspect]
+        elif len(values) == 2:
+            numbers = _numbers_of_shares(marks, aspect, values)
+            if numbers is not None:
+                nominal[aspect] = numbers
+    return nominal
+
+
+def _numbers_of_shares(
+    marks: Mapping[str, LabelArray], aspect: str, values: Sequence[Value]
+) -> LabelArray | None:
+    """Return the labels of an aspect of two values from those of the share of one; None without such labels.
+
+    Args:
+        marks: the labels by aspect, and by share of a value.
+        aspect: the aspect.
+        values: its values.
+    """
+    for number, value in enumerate(values):
+        share = marks.get(f"{aspect}={value}")
+        if share is not None and np.isin(share.value, (0, 1)).all():
+            numbers = np.where(share.value == 1, number, 1.0 - number)
+            return replace(share, value=numbers)
+    return None
+
+
+def _notes_on_matches(rows: RowIndex, judged: RunRows) -> tuple[str, ...]:
+    """Return the remarks on records that match no row, or were matched without their texts."""
+    which = " that counts" if judged.selected else ""
+    return rows.notes("label records", which)
+
+
+def nothing_found(records: LabelRecords, rows: RowIndex, judged: RunRows, *, aspects: Sequence[str]) -> str:
     """Return the reason why no label was read, for a message.
 
     Args:
@@ -318,7 +443,7 @@ def nothing_found(records: LabelRecords, rows: RowIndex, judged: RunRows, aspect
     """
     columns = ", ".join(sorted(records.columns)[:12])
     if records.count and not rows.has_matched:
-        why = "; ".join(rows.notes("label records", " that counts" * bool(judged.selected)))
+        why = "; ".join(_notes_on_matches(rows, judged))
         return (
             f"`labels`: none of its {records.count} records matches a {rows.noun} of {judged.where}: {why}; "
             f"its columns are {columns}"

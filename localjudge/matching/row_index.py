@@ -10,43 +10,41 @@ is counted and never matched; a record whose row cannot be determined is refused
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
+from enum import Enum
 
 from localjudge.errors import UsageError
-from localjudge.matching import Identity, shared_fields
+from localjudge.matching.identity import Identity, shared_fields
 from localjudge.records import Row
 from localjudge.rows.columns import TURN, responses_of
-from localjudge.runs.reader import read_row_outcomes
-from localjudge.runs.run_manifest import RunManifest
-
-Place = int
-"""The number of a judged row, from 0."""
 
 BY_ID_ALONE = "matched by id alone; nothing shows that these labels are of these responses"
-_PROBLEMS = _NO_ROW, _OTHER_TEXT, _OTHER_TURN, _OTHER_SYSTEM = (
-    "no row",
-    "another text",
-    "another turn",
-    "another system",
-)
+
+
+class Mismatch(Enum):
+    """Why a record matches no row."""
+
+    NO_ROW = "match no judged {noun}{which}"
+    OTHER_TEXT = "have the id of a judged {noun}, but another text"
+    OTHER_TURN = "are of another turn than their {noun}"
+    OTHER_SYSTEM = "have another system than their {noun}"
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The rows of a record: none, one, or several with the same texts and systems.
+    """The rows of a record, by their numbers from 0: none, one, or several with the same texts and systems.
 
     `is_reversed` is True if the record has the two responses of its rows in the other order.
     """
 
-    rows: tuple[Place, ...] = ()
+    rows: tuple[int, ...] = ()
     is_reversed: bool = False
 
 
 class RowIndex:
-    """Judged rows, to be found by records from elsewhere.
+    """Judged rows, to be found by records from elsewhere. A row is its number, from 0.
 
     Args:
         rows: the identity of each row. Rows with the same texts and systems are draws of one response.
@@ -60,20 +58,26 @@ class RowIndex:
         self,
         rows: Sequence[Identity],
         used: Sequence[str],
-        texts_again: Callable[[], Iterable[tuple[Place, Row]]] = tuple,
+        texts_again: Callable[[], Iterable[tuple[int, Row]]] = tuple,
         noun: str = "row",
     ) -> None:
-        self._rows, self._used, self._texts_again, self.noun = list(rows), used, texts_again, noun
-        self._by_digests: dict[tuple[str | None, ...], list[Place]] = defaultdict(list)
-        self._by_id: dict[str | None, list[Place]] = defaultdict(list)
+        self.noun = noun
+        self._rows = list(rows)
+        self._used = used
+        self._texts_again = texts_again
         self._is_read_again = False
-        self._alone: dict[Place, tuple[str | None, ...]] = {}
-        self._examples: dict[str, str] = {}
-        self._counts: dict[str, int] = defaultdict(int)
-        for place, row in enumerate(self._rows):
-            self._by_id[row.id].append(place)
-            if row.has_texts:
-                self._by_digests[row.digests].append(place)
+        self._systems_of_records: dict[int, tuple[str | None, ...]] = {}  # of rows matched by id alone
+        self._records = 0
+        self._matched_by_id = 0
+        self._matched_unread = 0
+        self._mismatches = Counter[Mismatch]()
+        self._first_mismatch: dict[Mismatch, str] = {}
+        self._by_digests: dict[tuple[str | None, ...], list[int]] = defaultdict(list)
+        self._by_id: dict[str | None, list[int]] = defaultdict(list)
+        for row, identity in enumerate(self._rows):
+            self._by_id[identity.id].append(row)
+            if identity.has_texts:
+                self._by_digests[identity.digests].append(row)
 
     def find(self, record: Identity) -> Match:
         """Return the rows of a record, and count it.
@@ -81,87 +85,142 @@ class RowIndex:
         Raises:
             UsageError: several rows fit, and the record or the rows lack the column that would tell which.
         """
-        self._counts["records"] += 1
-        of_digests = {"instruction", *responses_of(self._used)}
-        if record.texts and not record.has_texts:
+        self._records += 1
+        if self._needs_texts(record):
             self._read_again()
-        elif record.group is None and (record.texts.keys() & set(shared_fields(self._used)) - of_digests):
-            self._read_again()  # it has some of the texts that all responses to an instruction share
-        problem = _NO_ROW
-        for ordered in (record, record.reversed()) if len(record.digests) > 1 else (record,):
-            if record.has_texts:
-                # A row whose texts are not known is found as if the record had none.
-                unknown = (
-                    place for place in self._by_id.get(ordered.id, ()) if not self._rows[place].has_texts
-                )
-                places = self._by_digests.get(ordered.digests) or list(unknown)
-            else:
-                places = self._by_id.get(ordered.id, []) if ordered.id is not None else []
-            same = [place for place in places if self._has_same_texts(place, ordered)]
-            fitting = [
-                place
-                for place in same
-                if ordered.of_equal_texts or _agree(self._rows[place].systems, ordered.systems)
+        orders = [record]
+        if len(record.digests) > 1:
+            orders.append(record.reversed())
+        has_same_texts = False
+        for ordered in orders:
+            same_texts = [
+                row for row in self._with_digests_or_id(ordered) if self._has_same_texts(row, ordered)
             ]
+            fitting = [row for row in same_texts if self._has_same_systems(row, ordered)]
             if fitting:
-                return Match(tuple(self._told_apart(fitting, ordered)), ordered is not record)
-            problem = _OTHER_SYSTEM if same else problem
-        if problem is _NO_ROW and record.id is not None and record.id in self._by_id:
-            turns = {self._rows[place].texts.get(TURN) for place in self._by_id[record.id]}
-            problem = _OTHER_TEXT if {None, record.texts.get(TURN)} & turns else _OTHER_TURN
-        self._counts[problem] += 1
-        self._examples.setdefault(problem, f"{record.where}, id {record.id}" if record.id else record.where)
+                rows = self._told_apart(fitting, ordered)
+                return Match(tuple(rows), is_reversed=ordered is not record)
+            if same_texts:
+                has_same_texts = True
+        mismatch = Mismatch.OTHER_SYSTEM if has_same_texts else self._mismatch_of_texts(record)
+        self._mismatches[mismatch] += 1
+        where = f"{record.where}, id {record.id}" if record.id else record.where
+        self._first_mismatch.setdefault(mismatch, where)
         return Match()
 
+    def _needs_texts(self, record: Identity) -> bool:
+        """Return whether single texts of a record decide: it lacks others that the digests are made of."""
+        if record.texts and not record.has_texts:
+            return True
+        if record.group is not None:
+            return False
+        return any(name in record.texts for name in shared_fields(self._used) if name != "instruction")
+
     def _read_again(self) -> None:
+        """Give the rows their texts from the inputs, if this was not tried before."""
         if self._is_read_again:
             return
         self._is_read_again = True
-        for place, row in self._texts_again():
-            self._rows[place] = self._rows[place].with_texts(row, self._used)
+        for row, texts in self._texts_again():
+            self._rows[row] = self._rows[row].with_texts(texts, self._used)
 
-    def _has_same_texts(self, place: Place, record: Identity) -> bool:
-        row = self._rows[place]
-        return _agree((*row.digests, row.group), (*record.digests, record.group)) and all(
-            row.texts[name] == text for name, text in record.texts.items() if name in row.texts
+    def _with_digests_or_id(self, record: Identity) -> list[int]:
+        """Return the rows with the digests of a record; where they are not known on both sides, with its id."""
+        if not record.has_texts:
+            return [] if record.id is None else self._by_id.get(record.id, [])
+        rows = self._by_digests.get(record.digests)
+        if rows is not None:
+            return rows
+        return [row for row in self._by_id.get(record.id, ()) if not self._rows[row].has_texts]
+
+    def _has_same_texts(self, row: int, record: Identity) -> bool:
+        """Return whether a row and a record have the same texts, as far as both have them."""
+        identity = self._rows[row]
+        if not _agree(identity.digests + (identity.group,), record.digests + (record.group,)):
+            return False
+        return all(
+            identity.texts[name] == text for name, text in record.texts.items() if name in identity.texts
         )
 
-    def _told_apart(self, places: list[Place], record: Identity) -> list[Place]:
+    def _has_same_systems(self, row: int, record: Identity) -> bool:
+        """Return whether a row has the systems of a record, or the record is of all with its texts."""
+        return record.of_equal_texts or _agree(self._rows[row].systems, record.systems)
+
+    def _mismatch_of_texts(self, record: Identity) -> Mismatch:
+        """Return why no row has the texts of a record."""
+        if record.id is None or record.id not in self._by_id:
+            return Mismatch.NO_ROW
+        turns = {self._rows[row].texts.get(TURN) for row in self._by_id[record.id]}
+        if None in turns or record.texts.get(TURN) in turns:
+            return Mismatch.OTHER_TEXT
+        return Mismatch.OTHER_TURN
+
+    def _told_apart(self, rows: list[int], record: Identity) -> list[int]:
         """Return the rows of a record among those that fit it: several only if they have the same content.
 
         Raises:
             UsageError: they differ.
         """
-        rows = self._rows
-        if record.of_equal_texts and len({rows[place].content for place in places}) == 1:
-            return places
-        # Without a column of ids, the id of a row is its place in the file.
-        places = [place for place in places if rows[place].id in (record.id, record.where)] or places
-        places = [place for place in places if rows[place].systems == record.systems] or places
-        first = rows[places[0]]
+        if record.of_equal_texts and self._have_equal_contents(rows):
+            return rows
+        # Without a column of ids, the id of a row is its file and line.
+        with_id = [row for row in rows if self._rows[row].id in (record.id, record.where)]
+        if with_id:
+            rows = with_id
+        with_systems = [row for row in rows if self._rows[row].systems == record.systems]
+        if with_systems:
+            rows = with_systems
+        first = self._rows[rows[0]]
         by_text = record.has_texts and first.has_texts
-        what = "the texts" if by_text else "the id"
-        if len({rows[place].systems for place in places}) > 1:
-            self._refuse(record, len(places), what, self._system_columns)
-        if len(places) > 1 and (not first.has_texts or len({rows[place].content for place in places}) > 1):
-            turn = [TURN] if any(TURN in rows[place].texts for place in places) else []
-            lacks = [name for name in (*shared_fields(self._used), *turn) if name not in record.texts]
-            texts = ", ".join(lacks if by_text else [*lacks, *responses_of(self._used)])
-            columns = [texts, "id"] if by_text else [self._system_columns, texts]
-            self._refuse(record, len(places), what, ", or ".join(filter(None, columns)))
+        if any(self._rows[row].systems != first.systems for row in rows):
+            self._refuse(record, len(rows), by_text=by_text, columns=self._system_columns)
+        if len(rows) > 1 and not (first.has_texts and self._have_equal_contents(rows)):
+            columns = self._missing_columns(rows, record, by_text=by_text)
+            self._refuse(record, len(rows), by_text=by_text, columns=columns)
         if not by_text:
-            self._note_how(places, record)
-        return places
+            self._note_how(rows, record)
+        return rows
 
-    def _note_how(self, places: Sequence[Place], record: Identity) -> None:
-        first = self._rows[places[0]]
-        self._counts["unread"] += bool(record.texts) and record.texts.keys().isdisjoint(first.texts)
+    def _have_equal_contents(self, rows: Sequence[int]) -> bool:
+        contents = {self._rows[row].content for row in rows}
+        return len(contents) == 1
+
+    def _missing_columns(self, rows: Sequence[int], record: Identity, *, by_text: bool) -> str:
+        """Return the columns that would tell the rows of a record apart, for a message.
+
+        Args:
+            rows: the rows.
+            record: the record.
+            by_text: whether the texts of its responses are compared with theirs.
+        """
+        fields = shared_fields(self._used)
+        if any(TURN in self._rows[row].texts for row in rows):
+            fields.append(TURN)
+        missing = [name for name in fields if name not in record.texts]
+        if not by_text:
+            texts = ", ".join(missing + list(responses_of(self._used)))
+            return f"{self._system_columns}, or {texts}"
+        if not missing:
+            return "id"
+        return f"{', '.join(missing)}, or id"
+
+    def _note_how(self, rows: Sequence[int], record: Identity) -> None:
+        """Count a record that was matched without the texts of the responses.
+
+        Raises:
+            UsageError: another record with this id names another system.
+        """
+        first = self._rows[rows[0]]
+        if record.texts and record.texts.keys().isdisjoint(first.texts):
+            self._matched_unread += 1
         is_compared = any(name in first.texts and name in record.texts for name in responses_of(self._used))
-        if is_compared or (None not in record.systems and None not in first.systems):
+        has_systems = None not in record.systems and None not in first.systems
+        if is_compared or has_systems:
             return
-        self._counts["alone"] += 1
-        for place in places:
-            if self._alone.setdefault(place, record.systems) != record.systems:
+        self._matched_by_id += 1
+        for row in rows:
+            systems = self._systems_of_records.setdefault(row, record.systems)
+            if systems != record.systems:
                 raise UsageError(
                     f"{record.where}: an earlier record has the id {record.id} and another system, but the "
                     f"{self.noun}s of the run name no system; add the column {self._system_columns} to them"
@@ -171,7 +230,8 @@ class RowIndex:
     def _system_columns(self) -> str:
         return " and ".join(responses_of(self._used).values())
 
-    def _refuse(self, record: Identity, count: int, what: str, columns: str) -> None:
+    def _refuse(self, record: Identity, count: int, *, by_text: bool, columns: str) -> None:
+        what = "the texts" if by_text else "the id"
         raise UsageError(
             f"{record.where}: {count} judged {self.noun}s have {what} of this record ({record.id}); add the "
             f"column {columns}, which tells them apart"
@@ -180,7 +240,7 @@ class RowIndex:
     @property
     def has_matched(self) -> bool:
         """Whether a record has found a row."""
-        return self._counts["records"] > sum(self._counts[why] for why in _PROBLEMS)
+        return self._records > self._mismatches.total()
 
     def notes(self, records: str, which: str = "") -> tuple[str, ...]:
         """Return remarks on the records that were searched for.
@@ -189,88 +249,29 @@ class RowIndex:
             records: their name, such as "rows".
             which: which rows were searched, such as " that counts"; by default all.
         """
-        counts, noun = self._counts, self.noun
-        of = f"of {counts['records']} {records}"
-        in_words = {
-            _NO_ROW: f"{counts[_NO_ROW]} {of} match no judged {noun}{which}",
-            _OTHER_TEXT: f"{counts[_OTHER_TEXT]} {of} have the id of a judged {noun}, but another text",
-            _OTHER_TURN: f"{counts[_OTHER_TURN]} {of} are of another turn than their {noun}",
-            _OTHER_SYSTEM: f"{counts[_OTHER_SYSTEM]} {of} have another system than their {noun}",
-        }
-        notes = [in_words[_NO_ROW]] * bool(counts[_NO_ROW])
-        notes += [
-            f"{in_words[why]}, and are not used (first: {self._examples[why]})"
-            for why in (_OTHER_TEXT, _OTHER_TURN, _OTHER_SYSTEM)
-            if counts[why]
-        ]
-        notes += [f"{counts['alone']} {of} are {BY_ID_ALONE}"] * bool(counts["alone"])
-        notes += [
-            f"the texts of {counts['unread']} {of} were not compared with those of their {noun}s, because the "
-            "inputs of the run cannot be read"
-        ] * bool(counts["unread"])
+        total = f"of {self._records} {records}"
+        notes = []
+        for mismatch in Mismatch:
+            count = self._mismatches[mismatch]
+            if not count:
+                continue
+            note = f"{count} {total} {mismatch.value.format(noun=self.noun, which=which)}"
+            if mismatch is not Mismatch.NO_ROW:
+                note += f", and are not used (first: {self._first_mismatch[mismatch]})"
+            notes.append(note)
+        if self._matched_by_id:
+            notes.append(f"{self._matched_by_id} {total} are {BY_ID_ALONE}")
+        if self._matched_unread:
+            notes.append(
+                f"the texts of {self._matched_unread} {total} were not compared with those of their "
+                f"{self.noun}s, because the inputs of the run cannot be read"
+            )
         return tuple(notes)
 
 
-def _agree(known: Sequence[str | None], given: Sequence[str | None]) -> bool:
+def _agree(one_side: Sequence[str | None], other_side: Sequence[str | None]) -> bool:
     """Return whether two sequences are equal where both are known."""
-    return all(one is None or other is None or one == other for one, other in zip(known, given, strict=True))
-
-
-def identities(folder: Path) -> list[Identity]:
-    """Return the identity of each line of a run of one response."""
-    return [Identity.from_outcome(row) for row in read_row_outcomes(folder)]
-
-
-def align_runs(
-    runs: Sequence[Sequence[Identity]], manifests: Sequence[RunManifest], names: Sequence[str] = ()
-) -> tuple[list[tuple[Place, ...]], tuple[str, ...]]:
-    """Match the rows of several runs.
-
-    Args:
-        runs: the identities of the rows of each run.
-        manifests: the manifests of the runs.
-        names: the names of the runs in the remarks; without names they say only "rows".
-
-    Returns:
-        The places of each row that all runs have, [rows, runs], in the order of the first run; and remarks.
-
-    Raises:
-        UsageError: rows cannot be told apart.
-    """
-    used = manifests[0].rubric.fields
-    if len({frozenset(manifest.rubric.fields) for manifest in manifests}) > 1:
-        # Rubrics that show other texts have other groups; those of the first run still tell its rows apart.
-        runs = [runs[0], *([replace(identity, group=None) for identity in run] for run in runs[1:])]
-    members: dict[Place, list[Place]] = {place: [place] for place in range(len(runs[0]))}
-    notes: list[str] = []
-    for number, run in enumerate(runs[1:], 1):
-        first, taken = RowIndex(runs[0], used), dict[Place, Identity]()
-        repeated: list[tuple[Place, Identity, Identity]] = []
-        for place, record in enumerate(run):
-            rows = first.find(record).rows
-            free = [row for row in rows if row not in taken]
-            if rows and not free and taken[rows[-1]].systems != record.systems:
-                raise UsageError(
-                    f"{record.where}: has the texts of {taken[rows[-1]].where}, of another system, and "
-                    f"{runs[0][rows[-1]].where} names no system; judge it again with --column system=COLUMN"
-                )
-            for row in free[:1]:
-                taken[row] = record
-                members[row].append(place)
-            if rows and not free:
-                repeated.append((place, record, runs[0][rows[0]]))
-        # Where an id is there twice, equal texts of the same system are left under other ids.
-        equal: dict[tuple[object, ...], list[Place]] = defaultdict(list)
-        for row, identity in enumerate(runs[0]) if repeated else ():
-            if row not in taken and identity.has_texts:
-                equal[identity.systems, identity.content].append(row)
-        for place, record, like in repeated:
-            if places := equal[like.systems, like.content]:
-                taken[places[0]] = record
-                members[places.pop(0)].append(place)
-        if names:
-            notes += first.notes(f"rows of {names[number]}", f" of {names[0]}")
-        else:
-            notes += first.notes("rows")
-    common = [tuple(places) for places in members.values() if len(places) == len(runs)]
-    return common, tuple(dict.fromkeys(notes))
+    for value, other in zip(one_side, other_side, strict=True):
+        if value is not None and other is not None and value != other:
+            return False
+    return True

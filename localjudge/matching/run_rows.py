@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from array import array
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -15,11 +13,13 @@ from numpy.typing import NDArray
 
 from localjudge.arrays import Flags, Floats, Integers, RowArrays
 from localjudge.errors import UsageError
-from localjudge.matching import Identity, SystemNames
+from localjudge.matching.identity import Identity
+from localjudge.matching.row_numbers import RowNumbers
+from localjudge.matching.row_selection import RowSelection
+from localjudge.matching.system_names import SystemNames
 from localjudge.modes import ONE_ROW_PER_PROMPT
 from localjudge.modes.row_outcome import RowOutcome
-from localjudge.records import Row
-from localjudge.rows.columns import names_of, responses_of
+from localjudge.records import Outcome, Row
 from localjudge.rows.inputs import find_inputs
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
@@ -29,113 +29,12 @@ from localjudge.runs.run_manifest import RunManifest
 from localjudge.runs.warning_signs import WarningSigns
 from localjudge.system.steps import Report, no_progress, with_progress
 
-FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
-"""The bits of the flags of a row."""
+# The bits of the flags of a row.
+FAILED = 1
+RATIONALE_CUT = 2
+CANDIDATE_CUT = 4
 NumbersOf = Callable[[int, RowOutcome], Iterable[tuple[str, str, float]]]
 """Gives the numbers of a row of a run, as `RowOutcome.numbers` does: kind, column and number of each."""
-
-
-class RowNumbers:
-    """The numbers of n rows by kind and column; NaN where a row has none. A row can have any of the columns."""
-
-    def __init__(self) -> None:
-        self._rows = 0
-        self._columns: defaultdict[tuple[str, str], tuple[array[int], array[float]]] = defaultdict(
-            lambda: (array("i"), array("d"))
-        )
-
-    def add(self, numbers: Iterable[tuple[str, str, float]]) -> None:
-        """Add the numbers of the next row."""
-        for kind, name, number in numbers:
-            rows, values = self._columns[kind, name]
-            rows.append(self._rows)
-            values.append(number)
-        self._rows += 1
-
-    def names(self, kind: str) -> list[str]:
-        """Return the columns with numbers of this kind, in the order in which the rows have them."""
-        return [name for known, name in self._columns if known == kind]
-
-    def count(self, kind: str, name: str) -> int:
-        """Return the number of rows with a number in a column."""
-        return len(self._columns[kind, name][1]) if (kind, name) in self._columns else 0
-
-    def column(self, kind: str, name: str) -> Floats:
-        """Return the number of each row, [n]."""
-        found = np.full(self._rows, np.nan)
-        if (kind, name) in self._columns:
-            rows, values = self._columns[kind, name]
-            found[np.asarray(rows)] = values
-        return found
-
-    def table(self, kinds: Sequence[str], names: Sequence[str]) -> Floats:
-        """Return the numbers of these columns of each kind, [n, kinds times columns]."""
-        return np.column_stack([self.column(kind, name) for kind in kinds for name in names])
-
-
-def rows_again(judged: RunRows, inputs: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
-    """Yield the number of each judged row whose texts are found, and the row with its responses in its order.
-
-    Args:
-        judged: the rows.
-        inputs: the files to read; if there are none, the files that the runs name and that still exist.
-
-    Raises:
-        UsageError: a file of `inputs` cannot be read.
-    """
-    find_inputs(inputs)
-    shown = judged.shown
-    for run, manifest in enumerate(judged.manifests):
-        numbers = np.flatnonzero(judged.run == run).tolist()
-        for place, row in rows_found(manifest, [shown[number][0] for number in numbers], inputs):
-            _, is_swapped = shown[numbers[place]]
-            yield numbers[place], replace(row, responses=row.responses[::-1]) if is_swapped else row
-
-
-class RowSelection:
-    """Which rows count: all, or those with a value in a column of the input; the systems are a column, too.
-
-    Args:
-        where: COLUMN=VALUE, a value that is not text as in JSON; None for all rows.
-        of_old: choose among the rows of the first run; the others are read, but marked.
-
-    Raises:
-        UsageError: `where` is something else.
-    """
-
-    def __init__(self, where: str | None = None, of_old: bool = False) -> None:
-        self._where, self.of_old = where, of_old
-        self._column, _, self._value = (where or "").partition("=")
-        if where is not None and not ("=" in where and self._column):
-            raise UsageError(f"`where` {where}: write COLUMN=VALUE, such as topic=code")
-        self._columns, self._values, self._rows = set[str](), set[str](), Counter[bool]()
-
-    def takes(self, run: int, manifest: RunManifest, row: RowOutcome) -> bool:
-        """Return whether a row counts."""
-        if self._where is None or (self.of_old and run):
-            return True
-        columns = row.first.columns
-        found = [columns[self._column]] if self._column in columns else _systems_in(self._column, manifest, row)
-        written = [each if isinstance(each, str) else json.dumps(each) for each in found]
-        self._columns.update(columns, ["system"] * any(row.systems))
-        self._values.update(written[: 10 - len(self._values)])
-        is_chosen = self._value in (written or ["null"])
-        self._rows[is_chosen] += 1
-        return is_chosen
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """On how many rows the numbers are, unless all rows count.
-
-        Raises:
-            UsageError: no row counts.
-        """
-        said = f"only rows with {self._where}: {self._rows[True]:,} of {self._rows.total():,}"
-        if self._where is None or (self._values and self._rows[True]):
-            return (said,) * (self._where is not None)
-        what = "value; its values are" if self._values else "column; a run keeps what its prompt does not use:"
-        seen = ", ".join(each[:60] for each in sorted(self._values or self._columns)[:10])
-        raise UsageError(f"`where` {self._where}: no row has this {what} {seen or 'none'}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,35 +99,34 @@ class RunRows(RowArrays):
         Their instructions have the numbers of those of the rows with a score, in their order; -1 for another
         one.
         """
-        kept = self.group[scored]
-        others = self.take(np.setdiff1d(np.arange(len(self)), scored))
-        numbers = dict(zip(kept.tolist(), first_seen(kept).tolist(), strict=True))
-        group = np.array([numbers.get(number, -1) for number in others.group.tolist()], dtype=np.int32)
-        return replace(others, group=group, errors=[error or "no score" for error in others.errors])
+        unscored = self.take(np.setdiff1d(np.arange(len(self)), scored))
+        group_of_scored = self.group[scored]
+        new_numbers = dict(zip(group_of_scored.tolist(), first_seen(group_of_scored).tolist(), strict=True))
+        group = np.array([new_numbers.get(number, -1) for number in unscored.group.tolist()], dtype=np.int32)
+        return replace(unscored, group=group, errors=[error or "no score" for error in unscored.errors])
 
     def with_scores(self, scored: NDArray[np.intp]) -> dict[str, Any]:
-        """Return the fields of a record of the rows that have a score: their own, and the others as `unscored`.
+        """Return the fields of a record of the rows that have a score, with the other rows as `unscored`.
 
         Their instructions are numbered without gaps.
         """
-        kept = self.take(scored)
-        return {
-            **{each.name: getattr(kept, each.name) for each in fields(kept)},
-            "group": first_seen(kept.group),
-            "failed": len(self) - len(self.judged),
-            "unscored": self.without_score(scored),
-        }
+        rows = self.take(scored)
+        values = {field.name: getattr(rows, field.name) for field in fields(rows)}
+        values["group"] = first_seen(rows.group)
+        values["failed"] = len(self) - len(self.judged)
+        values["unscored"] = self.without_score(scored)
+        return values
 
     @property
     def notices(self) -> tuple[str, ...]:
         """The notices of the runs, and the warning signs in their rows, or in those of them that count."""
-        of_runs = [read_notices(folder) for folder in self.folders]
-        if self.selected:
-            of_runs = [
-                notices_of_run(folder) + signs.lines
-                for folder, signs in zip(self.folders, self.signs, strict=True)
-            ]
-        return self.selected + together(run_names(self.folders), of_runs)
+        notices = []
+        for folder, signs in zip(self.folders, self.signs, strict=True):
+            if self.selected:
+                notices.append(notices_of_run(folder) + signs.lines)
+            else:
+                notices.append(read_notices(folder))
+        return self.selected + together(run_names(self.folders), notices)
 
     def system_names(self, unnamed: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the names of the systems of each row in tables of all runs.
@@ -236,14 +134,128 @@ class RunRows(RowArrays):
         Args:
             unnamed: the name for a system that is not known, for each response of a row.
         """
-        found, _ = self.names.names()
-        return [
-            tuple(
-                found.get((run, system)) or without
-                for system, without in zip(identity.systems, unnamed, strict=True)
-            )
-            for run, identity in zip(self.run.tolist(), self.identities, strict=True)
-        ]
+        names, _ = self.names.names()
+        names_of_rows = []
+        for run, identity in zip(self.run.tolist(), self.identities, strict=True):
+            names_of_row = []
+            for system, default in zip(identity.systems, unnamed, strict=True):
+                name = names.get((run, system))
+                names_of_row.append(name or default)
+            names_of_rows.append(tuple(names_of_row))
+        return names_of_rows
+
+
+class RowsBuilder:
+    """Collects the rows of runs, which are added one by one, in the order of their lines.
+
+    Args:
+        folders: the run directories.
+        manifests: their manifests.
+    """
+
+    def __init__(self, folders: Sequence[Path], manifests: Sequence[RunManifest]) -> None:
+        self._folders = tuple(folders)
+        self._manifests = tuple(manifests)
+        self._names = SystemNames(run_names(folders), [manifest.judge for manifest in manifests])
+        self._signs = tuple(
+            WarningSigns(manifest.rubric, manifest.mass_is_lower_bound) for manifest in manifests
+        )
+        self._number_of_group: dict[str, int] = {}
+        # The fields of `RunRows`, a value for each row; of `lengths`, one for each response.
+        self._run = array("i")
+        self._lines: list[tuple[int, ...]] = []
+        self._ids: list[str] = []
+        self._identities: list[Identity] = []
+        self._group = array("i")
+        self._shown: list[tuple[str | None, bool]] = []
+        self._lengths = array("d")
+        self._overlap = array("d")
+        self._flags = array("B")
+        self._errors: list[str] = []
+        self._counts: list[bool] = []
+
+    def add(self, run: int, outcome: RowOutcome, *, lines: tuple[int, ...], counts: bool) -> None:
+        """Add a row.
+
+        Args:
+            run: the number of its run.
+            outcome: its outcome.
+            lines: the lines of its prompts, from 0.
+            counts: whether it counts.
+        """
+        first = outcome.first
+        identity = Identity.from_outcome(outcome)
+        self._run.append(run)
+        self._lines.append(lines)
+        self._ids.append(outcome.id)
+        self._identities.append(identity)
+        self._group.append(self._group_number(run, first))
+        self._shown.append((first.digest, first.swapped))
+        self._lengths.extend(_lengths(outcome))
+        self._overlap.append(_number_or_nan(first.reference_overlap))
+        self._flags.append(_flags(outcome))
+        self._errors.append((outcome.error or "").replace(f"{first.source}: ", ""))
+        self._counts.append(counts)
+        self._names.add(run, identity)
+        self._signs[run].add(outcome)
+
+    def _group_number(self, run: int, first: Outcome) -> int:
+        """Return the number of the instruction of a row; an unreadable row has one of its own."""
+        group = first.group or f"{run}\0{first.source}"
+        return self._number_of_group.setdefault(group, len(self._number_of_group))
+
+    def rows(self, selected: tuple[str, ...]) -> RunRows:
+        """Return the rows that were added.
+
+        Args:
+            selected: which rows count, if not all do; a notice.
+        """
+        return RunRows(
+            folders=self._folders,
+            manifests=self._manifests,
+            names=self._names,
+            run=np.array(self._run, dtype=np.int32),
+            lines=self._lines,
+            ids=self._ids,
+            identities=self._identities,
+            group=np.array(self._group, dtype=np.int32),
+            shown=self._shown,
+            lengths=np.array(self._lengths).reshape(len(self._ids), -1),
+            overlap=np.array(self._overlap),
+            flags=np.array(self._flags, dtype=np.uint8),
+            errors=self._errors,
+            counts=np.array(self._counts, dtype=np.bool_),
+            signs=self._signs,
+            selected=selected,
+        )
+
+
+def _lengths(outcome: RowOutcome) -> list[float]:
+    """Return the characters of each response of a row in the input's order; NaN if it was not readable."""
+    first = outcome.first
+    lengths = [_number_or_nan(first.characters)]
+    if len(outcome.systems) > 1:
+        lengths.append(_number_or_nan(first.opponent_characters))
+    if first.swapped:
+        lengths.reverse()
+    return lengths
+
+
+def _number_or_nan(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+def _flags(outcome: RowOutcome) -> int:
+    """Return the flags of a row."""
+    judged = outcome.judged
+    flags = 0
+    if outcome.error is not None:
+        flags |= FAILED
+    if any(prompt.rationale_cut for prompt in judged):
+        flags |= RATIONALE_CUT
+    if any(prompt.candidate_cut > 0 for prompt in judged):
+        flags |= CANDIDATE_CUT
+    return flags
 
 
 def read_judged_rows(
@@ -268,84 +280,62 @@ def read_judged_rows(
         RunMismatchError: a line does not belong to its run.
         UsageError: a run is given twice, or no row counts.
     """
-    names = SystemNames(run_names(folders), [manifest.judge for manifest in manifests])
-    values, numbers = RowNumbers(), dict[str, int]()
-    signs = tuple(WarningSigns(manifest.rubric, manifest.mass_is_lower_bound) for manifest in manifests)
-    runs, groups, flags, errors = array("i"), array("i"), array("B"), list[str]()
-    lengths, overlap = array("d"), array("d")
-    lines, shown = list[tuple[int, ...]](), list[tuple[str | None, bool]]()
-    ids, identities, counts = list[str](), list[Identity](), list[bool]()
-    join = ONE_ROW_PER_PROMPT.join(manifests[0].rubric.aspects, 1) if by_criterion else None
-    outcomes = (
-        (run, places, outcome)
-        for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True))
-        for places, outcome in numbered_row_outcomes(folder, manifest, join)
-    )
     selection = where or RowSelection()
-    for run, places, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
-        first, is_chosen = outcome.first, selection.takes(run, manifests[run], outcome)
-        if not (is_chosen or selection.of_old):
-            continue
-        counts.append(is_chosen)
-        values.add(numbers_of(run, outcome))
-        runs.append(run)
-        lines.append(places)
-        ids.append(outcome.id)
-        identities.append(identity := Identity.from_outcome(outcome))
-        names.add(run, identity)
-        groups.append(numbers.setdefault(first.group or f"{run}\0{first.source}", len(numbers)))
-        shown.append((first.digest, first.swapped))
-        read_first = (first.characters, first.opponent_characters)[: len(outcome.systems)]
-        characters = read_first[::-1] if first.swapped else read_first
-        lengths.extend(np.nan if length is None else length for length in characters)
-        overlap.append(np.nan if first.reference_overlap is None else first.reference_overlap)
-        flags.append(_flags(outcome))
-        errors.append((outcome.error or "").replace(f"{first.source}: ", ""))
-        signs[run].add(outcome)
-    rows = RunRows(
-        selected=selection.notices,  # first: refuses a selection without rows
-        folders=tuple(folders),
-        manifests=tuple(manifests),
-        names=names,
-        run=np.array(runs, dtype=np.int32),
-        lines=lines,
-        ids=ids,
-        identities=identities,
-        group=np.array(groups, dtype=np.int32),
-        shown=shown,
-        lengths=np.array(lengths).reshape(len(ids), -1),
-        overlap=np.array(overlap),
-        flags=np.array(flags, dtype=np.uint8),
-        errors=errors,
-        counts=np.array(counts, dtype=np.bool_),
-        signs=signs,
-    )
-    return rows, values
+    builder = RowsBuilder(folders, manifests)
+    numbers = RowNumbers()
+    outcomes = _outcomes(folders, manifests, by_criterion=by_criterion)
+    total = sum(count_lines(folder) for folder in folders)
+    for run, lines, outcome in with_progress(outcomes, report, total):
+        counts = selection.includes(run, manifests[run], outcome)
+        if counts or selection.of_old:
+            numbers.add(numbers_of(run, outcome))
+            builder.add(run, outcome, lines=lines, counts=counts)
+    selection.refuse_none()
+    return builder.rows(selection.notices), numbers
 
 
-def _systems_in(column: str, manifest: RunManifest, row: RowOutcome) -> list[str]:
-    """Return the systems of a row that are in a column; the column `system` has both of a pair."""
-    used, renamed = manifest.rubric.fields, manifest.last_start.columns
-    return [
-        system
-        for field, system in zip(responses_of(used).values(), row.systems, strict=True)
-        if system and any(column in (name, *names_of(name, renamed, used)) for name in ("system", field))
-    ]
+def _outcomes(
+    folders: Sequence[Path], manifests: Sequence[RunManifest], *, by_criterion: bool
+) -> Iterator[tuple[int, tuple[int, ...], RowOutcome]]:
+    """Yield the outcomes of the rows of runs, each after the number of its run and of its lines, from 0.
+
+    The arguments are those of `read_judged_rows`.
+    """
+    join = None
+    if by_criterion:
+        join = ONE_ROW_PER_PROMPT.join(manifests[0].rubric.aspects, 1)
+    for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True)):
+        for lines, outcome in numbered_row_outcomes(folder, manifest, join):
+            yield run, lines, outcome
 
 
-def _flags(outcome: RowOutcome) -> int:
-    judged = outcome.judged
-    return (
-        FAILED * (outcome.error is not None)
-        + RATIONALE_CUT * any(each.rationale_cut for each in judged)
-        + CANDIDATE_CUT * any(each.candidate_cut > 0 for each in judged)
-    )
+def rows_again(judged: RunRows, inputs: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
+    """Yield the number of each judged row whose texts are found, and the row with its responses in its order.
+
+    Args:
+        judged: the rows.
+        inputs: the files to read; if there are none, the files that the runs name and that still exist.
+
+    Raises:
+        UsageError: a file of `inputs` cannot be read.
+    """
+    find_inputs(inputs)
+    for run, manifest in enumerate(judged.manifests):
+        numbers = np.flatnonzero(judged.run == run).tolist()
+        digests = [judged.shown[number][0] for number in numbers]
+        for index, row in rows_found(manifest, digests, inputs):
+            number = numbers[index]
+            _, is_swapped = judged.shown[number]
+            if is_swapped:
+                row = replace(row, responses=row.responses[::-1])
+            yield number, row
 
 
 def first_seen(group: Integers) -> Integers:
     """Return the numbers of groups without gaps, in the order of their first rows, [n]."""
-    _, first, places = np.unique(group, return_index=True, return_inverse=True)
-    numbers: Integers = np.argsort(np.argsort(first))[places].astype(np.int32)
+    _, first_rows, index = np.unique(group, return_index=True, return_inverse=True)
+    number_of_index = np.argsort(np.argsort(first_rows))
+    numbers: Integers = number_of_index[index].astype(np.int32)
     return numbers
 
 
@@ -355,12 +345,13 @@ def common_rubric(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> 
     Raises:
         UsageError: another run is of another mode, or has other aspects or another scale.
     """
-    rubrics = [manifest.rubric for manifest in manifests]
-    first = rubrics[0]
-    for folder, rubric in zip(folders, rubrics, strict=True):
+    first = manifests[0].rubric
+    for folder, manifest in zip(folders, manifests, strict=True):
+        rubric = manifest.rubric
         if rubric.mode is not first.mode:
-            both = f"{folders[0]}: {first.mode.judges}, and {folder} {rubric.mode.judges}"
-            raise UsageError(f"{both}; give runs of one kind")
+            raise UsageError(
+                f"{folders[0]}: {first.mode.judges}, and {folder} {rubric.mode.judges}; give runs of one kind"
+            )
         if rubric.score_columns != first.score_columns:
             raise UsageError(
                 f"{folder}: judged on {_described(rubric)}, but {folders[0]} on {_described(first)}; "
@@ -375,9 +366,10 @@ def _described(rubric: Rubric) -> str:
 
 def run_names(folders: Sequence[Path]) -> list[str]:
     """Return names for the runs: the shortest path endings that differ."""
-    paths = [folder.resolve() for folder in folders]
-    for length in range(1, max(len(path.parts) for path in paths) + 1):
-        names = ["/".join(path.parts[-length:]) for path in paths]
+    parts = [folder.resolve().parts for folder in folders]
+    longest = max(len(of_path) for of_path in parts)
+    for length in range(1, longest + 1):
+        names = ["/".join(of_path[-length:]) for of_path in parts]
         if len(set(names)) == len(names):
             return names
     raise UsageError(f"{', '.join(map(str, folders))}: the same run twice")

@@ -26,27 +26,39 @@ ScoreKind = Literal["integer", "expected"]
 class Scores(RunRows):
     """The scores of the n judged rows of one or more runs, for A aspects. No score is NaN.
 
-    Intervals resample the instructions, whose numbers in `group` are without gaps. `expected` is None unless
-    all rows have an expected score in some column; columns where a row has none are in `without_expected`, and
-    have integers instead. `unscored` has the rows without scores; `failed` is the number of those that failed.
-    `calibrated` is True if `expected` has calibrated scores. `untested` is the reason why the scores have no
-    intervals; empty if they have. `by_tag` has the scores of the criteria with each of the most frequent tags,
-    and the tag of each row; None without tags. `lowest` has the lowest possible score of each row of a
-    checklist, which depends on its points, [n]; None for other rows.
+    Intervals resample the instructions, whose numbers in `group` are without gaps.
+
+    Attributes:
+        columns: the aspects, and the labels of the aspects without an order.
+        systems: the names of the systems.
+        system: the index of each row's system in `systems`, [n].
+        integer: the judge's integers, [n, A].
+        expected: the expected scores, [n, A]; None unless all rows have one in some column.
+        failed: the number of rows that failed, which are in `unscored`.
+        unscored: the rows without scores.
+        without_expected: the columns in which a row has no expected score; `expected` has integers there.
+        notices: the notices of the runs, and those on the names of their systems.
+        calibrated: whether `expected` has calibrated scores.
+        untested: the reason why the scores have no intervals; empty if they have.
+        notes: remarks on rows without a score.
+        by_tag: the scores of the criteria with each of the most frequent tags, and the tag of each row; None
+            without tags.
+        lowest: the lowest possible score of each row of a checklist, which depends on its points, [n]; None
+            for other rows.
     """
 
     columns: tuple[ScoreColumn, ...]
     systems: tuple[str, ...]
-    system: Integers  # [n]: the index of its system in `systems`
-    integer: Floats  # [n, A]
-    expected: Floats | None  # [n, A]
+    system: Integers
+    integer: Floats
+    expected: Floats | None
     failed: int
     unscored: RunRows | None = None
     without_expected: frozenset[str] = frozenset()
-    notices: tuple[str, ...] = ()  # those of the runs, and of their systems' names
+    notices: tuple[str, ...] = ()
     calibrated: bool = False
     untested: str = ""
-    notes: tuple[str, ...] = ()  # remarks on rows without a score
+    notes: tuple[str, ...] = ()
     by_tag: tuple[Scores, RowTags] | None = None
     lowest: Floats | None = None
 
@@ -69,21 +81,29 @@ class Scores(RunRows):
     def response(self) -> Integers:
         """The first row with the same texts as each row, [n]."""
         first_row: dict[str, int] = {}
-        return np.array(
-            [first_row.setdefault(digest or f"row {row}", row) for row, (digest, _) in enumerate(self.shown)]
-        )
+        rows = []
+        for row, (digest, _) in enumerate(self.shown):
+            texts = digest or f"row {row}"
+            rows.append(first_row.setdefault(texts, row))
+        return np.array(rows)
 
     @property
     def by_digest(self) -> Integers:
-        """The number of each row's instruction by the order of their digests, [n], not of the rows."""
+        """The number of each row's instruction, in the order of the digests instead of the rows, [n]."""
         digests = [identity.group or identity.where for identity in self.identities]
-        return np.unique(digests, return_inverse=True)[1].astype(np.int32)
+        _, numbers = np.unique(digests, return_inverse=True)
+        return numbers.astype(np.int32)
 
     @property
     def baselines(self) -> dict[str, Floats]:
         """What trivial judges know of each row, as far as it is known: the length, the overlap, [n]."""
-        known = {"length": self.length, "overlap": self.overlap if np.isfinite(self.overlap).all() else None}
-        return {name: values for name, values in known.items() if values is not None}
+        baselines = {}
+        length = self.length
+        if length is not None:
+            baselines["length"] = length
+        if np.isfinite(self.overlap).all():
+            baselines["overlap"] = self.overlap
+        return baselines
 
     @property
     def length(self) -> Floats | None:
@@ -92,8 +112,8 @@ class Scores(RunRows):
 
     def verdicts(self, aspect: str) -> Floats:
         """Return the number of each row's label in an aspect without an order, [n]."""
-        chosen = [self.column(f"{aspect}={label}", "integer") for label in self.nominal[aspect]]
-        numbers: Floats = np.argmax(chosen, axis=0).astype(np.float64)
+        shares = [self.column(f"{aspect}={label}", "integer") for label in self.nominal[aspect]]
+        numbers: Floats = np.argmax(shares, axis=0).astype(np.float64)
         return numbers
 
     @property
@@ -112,12 +132,12 @@ class Scores(RunRows):
         Raises:
             UsageError: expected scores are requested, but some row has none.
         """
-        place = self.aspects.index(aspect)
+        index = self.aspects.index(aspect)
         if kind == "integer":
-            return self.integer[:, place]
+            return self.integer[:, index]
         if self.expected is None:
             raise UsageError(f"{self.where}: some judgements have no expected scores; use the integers")
-        return self.expected[:, place]
+        return self.expected[:, index]
 
     def ends(self, aspect: str) -> tuple[int, int]:
         """Return the lowest and the highest number of a column."""
@@ -130,11 +150,12 @@ class Scores(RunRows):
         Raises:
             UsageError: as for `column`.
         """
-        found = {name: (self.column(name, kind), self.ends(name)) for name in self.aspects}
-        if len(whole := averaged(self.columns)) > 1:
-            table = np.column_stack([values for values, _ in found.values()])
-            found[OVERALL] = self.overall(table), (whole[0].lowest, whole[0].highest)
-        return found
+        columns = {name: (self.column(name, kind), self.ends(name)) for name in self.aspects}
+        in_mean = averaged(self.columns)
+        if len(in_mean) > 1:
+            table = np.column_stack([values for values, _ in columns.values()])
+            columns[OVERALL] = (self.overall(table), (in_mean[0].lowest, in_mean[0].highest))
+        return columns
 
     def overall(self, table: Floats) -> Floats:
         """Return the weighted mean over the ordered aspects of each row.
@@ -154,10 +175,11 @@ class Scores(RunRows):
         answered = answered[answered.any(axis=1)]
         if answered.all():
             return None
-        each = answered.sum(axis=0)
+        counts = answered.sum(axis=0)
+        in_common = int(answered.all(axis=1).sum())
         return (
-            f"the systems have judgements on different instructions ({each.min()} to {each.max()} of "
-            f"{len(answered):,}, {int(answered.all(axis=1).sum()):,} in common): each mean uses the system's "
+            f"the systems have judgements on different instructions ({counts.min()} to {counts.max()} of "
+            f"{len(answered):,}, {in_common:,} in common): each mean uses the system's "
             "instructions; the order, that of the means on the same instructions, uses the additive model of "
             "instructions and systems; wins and differences use those that both systems of a pair answered"
         )
@@ -171,7 +193,8 @@ def check_one_judge(folders: Sequence[Path], manifests: Sequence[RunManifest]) -
     """
     first = manifests[0].judge
     for folder, manifest in zip(folders[1:], manifests[1:], strict=True):
-        if different := [name for name, value in manifest.judge.items() if value != first[name]]:
+        different = [name for name, value in manifest.judge.items() if value != first[name]]
+        if different:
             raise UsageError(
                 f"{folder}: judged with another {' and another '.join(different)} than {folders[0]}; give runs "
                 "of one judge, or combine the judges first with localjudge jury"
@@ -187,7 +210,8 @@ def check_parts(judged: RunRows) -> None:
     check_one_judge(judged.folders, judged.manifests)
     run_of = dict[object, int]()
     for run, row in zip(judged.run.tolist(), judged.identities, strict=True):
-        first = run_of.setdefault((row.id, row.systems, row.content), run)
+        key = (row.id, row.systems, row.content)
+        first = run_of.setdefault(key, run)
         if first != run:
             raise UsageError(
                 f"row {row.id} is in {judged.folders[first]} and in {judged.folders[run]}; give runs of "
@@ -197,7 +221,13 @@ def check_parts(judged: RunRows) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RowTags:
-    """The tags of n judged rows: their names, and the place of each row's tag in them, [n]."""
+    """The tags of n judged rows.
+
+    Attributes:
+        column: the heading of the tags in a table.
+        names: the names of the tags.
+        of_row: the index of each row's tag in `names`, [n].
+    """
 
     column: str
     names: tuple[str, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from localjudge.matching import UNNAMED
+from localjudge.matching.system_names import UNNAMED
 from localjudge.statistics import two_decimals, untested_in_words
 from localjudge.statistics.absolute_change import COVERED
 from localjudge.statistics.system_order import SIGNIFICANCE_LEVEL

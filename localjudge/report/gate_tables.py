@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
-from localjudge.matching import UNNAMED
+from localjudge.matching.system_names import UNNAMED
 from localjudge.report.tables import Cell, Table
 from localjudge.statistics import two_decimals
 from localjudge.statistics.paired_test import needed_in_words

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import require_aspects
-from localjudge.matching.row_index import align_runs, identities
+from localjudge.matching.run_alignment import align_runs, identities
 from localjudge.matching.run_rows import common_rubric, run_names
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Failure, Judgement, Outcome

@@ -13,7 +13,7 @@ from localjudge.arrays import Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.labels import Labels
-from localjudge.matching.row_index import align_runs
+from localjudge.matching.run_alignment import align_runs
 from localjudge.matching.run_rows import run_names
 from localjudge.matching.scores import Scores
 from localjudge.statistics import why_undefined

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from localjudge.matching import Identity
+from localjudge.matching.identity import Identity
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ import numpy as np
 
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
-from localjudge.matching import UNNAMED, Identity
+from localjudge.matching.identity import Identity
 from localjudge.matching.judged_rows import JudgedPairs, read_judged
-from localjudge.matching.run_rows import RowSelection
+from localjudge.matching.row_selection import RowSelection
 from localjudge.matching.scores import ScoreKind, Scores
+from localjudge.matching.system_names import UNNAMED
 from localjudge.modes.pair_preference import RESULTS
 from localjudge.rubrics.answer import shown
 

@@ -20,9 +20,9 @@ import numpy as np
 
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
-from localjudge.matching import UNNAMED
-from localjudge.matching.row_index import align_runs
+from localjudge.matching.run_alignment import align_runs
 from localjudge.matching.run_rows import run_names
+from localjudge.matching.system_names import UNNAMED
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.statistics.resampling import cell_means
 from localjudge.studies.compare.cell import Cell, MatchedCell, MatchedRow, own_id

@@ -9,9 +9,9 @@ from itertools import combinations
 import numpy as np
 
 from localjudge.arrays import Floats, Integers, LabelArray
-from localjudge.matching import UNNAMED
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Scores
+from localjudge.matching.system_names import UNNAMED
 from localjudge.statistics import Estimate
 from localjudge.statistics.agreement_statistics import SampledRows, kappa, nominal_kappa, spearman
 from localjudge.statistics.jackknife import LeftOut, left_out

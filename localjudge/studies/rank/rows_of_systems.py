@@ -9,9 +9,9 @@ import numpy as np
 
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
-from localjudge.matching import UNNAMED
 from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.matching.scores import ScoreKind, Scores
+from localjudge.matching.system_names import UNNAMED
 from localjudge.runs.notices import is_dry_run
 from localjudge.runs.reader import is_complete
 from localjudge.statistics.resampling import cell_means
