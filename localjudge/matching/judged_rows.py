@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localjudge.arrays import Floats, RowArrays
 from localjudge.errors import UsageError
@@ -362,6 +363,29 @@ def _scores_by_tag(
     return scores, RowTags(heading, tuple(shown), tag_of_row)
 
 
+@dataclass(frozen=True, slots=True)
+class _ScoredRows:
+    """The m rows that have a number in each of C columns.
+
+    Attributes:
+        rows: their numbers, [m].
+        values: their numbers in the columns, [m, C].
+        expected: the means of these under the judge's probabilities, [m, C]; NaN where they are not known.
+    """
+
+    rows: NDArray[np.intp]
+    values: Floats
+    expected: Floats
+
+    @classmethod
+    def from_numbers(cls, numbers: RowNumbers, columns: Sequence[str]) -> _ScoredRows:
+        """Return the rows that have a number in each of these columns."""
+        values = numbers.table([VALUE], columns)
+        expected = numbers.table([EXPECTED], columns)
+        rows = np.flatnonzero(np.isfinite(values).all(axis=1))
+        return cls(rows, values[rows], expected[rows])
+
+
 def _scores(
     columns: tuple[ScoreColumn, ...],
     blocks: Sequence[Sequence[str]],
@@ -382,22 +406,13 @@ def _scores(
     Raises:
         UsageError: no row has scores.
     """
-    scored_in_blocks = []
-    values_in_blocks = []
-    expected_in_blocks = []
-    for names in blocks:
-        values = numbers.table([VALUE], names)
-        scored = np.flatnonzero(np.isfinite(values).all(axis=1))
-        scored_in_blocks.append(scored)
-        values_in_blocks.append(values[scored])
-        expected_in_blocks.append(numbers.table([EXPECTED], names)[scored])
-    scored = np.concatenate(scored_in_blocks)
-    values = np.concatenate(values_in_blocks)
-    expected = np.concatenate(expected_in_blocks)
+    scored_blocks = [_ScoredRows.from_numbers(numbers, names) for names in blocks]
+    scored = np.concatenate([block.rows for block in scored_blocks])
     if not len(scored):
         raise UsageError(f"{rows.where}: no row was judged")
-
-    has_expected = np.logical_and.reduce(np.isfinite(expected))
+    values = np.concatenate([block.values for block in scored_blocks])
+    expected = np.concatenate([block.expected for block in scored_blocks])
+    has_expected = np.all(np.isfinite(expected), axis=0)
     without_expected = [
         column.name for column, has in zip(columns, has_expected.tolist(), strict=True) if not has
     ]

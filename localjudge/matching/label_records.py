@@ -31,6 +31,29 @@ _DRAWN_ROW: Mapping[str, Any] = {
 _LEAST_CHANCE = 1e-9
 
 
+@dataclass(frozen=True, slots=True)
+class Annotator:
+    """The annotator of a label.
+
+    Attributes:
+        name: the name in the record, of one annotator or of a list of them.
+        number: the number of the annotator in that list, from 1.
+    """
+
+    name: str
+    number: int
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the record names the annotator."""
+        return self.name != _UNNAMED
+
+    def __str__(self) -> str:
+        if self.number == 1 and self.is_named:
+            return self.name
+        return f"{self.name} {self.number}"
+
+
 class _LabelKey(NamedTuple):
     """What a label is of."""
 
@@ -175,14 +198,13 @@ class LabelRecords:
                 f"`labels`: no column {self._annotator!r} for the annotator; its columns are {columns}"
             )
 
-    def mark(self, row: int, aspect: str, *, annotator: str, number: int, value: float, where: str) -> None:
+    def mark(self, row: int, aspect: str, *, annotator: Annotator, value: float, where: str) -> None:
         """Add a label of a row.
 
         Args:
             row: the number of the row.
             aspect: the aspect.
-            annotator: the name of the annotator, or of a list of annotators.
-            number: the number of the annotator in that list, from 1.
+            annotator: its annotator.
             value: the label.
             where: the file and line of the record, for a message.
 
@@ -191,19 +213,17 @@ class LabelRecords:
         """
         if self._draw is not None:
             self._draw_of_row[row] = self._draw
-        is_named = annotator != _UNNAMED
-        name = annotator if number == 1 and is_named else f"{annotator} {number}"
-        key = _LabelKey(aspect, row, name)
+        key = _LabelKey(aspect, row, str(annotator))
         label = self._labels.get(key)
         if label is None:
             self._labels[key] = _Label(value, record=self.count)
         elif label.value == value:
             if label.record != self.count:
                 self._repeating.add(self.count)
-        elif is_named:
+        elif annotator.is_named:
             label.is_contradicted = True
             if not self._first_contradiction:
-                self._first_contradiction = f"{where}, annotator {annotator}"
+                self._first_contradiction = f"{where}, annotator {annotator.name}"
         else:
             raise UsageError(
                 f"{where}: its row has another label of {aspect} already ({label.value:g}, here {value:g}), "

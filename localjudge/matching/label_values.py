@@ -94,9 +94,7 @@ class LabelColumn:
         written = list(aspect.choices.items()) + [(label, label) for label in aspect.choices.values()]
         texts: dict[str, float | None] = {text: numbers[label] for text, label in written}
         folded: dict[str, float | None] = {text.casefold(): numbers[label] for text, label in written}
-        labels = ", ".join(
-            label if code == label else f"{label} ({code})" for code, label in aspect.choices.items()
-        )
+        labels = ", ".join(_with_code(label, code) for code, label in aspect.choices.items())
         number_range = None
         if aspect.ordered:
             number_range = (1.0, float(len(numbers)))
@@ -176,6 +174,11 @@ class LabelColumn:
         if self.texts or not of_scale:
             reason = f", which is not a label of {self.target}; its labels are {self.labels}"
         return UsageError(f"{where}: {self.name!r} holds {str(value)[:40]!r}{reason}")
+
+
+def _with_code(label: str, code: str) -> str:
+    """Return a label, followed by the judge's code of it if that is another text."""
+    return label if code == label else f"{label} ({code})"
 
 
 def _is_missing(value: Any) -> bool:

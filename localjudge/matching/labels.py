@@ -21,7 +21,7 @@ import numpy as np
 from localjudge.arrays import Floats, Integers, LabelArray
 from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import JudgedPairs
-from localjudge.matching.label_records import ANNOTATOR, LabelRecords
+from localjudge.matching.label_records import ANNOTATOR, Annotator, LabelRecords
 from localjudge.matching.label_values import (
     ColumnLabels,
     LabelColumn,
@@ -153,11 +153,10 @@ def read_labels(
 def _inputs_with_labels(judged: RunRows) -> Sequence[str]:
     """Return the inputs of a run of pairs, which can have labels; none if they cannot be read again."""
     manifest = judged.manifests[0]
-    is_imported = (
-        manifest.settings.engine == IMPORTED
-    )  # the input has the judge's verdicts, which are no labels
-    if is_imported or not isinstance(judged, JudgedPairs):
+    if not isinstance(judged, JudgedPairs):
         return []
+    if manifest.settings.engine == IMPORTED:
+        return []  # its input has the judge's verdicts, which are no labels
     inputs = manifest.last_start.inputs
     if not all(can_be_read_twice(name) for name in inputs):
         return []
@@ -288,57 +287,36 @@ class _LabelMatching:
             if match.rows and TURN in identity.texts and judges_conversation(self._fields):
                 self._of_last_turn += 1
             columns = {**record, **values.others}
-            labels = self._reader.read(columns, values, reader.reading, where)
-            self._mark(match, labels, annotator=annotator, where=where)
+            labels_before = Counter[str]()
+            for labels in self._reader.read(columns, values, reader.reading, where):
+                number = labels_before[labels.target] + 1
+                labels_before[labels.target] += len(labels.values)
+                annotators = _annotators_of(labels, annotator, number)
+                for value, name in zip(labels.values, annotators, strict=True):
+                    self._mark(match, value, labels, annotator=name, where=where)
 
-    def _mark(self, match: Match, labels: Iterable[ColumnLabels], *, annotator: str, where: str) -> None:
-        """Give labels to the rows of a record.
+    def _mark(
+        self, match: Match, value: object, labels: ColumnLabels, *, annotator: Annotator, where: str
+    ) -> None:
+        """Give a label to the rows of a record.
 
         Args:
             match: the rows.
-            labels: the labels, by columns.
-            annotator: the name of the record's annotator.
-            where: the file and line of the record.
-        """
-        labels_of_target = Counter[str]()
-        for in_column in labels:
-            target = in_column.target
-            for index, value in enumerate(in_column.values):
-                labels_of_target[target] += 1
-                name = annotator
-                number_of_annotator = labels_of_target[target]
-                if index < len(in_column.annotators):
-                    name = in_column.annotators[index]
-                    number_of_annotator = 1
-                for row in match.rows:
-                    number = self._number(value, in_column, row, match=match, where=where)
-                    if number is not None:
-                        self._records.mark(
-                            row,
-                            target,
-                            annotator=name,
-                            number=number_of_annotator,
-                            value=number,
-                            where=where,
-                        )
-
-    def _number(
-        self, value: object, labels: ColumnLabels, row: int, *, match: Match, where: str
-    ) -> float | None:
-        """Return the number of a label of a row, for the order of the responses in the run; None for no label.
-
-        Args:
-            value: the label, for the order of the responses in its record.
+            value: the label, for the order of the responses in the record.
             labels: the labels of its column.
-            row: the row.
-            match: the rows of the record.
+            annotator: its annotator.
             where: the file and line of the record.
         """
-        systems = self._judged.identities[row].systems
-        if not match.is_reversed:
-            return self._reader.number(value, labels, systems, where)
-        number = self._reader.number(value, labels, systems[::-1], where)
-        return None if number is None else 1 - number
+        for row in match.rows:
+            systems = self._judged.identities[row].systems
+            if match.is_reversed:
+                systems = systems[::-1]
+            number = self._reader.number(value, labels, systems, where)
+            if number is None:
+                continue
+            if match.is_reversed:
+                number = 1 - number
+            self._records.mark(row, labels.target, annotator=annotator, value=number, where=where)
 
     def labels(self) -> Labels:
         """Return the labels of all records.
@@ -384,6 +362,20 @@ class _LabelMatching:
             )
         notes += how_read
         return tuple(notes)
+
+
+def _annotators_of(labels: ColumnLabels, name: str, number: int) -> list[Annotator]:
+    """Return the annotator of each label in a column.
+
+    Args:
+        labels: the labels.
+        name: the name in the record, for labels without an annotator of their own.
+        number: the number of the first label among those of the record with the same target, from 1.
+    """
+    annotators = [Annotator(name, number + index) for index in range(len(labels.values))]
+    for index, own_name in enumerate(labels.annotators[: len(annotators)]):
+        annotators[index] = Annotator(own_name, 1)
+    return annotators
 
 
 def _nominal_marks(

@@ -121,8 +121,8 @@ class RowIndex:
         if self._is_read_again:
             return
         self._is_read_again = True
-        for row, texts in self._texts_again():
-            self._rows[row] = self._rows[row].with_texts(texts, self._used)
+        for row, input_row in self._texts_again():
+            self._rows[row] = self._rows[row].with_texts(input_row, self._used)
 
     def _with_digests_or_id(self, record: Identity) -> list[int]:
         """Return the rows with the digests of a record; where they are not known on both sides, with its id."""
