@@ -128,8 +128,10 @@ def read_judged_pairs(
         refuse_single(folder, manifest.rubric)
     common_rubric(folders, manifests)
     columns = _PairColumns()
-    rows, numbers = read_judged_rows(folders, manifests, columns.numbers_of, report=report, where=where)
-    return pairs_of(rows, numbers, columns.of_pairs)
+    rows, numbers = read_judged_rows(
+        folders, manifests, numbers_of=columns.numbers_of, report=report, where=where
+    )
+    return pairs_of(rows, numbers, columns=columns.of_pairs)
 
 
 class _PairColumns:
@@ -219,10 +221,10 @@ def scores_of(
     rubric = rows.manifests[0].rubric
     if rubric.mode.criteria is not None and not is_split:
         total = rubric.mode.criteria.score.name
-        return _scores_of_criteria(total, rows, numbers, by_run=by_run, tag=tag)
+        return _scores_of_criteria(rows, numbers, total=total, by_run=by_run, tag=tag)
     columns = rubric.score_columns
     names = [column.name for column in columns]
-    scores = _scores(columns, [names], rows, numbers, by_run=by_run)
+    scores = _scores(rows, numbers, columns=columns, blocks=[names], by_run=by_run)
     if not is_split:
         return scores
     note = "each criterion counts as one row; within an instruction, its criteria are compared, too"
@@ -257,14 +259,14 @@ def require_one_response(folders: Sequence[Path], manifests: Sequence[RunManifes
 
 
 def _scores_of_criteria(
-    total: str, rows: RunRows, numbers: RowNumbers, *, by_run: bool, tag: str | None
+    rows: RunRows, numbers: RowNumbers, *, total: str, by_run: bool, tag: str | None
 ) -> Scores:
     """Return the scores of rows in one column: of all their criteria, or of those with a tag.
 
     Args:
-        total: the name of the score of all criteria.
         rows: the rows.
         numbers: their numbers.
+        total: the name of the score of all criteria.
         by_run: as for `read_scores`.
         tag: as for `read_scores`.
 
@@ -277,11 +279,11 @@ def _scores_of_criteria(
         names = ", ".join([total] + list(rows_by_tag))
         raise UsageError(f"`by` {tag}: no criterion has this tag; give one of {names}")
     number_name = total if name == total else TAG + name
-    scores = _scores_in_one_column(name, [number_name], rows, numbers, by_run=by_run)
+    scores = _scores_in_one_column(rows, numbers, column=name, names=[number_name], by_run=by_run)
     return replace(
         scores,
         notes=_notes_on_criteria(scores, rows),
-        by_tag=_scores_by_tag(total, rows_by_tag, rows, numbers),
+        by_tag=_scores_by_tag(rows, numbers, total=total, rows_by_tag=rows_by_tag),
     )
 
 
@@ -301,20 +303,20 @@ def _rows_by_tag(total: str, numbers: RowNumbers) -> dict[str, int]:
 
 
 def _scores_in_one_column(
-    column: str, names: Sequence[str], rows: RunRows, numbers: RowNumbers, *, by_run: bool
+    rows: RunRows, numbers: RowNumbers, *, column: str, names: Sequence[str], by_run: bool
 ) -> Scores:
     """Return the scores of criteria in one column.
 
     Args:
-        column: the name of the column.
-        names: the names of the numbers that are scores; those of each follow each other.
         rows: the rows.
         numbers: their numbers.
+        column: the name of the column.
+        names: the names of the numbers that are scores; those of each follow each other.
         by_run: as for `read_scores`.
     """
     lowest = floor(min(np.nanmin(numbers.column(LOWEST, name)) for name in names))
-    score_column = ScoreColumn(column, column, {"lowest": lowest, "highest": 1}, 1.0)
-    scores = _scores((score_column,), [[name] for name in names], rows, numbers, by_run=by_run)
+    score_column = ScoreColumn(column, column, numbers={"lowest": lowest, "highest": 1}, weight=1.0)
+    scores = _scores(rows, numbers, columns=(score_column,), blocks=[[name] for name in names], by_run=by_run)
     lowest_of_scored = []
     for name in names:
         has_score = np.isfinite(numbers.column(VALUE, name))
@@ -341,15 +343,15 @@ def _notes_on_criteria(scores: Scores, rows: RunRows) -> tuple[str, ...]:
 
 
 def _scores_by_tag(
-    total: str, rows_by_tag: Mapping[str, int], rows: RunRows, numbers: RowNumbers
+    rows: RunRows, numbers: RowNumbers, *, total: str, rows_by_tag: Mapping[str, int]
 ) -> tuple[Scores, RowTags] | None:
     """Return the scores of the criteria with each of the most frequent tags, and their tags; None without any.
 
     Args:
-        total: the name of the score of all criteria.
-        rows_by_tag: the number of rows with a score for each tag, the most frequent tag first.
         rows: the rows.
         numbers: their numbers.
+        total: the name of the score of all criteria.
+        rows_by_tag: the number of rows with a score for each tag, the most frequent tag first.
     """
     tags = [tag for tag, count in rows_by_tag.items() if count]
     shown = tags[:MOST_TAGS]
@@ -358,9 +360,9 @@ def _scores_by_tag(
     heading = "tag"
     if len(tags) > MOST_TAGS:
         heading = f"tag ({len(tags) - MOST_TAGS} more)"
-    scores = _scores_in_one_column(total, [TAG + tag for tag in shown], rows, numbers, by_run=True)
+    scores = _scores_in_one_column(rows, numbers, column=total, names=[TAG + tag for tag in shown], by_run=True)
     tag_of_row = np.repeat(np.arange(len(shown)), [rows_by_tag[tag] for tag in shown])
-    return scores, RowTags(heading, tuple(shown), tag_of_row)
+    return scores, RowTags(heading, tuple(shown), of_row=tag_of_row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,24 +385,24 @@ class _ScoredRows:
         values = numbers.table([VALUE], columns)
         expected = numbers.table([EXPECTED], columns)
         rows = np.flatnonzero(np.isfinite(values).all(axis=1))
-        return cls(rows, values[rows], expected[rows])
+        return cls(rows, values=values[rows], expected=expected[rows])
 
 
 def _scores(
-    columns: tuple[ScoreColumn, ...],
-    blocks: Sequence[Sequence[str]],
     rows: RunRows,
     numbers: RowNumbers,
     *,
+    columns: tuple[ScoreColumn, ...],
+    blocks: Sequence[Sequence[str]],
     by_run: bool,
 ) -> Scores:
     """Return the scores of the rows that have all numbers of a block; those of each block follow each other.
 
     Args:
-        columns: the C columns.
-        blocks: the names of the C numbers of each block.
         rows: the rows.
         numbers: their numbers.
+        columns: the C columns.
+        blocks: the names of the C numbers of each block.
         by_run: as for `read_scores`.
 
     Raises:

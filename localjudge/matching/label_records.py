@@ -213,7 +213,7 @@ class LabelRecords:
         """
         if self._draw is not None:
             self._draw_of_row[row] = self._draw
-        key = _LabelKey(aspect, row, str(annotator))
+        key = _LabelKey(aspect, row, annotator=str(annotator))
         label = self._labels.get(key)
         if label is None:
             self._labels[key] = _Label(value, record=self.count)

@@ -294,4 +294,6 @@ class ScoreLabels(LabelReader):
             for index, status in enumerate(statuses[: len(labels)]):
                 if status not in (None, "submitted"):
                     labels[index] = None
-            yield ColumnLabels(column.target, column.name, labels, annotators=[str(user) for user in users])
+            yield ColumnLabels(
+                column.target, column.name, values=labels, annotators=[str(user) for user in users]
+            )

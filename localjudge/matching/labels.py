@@ -191,14 +191,14 @@ def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None 
     for mapped, target in (mapping or {}).items():
         name, codes = without_codes(mapped)
         if target in aspects:
-            column = LabelColumn.from_aspect(name, target, aspects[target])
+            column = LabelColumn.from_aspect(name, target, aspect=aspects[target])
         else:
             column = LabelColumn.from_share(name, target)
         columns.append(column.with_codes(codes))
         mapped_aspects.add(target.partition("=")[0])
     for name, aspect in aspects.items():
         if name not in mapped_aspects:
-            columns.append(LabelColumn.from_aspect(name, name, aspect))
+            columns.append(LabelColumn.from_aspect(name, name, aspect=aspect))
     return columns
 
 
@@ -237,11 +237,14 @@ class _LabelMatching:
             self._run_columns |= manifest.last_start.columns
         self._user_columns = {name: path for name, path in columns.items() if name != ANNOTATOR}
         self._rows = RowIndex(
-            judged.identities, self._fields, lambda: rows_again(judged, inputs), rubric.mode.item
+            judged.identities,
+            self._fields,
+            texts_again=lambda: rows_again(judged, inputs),
+            noun=rubric.mode.item,
         )
         self._reader: LabelReader
         if compares_responses(self._fields):
-            self._reader = PairLabels(rubric.aspects, mapping, _systems_of(judged))
+            self._reader = PairLabels(rubric.aspects, mapping, systems=_systems_of(judged))
         else:
             self._reader = ScoreLabels(columns_of(rubric.aspects, mapping))
         self._records = LabelRecords(columns.get(ANNOTATOR))
@@ -263,7 +266,7 @@ class _LabelMatching:
             reader = label_reader(
                 readable,
                 self._run_columns,
-                self._fields,
+                used=self._fields,
                 label_columns=self._reader.names,
                 user_columns=self._user_columns,
             )
@@ -272,12 +275,12 @@ class _LabelMatching:
             file, _, _ = where.rpartition(":")
             raise UsageError(f"{file}: {error}") from None
         for where, record in chain(first, records):
-            self._add(record, where, reader)
+            self._add(record, where, reader=reader)
 
-    def _add(self, read_record: Record, where: str, reader: RowReader) -> None:
+    def _add(self, read_record: Record, where: str, *, reader: RowReader) -> None:
         """Add the labels of a record, for each of its rows."""
         record, annotator = self._records.begin(read_record, where)
-        for identity, values in identities_of(record, where, reader):
+        for identity, values in identities_of(record, where, reader=reader):
             if CRITERION in self._fields and CRITERION not in identity.texts:
                 raise UsageError(
                     f"{where}: no {CRITERION}; a label is of one criterion of a row: give its text in the "
@@ -288,15 +291,15 @@ class _LabelMatching:
                 self._of_last_turn += 1
             columns = {**record, **values.others}
             labels_before = Counter[str]()
-            for labels in self._reader.read(columns, values, reader.reading, where):
+            for labels in self._reader.read(columns, values, reading=reader.reading, where=where):
                 number = labels_before[labels.target] + 1
                 labels_before[labels.target] += len(labels.values)
-                annotators = _annotators_of(labels, annotator, number)
+                annotators = _annotators_of(labels, annotator, number=number)
                 for value, name in zip(labels.values, annotators, strict=True):
-                    self._mark(match, value, labels, annotator=name, where=where)
+                    self._mark(match, value, labels=labels, annotator=name, where=where)
 
     def _mark(
-        self, match: Match, value: object, labels: ColumnLabels, *, annotator: Annotator, where: str
+        self, match: Match, value: object, *, labels: ColumnLabels, annotator: Annotator, where: str
     ) -> None:
         """Give a label to the rows of a record.
 
@@ -311,7 +314,7 @@ class _LabelMatching:
             systems = self._judged.identities[row].systems
             if match.is_reversed:
                 systems = systems[::-1]
-            number = self._reader.number(value, labels, systems, where)
+            number = self._reader.number(value, labels, systems=systems, where=where)
             if number is None:
                 continue
             if match.is_reversed:
@@ -328,9 +331,7 @@ class _LabelMatching:
         how_read = self._reader.how_read()
         marks = self._records.marks
         if not marks:
-            raise UsageError(
-                nothing_found(self._records, self._rows, self._judged, aspects=list(self._rubric.aspects))
-            )
+            raise UsageError(self._reason_without_labels())
         columns = self._rubric.score_columns
         values_of_nominal = {
             column.aspect: tuple(column.numbers) for column in columns if is_share(column.name)
@@ -354,7 +355,7 @@ class _LabelMatching:
         Args:
             how_read: how the values of each column were read.
         """
-        notes = list(_notes_on_matches(self._rows, self._judged))
+        notes = list(self._notes_on_matches())
         notes += self._records.notes(len(self._judged.identities))
         if self._of_last_turn:
             notes.append(
@@ -363,8 +364,28 @@ class _LabelMatching:
         notes += how_read
         return tuple(notes)
 
+    def _notes_on_matches(self) -> tuple[str, ...]:
+        """Return the remarks on records that match no row, or were matched without their texts."""
+        which = " that counts" if self._judged.selected else ""
+        return self._rows.notes("label records", which)
 
-def _annotators_of(labels: ColumnLabels, name: str, number: int) -> list[Annotator]:
+    def _reason_without_labels(self) -> str:
+        """Return the reason why no label was read, for a message."""
+        columns = ", ".join(sorted(self._records.columns)[:12])
+        if self._records.count and not self._rows.has_matched:
+            why = "; ".join(self._notes_on_matches())
+            return (
+                f"`labels`: none of its {self._records.count} records matches a {self._rows.noun} of "
+                f"{self._judged.where}: {why}; its columns are {columns}"
+            )
+        aspects = list(self._rubric.aspects)
+        return (
+            f"`labels`: no label of {', '.join(aspects)}; its columns are {columns}; map a column with "
+            f"`mapping` {aspects[0]}=THEIRS"
+        )
+
+
+def _annotators_of(labels: ColumnLabels, name: str, *, number: int) -> list[Annotator]:
     """Return the annotator of each label in a column.
 
     Args:
@@ -394,14 +415,14 @@ def _nominal_marks(
         if aspect in marks:
             nominal[aspect] = marks[aspect]
         elif len(values) == 2:
-            numbers = _numbers_of_shares(marks, aspect, values)
+            numbers = _numbers_of_shares(marks, aspect, values=values)
             if numbers is not None:
                 nominal[aspect] = numbers
     return nominal
 
 
 def _numbers_of_shares(
-    marks: Mapping[str, LabelArray], aspect: str, values: Sequence[Value]
+    marks: Mapping[str, LabelArray], aspect: str, *, values: Sequence[Value]
 ) -> LabelArray | None:
     """Return the labels of an aspect of two values from those of the share of one; None without such labels.
 
@@ -416,31 +437,3 @@ def _numbers_of_shares(
             numbers = np.where(share.value == 1, number, 1.0 - number)
             return replace(share, value=numbers)
     return None
-
-
-def _notes_on_matches(rows: RowIndex, judged: RunRows) -> tuple[str, ...]:
-    """Return the remarks on records that match no row, or were matched without their texts."""
-    which = " that counts" if judged.selected else ""
-    return rows.notes("label records", which)
-
-
-def nothing_found(records: LabelRecords, rows: RowIndex, judged: RunRows, *, aspects: Sequence[str]) -> str:
-    """Return the reason why no label was read, for a message.
-
-    Args:
-        records: the records.
-        rows: the rows that were searched.
-        judged: the same, with their runs.
-        aspects: the aspects.
-    """
-    columns = ", ".join(sorted(records.columns)[:12])
-    if records.count and not rows.has_matched:
-        why = "; ".join(_notes_on_matches(rows, judged))
-        return (
-            f"`labels`: none of its {records.count} records matches a {rows.noun} of {judged.where}: {why}; "
-            f"its columns are {columns}"
-        )
-    return (
-        f"`labels`: no label of {', '.join(aspects)}; its columns are {columns}; map a column with "
-        f"`mapping` {aspects[0]}=THEIRS"
-    )

@@ -98,21 +98,21 @@ class PairLabels(LabelReader):
         self, record: Mapping[str, Any], values: FieldValues, reading: Reading, where: str
     ) -> Iterator[ColumnLabels]:
         for column, aspect in self._mapping.items():
-            yield from _labels_in_mapped_column(record, column, aspect)
+            yield from _labels_in_mapped_column(record, column, aspect=aspect)
         has_one_aspect = len(self._aspects) == 1
         if has_one_aspect and self._unmapped and reading.shape.label is not None:
             try:
                 results = reading.shape.result(record, values.element)
             except RecordError as error:
                 raise UsageError(f"{where}: {error}") from None
-            yield ColumnLabels(self._unmapped[0], "label", results, vocabulary=LabelVocabulary.RESULTS)
+            yield ColumnLabels(self._unmapped[0], "label", values=results, vocabulary=LabelVocabulary.RESULTS)
             return
         for aspect in self._unmapped:
             labels = self._labels_in_usual_column(record, aspect)
             if labels is not None:
                 yield labels
             elif has_one_aspect and PAIR[0] in reading.fields and reading.columns_of(PAIR[0]) == "chosen":
-                yield ColumnLabels(aspect, "chosen", ["a"], vocabulary=LabelVocabulary.RESULTS)
+                yield ColumnLabels(aspect, "chosen", values=["a"], vocabulary=LabelVocabulary.RESULTS)
 
     def _labels_in_usual_column(self, record: Mapping[str, Any], aspect: str) -> ColumnLabels | None:
         """Return the labels of an aspect in the first column that has any; None if no column has."""
@@ -130,7 +130,7 @@ class PairLabels(LabelReader):
             vocabulary = LabelVocabulary.WORDS
             if name == aspect and _is_written_here(record):
                 vocabulary = LabelVocabulary.RESULTS
-            return ColumnLabels(aspect, name, labels, vocabulary=vocabulary)
+            return ColumnLabels(aspect, name, values=labels, vocabulary=vocabulary)
         return None
 
     def number(
@@ -141,7 +141,7 @@ class PairLabels(LabelReader):
             return None
         context = f"{where}: {labels.column!r} holds {str(value)[:40]!r}"
         if labels.vocabulary is LabelVocabulary.SYSTEMS:
-            return RESULTS[self._result_by_systems(text, systems, context)]
+            return RESULTS[self._result_by_systems(text, systems, context=context)]
         is_in_words = labels.vocabulary is LabelVocabulary.WORDS
         codes = self._codes.get(labels.column)
         if is_in_words and codes is not None:
@@ -153,7 +153,7 @@ class PairLabels(LabelReader):
         by_word = _result_of(text)
         by_system = _winning_system(text, systems)
         if is_in_words and by_word is not None and self._names_system(text):
-            self._check_equal(by_word, by_system, labels, context)
+            self._check_equal(by_word, by_system, labels=labels, context=context)
         if by_word is not None:
             self._results_read[labels.column][text, by_word] += 1
             return RESULTS[by_word]
@@ -168,7 +168,7 @@ class PairLabels(LabelReader):
             return text in self._systems
         return compared[1] in self._systems or compared[3] in self._systems
 
-    def _check_equal(self, by_word: str, by_system: str | None, labels: ColumnLabels, context: str) -> None:
+    def _check_equal(self, by_word: str, by_system: str | None, *, labels: ColumnLabels, context: str) -> None:
         """Check that a label means the same as a word for a response or a tie and as the name of a system.
 
         Args:
@@ -195,7 +195,7 @@ class PairLabels(LabelReader):
             f"`mapping` {column}{_AS_SYSTEMS} for systems"
         )
 
-    def _result_by_systems(self, text: str, systems: Sequence[str | None], context: str) -> str:
+    def _result_by_systems(self, text: str, systems: Sequence[str | None], *, context: str) -> str:
         """Return the result of a label that names the system whose response is better, or that is a tie.
 
         Raises:
@@ -227,7 +227,7 @@ class PairLabels(LabelReader):
         return notes
 
 
-def _labels_in_mapped_column(record: Mapping[str, Any], column: str, aspect: str) -> Iterator[ColumnLabels]:
+def _labels_in_mapped_column(record: Mapping[str, Any], column: str, *, aspect: str) -> Iterator[ColumnLabels]:
     """Yield the labels in a mapped column, if the record has it.
 
     Args:
@@ -242,7 +242,7 @@ def _labels_in_mapped_column(record: Mapping[str, Any], column: str, aspect: str
         vocabulary = LabelVocabulary.SYSTEMS
     value = look_up(record, name)
     if value is not ABSENT and value is not None:
-        yield ColumnLabels(aspect, name, _as_list(value), vocabulary=vocabulary)
+        yield ColumnLabels(aspect, name, values=_as_list(value), vocabulary=vocabulary)
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -59,7 +59,7 @@ def label_reader(
     reading = decide(
         [dict(record) for record in records],
         ReadingFlags(columns=named),
-        used,
+        used=used,
         label_columns=label_columns,
         of_labels=True,
     )
@@ -84,7 +84,7 @@ def identities_of(
         rows = list(reader.values(columns))
     except RecordError:
         rows = [_id_and_systems(columns, reader)]
-    return [(_identity(values, where, reader.used), values) for values in rows]
+    return [(_identity(values, where, used=reader.used), values) for values in rows]
 
 
 def _id_and_systems(columns: dict[str, Any], reader: RowReader) -> FieldValues:
@@ -97,7 +97,7 @@ def _id_and_systems(columns: dict[str, Any], reader: RowReader) -> FieldValues:
     return FieldValues(columns, fields, others=columns)
 
 
-def _identity(values: FieldValues, where: str, used: Sequence[str]) -> Identity:
+def _identity(values: FieldValues, where: str, *, used: Sequence[str]) -> Identity:
     """Return the identity of a row of a record.
 
     Args:
@@ -112,14 +112,14 @@ def _identity(values: FieldValues, where: str, used: Sequence[str]) -> Identity:
     shown = shared_fields(used) + list(responses)
     hashes = hashes_of_texts({name: texts[name] for name in shown if name in texts}, responses)
     hashes |= hashes_of_criterion_and_turn(_criterion(record, used), {**record, **values.others, **fields})
-    group = _group(texts, record, used)
+    group = _group(texts, record, used=used)
     label = record.get("label")
     is_drawn_row = isinstance(label, Mapping) and "row" in label
     return Identity(
         where=where,
         id=name_or_none(fields.get("id")),
         systems=tuple(name_or_none(fields.get(name)) for name in responses.values()),
-        digests=_response_digests(texts, record, used),
+        digests=_response_digests(texts, record, used=used),
         group=group,
         texts=hashes,
         of_equal_texts=is_drawn_row and group is not None,
@@ -158,7 +158,7 @@ def _criterion(record: Mapping[str, Any], used: Sequence[str]) -> Criterion | No
     return Criterion(text=text)
 
 
-def _group(texts: Mapping[str, str], record: Mapping[str, Any], used: Sequence[str]) -> str | None:
+def _group(texts: Mapping[str, str], record: Mapping[str, Any], *, used: Sequence[str]) -> str | None:
     """Return the digest of the texts that all responses to an instruction share; None if it is not known.
 
     A line of `localjudge label` has the digest, and the names of the texts.
@@ -180,7 +180,7 @@ def _group(texts: Mapping[str, str], record: Mapping[str, Any], used: Sequence[s
 
 
 def _response_digests(
-    texts: Mapping[str, str], record: Mapping[str, Any], used: Sequence[str]
+    texts: Mapping[str, str], record: Mapping[str, Any], *, used: Sequence[str]
 ) -> tuple[str | None, ...]:
     """Return the digest of each response: of its text, or else the one that an exported outcome has."""
     columns = PAIR_DIGESTS if compares_responses(used) else RESPONSE_DIGESTS[:1]

@@ -65,7 +65,7 @@ class RowSelection:
         """Return the values of a row in the column, as they are written in the condition."""
         columns = row.first.columns
         if self._column not in columns:
-            return _systems_in(self._column, manifest, row)
+            return _systems_in(self._column, manifest, row=row)
         value = columns[self._column]
         return [value if isinstance(value, str) else json.dumps(value)]
 
@@ -95,7 +95,7 @@ class RowSelection:
         return (f"only rows with {self._where}: {self._chosen:,} of {self._rows:,}",)
 
 
-def _systems_in(column: str, manifest: RunManifest, row: RowOutcome) -> list[str]:
+def _systems_in(column: str, manifest: RunManifest, *, row: RowOutcome) -> list[str]:
     """Return the systems of a row that are in a column; the column `system` has both of a pair."""
     used = manifest.rubric.fields
     renamed = manifest.last_start.columns
@@ -104,8 +104,8 @@ def _systems_in(column: str, manifest: RunManifest, row: RowOutcome) -> list[str
         if not system:
             continue
         columns = ["system", field]
-        columns += names_of("system", renamed, used)
-        columns += names_of(field, renamed, used)
+        columns += names_of("system", renamed, used=used)
+        columns += names_of(field, renamed, used=used)
         if column in columns:
             systems.append(system)
     return systems

@@ -45,7 +45,7 @@ def align_runs(
     notes: list[str] = []
     for number, run in enumerate(further, 1):
         index = RowIndex(first, used)
-        matches.append(_match_run(first, run, index))
+        matches.append(_match_run(first, run, index=index))
         if names:
             notes += index.notes(f"rows of {names[number]}", f" of {names[0]}")
         else:
@@ -75,7 +75,7 @@ class _RepeatedRow:
     first_row: int
 
 
-def _match_run(first: Sequence[Identity], run: Sequence[Identity], index: RowIndex) -> dict[int, int]:
+def _match_run(first: Sequence[Identity], run: Sequence[Identity], *, index: RowIndex) -> dict[int, int]:
     """Return the row of a run that is each row of the first run; no row is used twice.
 
     Args:
@@ -104,11 +104,11 @@ def _match_run(first: Sequence[Identity], run: Sequence[Identity], index: RowInd
                 f"{first[last].where} names no system; judge it again with --column system=COLUMN"
             )
         repeated.append(_RepeatedRow(row, first_rows[0]))
-    return match | _match_repeated(repeated, first, match)
+    return match | _match_repeated(repeated, first, match=match)
 
 
 def _match_repeated(
-    repeated: Sequence[_RepeatedRow], first: Sequence[Identity], match: Mapping[int, int]
+    repeated: Sequence[_RepeatedRow], first: Sequence[Identity], *, match: Mapping[int, int]
 ) -> dict[int, int]:
     """Return the matches of repeated rows: rows of the first run with other ids and equal texts and systems.
 

@@ -285,8 +285,8 @@ def read_judged_rows(
     numbers = RowNumbers()
     outcomes = _outcomes(folders, manifests, by_criterion=by_criterion)
     total = sum(count_lines(folder) for folder in folders)
-    for run, lines, outcome in with_progress(outcomes, report, total):
-        counts = selection.includes(run, manifests[run], outcome)
+    for run, lines, outcome in with_progress(outcomes, report, total=total):
+        counts = selection.includes(run, manifests[run], row=outcome)
         if counts or selection.of_old:
             numbers.add(numbers_of(run, outcome))
             builder.add(run, outcome, lines=lines, counts=counts)
@@ -305,7 +305,7 @@ def _outcomes(
     if by_criterion:
         join = ONE_ROW_PER_PROMPT.join(manifests[0].rubric.aspects, 1)
     for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True)):
-        for lines, outcome in numbered_row_outcomes(folder, manifest, join):
+        for lines, outcome in numbered_row_outcomes(folder, manifest, join=join):
             yield run, lines, outcome
 
 
@@ -323,7 +323,7 @@ def rows_again(judged: RunRows, inputs: Sequence[str] = ()) -> Iterator[tuple[in
     for run, manifest in enumerate(judged.manifests):
         numbers = np.flatnonzero(judged.run == run).tolist()
         digests = [judged.shown[number][0] for number in numbers]
-        for index, row in rows_found(manifest, digests, inputs):
+        for index, row in rows_found(manifest, digests, moved=inputs):
             number = numbers[index]
             _, is_swapped = judged.shown[number]
             if is_swapped:
