@@ -266,13 +266,16 @@ class LabelRecords:
             keys_of_aspects[key.aspect].append(key)
         marks: dict[str, LabelArray] = {}
         for aspect, keys in keys_of_aspects.items():
+            rows = [key.row for key in keys]
+            annotators = [index_of[key.annotator] for key in keys]
+            values = [self._labels[key].value for key in keys]
             weight = None
             if not has_equal_chances:
-                weight = np.array([1 / chance.get(key.row, 1.0) for key in keys])
+                weight = np.array([1 / chance.get(row, 1.0) for row in rows])
             marks[aspect] = LabelArray(
-                row=np.array([key.row for key in keys], dtype=np.int32),
-                annotator=np.array([index_of[key.annotator] for key in keys], dtype=np.int32),
-                value=np.array([self._labels[key].value for key in keys], dtype=np.float64),
+                row=np.array(rows, dtype=np.int32),
+                annotator=np.array(annotators, dtype=np.int32),
+                value=np.array(values, dtype=np.float64),
                 weight=weight,
             )
         return marks

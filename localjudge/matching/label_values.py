@@ -91,9 +91,12 @@ class LabelColumn:
             numbers = {label: number for number, label in enumerate(aspect.choices.values())}
         else:
             numbers = aspect.numbers
-        written = list(aspect.choices.items()) + [(label, label) for label in aspect.choices.values()]
-        texts: dict[str, float | None] = {text: numbers[label] for text, label in written}
-        folded: dict[str, float | None] = {text.casefold(): numbers[label] for text, label in written}
+        texts: dict[str, float | None] = {}
+        folded: dict[str, float | None] = {}
+        labels_written_out = [(label, label) for label in aspect.choices.values()]
+        for text, label in list(aspect.choices.items()) + labels_written_out:
+            texts[text] = numbers[label]
+            folded[text.casefold()] = numbers[label]
         labels = ", ".join(_with_code(label, code) for code, label in aspect.choices.items())
         number_range = None
         if aspect.ordered:

@@ -109,16 +109,19 @@ def _identity(values: FieldValues, where: str, *, used: Sequence[str]) -> Identi
     fields = values.values
     responses = responses_of(used)
     texts = _texts(fields, used)
-    shown = shared_fields(used) + list(responses)
-    hashes = hashes_of_texts({name: texts[name] for name in shown if name in texts}, responses)
-    hashes |= hashes_of_criterion_and_turn(_criterion(record, used), {**record, **values.others, **fields})
+    shown_names = shared_fields(used) + list(responses)
+    shown_texts = {name: texts[name] for name in shown_names if name in texts}
+    hashes = hashes_of_texts(shown_texts, responses)
+    columns = {**record, **values.others, **fields}
+    hashes |= hashes_of_criterion_and_turn(_criterion(record, used), columns)
     group = _group(texts, record, used=used)
+    systems = [name_or_none(fields.get(name)) for name in responses.values()]
     label = record.get("label")
     is_drawn_row = isinstance(label, Mapping) and "row" in label
     return Identity(
         where=where,
         id=name_or_none(fields.get("id")),
-        systems=tuple(name_or_none(fields.get(name)) for name in responses.values()),
+        systems=tuple(systems),
         digests=_response_digests(texts, record, used=used),
         group=group,
         texts=hashes,
@@ -165,11 +168,12 @@ def _group(texts: Mapping[str, str], record: Mapping[str, Any], *, used: Sequenc
     """
     shared = shared_fields(used)
     if all(name in texts for name in shared):
+        own_texts = {name: texts[name] for name in own_fields(used)}
         row = Row(
             instruction=texts["instruction"],
             responses=(),
             reference=texts.get("reference"),
-            fields={name: texts[name] for name in own_fields(used)},
+            fields=own_texts,
             reads_reference="reference" in used,
         )
         return row.group

@@ -138,9 +138,10 @@ class RowIndex:
         identity = self._rows[row]
         if not _agree(identity.digests + (identity.group,), record.digests + (record.group,)):
             return False
-        return all(
-            identity.texts[name] == text for name, text in record.texts.items() if name in identity.texts
-        )
+        for name, text in record.texts.items():
+            if name in identity.texts and identity.texts[name] != text:
+                return False
+        return True
 
     def _has_same_systems(self, row: int, record: Identity) -> bool:
         """Return whether a row has the systems of a record, or the record is of all with its texts."""
@@ -211,9 +212,10 @@ class RowIndex:
             UsageError: another record with this id names another system.
         """
         first = self._rows[rows[0]]
-        if record.texts and record.texts.keys().isdisjoint(first.texts):
+        compared = first.texts.keys() & record.texts.keys()
+        if record.texts and not compared:
             self._matched_unread += 1
-        is_compared = any(name in first.texts and name in record.texts for name in responses_of(self._used))
+        is_compared = any(name in compared for name in responses_of(self._used))
         has_systems = None not in record.systems and None not in first.systems
         if is_compared or has_systems:
             return
