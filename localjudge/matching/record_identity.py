@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from localjudge.matching.identity import (
@@ -28,6 +30,37 @@ from localjudge.rows.field_values import FieldValues
 from localjudge.rows.paths import ABSENT, look_up
 from localjudge.rows.record import RecordError
 from localjudge.rows.row import RowReader, field_text, reference_text
+
+
+@dataclass(frozen=True, slots=True)
+class _RubricFields:
+    """The fields of a rubric's template.
+
+    Attributes:
+        used: all fields.
+        responses: the field of each response, and the field of its system.
+        own: the columns of its own, such as a context.
+        shared: the fields whose texts all responses to an instruction share.
+        digest_columns: the column of each response's digest in an exported outcome.
+    """
+
+    used: tuple[str, ...]
+    responses: Mapping[str, str]
+    own: Sequence[str]
+    shared: Sequence[str]
+    digest_columns: Sequence[str]
+
+
+@lru_cache(maxsize=16)
+def _rubric_fields(used: tuple[str, ...]) -> _RubricFields:
+    """Return the fields of a rubric's template; once, since every record needs them."""
+    return _RubricFields(
+        used=used,
+        responses=responses_of(used),
+        own=own_fields(used),
+        shared=shared_fields(used),
+        digest_columns=PAIR_DIGESTS if compares_responses(used) else RESPONSE_DIGESTS[:1],
+    )
 
 
 def label_reader(
@@ -79,117 +112,117 @@ def identities_of(
         where: its file and line, for a message.
         reader: the reader of these records.
     """
+    rubric_fields = _rubric_fields(tuple(reader.used))
     columns = dict(record)
     try:
         rows = list(reader.values(columns))
     except RecordError:
-        rows = [_id_and_systems(columns, reader)]
-    return [(_identity(values, where, used=reader.used), values) for values in rows]
+        rows = [_id_and_systems(columns, reader, rubric_fields=rubric_fields)]
+    return [(_identity(values, where, rubric_fields=rubric_fields), values) for values in rows]
 
 
-def _id_and_systems(columns: dict[str, Any], reader: RowReader) -> FieldValues:
+def _id_and_systems(columns: dict[str, Any], reader: RowReader, *, rubric_fields: _RubricFields) -> FieldValues:
     """Return the id and the systems of a record as the values of its fields."""
     names = reader.identity(columns)
-    fields = {"id": names.id}
+    values = {"id": names.id}
     systems = (names.system, names.opponent)
-    for field, system in zip(responses_of(reader.used).values(), systems, strict=False):
-        fields[field] = system
-    return FieldValues(columns, fields, others=columns)
+    for field, system in zip(rubric_fields.responses.values(), systems, strict=False):
+        values[field] = system
+    return FieldValues(columns, values, others=columns)
 
 
-def _identity(values: FieldValues, where: str, *, used: Sequence[str]) -> Identity:
+def _identity(row: FieldValues, where: str, *, rubric_fields: _RubricFields) -> Identity:
     """Return the identity of a row of a record.
 
     Args:
-        values: the values of the row's fields.
+        row: the values of the row's fields.
         where: the file and line of the record.
-        used: the fields that the template of the rubric uses.
+        rubric_fields: the fields of the rubric's template.
     """
-    record = values.record
-    fields = values.values
-    responses = responses_of(used)
-    texts = _texts(fields, used)
-    shown_names = shared_fields(used) + list(responses)
-    shown_texts = {name: texts[name] for name in shown_names if name in texts}
+    record = row.record
+    values = row.values
+    responses = rubric_fields.responses
+    texts = _texts(values, rubric_fields)
+    shown_texts: dict[str, str | None] = {}
+    for names in (rubric_fields.shared, responses):
+        shown_texts |= {name: texts[name] for name in names if name in texts}
     hashes = hashes_of_texts(shown_texts, responses)
-    columns = {**record, **values.others, **fields}
-    hashes |= hashes_of_criterion_and_turn(_criterion(record, used), columns)
-    group = _group(texts, record, used=used)
-    systems = [name_or_none(fields.get(name)) for name in responses.values()]
+    columns = {**record, **row.others, **values}
+    hashes |= hashes_of_criterion_and_turn(_criterion(record, rubric_fields), columns)
+    group = _group(texts, record, rubric_fields=rubric_fields)
+    systems = [name_or_none(values.get(name)) for name in responses.values()]
     label = record.get("label")
     is_drawn_row = isinstance(label, Mapping) and "row" in label
     return Identity(
         where=where,
-        id=name_or_none(fields.get("id")),
+        id=name_or_none(values.get("id")),
         systems=tuple(systems),
-        digests=_response_digests(texts, record, used=used),
+        digests=_response_digests(texts, record, rubric_fields=rubric_fields),
         group=group,
         texts=hashes,
         of_equal_texts=is_drawn_row and group is not None,
     )
 
 
-def _texts(fields: Mapping[str, Any], used: Sequence[str]) -> dict[str, str]:
+def _texts(values: Mapping[str, Any], rubric_fields: _RubricFields) -> dict[str, str]:
     """Return the texts of a row by the names of their fields, without those that are missing.
 
     Args:
-        fields: the value of each field that the row has.
-        used: the fields that the template of the rubric uses.
+        values: the value of each field that the row has.
+        rubric_fields: the fields of the rubric's template.
     """
-    responses = responses_of(used)
-    values = {"instruction": fields.get("instruction")}
+    responses = rubric_fields.responses
+    read = {"instruction": values.get("instruction")}
     for name in responses:
-        values[name] = fields.get(name)
-    values["reference"] = reference_text(fields.get("reference"))
-    for name in own_fields(used):
-        values[name] = field_text(fields.get(name), name)
+        read[name] = values.get(name)
+    read["reference"] = reference_text(values.get("reference"))
+    for name in rubric_fields.own:
+        read[name] = field_text(values.get(name), name)
     texts: dict[str, str] = {}
-    for name, text in values.items():
+    for name, text in read.items():
         if isinstance(text, str) and (text or name in responses):
             texts[name] = text
     has_response = any(name in texts for name in responses)
-    if has_response and "instruction" not in used:
+    if has_response and "instruction" not in rubric_fields.used:
         texts.setdefault("instruction", "")  # as in a row without this column
     return texts
 
 
-def _criterion(record: Mapping[str, Any], used: Sequence[str]) -> Criterion | None:
+def _criterion(record: Mapping[str, Any], rubric_fields: _RubricFields) -> Criterion | None:
     """Return the criterion that a record is about; None if it names none."""
     text = record.get(CRITERION)
-    if CRITERION not in used or not isinstance(text, str) or not text:
+    if CRITERION not in rubric_fields.used or not isinstance(text, str) or not text:
         return None
     return Criterion(text=text)
 
 
-def _group(texts: Mapping[str, str], record: Mapping[str, Any], *, used: Sequence[str]) -> str | None:
+def _group(texts: Mapping[str, str], record: Mapping[str, Any], *, rubric_fields: _RubricFields) -> str | None:
     """Return the digest of the texts that all responses to an instruction share; None if it is not known.
 
     A line of `localjudge label` has the digest, and the names of the texts.
     """
-    shared = shared_fields(used)
-    if all(name in texts for name in shared):
-        own_texts = {name: texts[name] for name in own_fields(used)}
+    if all(name in texts for name in rubric_fields.shared):
+        own_texts = {name: texts[name] for name in rubric_fields.own}
         row = Row(
             instruction=texts["instruction"],
             responses=(),
             reference=texts.get("reference"),
             fields=own_texts,
-            reads_reference="reference" in used,
+            reads_reference="reference" in rubric_fields.used,
         )
         return row.group
     label = record.get("label")
-    if isinstance(label, Mapping) and label.get("shows") == shared:
+    if isinstance(label, Mapping) and label.get("shows") == rubric_fields.shared:
         return name_or_none(label.get("group"))
     return None
 
 
 def _response_digests(
-    texts: Mapping[str, str], record: Mapping[str, Any], *, used: Sequence[str]
+    texts: Mapping[str, str], record: Mapping[str, Any], *, rubric_fields: _RubricFields
 ) -> tuple[str | None, ...]:
     """Return the digest of each response: of its text, or else the one that an exported outcome has."""
-    columns = PAIR_DIGESTS if compares_responses(used) else RESPONSE_DIGESTS[:1]
     digests: list[str | None] = []
-    for name, column in zip(responses_of(used), columns, strict=True):
+    for name, column in zip(rubric_fields.responses, rubric_fields.digest_columns, strict=True):
         if name in texts and "instruction" in texts:
             digests.append(response_digest(texts["instruction"], texts[name]))
         else:

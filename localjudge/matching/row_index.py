@@ -64,6 +64,8 @@ class RowIndex:
         self.noun = noun
         self._rows = list(rows)
         self._used = used
+        self._responses = responses_of(used)
+        self._shared_fields = shared_fields(used)
         self._texts_again = texts_again
         self._is_read_again = False
         self._systems_of_records: dict[int, tuple[str | None, ...]] = {}  # of rows matched by id alone
@@ -114,7 +116,7 @@ class RowIndex:
             return True
         if record.group is not None:
             return False
-        return any(name in record.texts for name in shared_fields(self._used) if name != "instruction")
+        return any(name in record.texts for name in self._shared_fields if name != "instruction")
 
     def _read_again(self) -> None:
         """Give the rows their texts from the inputs, if this was not tried before."""
@@ -194,12 +196,12 @@ class RowIndex:
             record: the record.
             by_text: whether the texts of its responses are compared with theirs.
         """
-        fields = shared_fields(self._used)
+        fields = list(self._shared_fields)
         if any(TURN in self._rows[row].texts for row in rows):
             fields.append(TURN)
         missing = [name for name in fields if name not in record.texts]
         if not by_text:
-            texts = ", ".join(missing + list(responses_of(self._used)))
+            texts = ", ".join(missing + list(self._responses))
             return f"{self._system_columns}, or {texts}"
         if not missing:
             return "id"
@@ -215,7 +217,7 @@ class RowIndex:
         compared = first.texts.keys() & record.texts.keys()
         if record.texts and not compared:
             self._matched_unread += 1
-        is_compared = any(name in compared for name in responses_of(self._used))
+        is_compared = any(name in compared for name in self._responses)
         has_systems = None not in record.systems and None not in first.systems
         if is_compared or has_systems:
             return
@@ -230,7 +232,7 @@ class RowIndex:
 
     @property
     def _system_columns(self) -> str:
-        return " and ".join(responses_of(self._used).values())
+        return " and ".join(self._responses.values())
 
     def _refuse(self, record: Identity, count: int, *, by_text: bool, columns: str) -> None:
         what = "the texts" if by_text else "the id"
