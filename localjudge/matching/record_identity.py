@@ -39,14 +39,14 @@ class _RubricFields:
     Attributes:
         used: all fields.
         responses: the field of each response, and the field of its system.
-        own: the columns of its own, such as a context.
+        extra: the columns of its own, such as a context.
         shared: the fields whose texts all responses to an instruction share.
         digest_columns: the column of each response's digest in an exported outcome.
     """
 
     used: tuple[str, ...]
     responses: Mapping[str, str]
-    own: Sequence[str]
+    extra: Sequence[str]
     shared: Sequence[str]
     digest_columns: Sequence[str]
 
@@ -57,7 +57,7 @@ def _rubric_fields(used: tuple[str, ...]) -> _RubricFields:
     return _RubricFields(
         used=used,
         responses=responses_of(used),
-        own=own_fields(used),
+        extra=own_fields(used),
         shared=shared_fields(used),
         digest_columns=PAIR_DIGESTS if compares_responses(used) else RESPONSE_DIGESTS[:1],
     )
@@ -176,7 +176,7 @@ def _texts(values: Mapping[str, Any], rubric_fields: _RubricFields) -> dict[str,
     for name in responses:
         read[name] = values.get(name)
     read["reference"] = reference_text(values.get("reference"))
-    for name in rubric_fields.own:
+    for name in rubric_fields.extra:
         read[name] = field_text(values.get(name), name)
     texts: dict[str, str] = {}
     for name, text in read.items():
@@ -202,12 +202,12 @@ def _group(texts: Mapping[str, str], record: Mapping[str, Any], *, rubric_fields
     A line of `localjudge label` has the digest, and the names of the texts.
     """
     if all(name in texts for name in rubric_fields.shared):
-        own_texts = {name: texts[name] for name in rubric_fields.own}
+        extra_texts = {name: texts[name] for name in rubric_fields.extra}
         row = Row(
             instruction=texts["instruction"],
             responses=(),
             reference=texts.get("reference"),
-            fields=own_texts,
+            fields=extra_texts,
             reads_reference="reference" in rubric_fields.used,
         )
         return row.group
