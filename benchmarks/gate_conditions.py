@@ -28,7 +28,7 @@ import numpy as np
 import results_table
 
 from localjudge.arrays import Floats, Integers
-from localjudge.studies.compare.compared_rows import ComparedRows
+from localjudge.studies.compare.compared_rows import ComparedColumn, ComparedRows
 from localjudge.studies.compare.gate import check_gate
 from localjudge.studies.compare.matched_runs import match_runs
 from localjudge.studies.conditions import Kind, Threshold
@@ -108,7 +108,7 @@ def measured(runs: ComparedRows, kind: str, *, layout: str, count: int, samples:
             asked = thresholds(what, kind)
             conditions = check_gate(match_runs(drawn, gate=True), asked, flips=400)
             for condition in conditions:
-                passes.setdefault((condition.kind, what), []).append(condition.passes)
+                passes.setdefault((condition.threshold.kind, what), []).append(condition.passes)
     shares = {key: float(np.mean(each)) for key, each in passes.items()}
     return {
         "kind": kind,
@@ -168,7 +168,7 @@ def with_numbers(
     values = np.concatenate([np.clip(old, lowest, high), np.clip(new, lowest, high)])
     return replace(
         runs,
-        columns={"help": (values, (low, high))},
+        columns={"help": ComparedColumn(values, (low, high))},
         lowest=np.tile(lowest, 2)[:, None],
         has_criteria=kind == "checklist",
     )

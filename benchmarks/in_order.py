@@ -37,8 +37,9 @@ from localjudge.matching.labels import Labels, read_labels
 from localjudge.statistics.resampling import mean_estimate
 from localjudge.statistics.within_instructions import LabelledResponses
 from localjudge.studies.compare.compared_rows import ComparedRows
+from localjudge.studies.compare.label_agreement import compare_labels
 from localjudge.studies.compare.matched_runs import MatchedRuns, match_runs
-from localjudge.studies.compare.two_judges import compare_labels, compare_two_judges
+from localjudge.studies.compare.two_judges import compare_two_judges
 from localjudge.studies.imported_scores import import_scores
 
 SIZES = (50, 150, 300)
@@ -149,12 +150,17 @@ def two_judges(folder: Path) -> tuple[MatchedRuns, Labels]:
 def judged(matched: MatchedRuns, scores: np.ndarray) -> MatchedRuns:
     """Return the runs with other scores, [2, rows, aspects]."""
     rows, table = matched.rows, np.empty((len(matched.rows.run), len(ASPECTS)))
-    table[matched.places.T] = scores
-    written = dict(zip(ASPECTS, table.T, strict=True))
-    columns = {name: (written.get(name, table.mean(axis=1)), ends) for name, (_, ends) in rows.columns.items()}
-    rows = replace(rows, written=written, columns=columns)
-    old, new = (rows.values[matched.places[:, run]] for run in (0, 1))
-    return replace(matched, rows=rows, old=old, new=new)
+    first_rows = matched.cells.first_rows
+    table[first_rows.T] = scores
+    numbers = dict(zip(ASPECTS, table.T, strict=True))
+    columns = {
+        name: replace(column, values=numbers.get(name, table.mean(axis=1)))
+        for name, column in rows.columns.items()
+    }
+    verdicts = {name: replace(written, numbers=numbers[name]) for name, written in rows.verdicts.items()}
+    rows = replace(rows, verdicts=verdicts, columns=columns)
+    old, new = (rows.values[first_rows[:, run]] for run in (0, 1))
+    return replace(matched, rows=rows, cells=replace(matched.cells, old=old, new=new))
 
 
 def between_judges(sets: int, seed: int) -> dict[str, float]:
@@ -179,14 +185,15 @@ def between_judges(sets: int, seed: int) -> dict[str, float]:
             for at, name in enumerate(ASPECTS)
         }
         equal = judged(matched, np.stack([old, new]))
-        compared = compare_labels(equal, replace(labels, marks=marks), 100, number)
-        ends = [each for aspect in compared.values() for each in aspect.difference.values()]
+        compared = compare_labels(equal, replace(labels, marks=marks), resamples=100, seed=number)
+        ends = [each.difference for aspect in compared.values() for each in aspect.measures.values()]
         differs = any(
             each.low is not None and each.high is not None and each.low * each.high > 0 for each in ends
         )
         found.setdefault("a false difference", []).append(differs)
         for name, scores in {"the same": new, "the reverse": reverse}.items():
-            orders = compare_two_judges(judged(matched, np.stack([old, scores])), 300, number).order.values()
+            both = judged(matched, np.stack([old, scores]))
+            orders = compare_two_judges(both, resamples=300, seed=number).order.values()
             found.setdefault(f"contrary systems, {name} order", []).append(
                 any(each.contrary for each in orders)
             )

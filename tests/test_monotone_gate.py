@@ -22,7 +22,7 @@ from localjudge.errors import UsageError
 from localjudge.matching.identity import Identity
 from localjudge.matching.judged_rows import read_scores
 from localjudge.records.keys import response_digest
-from localjudge.studies.compare.compared_rows import ComparedRows
+from localjudge.studies.compare.compared_rows import ComparedColumn, ComparedRows
 from localjudge.studies.compare.gate import check_gate
 from localjudge.studies.compare.matched_runs import match_runs
 from localjudge.studies.conditions import Condition, Kind, Threshold
@@ -143,16 +143,14 @@ def compared_rows(design: Design, source: Any) -> ComparedRows:
         identities=[_identity(run, line, row) for run, line, row in ordered],
         group=np.array([row.instruction if row.instruction in known else -1 for _, _, row in ordered]),
         systems=[row.system for _, _, row in ordered],
-        reasons=["" if row.score is not None else "it failed" for _, _, row in ordered],
+        errors=["" if row.score is not None else "it failed" for _, _, row in ordered],
         counts=np.array([row.counts or run == 1 for run, _, row in ordered]),
         chosen=np.array([row.chosen for _, _, row in ordered]),
-        columns={"help": (values, (min(of_old, default=0.0), high))},
+        columns={"help": ComparedColumn(values, (min(of_old, default=0.0), high))},
         lowest=lowest[:, None],
-        written={},
-        texts={},
-        ordered=frozenset(),
-        turned=np.zeros(len(scored), dtype=np.bool_),
-        note="",
+        verdicts={},
+        is_reversed=np.zeros(len(scored), dtype=np.bool_),
+        score_kind="expected",
         has_criteria=design.kind == "checklist",
     )
 
@@ -182,7 +180,7 @@ def verdicts(design: Design, source: Any, may_lose: bool) -> dict[tuple[Any, ...
         conditions = check_gate(matched, asked(design, may_lose))
     except UsageError as error:
         return str(error)
-    return {(each.kind, each.limit, each.system): each for each in conditions}
+    return {(each.threshold, each.system): each for each in conditions}
 
 
 def closer(before: Condition, after: Condition) -> bool:
@@ -229,7 +227,7 @@ def test_the_designs_pass_and_fail_each_condition(source: Any) -> None:
         conditions = verdicts(designed(number), source, may_lose=True)
         refused += isinstance(conditions, str)
         for each in conditions.values() if isinstance(conditions, dict) else ():
-            found[each.kind].add(each.passes)
+            found[each.threshold.kind].add(each.passes)
     assert found == {kind: {True, False} for kind in Kind}
     assert refused < 100
 

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
-from localjudge.matching.system_names import UNNAMED
+from localjudge.matching import UNNAMED
+from localjudge.report.changed_row_lines import some
+from localjudge.report.two_judge_lines import better_judge, contrary_to_each_other, contrary_to_people
 from localjudge.statistics import two_decimals, untested_in_words
-from localjudge.statistics.absolute_change import COVERED
+from localjudge.statistics.paired_test import Change
 from localjudge.statistics.system_order import SIGNIFICANCE_LEVEL
-from localjudge.studies.compare import NOTHING_IN_COMMON, Changes, MovedRow
-from localjudge.studies.compare.matched_runs import RowWithoutScore
-from localjudge.studies.compare.two_judges import Labelled
-from localjudge.system.quantities import counted, in_digits
+from localjudge.studies.compare import Changes, SystemChanges
+from localjudge.studies.compare.run_difference import Differs
+from localjudge.system.quantities import counted
 
-STATISTIC_NAMES = {
-    "in_order": "share in order",
-    "spearman": "Spearman",
-    "mae": "mean absolute error",
-    "exact": "exact agreement",
-}
-"""The names of the statistics of agreement with labels, for people."""
+NOTHING_IN_COMMON = "no row has a score in both runs"
 _MOST_SIZES = 4
 """The most columns whose change stands in a sentence; the table has all."""
-_MOST_MOVED = 3
+_MOST_SYSTEMS = 12
+"""The most systems, and the most kinds of their changes, that a sentence names."""
+_MOST_PREFERENCES = 3
+"""The most preferences that a note names."""
 
 
 def change_lines(changes: Changes) -> Iterator[str]:
@@ -30,38 +29,85 @@ def change_lines(changes: Changes) -> Iterator[str]:
 
     Before it stands which rows NEW has lost, and which of two judges agrees better with people.
     """
-    yield from _lost(changes)
+    yield from _lost_rows(changes)
     if changes.labelled:
-        yield _better_judge(changes)
-        yield from _orders_of_people(changes)
+        yield better_judge(changes)
+        yield from contrary_to_people(changes)
+    difference = difference_in_words(changes)
+    systems = ""
+    if compared_systems(changes):
+        systems = f" of {compared_systems(changes)}"
     if not changes.columns:
-        yield f"{_sentence(NOTHING_IN_COMMON)}."
-        yield f"{_sentence(changes.how)}{_whose(changes)}."
+        yield f"{_capitalized(NOTHING_IN_COMMON)}."
+        yield f"{_capitalized(difference)}{systems}."
         return
-    yield f"{_common(changes)}{_whether(changes)}."
-    if size := _size(changes):
-        yield f"{_common(changes)}{size}"
+    start = "Of the common rows alone: " if changes.only_common else ""
+    yield f"{start}{_whether_changed(changes)}."
+    size = _mean_changes(changes)
+    if size:
+        yield f"{start}{size}"
     on = f"{counted(changes.instructions, 'instruction')}, {counted(changes.rows, changes.item)}"
-    yield f"{_common(changes)}On {on}{_whose(changes)}: {changes.how}."
+    yield f"{start}On {on}{systems}: {difference}."
 
 
-def _common(changes: Changes) -> str:
-    return "Of the common rows alone: " if changes.only_common else ""
-
-
-def _sentence(text: str) -> str:
+def _capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _whose(changes: Changes) -> str:
-    return f" of {changes.whose}" if changes.whose else ""
+def compared_systems(changes: Changes) -> str:
+    """Return whose columns are compared; empty for one system without a name."""
+    if len(changes.systems) > 1:
+        return f"{len(changes.systems)} systems together"
+    if changes.systems[0] == UNNAMED:
+        return ""
+    return changes.systems[0]
 
 
-def _lost(changes: Changes) -> Iterator[str]:
+def difference_in_words(changes: Changes) -> str:
+    """Return what differs between the runs."""
+    difference = changes.difference
+    if difference.differs is Differs.JUDGE:
+        return f"the judge changed ({', '.join(map(str, difference.settings))})"
+    if not changes.rows:
+        return "the judge is the same"
+    if difference.differs is Differs.RESPONSES:
+        rows = counted(changes.rows, changes.item)
+        return f"the judge is the same, and the responses changed in {difference.changed_responses:,} of {rows}"
+    if changes.uncompared.missing:
+        return "the judge and all responses with a score in both runs are the same"
+    return "the judge and all responses are the same"
+
+
+def change_notes(changes: Changes) -> list[str]:
+    """Return what the numbers are, and remarks on how rows and labels were matched."""
+    if changes.score_kind is None:
+        notes = [f"each number is {_preferences(changes.preferences)}, from 0 to 1"]
+    else:
+        notes = [f"the {changes.score_kind} scores are compared"]
+    notes += changes.alignment_notes
+    if changes.ignores_ids:
+        old, new = changes.names
+        notes.append(
+            f"no row of {new} has the id of a row of {old} on the same instruction: rows are matched by their "
+            "order"
+        )
+    notes += changes.label_notes
+    return notes
+
+
+def _preferences(names: tuple[str, ...]) -> str:
+    """Return which preferences are compared."""
+    text = f"the preference for {' and for '.join(names[:_MOST_PREFERENCES])}"
+    if len(names) > _MOST_PREFERENCES:
+        text += f" and for {len(names) - _MOST_PREFERENCES} more"
+    return text
+
+
+def _lost_rows(changes: Changes) -> Iterator[str]:
     """Yield which rows of OLD are not in NEW at all, and which failed there."""
     old, new = changes.names
-    absent = _counts_by_system(changes, changes.absent_by_system)
-    failed = _counts_by_system(changes, changes.lost_by_system)
+    absent = _counts_by_system(changes, changes.counts.absent)
+    failed = _counts_by_system(changes, changes.counts.failed)
     if absent:
         advice = "" if changes.only_common else ", or compare the others alone with --common"
         yield f"Missing in {new}: {some(absent)} of {old}. Judge them{advice}."
@@ -71,230 +117,156 @@ def _lost(changes: Changes) -> Iterator[str]:
 
 def _counts_by_system(changes: Changes, counts: Mapping[str, int]) -> list[str]:
     """Return how many of the rows of each system are counted."""
-    said = []
+    texts = []
     for system, count in counts.items():
-        of = "" if system == UNNAMED else f" of {system}"
-        said.append(f"{count:,} of {counted(changes.rows_by_system[system], changes.item)}{of}")
-    return said
+        text = f"{count:,} of {counted(changes.counts.scored[system], changes.item)}"
+        if system != UNNAMED:
+            text += f" of {system}"
+        texts.append(text)
+    return texts
 
 
-def _whether(changes: Changes) -> str:
-    """Return which columns changed, and which of them is not known to have changed."""
-    columns = changes.columns
-    same = [name for name, change in columns.items() if change.equal == changes.instructions]
-    if len(same) == len(columns):
-        return "Nothing changed: every column is the same"
-    by_direction: dict[str, list[str]] = {}
-    by_signs = list[str]()
-    untested = list[str]()
-    calm = list[str]()
-    adjusted = f" adjusted for {len(columns)} columns" if len(columns) > 1 else ""
-    for name, change in columns.items():
+@dataclass(slots=True)
+class _ColumnsByTest:
+    """The columns by what their tests say of the change.
+
+    Attributes:
+        same: those that are the same on all instructions.
+        significant: those that changed significantly, by the direction of their change.
+        by_signs: those without an interval that changed significantly by the sign test, in words.
+        undecided: those without an interval that did not, in words.
+        not_significant: those with an interval that did not change significantly.
+    """
+
+    same: list[str] = field(default_factory=list)
+    significant: dict[str, list[str]] = field(default_factory=dict)
+    by_signs: list[str] = field(default_factory=list)
+    undecided: list[str] = field(default_factory=list)
+    not_significant: list[str] = field(default_factory=list)
+
+
+def _columns_by_test(changes: Changes) -> _ColumnsByTest:
+    """Return the columns by what their tests say of the change."""
+    columns = _ColumnsByTest()
+    for name, change in changes.columns.items():
+        if change.equal == changes.instructions:
+            columns.same.append(name)
         if change.is_significant:
-            by_direction.setdefault(change.direction, []).append(name)
+            columns.significant.setdefault(change.direction, []).append(name)
         elif change.p is not None:
-            calm.append(name)
-        elif name not in same:
-            is_first = not by_signs and not untested
-            test = f"exact sign test{adjusted}: " if is_first else ""
-            moved_by_signs = f"{name} {change.moved} ({test}{change.sign_test})"
-            has_changed = (change.sign_p or 1.0) < SIGNIFICANCE_LEVEL
-            (by_signs if has_changed else untested).append(moved_by_signs)
+            columns.not_significant.append(name)
+        elif change.equal != changes.instructions:
+            is_first = not columns.by_signs and not columns.undecided
+            test = f"exact sign test{_adjusted(changes)}: " if is_first else ""
+            moved = f"{name} {change.moved} ({test}{change.sign_test})"
+            if change.sign_p is not None and change.sign_p < SIGNIFICANCE_LEVEL:
+                columns.by_signs.append(moved)
+            else:
+                columns.undecided.append(moved)
+    return columns
+
+
+def _adjusted(changes: Changes) -> str:
+    """Return for how many columns tests and intervals are adjusted; empty for one column."""
+    if len(changes.columns) > 1:
+        return f" adjusted for {len(changes.columns)} columns"
+    return ""
+
+
+def _whether_changed(changes: Changes) -> str:
+    """Return which columns changed, and which of them is not known to have changed."""
+    columns = _columns_by_test(changes)
+    if len(columns.same) == len(changes.columns):
+        return "Nothing changed: every column is the same"
     parts = []
-    moved = [f"{', '.join(names)} {direction}" for direction, names in by_direction.items()] + by_signs
+    moved = [f"{', '.join(names)} {direction}" for direction, names in columns.significant.items()]
+    moved += columns.by_signs
     if moved:
         parts.append(f"Changed: {'; '.join(moved)}")
-    if untested:
-        parts.append(f"No interval, and no significant change: {'; '.join(untested)}")
-    if calm:
-        parts.append("No significant change" + (f" in {', '.join(calm)}" if len(calm) < len(columns) else ""))
-    if same:
-        parts.append(f"The same on all instructions: {', '.join(same)}")
+    if columns.undecided:
+        parts.append(f"No interval, and no significant change: {'; '.join(columns.undecided)}")
+    if len(columns.not_significant) == len(changes.columns):
+        parts.append("No significant change")
+    elif columns.not_significant:
+        parts.append(f"No significant change in {', '.join(columns.not_significant)}")
+    if columns.same:
+        parts.append(f"The same on all instructions: {', '.join(columns.same)}")
     return ". ".join(parts)
 
 
-def _size(changes: Changes) -> str:
+def _mean_changes(changes: Changes) -> str:
     """Return the mean change of the columns that changed, or else of the first ones, with intervals."""
     columns = {name: change for name, change in changes.columns.items() if change.equal < changes.instructions}
     if not columns:
         return ""
-    significant = [name for name, change in columns.items() if change.is_significant]
-    others = [name for name in reversed(columns) if name not in significant]
-    shown = (significant + others)[: max(len(significant), 1) if len(columns) > _MOST_SIZES else None]
+    shown = _shown_columns(columns)
     sizes = [f"{name} {columns[name].difference.in_words()}" for name in shown[:_MOST_SIZES]]
-    more = len(shown) - _MOST_SIZES
-    if more > 0:
-        sizes.append(f"{more} more in the table")
-    adjusted = f" adjusted for {len(changes.columns)} columns" if len(changes.columns) > 1 else ""
-    has_interval = any(columns[name].difference.ends("") for name in shown)
-    intervals = f" with 95 % intervals{adjusted}" if has_interval else ""
-    return f"Mean change{intervals}: {', '.join(sizes)}.{_detectable(changes)}"
+    if len(shown) > _MOST_SIZES:
+        sizes.append(f"{len(shown) - _MOST_SIZES} more in the table")
+    intervals = ""
+    if any(columns[name].difference.ends("") for name in shown):
+        intervals = f" with 95 % intervals{_adjusted(changes)}"
+    return f"Mean change{intervals}: {', '.join(sizes)}.{_detectable_change(changes)}"
 
 
-def _detectable(changes: Changes) -> str:
+def _shown_columns(columns: Mapping[str, Change]) -> list[str]:
+    """Return the columns whose mean change is of interest, the significant ones first.
+
+    Of many columns, it is the significant ones, or else the last one, which is the mean of the others.
+    """
+    significant = [name for name, change in columns.items() if change.is_significant]
+    others = [name for name in reversed(list(columns)) if name not in significant]
+    if len(columns) <= _MOST_SIZES:
+        return significant + others
+    if significant:
+        return significant
+    return others[:1]
+
+
+def _detectable_change(changes: Changes) -> str:
     """Return which change would have been found, for the columns without a significant one."""
-    columns = changes.columns
-    sizes = {
-        name: change.detectable
-        for name, change in columns.items()
-        if change.detectable is not None and not change.is_significant
-    }
+    sizes: dict[str, float] = {}
+    for name, change in changes.columns.items():
+        if change.detectable is not None and not change.is_significant:
+            sizes[name] = change.detectable
     if not sizes:
         return ""
-    largest = two_decimals(max(sizes.values()))
-    where = "" if len(sizes) == len(columns) else f" in {' or '.join(sizes)}"
-    return (
-        f" 80 % of such comparisons would have found a change of {largest}{where}; a smaller one can be missed."
-    )
-
-
-def _better_judge(changes: Changes) -> str:
-    """Return which of two judges agrees better with people, by all measures of each aspect together."""
-    old, new = changes.names
-    aspects = [f"{aspect}: {_measures(found)}" for aspect, found in changes.labelled.items()]
-    return f"Agreement of {new} with people, compared with that of {old}, in {'; '.join(aspects)}."
-
-
-def _measures(found: Labelled) -> str:
-    """Return in how many measures of an aspect NEW is better, worse, and not clearly different, and which."""
-    kinds: dict[str, list[str]] = {"better": [], "worse": [], "no clear difference": [], "unknown": []}
-    for statistic, difference in found.difference.items():
-        # Of two errors, the smaller one is better.
-        gain = difference.negative() if statistic == "mae" else difference
-        size = "by" if gain.verdict in ("better", "worse") else "difference"
-        why = gain.no_interval if gain.verdict == "unknown" else ""
-        kinds[gain.verdict].append(f"{STATISTIC_NAMES[statistic]}, {size} {gain.size_in_words()}{why}")
-    total = counted(len(found.difference), "measure")
-    said = list[str]()
-    for kind, named in kinds.items():
-        if named:
-            of = f" of {total}" if not said else ""
-            said.append(f"{kind} in {len(named)}{of} ({'; '.join(named)})")
-    return ", ".join(said)
-
-
-def _orders_of_people(changes: Changes) -> Iterator[str]:
-    """Yield where a judge puts two systems in the opposite order of people."""
-    for aspect, found in changes.labelled.items():
-        for judge, order in found.order.items():
-            contrary = [
-                f"{each.first} minus {each.second} {each.old.in_words()} by people, {each.new.in_words()} by it"
-                for each in order.contrary
-            ]
-            if contrary:
-                pairs = counted(len(contrary), "pair")
-                named = some(contrary, 5, "; ")
-                yield f"In {aspect}, {judge} contradicts people in {pairs} of systems: {named}."
+    size = two_decimals(max(sizes.values()))
+    if len(sizes) < len(changes.columns):
+        size += f" in {' or '.join(sizes)}"
+    return f" 80 % of such comparisons would have found a change of {size}; a smaller one can be missed."
 
 
 def remark_lines(changes: Changes) -> Iterator[str]:
     """Yield what else is to be known: single systems, the order of systems, and columns without an interval."""
-    without = {
-        name: change.difference
-        for name, change in changes.columns.items()
-        if change.p is None and change.equal < changes.instructions
-    }
-    yield from untested_in_words("change", without)
-    if changes.differs == "judge" and not changes.labelled:
+    without_interval = {}
+    for name, change in changes.columns.items():
+        if change.p is None and change.equal < changes.instructions:
+            without_interval[name] = change.difference
+    yield from untested_in_words("change", without_interval)
+    if changes.difference.differs is Differs.JUDGE and not changes.labelled:
         yield "Higher scores are leniency, not a better judge: only labels (--labels) show which is better."
-    alone: dict[str, list[str]] = {}
-    for row in changes.by_system.rows if changes.by_system else ():
-        alone.setdefault(", ".join(row.significant), []).append(row.name)
-    moved_alone = [f"{some(names, 12)}: {what}" for what, names in alone.items() if what]
-    if moved_alone:
-        yield f"Of single systems, with intervals and p adjusted for all: {some(moved_alone, 12, '; ')}."
-    for name, order in changes.judges.order.items() if changes.judges else ():
-        contrary = [
-            f"{each.first} minus {each.second} {each.old.in_words()} → {each.new.in_words()}"
-            for each in order.contrary
-        ]
-        if contrary:
-            pairs = counted(len(contrary), "pair")
-            yield f"In {name}, the judges put {pairs} of systems in opposite order: {some(contrary, 5, '; ')}."
+    systems_by_change: dict[str, list[str]] = {}
+    for system in changes.by_system:
+        moved = ", ".join(moved_columns(system))
+        if moved:
+            systems_by_change.setdefault(moved, []).append(system.system)
+    texts = [f"{some(systems, _MOST_SYSTEMS)}: {moved}" for moved, systems in systems_by_change.items()]
+    if texts:
+        listed = some(texts, _MOST_SYSTEMS, between="; ")
+        yield f"Of single systems, with intervals and p adjusted for all: {listed}."
+    if changes.judges is not None:
+        yield from contrary_to_each_other(changes.judges)
 
 
-def moved_lines(changes: Changes, asked: Collection[str] = ()) -> Iterator[str]:
-    """Yield the rows that decide: those that fell most in each column that a gate asks for, or moved most.
-
-    Args:
-        changes: the changes.
-        asked: the columns of the conditions; empty without a gate.
-    """
-    for column in dict.fromkeys(asked):
-        fallen = [_moved(changes, row, column, named=False) for row in changes.fallen.get(column, ())]
-        if fallen:
-            yield f"Rows that fell most in {column}: {'; '.join(fallen)}."
-    if not asked:
-        rows = [
-            _moved(changes, row, max(row.numbers, key=lambda name: _size_of(row, name)))
-            for row in changes.moved[:_MOST_MOVED]
-        ]
-        if rows:
-            yield f"Rows that changed most: {'; '.join(rows)}."
-
-
-def rows_within_noise(changes: Changes) -> Iterator[str]:
-    """Yield how many rows moved no further than 95 % of rows do that are only judged again."""
-    item = changes.item
-    columns = [
-        f"{name}: {noise.below:,} of {noise.moved:,} that moved, by {in_digits(noise.bound)} or less "
-        f"({counted(noise.repeated, item)} of {noise.run} judged again)"
-        for name, noise in changes.noise.items()
-        if noise.below
-    ]
-    if columns:
-        yield (
-            f"Single {item}s within the noise, the change that {COVERED:.0%} of {item}s do not exceed when "
-            f"they are only judged again: {some(columns, 4, '; ')}."
-        )
-
-
-def _size_of(row: MovedRow, column: str) -> float:
-    old, new = row.numbers[column]
-    return abs(new - old)
-
-
-def _moved(changes: Changes, row: MovedRow, column: str, named: bool = True) -> str:
-    """Return a row and how its number in a column moved."""
-    old, new = (f"{number:.2f}".removesuffix(".00") for number in row.numbers[column])
-    is_clear = len(changes.rows_by_system) == 1 or row.system in row.id
-    whose = "" if is_clear else f" of {row.system}"
-    of = f"{column} " if named else ""
-    return f"{row.id}{whose} ({of}{old} → {new})"
-
-
-def lines_without_scores(changes: Changes) -> Iterator[str]:
-    """Yield which rows have no score in a run, and why, and which belong to no row of the other run."""
-    (old, new), item = changes.names, changes.item
-    total = counted(changes.rows + len(changes.missing), item)
-    counts = "left out" if changes.only_common else "at their lowest score in a gate"
-    lost = {
-        f"{len(changes.missing):,} of {total} of {old} have no score in {new} ({counts})": changes.missing,
-        f"{counted(len(changes.failed), item)} of {old} failed, so nothing is compared with "
-        "them": changes.failed,
-        f"{counted(len(changes.unmatched), item)} of {new} failed and belong to no {item} of {old}, so they "
-        "count in nothing": changes.unmatched,
-    }
-    for what, rows in lost.items():
-        if rows:
-            yield f"{what}: {_reasons(rows, named=changes.by_system is not None)}."
-    if changes.only_new:
-        yield (
-            f"{counted(changes.only_new, item)} of {new} with a score belong to no {item} of {old}, so they "
-            "count in nothing."
-        )
-
-
-def _reasons(rows: Sequence[RowWithoutScore], *, named: bool) -> str:
-    """Return the rows with each reason."""
-    for_reason: dict[str, list[str]] = {}
-    for row in rows:
-        name = f"{row.id} of {row.system}" if named else row.id
-        for_reason.setdefault(row.reason, []).append(name)
-    return "; ".join(f"{reason} (id {some(names)})" for reason, names in for_reason.items())
-
-
-def some(names: Sequence[str], most: int = 5, between: str = ", ") -> str:
-    """Return the first names, and how many more there are."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return between.join(names[:most]) + more
+def moved_columns(system: SystemChanges) -> list[str]:
+    """Return which columns of a system changed significantly, or changed and have no interval."""
+    if not system.instructions:
+        return [NOTHING_IN_COMMON]
+    texts = []
+    for name, change in system.columns.items():
+        if change.is_significant:
+            texts.append(f"{name} {change.direction}")
+        elif change.p is None and change.rose + change.fell:
+            texts.append(f"{name} {change.moved} (sign test {change.sign_test})")
+    return texts

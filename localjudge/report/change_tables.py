@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from localjudge.report.change_lines import (
-    STATISTIC_NAMES,
-    change_lines,
+from localjudge.report.change_lines import change_lines, change_notes, compared_systems, remark_lines
+from localjudge.report.changed_row_lines import (
     lines_without_scores,
     moved_lines,
-    remark_lines,
     rows_within_noise,
+    why_without_score,
 )
 from localjudge.report.gate_tables import gate_details, gate_parts
-from localjudge.report.tables import Cells, Findings, Table, estimates_by_name
-from localjudge.studies.compare import Changes, MovedRow
+from localjudge.report.tables import Cells, Findings, Table
+from localjudge.report.two_judge_lines import MEASURE_NAMES
+from localjudge.studies.compare import Changes
+from localjudge.studies.compare.moved_rows import MovedRow
 from localjudge.studies.compare.two_judges import TwoJudges
 from localjudge.studies.conditions import Condition
 from localjudge.system.quantities import counted, p_value
+
+_MOST_ESTIMATES = 8
+"""Largest number of changes of a system that fit a line."""
 
 
 def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> Findings:
@@ -26,85 +29,107 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
 
     Which rows have no score, and which moved most, stands below. The details are all other tables.
     """
-    changed: list[Table | str] = []
-    changed += [_columns(changes)] if changes.columns else []
-    changed += [_judges(changes.judges)] if changes.judges else []
-    if changes.labelled:
-        changed.append(_labelled(changes))
-    if any(found.order for found in changes.labelled.values()):
-        changed.append(_orders_by_people(changes))
-    remarks = [*remark_lines(changes)]
-    changed += ["\n".join(remarks)] if remarks else []
-    asked = [each.column for each in conditions if each.column]
-    below = [*lines_without_scores(changes), *moved_lines(changes, asked), *rows_within_noise(changes)]
-    last: list[Table | str] = ["\n".join(below)] if below else []
+    columns = _column_parts(changes)
+    asked = [condition.threshold.column for condition in conditions if condition.threshold.column]
+    below = list(lines_without_scores(changes))
+    below += moved_lines(changes, asked)
+    below += rows_within_noise(changes)
     details: dict[str, list[Table | str]] = {}
-    main: list[Table | str] = []
     if conditions:
-        main = gate_parts(conditions) + last
+        main = gate_parts(conditions)
         details |= gate_details(conditions)
-        details["the changes of the columns"] = changed
+        details["the changes of the columns"] = columns
     else:
-        main = changed + last
+        main = columns
+    if below:
+        main = main + ["\n".join(below)]
     if changes.by_system:
-        details["the changes of each system"] = [estimates_by_name(changes.by_system)]
+        details["the changes of each system"] = [_systems(changes)]
     if changes.moved:
-        details["the rows that changed most"] = [_moved(changes)]
-    lost = zip(changes.names, (changes.missing + changes.failed, changes.unmatched), strict=True)
-    if rows := [(row.id, row.system, name, row.reason) for name, of_run in lost for row in of_run]:
-        table = Table("Rows without a score", ("row", "system", "row of", "why"), rows, words=["why"])
-        details["rows without a score"] = [table]
-    return Findings([*change_lines(changes)], main, details, changes.notices, changes.notes)
+        details["the rows that changed most"] = [_moved_rows(changes)]
+    without_score = _rows_without_score(changes)
+    if without_score.rows:
+        details["rows without a score"] = [without_score]
+    return Findings(list(change_lines(changes)), main, details, changes.notices, change_notes(changes))
+
+
+def _column_parts(changes: Changes) -> list[Table | str]:
+    """Return the tables of the changes of the columns and of two judges, and remarks below them."""
+    parts: list[Table | str] = []
+    if changes.columns:
+        parts.append(_columns(changes))
+    if changes.judges is not None:
+        parts.append(_judges(changes.judges))
+    if changes.labelled:
+        parts.append(_labelled(changes))
+    if any(labelled.order for labelled in changes.labelled.values()):
+        parts.append(_orders_by_people(changes))
+    remarks = list(remark_lines(changes))
+    if remarks:
+        parts.append("\n".join(remarks))
+    return parts
 
 
 def _columns(changes: Changes) -> Table:
     """Return the change of each column of the common rows, and beside it with lost rows at the lowest score."""
-    equal = f"equal\nof {changes.instructions:,}"
-    columns = ["column", *changes.names, "change", "p", equal, "detectable\nchange"]
+    old, new = changes.names
+    columns = ["column", old, new, "change"]
     apart = ["change"]
-    rows: list[list[Any]] = [
-        [name, each.old, each.new, each.difference, p_value(each.p), each.equal, each.detectable]
-        for name, each in changes.columns.items()
-    ]
     if changes.imputed:
-        heading = "lost at\nlowest"
-        columns.insert(4, heading)
-        apart.append(heading)
-        for row, imputed in zip(rows, changes.imputed.values(), strict=True):
-            row.insert(4, imputed)
-    common = "the common rows alone" if changes.only_common else ""
-    said = (" → ".join(changes.names), changes.whose, counted(changes.rows, changes.item), common)
-    return Table(" · ".join(filter(None, said)), columns, rows, apart=apart)
+        columns.append("lost at\nlowest")
+        apart.append("lost at\nlowest")
+    columns += ["p", f"equal\nof {changes.instructions:,}", "detectable\nchange"]
+    rows: list[Cells] = []
+    for name, change in changes.columns.items():
+        cells: Cells = (name, change.old, change.new, change.difference)
+        if changes.imputed:
+            cells += (changes.imputed[name],)
+        cells += (p_value(change.p), change.equal, change.detectable)
+        rows.append(cells)
+    title = [f"{old} → {new}"]
+    if compared_systems(changes):
+        title.append(compared_systems(changes))
+    title.append(counted(changes.rows, changes.item))
+    if changes.only_common:
+        title.append("the common rows alone")
+    return Table(" · ".join(title), columns, rows, apart=apart)
 
 
 def _judges(judges: TwoJudges) -> Table:
-    kappa, orders = judges.kappa, judges.order
-    pairs = {name: (each.alike, len(each.contrary), each.undecided) for name, each in orders.items()}
-    rows = [
-        (name, kappa.get(name, ""), *pairs.get(name, ("",) * 3 * bool(orders)))
-        for name in dict.fromkeys([*kappa, *orders])
-    ]
-    columns = ["pairs of systems\nin the same order", "in opposite\norder", "not decided"] * bool(orders)
-    return Table("Agreement of the two judges", ("aspect", "kappa", *columns), rows)
+    """Return kappa, and the order of the systems by the two judges if there are several systems."""
+    columns = ["aspect", "kappa"]
+    if judges.order:
+        columns += ["pairs of systems\nin the same order", "in opposite\norder", "not decided"]
+    rows: list[Cells] = []
+    for name in dict.fromkeys(list(judges.kappa) + list(judges.order)):
+        cells: Cells = (name, judges.kappa.get(name, ""))
+        if name in judges.order:
+            order = judges.order[name]
+            cells += (order.alike, len(order.contrary), order.undecided)
+        elif judges.order:
+            cells += ("", "", "")
+        rows.append(cells)
+    return Table("Agreement of the two judges", columns, rows)
 
 
 def _labelled(changes: Changes) -> Table:
-    rows = [
-        (name, STATISTIC_NAMES[statistic], found.old[statistic], found.new[statistic], difference, found.rows)
-        for name, found in changes.labelled.items()
-        for statistic, difference in found.difference.items()
-    ]
-    columns = ("aspect", "statistic", *changes.names, "difference", "rows")
+    """Return the agreement of both judges with the labels in each measure."""
+    rows: list[Cells] = []
+    for aspect, labelled in changes.labelled.items():
+        for measure, agreement in labelled.measures.items():
+            name = MEASURE_NAMES[measure]
+            rows.append((aspect, name, agreement.old, agreement.new, agreement.difference, labelled.rows))
+    old, new = changes.names
+    columns = ("aspect", "statistic", old, new, "difference", "rows")
     return Table("Agreement with the labels", columns, rows, apart=["difference"])
 
 
 def _orders_by_people(changes: Changes) -> Table:
     """Return how many pairs of systems each judge puts in the order of people."""
-    rows = [
-        (aspect, judge, order.alike, len(order.contrary), order.undecided)
-        for aspect, found in changes.labelled.items()
-        for judge, order in found.order.items()
-    ]
+    rows: list[Cells] = []
+    for aspect, labelled in changes.labelled.items():
+        for judge, order in labelled.order.items():
+            rows.append((aspect, judge, order.alike, len(order.contrary), order.undecided))
     columns = (
         "aspect",
         "judge",
@@ -115,25 +140,70 @@ def _orders_by_people(changes: Changes) -> Table:
     return Table("Order of the systems by each judge and by people", columns, rows, words=["judge"])
 
 
-def _moved(changes: Changes) -> Table:
+def _systems(changes: Changes) -> Table:
+    """Return the changes of each system; with many columns, each change has a line of its own."""
+    title = "By system: changes, with 95 % intervals"
+    rows: list[Cells] = []
+    if len(changes.columns) <= _MOST_ESTIMATES:
+        for system in changes.by_system:
+            differences = tuple(change.difference for change in system.columns.values())
+            rows.append((system.system, system.instructions) + differences)
+        return Table(title, ["system", "instructions"] + list(changes.columns), rows)
+    for system in changes.by_system:
+        for name, change in system.columns.items():
+            if change.difference.value is not None:
+                rows.append((system.system, system.instructions, name, change.difference))
+    return Table(title, ["system", "instructions", "of", "value"], rows, words=["of"])
+
+
+def _rows_without_score(changes: Changes) -> Table:
+    """Return the rows of each run without a score."""
+    old, new = changes.names
+    uncompared = changes.uncompared
+    rows: list[Cells] = []
+    for row in uncompared.missing + uncompared.failed:
+        rows.append((row.id, row.system, old, why_without_score(row, new)))
+    for row in uncompared.unmatched:
+        rows.append((row.id, row.system, new, why_without_score(row, new)))
+    return Table("Rows without a score", ("row", "system", "row of", "why"), rows, words=["why"])
+
+
+def _moved_rows(changes: Changes) -> Table:
     """Return the rows that changed most, with what they are sorted by: the numbers that are compared."""
-    verdicts = changes.moved[0].verdicts
-    names = dict.fromkeys([*verdicts, *changes.moved[0].numbers])
-    shown = [name for name in names if name.partition("=")[0] not in verdicts or name in verdicts]
-    rows: list[Cells] = [
-        (row.id, row.system, row.moved, *(_from_to(row, name) for name in shown)) for row in changes.moved
-    ]
+    first = changes.moved[0]
+    names = list(first.verdicts)
+    for name in first.numbers:
+        aspect, _, _ = name.partition("=")
+        if aspect not in first.verdicts:  # the share of a label stands beside the verdict of its aspect
+            names.append(name)
+    rows: list[Cells] = []
+    for row in changes.moved:
+        numbers = tuple(_from_to(row, name) for name in names)
+        rows.append((row.id, row.system, row.moved) + numbers)
     title = "Rows that changed most: the mean change of their columns, where 1 is the whole scale"
-    return Table(title, ("row", "system", "change", *shown), rows)
+    return Table(title, ["row", "system", "change"] + names, rows)
 
 
 def _from_to(row: MovedRow, name: str) -> str:
     """Return the numbers of a column in both runs, and the verdicts if they are no numbers."""
-    was, now = row.verdicts.get(name, ("", ""))
-    said = was if was == now else f"{was} → {now}"
+    verdicts = ""
+    has_number = False
+    if name in row.verdicts:
+        old_verdict, new_verdict = row.verdicts[name]
+        verdicts = _unless_equal(old_verdict, new_verdict)
+        has_number = old_verdict.lstrip("-").isdigit()
     if name not in row.numbers:
-        return said
-    form = "g" if all(number == round(number) for number in row.numbers[name]) else ".2f"
-    old, new = (f"{number:{form}}" for number in row.numbers[name])
-    numbers = old if old == new else f"{old} → {new}"
-    return numbers if said in ("", numbers) or was.lstrip("-").isdigit() else f"{numbers} ({said})"
+        return verdicts
+    old, new = row.numbers[name]
+    decimals = "g" if old == round(old) and new == round(new) else ".2f"
+    numbers = _unless_equal(f"{old:{decimals}}", f"{new:{decimals}}")
+    if has_number or verdicts in ("", numbers):
+        return numbers
+    return f"{numbers} ({verdicts})"
+
+
+def _unless_equal(old: str, new: str) -> str:
+    """Return what changed to what; one text if it did not change."""
+    if old == new:
+        return old
+    return f"{old} → {new}"

@@ -5,49 +5,74 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from localjudge.report.estimate_document import (
-    estimate_document,
-    estimate_documents,
-    optional_table_document,
+from localjudge.report.change_lines import (
+    change_notes,
+    compared_systems,
+    difference_in_words,
+    moved_columns,
 )
+from localjudge.report.changed_row_lines import why_without_score
+from localjudge.report.estimate_document import estimate_document, estimate_documents
 from localjudge.report.gate_document import gate_document
 from localjudge.statistics.paired_test import Change
-from localjudge.studies.compare import Changes, MovedRow
-from localjudge.studies.compare.matched_runs import RowWithoutScore
+from localjudge.studies.compare import Changes, SystemChanges
+from localjudge.studies.compare.label_agreement import Labelled
+from localjudge.studies.compare.moved_rows import MovedRow
 from localjudge.studies.compare.row_noise import RowNoise
-from localjudge.studies.compare.two_judges import ContraryPair, Labelled, OrderOfSystems, TwoJudges
+from localjudge.studies.compare.rows_without_score import RowWithoutScore
+from localjudge.studies.compare.system_orders import ContraryPair, OrderOfSystems
+from localjudge.studies.compare.two_judges import TwoJudges
 from localjudge.studies.conditions import Condition
 
 
 def changes_document(changes: Changes, conditions: Sequence[Condition]) -> dict[str, Any]:
     """Return the document of what changed between two runs, with the conditions of its gate."""
+    _, new = changes.names
+    uncompared = changes.uncompared
     return {
         "names": list(changes.names),
-        "differs": changes.differs,
-        "how": changes.how,
-        "whose": changes.whose,
+        "differs": changes.difference.differs.value,
+        "how": difference_in_words(changes),
+        "whose": compared_systems(changes),
         "item": changes.item,
         "instructions": changes.instructions,
         "rows": changes.rows,
-        "rows_by_system": dict(changes.rows_by_system),
-        "absent_by_system": dict(changes.absent_by_system),
-        "lost_by_system": dict(changes.lost_by_system),
+        "rows_by_system": dict(changes.counts.scored),
+        "absent_by_system": dict(changes.counts.absent),
+        "lost_by_system": dict(changes.counts.failed),
         "only_common": changes.only_common,
         "columns": {column: _change(change) for column, change in changes.columns.items()},
         "imputed": dict(changes.imputed),
-        "by_system": optional_table_document(changes.by_system),
+        "by_system": _by_system(changes.by_system),
         "moved": _moved_rows(changes.moved),
         "fallen": {column: _moved_rows(rows) for column, rows in changes.fallen.items()},
-        "missing": _rows_without_score(changes.missing),
-        "failed": _rows_without_score(changes.failed),
-        "unmatched": _rows_without_score(changes.unmatched),
-        "only_new": changes.only_new,
+        "missing": _rows_without_score(uncompared.missing, new),
+        "failed": _rows_without_score(uncompared.failed, new),
+        "unmatched": _rows_without_score(uncompared.unmatched, new),
+        "only_new": uncompared.only_new,
         "judges": _judges(changes.judges),
         "labelled": {aspect: _labelled(labelled) for aspect, labelled in changes.labelled.items()},
         "noise": {column: _row_noise(noise) for column, noise in changes.noise.items()},
-        "notes": list(changes.notes),
+        "notes": change_notes(changes),
         "notices": list(changes.notices),
         "gate": gate_document(conditions),
+    }
+
+
+def _by_system(systems: Sequence[SystemChanges]) -> dict[str, Any] | None:
+    """Return the changes of each system; None for one system, and without changes."""
+    if not systems:
+        return None
+    return {"column": "system", "statistic": "changes", "rows": [_system(system) for system in systems]}
+
+
+def _system(system: SystemChanges) -> dict[str, Any]:
+    differences = {column: change.difference for column, change in system.columns.items()}
+    return {
+        "name": system.system,
+        "instructions": system.instructions,
+        "estimates": estimate_documents(differences),
+        "significant": moved_columns(system),
     }
 
 
@@ -80,12 +105,17 @@ def _moved_row(row: MovedRow) -> dict[str, Any]:
     }
 
 
-def _rows_without_score(rows: Sequence[RowWithoutScore]) -> list[dict[str, Any]]:
-    return [_row_without_score(row) for row in rows]
+def _rows_without_score(rows: Sequence[RowWithoutScore], new: str) -> list[dict[str, Any]]:
+    return [_row_without_score(row, new) for row in rows]
 
 
-def _row_without_score(row: RowWithoutScore) -> dict[str, Any]:
-    return {"id": row.id, "system": row.system, "reason": row.reason, "is_absent": row.is_absent}
+def _row_without_score(row: RowWithoutScore, new: str) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "system": row.system,
+        "reason": why_without_score(row, new),
+        "is_absent": row.is_absent,
+    }
 
 
 def _judges(judges: TwoJudges | None) -> dict[str, Any] | None:
@@ -123,11 +153,14 @@ def _contrary_pair(pair: ContraryPair) -> dict[str, Any]:
 
 def _labelled(labelled: Labelled) -> dict[str, Any]:
     """Return the agreement of both judges with the labels of one aspect."""
+    measures = labelled.measures.items()
     return {
         "rows": labelled.rows,
-        "old": dict(labelled.old),
-        "new": dict(labelled.new),
-        "difference": estimate_documents(labelled.difference),
+        "old": {measure.value: agreement.old for measure, agreement in measures},
+        "new": {measure.value: agreement.new for measure, agreement in measures},
+        "difference": {
+            measure.value: estimate_document(agreement.difference) for measure, agreement in measures
+        },
         "order": _orders(labelled.order),
     }
 

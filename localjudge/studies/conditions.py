@@ -23,7 +23,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 
@@ -79,16 +78,75 @@ class Threshold:
     column: str = ""
     limit: float | None = None
 
+    @property
+    def setting(self) -> str:
+        """The setting that asks for it, with its value, for a message."""
+        value = "" if self.limit is None else f"{self.limit:g}"
+        if self.column:
+            return f"`{self.kind}` {self.column}={value}"
+        return f"`{self.kind}` {value}"
+
+
+@dataclass(frozen=True, slots=True)
+class MarginEvidence:
+    """What decides about a margin.
+
+    Attributes:
+        bound: the lower end of the one-sided 95 % interval of the mean change.
+        chance: the probability to pass with a true change of 0 and such a variance; None if a row is lost.
+        needed: number of instructions with which that is 80 %; None as well for more than 10,000,000.
+    """
+
+    bound: float
+    chance: float | None
+    needed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RiseEvidence:
+    """What decides about a rise: its one-sided p-value."""
+
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class ShareEvidence:
+    """What decides about a share of the rows.
+
+    Attributes:
+        rows: number of rows that fell or were lost.
+        bound: the upper end of the one-sided 95 % interval of their share; None for fewer than five
+            instructions.
+        weight: Kish's effective number of instructions.
+        fall: the fall of a row that counts; None if only lost rows do.
+    """
+
+    rows: int
+    bound: float | None
+    weight: float
+    fall: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlainEvidence:
+    """What stands beside a mean without confidence: half the width of its 95 % interval of Student's t.
+
+    It is None for fewer than five instructions.
+    """
+
+    half_width: float | None
+
+
+Evidence = MarginEvidence | RiseEvidence | ShareEvidence | PlainEvidence
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A condition of a gate for one system, and whether it holds.
 
     Attributes:
-        kind: what it asks.
-        column: the column; empty for `max_failed`.
-        system: the system; of pairs, whose preference it is.
-        limit: as in `Threshold`.
+        threshold: what is asked.
+        system: the system; of pairs, the name of the preference.
         passes: whether it holds.
         change: what decides: the mean change, the share, or for `min` the mean of NEW. Lost rows count as their
             lowest score; None if a plain threshold fails because rows are lost.
@@ -96,44 +154,29 @@ class Condition:
         instructions: number of instructions.
         rows: number of rows of OLD with a score.
         lost: number of those that have no score in NEW.
-        bound: the end of the one-sided 95 % interval; None for fewer than five instructions, and without one.
-        p: the p-value of a rise.
-        half_width: half the width of the two-sided 95 % interval of Student's t, for a plain threshold.
+        evidence: what was computed from them; None if fewer than five instructions say too little.
         room: how far it is from failing: the larger, the better; None if nothing could be computed.
-        fall: the fall of a row that counts for `max_fell`.
-        held: number of rows that fell or were lost, for a share.
-        weight: Kish's effective number of instructions, for a share.
         fewest: the smallest number of instructions that can pass; those of a share have equal numbers of rows.
-        chance: the probability that a margin passes with a true change of 0 and such a variance; None if a row
-            is lost.
-        needed: number of instructions with which that is 80 %; None as well for more than 10,000,000.
     """
 
-    kind: Kind
-    column: str
+    threshold: Threshold
     system: str
-    limit: float | None
     passes: bool
     change: float | None
     measured: float | None
     instructions: int
     rows: int
     lost: int
-    bound: float | None = None
-    p: float | None = None
-    half_width: float | None = None
-    room: float | None = None
-    fall: float | None = None
-    held: int | None = None
-    weight: float | None = None
-    fewest: int = 1
-    chance: float | None = None
-    needed: int | None = None
+    evidence: Evidence | None
+    room: float | None
+    fewest: int
 
     @property
     def order(self) -> tuple[bool, float]:
         """The key that sorts conditions: those that fail first, and of these, those that fail by most."""
-        return self.passes, -math.inf if self.room is None else self.room
+        if self.room is None:
+            return self.passes, -math.inf
+        return self.passes, self.room
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,21 +213,23 @@ def check_threshold(threshold: Threshold, ends: Mapping[str, tuple[float, float]
     Raises:
         UsageError: there is no such column, or the limit is not possible.
     """
-    kind, name, limit = threshold.kind, threshold.column, threshold.limit
-    if name and name not in ends:
-        raise UsageError(f"{name}: is not a column of these runs; give one of {', '.join(ends)}")
+    column = threshold.column
+    limit = threshold.limit
+    if column and column not in ends:
+        raise UsageError(f"{column}: is not a column of these runs; give one of {', '.join(ends)}")
     if limit is None:
         return
-    if kind.is_share and not 0 < limit < 1:
-        option = f"`{kind}` {name}={limit:g}" if name else f"`{kind}` {limit:g}"
-        raise UsageError(f"{option}: must be a share between 0 and 1, such as 0.05")
-    if kind.is_share:
+    if threshold.kind.is_share:
+        if not 0 < limit < 1:
+            raise UsageError(f"{threshold.setting}: must be a share between 0 and 1, such as 0.05")
         return
-    low, high = ends[name]
-    if kind is Kind.MIN and not low <= limit <= high:
-        raise UsageError(f"`{kind}` {name}={limit:g}: must be on the scale, {low:g} to {high:g}")
-    if kind is not Kind.MIN and not 0 < limit < high - low:
-        raise UsageError(f"`{kind}` {name}={limit:g}: must be above 0 and smaller than the scale")
+    low, high = ends[column]
+    if threshold.kind is Kind.MIN:
+        if not low <= limit <= high:
+            raise UsageError(f"{threshold.setting}: must be on the scale, {low:g} to {high:g}")
+        return
+    if not 0 < limit < high - low:
+        raise UsageError(f"{threshold.setting}: must be above 0 and smaller than the scale")
 
 
 def margin_condition(
@@ -203,7 +248,8 @@ def margin_condition(
         return _too_few(threshold, rows, changes=changes, measured=measured)
     margin = threshold.limit or 0.0
     bound = float(lower_bound(changes, width))
-    chance, needed = None, None
+    chance = None
+    needed = None
     if not rows.lost:
         variance = float(changes.var(ddof=1))
         chance = chance_to_pass(margin, variance, width, len(changes))
@@ -213,12 +259,10 @@ def margin_condition(
         rows,
         passes=bound > -margin,
         change=float(changes.mean()),
-        measured=_known(measured),
-        bound=bound,
+        measured=measured,
+        evidence=MarginEvidence(bound, chance=chance, needed=needed),
         room=bound + margin,
         fewest=fewest_to_pass(margin, width),
-        chance=chance,
-        needed=needed,
     )
 
 
@@ -235,13 +279,14 @@ def rise_condition(
     if len(changes) < MIN_INSTRUCTIONS:
         return _too_few(threshold, rows, changes=changes, measured=measured)
     p = float(rise_p(changes[:, None], flips, seed)[0])
+    mean = float(changes.mean())
     return _condition(
         threshold,
         rows,
-        passes=bool(p <= RISE_LEVEL and changes.mean() > 0),
-        change=float(changes.mean()),
-        measured=_known(measured),
-        p=p,
+        passes=p <= RISE_LEVEL and mean > 0,
+        change=mean,
+        measured=measured,
+        evidence=RiseEvidence(p),
         room=RISE_LEVEL - p,
         fewest=fewest_to_rise(RISE_LEVEL),
     )
@@ -258,22 +303,23 @@ def share_condition(
         held: the rows for which it holds, [r].
         fall: the fall for which a row counts; None if only lost rows do.
     """
-    most = threshold.limit or 0.0
-    share, weight = float(held.mean()), kish_number(rows.group)
-    is_enough = rows.instructions >= MIN_INSTRUCTIONS
-    bound = share_below(share, weight) if is_enough else None
+    limit = threshold.limit or 0.0
+    share = float(held.mean())
+    weight = kish_number(rows.group)
+    bound = None
+    room = None
+    if rows.instructions >= MIN_INSTRUCTIONS:
+        bound = share_below(share, weight)
+        room = limit - bound
     return _condition(
         threshold,
         rows,
-        passes=bound is not None and bound < most,
+        passes=bound is not None and bound < limit,
         change=share,
-        measured=None,
-        bound=bound,
-        room=None if bound is None else most - bound,
-        fall=fall,
-        held=int(held.sum()),
-        weight=weight,
-        fewest=max(fewest_to_exclude(most), MIN_INSTRUCTIONS),
+        measured=math.nan,
+        evidence=ShareEvidence(int(held.sum()), bound=bound, weight=weight, fall=fall),
+        room=room,
+        fewest=max(fewest_to_exclude(limit), MIN_INSTRUCTIONS),
     )
 
 
@@ -298,16 +344,17 @@ def mean_condition(
         least: the smallest mean that passes.
         may_lose: whether lost rows count as the lowest score.
     """
-    is_known = may_lose or not rows.lost
+    is_counted = may_lose or not rows.lost
     mean = float(values.mean())
     return _condition(
         threshold,
         rows,
-        passes=bool(is_known and mean >= least - NO_DIFFERENCE),
-        change=mean if is_known else None,
-        measured=_known(measured),
-        half_width=half_width(values, group),
-        room=mean - least if is_known else None,
+        passes=is_counted and mean >= least - NO_DIFFERENCE,
+        change=mean if is_counted else None,
+        measured=measured,
+        evidence=PlainEvidence(half_width(values, group)),
+        room=mean - least if is_counted else None,
+        fewest=1,
     )
 
 
@@ -322,12 +369,13 @@ def half_width(values: Floats, group: Integers) -> float | None:
     """
     from scipy.special import stdtrit
 
-    present, numbered = np.unique(group, return_inverse=True)
-    count = len(present)
+    instructions, index = np.unique(group, return_inverse=True)
+    count = len(instructions)
     if count < MIN_INSTRUCTIONS:
         return None
-    [total] = (averages(values[:, None], numbered, count).shares ** 2).sum(axis=0)
-    return float(stdtrit(count - 1, 0.975) * math.sqrt(total * count / (count - 1)))
+    shares = averages(values[:, None], index, count).shares
+    variance = float((shares**2).sum(axis=0)[0]) * count / (count - 1)
+    return float(stdtrit(count - 1, 0.975) * math.sqrt(variance))
 
 
 def _too_few(threshold: Threshold, rows: SystemRows, *, changes: Floats, measured: float) -> Condition:
@@ -337,28 +385,35 @@ def _too_few(threshold: Threshold, rows: SystemRows, *, changes: Floats, measure
         rows,
         passes=False,
         change=float(changes.mean()),
-        measured=_known(measured),
+        measured=measured,
+        evidence=None,
+        room=None,
         fewest=MIN_INSTRUCTIONS,
     )
 
 
 def _condition(
-    threshold: Threshold, rows: SystemRows, *, passes: bool, change: float | None, **found: Any
+    threshold: Threshold,
+    rows: SystemRows,
+    *,
+    passes: bool,
+    change: float | None,
+    measured: float,
+    evidence: Evidence | None,
+    room: float | None,
+    fewest: int,
 ) -> Condition:
-    """Return a condition with what all have in common."""
+    """Return a condition with the numbers of rows of its system; a measured NaN is None."""
     return Condition(
-        kind=threshold.kind,
-        column=threshold.column,
+        threshold=threshold,
         system=rows.system,
-        limit=threshold.limit,
         passes=passes,
         change=change,
+        measured=measured if math.isfinite(measured) else None,
         instructions=rows.instructions,
         rows=len(rows.is_lost),
         lost=rows.lost,
-        **found,
+        evidence=evidence,
+        room=room,
+        fewest=fewest,
     )
-
-
-def _known(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

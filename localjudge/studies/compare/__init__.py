@@ -3,41 +3,52 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from localjudge.arrays import Floats
 from localjudge.matching.labels import Labels
-from localjudge.records.outcome_columns import OVERALL
+from localjudge.matching.scores import ScoreKind
 from localjudge.statistics.paired_test import Change, tested_changes
 from localjudge.statistics.resampling import RESAMPLES, cell_means
-from localjudge.statistics.system_order import NO_DIFFERENCE
-from localjudge.studies.by_system_or_tag import EstimateRow, EstimateTable
-from localjudge.studies.compare.matched_runs import Differs, MatchedRuns, RowWithoutScore, by_instruction
+from localjudge.studies.compare.label_agreement import Labelled, compare_labels
+from localjudge.studies.compare.matched_runs import MatchedRuns, by_instruction
+from localjudge.studies.compare.moved_rows import MovedRow, most_fallen_rows, most_moved_rows
 from localjudge.studies.compare.row_noise import RowNoise, row_noise
-from localjudge.studies.compare.two_judges import Labelled, TwoJudges, compare_labels, compare_two_judges
-
-_MOST_LISTED = 10
-"""The most rows that are listed one by one."""
-_MOST_FALLEN = 3
-"""The most rows of a column that are listed because they fell."""
-NOTHING_IN_COMMON = "no row has a score in both runs"
+from localjudge.studies.compare.rows_without_score import UncomparedRows
+from localjudge.studies.compare.run_difference import Differs, RunDifference
+from localjudge.studies.compare.two_judges import TwoJudges, compare_two_judges
 
 
 @dataclass(frozen=True, slots=True)
-class MovedRow:
-    """A row that changed by much: its numbers and its verdicts in OLD and in NEW.
+class SystemChanges:
+    """The changes of one system, adjusted for all columns of all systems.
 
-    `moved` is the mean change of its columns, as a share of their scales.
+    Attributes:
+        system: its name.
+        instructions: number of its instructions where both runs have a score.
+        columns: the change of each column.
     """
 
-    id: str
     system: str
-    moved: float
-    numbers: Mapping[str, tuple[float, float]]
-    verdicts: Mapping[str, tuple[str, str]]
+    instructions: int
+    columns: Mapping[str, Change]
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """How many rows of OLD with a score each system has.
+
+    Attributes:
+        scored: all of them.
+        absent: those that are not in NEW at all; without systems that have none.
+        failed: those that are in NEW, but have no score there; without systems that have none.
+    """
+
+    scored: Mapping[str, int]
+    absent: Mapping[str, int]
+    failed: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,64 +57,61 @@ class Changes:
 
     Attributes:
         names: the names of OLD and NEW.
-        differs: what differs between the runs: the responses, the judge, or nothing.
-        how: what differs, in words.
-        whose: the system whose columns are compared, or how many; empty for one without a name.
+        difference: what differs between the runs.
+        systems: the systems whose columns are compared; of pairs, the names of the preferences.
         item: what a row is called.
+        score_kind: the kind of the scores that are compared; None for preferences.
+        preferences: the names of the preferences that are compared; empty for scores.
         instructions: number of instructions where both runs have a score.
         rows: number of rows of OLD with a score in both runs.
-        rows_by_system: number of rows of OLD with a score, of each system.
-        absent_by_system: number of these that are not in NEW at all.
-        lost_by_system: number of these that are in NEW, but have no score there.
+        counts: the rows of OLD with a score of each system.
         only_common: whether only the rows with a score in both runs are of interest.
         columns: the change of each column; empty if no row has a score in both runs.
         imputed: the mean change of each column where each row of OLD without a score in NEW falls to its lowest
             score; empty if there is none, or if only the common rows are of interest.
-        by_system: the change of each column for each system; None for one system, and without changes.
+        by_system: the changes of each system; empty for one system, and without changes.
         moved: the rows that changed most.
         fallen: for each column, the rows that fell most in it, those that fell further first.
-        missing: the rows of OLD that have a score, but none in NEW.
-        failed: the rows of OLD that failed, which are compared with nothing.
-        unmatched: the rows of NEW without a score that belong to no row of OLD; they count in nothing.
-        only_new: number of rows of NEW with a score that belong to no row of OLD; they count in nothing.
+        uncompared: the rows that are compared with nothing.
+        ignores_ids: whether rows are matched by their order, because the runs have no id in common.
         judges: the agreement of two judges; None for one judge, and without changes.
         labelled: for each aspect with labels, how much better NEW agrees with them than OLD.
         noise: for each column, the rows that move no further than the noise; without those whose noise is not
             known.
-        notes: remarks for the reader.
+        alignment_notes: remarks on the rows of two judges that were aligned.
+        label_notes: remarks on the labels.
         notices: the notices of the runs.
     """
 
     names: tuple[str, ...]
-    differs: Differs
-    how: str
-    whose: str
+    difference: RunDifference
+    systems: tuple[str, ...]
     item: str
+    score_kind: ScoreKind | None
+    preferences: tuple[str, ...]
     instructions: int
     rows: int
-    rows_by_system: Mapping[str, int]
-    absent_by_system: Mapping[str, int]
-    lost_by_system: Mapping[str, int]
+    counts: RowCounts
     only_common: bool
     columns: Mapping[str, Change]
     imputed: Mapping[str, float]
-    by_system: EstimateTable | None
+    by_system: tuple[SystemChanges, ...]
     moved: tuple[MovedRow, ...]
     fallen: Mapping[str, tuple[MovedRow, ...]]
-    missing: tuple[RowWithoutScore, ...]
-    failed: tuple[RowWithoutScore, ...]
-    unmatched: tuple[RowWithoutScore, ...]
-    only_new: int
+    uncompared: UncomparedRows
+    ignores_ids: bool
     judges: TwoJudges | None
     labelled: Mapping[str, Labelled]
     noise: Mapping[str, RowNoise]
-    notes: tuple[str, ...]
+    alignment_notes: tuple[str, ...]
+    label_notes: tuple[str, ...]
     notices: tuple[str, ...]
 
 
 def compare_runs(
     matched: MatchedRuns,
     labels: Labels | None = None,
+    *,
     resamples: int = RESAMPLES,
     seed: int = 0,
     only_common: bool = False,
@@ -117,131 +125,102 @@ def compare_runs(
         seed: seed of both.
         only_common: leave rows of OLD without a score in NEW out of account.
     """
-    rows, both = matched.rows, matched.in_both
-    old, new = (by_instruction(cells[both], matched.group[both]) for cells in (matched.old, matched.new))
+    rows = matched.rows
     # A gate can read a run that has lost the score of every row; then nothing is left to compare.
-    tested = tested_changes(old, new, rows.width, resamples, seed) if len(old) else []
-    by_system = _by_system(matched, resamples, seed) if len(old) and len(matched.systems) > 1 else None
-    two_judges = len(old) and matched.differs == "judge"
-    notes = [rows.note, *matched.notes]
-    imputed = dict[str, float]()
-    if matched.is_lost.any() and not only_common:
-        means = by_instruction(matched.change, matched.group).mean(axis=0)
-        imputed = dict(zip(rows.names, means.tolist(), strict=True))
-    system_of_row = [matched.systems[place] for place in matched.system[matched.cell].tolist()]
-    absent, lost = Counter[str](), Counter[str]()
-    lost_rows = np.flatnonzero(matched.is_lost).tolist()
-    for row, missing in zip(lost_rows, matched.missing, strict=True):
-        (absent if missing.is_absent else lost)[system_of_row[row]] += 1
+    has_common = bool(matched.cells.in_both.any())
+    columns: dict[str, Change] = {}
+    by_system: tuple[SystemChanges, ...] = ()
+    judges = None
+    if has_common:
+        columns = _changes_of_all(matched, resamples=resamples, seed=seed)
+        if len(matched.cells.systems) > 1:
+            by_system = _changes_by_system(matched, resamples=resamples, seed=seed)
+        if matched.difference.differs is Differs.JUDGE:
+            judges = compare_two_judges(matched, resamples=resamples, seed=seed)
+    labelled: dict[str, Labelled] = {}
+    if labels:
+        labelled = compare_labels(matched, labels, resamples=resamples, seed=seed)
     return Changes(
         names=matched.names,
-        differs=matched.differs,
-        how=matched.how,
-        whose=matched.whose,
+        difference=matched.difference,
+        systems=matched.cells.systems,
         item=rows.source.manifests[0].rubric.mode.item,
-        instructions=len(old),
+        score_kind=rows.score_kind,
+        preferences=rows.preferences,
+        instructions=len(np.unique(matched.cells.group[matched.cells.in_both])),
         rows=len(matched.row_pairs),
-        rows_by_system=dict(Counter(system_of_row)),
-        absent_by_system=dict(absent),
-        lost_by_system=dict(lost),
+        counts=_row_counts(matched),
         only_common=only_common,
-        columns=dict(zip(rows.names, tested, strict=False)),
-        imputed=imputed,
+        columns=columns,
+        imputed={} if only_common else _imputed_changes(matched),
         by_system=by_system,
-        moved=_moved(matched),
-        fallen={name: _fallen(matched, at) for at, name in enumerate(rows.names)},
-        missing=matched.missing,
-        failed=matched.failed,
-        unmatched=matched.unmatched,
-        only_new=matched.only_new,
-        judges=compare_two_judges(matched, resamples, seed) if two_judges else None,
-        labelled=compare_labels(matched, labels, resamples, seed) if labels else {},
+        moved=most_moved_rows(matched),
+        fallen={name: most_fallen_rows(matched, name) for name in rows.names},
+        uncompared=matched.uncompared,
+        ignores_ids=matched.ignores_ids,
+        judges=judges,
+        labelled=labelled,
         noise=row_noise(matched),
-        notes=(*notes, *(labels.notes if labels else ())),
+        alignment_notes=matched.notes,
+        label_notes=labels.notes if labels else (),
         notices=rows.source.notices,
     )
 
 
-def _by_system(matched: MatchedRuns, resamples: int, seed: int) -> EstimateTable:
-    """Return the changes of each system."""
-    rows, names, chosen = matched.rows, matched.systems, matched.in_both
-    group, place = matched.group[chosen], matched.system[chosen]
-    groups = int(matched.group.max()) + 1
-    old, new = (
-        cell_means(cells[chosen], group * len(names) + place, groups * len(names)).reshape(groups, -1)
-        for cells in (matched.old, matched.new)
-    )
-    changes = iter(tested_changes(old, new, np.tile(rows.width, len(names)), resamples, seed))
-    lines = []
-    for number, name in enumerate(names):
-        columns = {column: next(changes) for column in rows.names}
-        instructions = len(np.unique(group[place == number]))
-        moved = tuple(
-            f"{name} {change.direction}"
-            if change.is_significant
-            else f"{name} {change.moved} (sign test {change.sign_test})"
-            for name, change in columns.items()
-            if change.is_significant or (change.p is None and change.rose + change.fell)
+def _changes_of_all(matched: MatchedRuns, *, resamples: int, seed: int) -> dict[str, Change]:
+    """Return the change of each column, on the instructions where both runs have a score."""
+    rows = matched.rows
+    in_both = matched.cells.in_both
+    group = matched.cells.group[in_both]
+    old = by_instruction(matched.cells.old[in_both], group)
+    new = by_instruction(matched.cells.new[in_both], group)
+    changes = tested_changes(old, new, rows.width, flips=resamples, seed=seed)
+    return dict(zip(rows.names, changes, strict=True))
+
+
+def _changes_by_system(matched: MatchedRuns, *, resamples: int, seed: int) -> tuple[SystemChanges, ...]:
+    """Return the changes of each system, tested together."""
+    rows = matched.rows
+    cells = matched.cells
+    in_both = cells.in_both
+    group = cells.group[in_both]
+    system = cells.system[in_both]
+    count = len(cells.systems)
+    instructions = int(cells.group.max()) + 1
+    # A row for each instruction, and for each system all its columns beside each other.
+    place = group * count + system
+    old = cell_means(cells.old[in_both], place, instructions * count).reshape(instructions, -1)
+    new = cell_means(cells.new[in_both], place, instructions * count).reshape(instructions, -1)
+    tested = tested_changes(old, new, np.tile(rows.width, count), flips=resamples, seed=seed)
+    by_system = []
+    for index, name in enumerate(cells.systems):
+        of_system = tested[index * len(rows.names) : (index + 1) * len(rows.names)]
+        changes = SystemChanges(
+            system=name,
+            instructions=len(np.unique(group[system == index])),
+            columns=dict(zip(rows.names, of_system, strict=True)),
         )
-        estimates = {name: change.difference for name, change in columns.items()}
-        lines.append(
-            EstimateRow(name, instructions, estimates, moved if instructions else (NOTHING_IN_COMMON,))
-        )
-    return EstimateTable("system", "changes", tuple(lines))
+        by_system.append(changes)
+    return tuple(by_system)
 
 
-def _moved(matched: MatchedRuns) -> tuple[MovedRow, ...]:
-    """Return the rows that changed most."""
-    moved = _mean_changes(matched)
-    order = np.argsort(-moved, kind="stable")[:_MOST_LISTED].tolist()
-    return tuple(_moved_row(matched, at, float(moved[at])) for at in order if moved[at] > 0)
+def _imputed_changes(matched: MatchedRuns) -> dict[str, float]:
+    """Return the mean change of each column with lost rows at their lowest score; empty if none is lost."""
+    if not matched.scored.is_lost.any():
+        return {}
+    means = by_instruction(matched.change, matched.cells.group).mean(axis=0)
+    return dict(zip(matched.rows.names, means.tolist(), strict=True))
 
 
-def _mean_changes(matched: MatchedRuns) -> Floats:
-    """Return the mean change of the columns of each row, as a share of their scales, [m]; never below 0."""
-    rows = matched.rows
-    used = _columns_of_rows(matched)
-    old, new = (rows.values[matched.row_pairs[:, run]][:, used] for run in (0, 1))
-    mean: Floats = (np.abs(new - old) / rows.width[used]).mean(axis=1)
-    return mean
-
-
-def _fallen(matched: MatchedRuns, column: int) -> tuple[MovedRow, ...]:
-    """Return the rows that fell most in a column."""
-    rows = matched.rows
-    old, new = (rows.values[matched.row_pairs[:, run], column] for run in (0, 1))
-    fall = old - new
-    order = np.argsort(-fall, kind="stable")[:_MOST_FALLEN].tolist()
-    width = float(rows.width[column])
-    return tuple(
-        _moved_row(matched, at, float(fall[at]) / width, (column,)) for at in order if fall[at] > NO_DIFFERENCE
-    )
-
-
-def _columns_of_rows(matched: MatchedRuns) -> list[int]:
-    """Return the places of the columns that are not the mean of the others."""
-    return [at for at, name in enumerate(matched.rows.names) if name != OVERALL]
-
-
-def _moved_row(matched: MatchedRuns, at: int, moved: float, columns: Sequence[int] | None = None) -> MovedRow:
-    """Return a row with its numbers and verdicts in both runs.
-
-    Args:
-        matched: the rows of both runs.
-        at: the place of the row in `matched.row_pairs`.
-        moved: how far it moved.
-        columns: the places of the columns that are shown; None for all but the mean of the others.
-    """
-    rows = matched.rows
-    old, new = matched.row_pairs[at].tolist()
-    shown = _columns_of_rows(matched) if columns is None else columns
-    return MovedRow(
-        id=rows.identities[old].id or "",
-        system=rows.systems[old],
-        moved=moved,
-        numbers={
-            rows.names[place]: (float(rows.values[old, place]), float(rows.values[new, place]))
-            for place in shown
-        },
-        verdicts={name: (rows.verdict(name, old), rows.verdict(name, new)) for name in rows.written},
-    )
+def _row_counts(matched: MatchedRuns) -> RowCounts:
+    """Return how many rows of OLD with a score each system has, and how many of them NEW lacks."""
+    systems = [matched.cells.systems[index] for index in matched.cells.system[matched.scored.cell].tolist()]
+    absent: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    lost_rows = np.flatnonzero(matched.scored.is_lost).tolist()
+    for row, missing in zip(lost_rows, matched.uncompared.missing, strict=True):
+        if missing.is_absent:
+            absent[systems[row]] += 1
+        else:
+            failed[systems[row]] += 1
+    return RowCounts(scored=Counter(systems), absent=absent, failed=failed)

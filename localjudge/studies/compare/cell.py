@@ -29,12 +29,10 @@ class MatchedCell:
 
     Attributes:
         rows: each row of OLD with its row of NEW.
-        extra: the rows of NEW that belong to no row of OLD.
         needs_ids: whether rows belong together by their order, but the runs have different numbers of them.
     """
 
     rows: Sequence[MatchedRow]
-    extra: Sequence[int]
     needs_ids: bool
 
 
@@ -51,21 +49,21 @@ class Cell:
         Args:
             ids: the id of each row of both runs; None for one without an id of its own.
         """
-        old_by_id, new_by_id = _by_id(self.old, ids), _by_id(self.new, ids)
-        rows, extra = list[MatchedRow](), list[int]()
+        old_by_id = _by_id(self.old, ids)
+        new_by_id = _by_id(self.new, ids)
+        rows: list[MatchedRow] = []
         needs_ids = False
-        for name in dict.fromkeys([*old_by_id, *new_by_id]):
-            of_old, of_new = old_by_id.get(name, []), new_by_id.get(name, [])
-            for old, new in zip_longest(of_old, of_new):
-                if old is None:
-                    extra.append(new)
-                else:
+        for row_id, old_rows in old_by_id.items():
+            new_rows = new_by_id.get(row_id, [])
+            for old, new in zip_longest(old_rows, new_rows):
+                if old is not None:  # further rows of NEW belong to no row of OLD
                     rows.append(MatchedRow(old, new))
-            if len(of_old) != len(of_new):
-                is_missing = len(of_old) == 1 and not of_new
-                is_unknown = name is not None and not of_old
-                needs_ids |= not (is_missing or is_unknown)
-        return MatchedCell(rows, extra, needs_ids)
+            is_missing = len(old_rows) == 1 and not new_rows
+            if len(old_rows) != len(new_rows) and not is_missing:
+                needs_ids = True
+        if None in new_by_id and None not in old_by_id:
+            needs_ids = True
+        return MatchedCell(rows, needs_ids)
 
 
 def own_id(identity: Identity) -> str | None:
@@ -76,12 +74,14 @@ def own_id(identity: Identity) -> str | None:
     if identity.id is None or identity.id == identity.where:
         return None
     places = set(identity.where.split(" and "))
-    return None if places & set(identity.id.split(" vs ")) else identity.id
+    if places.isdisjoint(identity.id.split(" vs ")):
+        return identity.id
+    return None
 
 
 def _by_id(rows: Sequence[int], ids: Sequence[str | None]) -> dict[str | None, list[int]]:
     """Return the rows with each id, in their order."""
-    of_id: dict[str | None, list[int]] = defaultdict(list)
+    rows_by_id: dict[str | None, list[int]] = defaultdict(list)
     for row in rows:
-        of_id[ids[row]].append(row)
-    return of_id
+        rows_by_id[ids[row]].append(row)
+    return rows_by_id

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,8 +17,52 @@ from localjudge.matching.scores import ScoreKind, Scores
 from localjudge.matching.system_names import UNNAMED
 from localjudge.modes.pair_preference import RESULTS
 from localjudge.rubrics.answer import shown
+from localjudge.studies.compare.pair_subject import (
+    PairSubject,
+    SubjectProblem,
+    UnclearSubject,
+    names_of,
+)
 
-Systems = tuple[str | None, ...]
+FIRST_RESPONSE = "the first response of a pair"
+"""The name of the preference of a pair that names no systems."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedColumn:
+    """The numbers of a column, [n], and the ends of its scale, the lowest first.
+
+    The ends of the score of a checklist are those of OLD's rows.
+    """
+
+    values: Floats
+    ends: tuple[float, float]
+
+    @property
+    def width(self) -> float:
+        """The width of the scale."""
+        low, high = self.ends
+        return high - low
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenVerdicts:
+    """What the judge wrote in one aspect.
+
+    Attributes:
+        numbers: the number of each verdict, [n]: that of its value or, without an order, the index of its
+            label; of a pair, as in `localjudge.modes.pair_preference.RESULTS`.
+        texts: the text of each such number.
+        is_ordered: whether the aspect has an order.
+    """
+
+    numbers: Floats
+    texts: Mapping[float, str]
+    is_ordered: bool
+
+    def text(self, row: int) -> str:
+        """Return what the judge wrote on a row."""
+        return self.texts[float(self.numbers[row])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +75,18 @@ class ComparedRows:
         line: the number of its first line in its run, [m]; a complete run has the input's order.
         identities: what identifies each row, [m]; a pair has the response whose preference counts first.
         group: the number of its instruction, [m]; -1 if no row with a score is of this instruction.
-        systems: the system that it is about, or of a pair, whose preference it is, [m].
-        reasons: why it has no score, [m]; empty if it has one.
-        chosen: whether it is compared, [m].
+        systems: the system that it is about, or of a pair, the name of its preference, [m].
+        errors: why it has no score, [m]; empty if it has one.
         counts: whether the result is of it, [m]; the other rows of OLD only take theirs out of NEW.
-        columns: the numbers [n] and the ends of each column: the score columns and their mean, or the
-            preference for a response. The ends of the score of a checklist are those of OLD's rows.
+        chosen: whether it is of a system that is compared, [m].
+        columns: each column: the score columns and their mean, or the preference for a response.
         lowest: the lowest possible number of each row in each column, [n, C]; in a checklist it follows from
             the points of the row.
-        written: the number of the judge's verdict in each aspect, [n]: that of its value or, without an order,
-            the place of its label; of a pair, as in `localjudge.modes.pair_preference.RESULTS`.
-        texts: the text of each such number.
-        ordered: the aspects with an order.
-        turned: whether a pair has its responses in the reverse of its input's order, [n].
-        note: what the numbers are, in words.
-        problem: why a gate does not know whose column it reads; empty if it does.
+        verdicts: what the judge wrote in each aspect; empty for a checklist.
+        is_reversed: whether a pair has its responses in the reverse of its input's order, [n].
+        score_kind: the kind of the scores; None for preferences.
+        preferences: the names of the preferences that are compared; empty for scores.
+        problem: why a gate does not know whose preference it reads; None if it does, and for scores.
         has_criteria: whether the one column is the score of a checklist.
         expected: the columns whose numbers are expected scores.
     """
@@ -57,17 +97,16 @@ class ComparedRows:
     identities: Sequence[Identity]
     group: Integers
     systems: Sequence[str]
-    reasons: Sequence[str]
+    errors: Sequence[str]
     counts: Flags
     chosen: Flags
-    columns: Mapping[str, tuple[Floats, tuple[float, float]]]
+    columns: Mapping[str, ComparedColumn]
     lowest: Floats
-    written: Mapping[str, Floats]
-    texts: Mapping[str, Mapping[float, str]]
-    ordered: frozenset[str]
-    turned: Flags
-    note: str
-    problem: str = ""
+    verdicts: Mapping[str, WrittenVerdicts]
+    is_reversed: Flags
+    score_kind: ScoreKind | None = None
+    preferences: tuple[str, ...] = ()
+    problem: SubjectProblem | None = None
     has_criteria: bool = False
     expected: frozenset[str] = frozenset()
 
@@ -75,7 +114,8 @@ class ComparedRows:
     def read(
         cls,
         folders: Sequence[Path],
-        of: ScoreKind | None = None,
+        kind: ScoreKind | None = None,
+        *,
         only: Collection[str] = (),
         where: str | None = None,
     ) -> ComparedRows:
@@ -83,56 +123,57 @@ class ComparedRows:
 
         Args:
             folders: the run directories, OLD first.
-            of: the kind of scores; by default the expected scores if both runs have them.
+            kind: the kind of scores; by default the expected scores if both runs have them.
             only: the systems to compare, or whose preference is compared; empty for all.
             where: COLUMN=VALUE; only rows of OLD with this value count, and rows of NEW that belong to them.
 
         Raises:
             UsageError: there is no such system or row, or the runs cannot be compared.
         """
-        judged = read_judged(folders, by_run=False, criteria="joined", where=RowSelection(where, of_old=True))
+        selection = RowSelection(where, of_old=True)
+        judged = read_judged(folders, by_run=False, criteria="joined", where=selection)
         if isinstance(judged, JudgedPairs):
             return cls._from_pairs(judged, only)
-        return cls._from_scores(judged, of, only)
+        if kind is None:
+            return cls._from_scores(judged, judged.best, only)
+        return cls._from_scores(judged, kind, only)
 
     @classmethod
-    def _from_scores(cls, scores: Scores, of: ScoreKind | None, only: Collection[str]) -> ComparedRows:
-        of = of or scores.best
-        written, texts = {}, {}
-        places = {column.aspect: place for place, column in enumerate(scores.columns)}
-        # The score of a row with criteria is not a verdict of the judge.
-        has_criteria = not places.keys() <= scores.rubric.aspects.keys()
-        for aspect, place in places.items() if not has_criteria else ():
-            written[aspect] = scores.integer[:, place]
-            texts[aspect] = {
-                float(number): shown(value) for value, number in scores.columns[place].numbers.items()
-            }
-            if labels := scores.nominal.get(aspect):
-                written[aspect] = scores.verdicts(aspect)
-                texts[aspect] = {float(place): shown(label) for place, label in enumerate(labels)}
-        columns: dict[str, tuple[Floats, tuple[float, float]]] = dict(scores.table(of))
-        lowest = np.tile([low for _, (low, _) in columns.values()], (len(scores.ids), 1))
+    def _from_scores(cls, scores: Scores, kind: ScoreKind, only: Collection[str]) -> ComparedRows:
+        rows = _RowsOfRuns.from_source(scores)
+        systems = [identity.systems[0] or UNNAMED for identity in rows.identities]
+        _check_systems(only, systems)
+        columns: dict[str, ComparedColumn] = {}
+        for name, (values, ends) in scores.table(kind).items():
+            columns[name] = ComparedColumn(values, ends)
+        lowest = np.tile([column.ends[0] for column in columns.values()], (len(scores.ids), 1))
         if scores.lowest is not None:
             lowest = scores.lowest[:, None]
             lowest_in_old = lowest[scores.run == 0].min(initial=0)
-            columns = {name: (values, (lowest_in_old, high)) for name, (values, (_, high)) in columns.items()}
-        rows = _with_unscored(scores)
-        systems = [identity.systems[0] or UNNAMED for identity in rows["identities"]]
-        _check(only, systems)
+            for name, column in columns.items():
+                columns[name] = ComparedColumn(column.values, (lowest_in_old, column.ends[1]))
+        # The score of a row with criteria is not a verdict of the judge.
+        has_criteria = scores.rubric.mode.criteria is not None
+        expected: frozenset[str] = frozenset()
+        if kind == "expected":
+            expected = frozenset(scores.aspects) - scores.without_expected
         return cls(
             source=scores,
-            **rows,
+            run=rows.run,
+            line=rows.line,
+            identities=rows.identities,
+            group=rows.group,
             systems=systems,
+            errors=rows.errors,
+            counts=rows.counts,
             chosen=np.array([not only or name in only for name in systems]),
             columns=columns,
             lowest=lowest.astype(np.float64),
-            written=written,
-            texts=texts,
-            ordered=frozenset(written.keys() - scores.nominal.keys()),
-            turned=np.zeros(len(scores.ids), dtype=np.bool_),
-            note=f"the {of} scores are compared",
+            verdicts={} if has_criteria else _verdicts_of_scores(scores),
+            is_reversed=np.zeros(len(scores.ids), dtype=np.bool_),
+            score_kind=kind,
             has_criteria=has_criteria,
-            expected=frozenset(scores.aspects) - scores.without_expected if of == "expected" else frozenset(),
+            expected=expected,
         )
 
     @classmethod
@@ -142,56 +183,42 @@ class ComparedRows:
         If the pairs name their systems, it is that of the system that `PairSubject` finds. Otherwise it is the
         preference for the first response of the pair in OLD, or in NEW if OLD lacks it.
         """
-        rows, count = _with_unscored(pairs), len(pairs.run)
-        identities: list[Identity] = rows["identities"]
-        every: list[set[Systems]] = [set(), set()]
-        for run, identity in zip(rows["run"].tolist(), identities, strict=True):
-            every[run] |= {identity.systems} if None not in identity.systems else set()
-        _check(only, [str(name) for run in every for systems in run for name in systems])
-        recorded = [manifest.last_start.pairing for manifest in pairs.manifests]
-        baselines = {pairing.baseline for pairing in recorded if pairing and pairing.baseline}
-        subject = PairSubject(every, baselines, only)
-        is_named = all(None not in systems for systems in pairs.systems)
-        named = [is_named and None not in identity.systems for identity in identities]
-        turned = [
-            known and subject.turns(identity.systems) for known, identity in zip(named, identities, strict=True)
-        ]
-        if not is_named:
-            turned[:count] = _turned_by_text(pairs)
-        identities = [
-            identity.reversed() if turn else identity for identity, turn in zip(identities, turned, strict=True)
-        ]
-        of_score = np.array(turned[:count])
-
-        def own_value(values: Floats) -> Floats:
-            return np.where(of_score, 1 - values, values)
-
-        systems = [
-            subject.name(identity.systems) if known else _FIRST
-            for identity, known in zip(identities, named, strict=True)
-        ]
-        chosen = [
-            not known or subject.takes(each.systems) for each, known in zip(identities, named, strict=True)
-        ]
-        whose = list(dict.fromkeys(systems[:count]))
-        texts = {number: name for name, number in RESULTS.items()}
+        rows = _RowsOfRuns.from_source(pairs)
+        scored = len(pairs.run)
+        named = {identity.systems for identity in rows.identities if None not in identity.systems}
+        _check_systems(only, names_of(named))
+        subject = PairSubject(named, _recorded_baselines(pairs), only)
+        problem = subject.problem
+        if all(None not in systems for systems in pairs.systems):
+            sides = [_named_side(identity, subject) for identity in rows.identities]
+        else:
+            sides = _unnamed_sides(rows.identities, pairs)
+            problem = SubjectProblem(UnclearSubject.UNNAMED_PAIRS)
+        is_reversed = np.array([side.is_reversed for side in sides[:scored]])
+        columns: dict[str, ComparedColumn] = {}
+        verdicts: dict[str, WrittenVerdicts] = {}
+        texts = {number: result for result, number in RESULTS.items()}
+        for name, aspect in pairs.aspects.items():
+            preference = _of_subject(aspect.preference[:, 0], is_reversed)
+            columns[name] = ComparedColumn(preference, (0, 1))
+            result = _of_subject(aspect.result[:, 0], is_reversed)
+            verdicts[name] = WrittenVerdicts(result, texts, is_ordered=False)
         return cls(
             source=pairs,
-            **rows | {"identities": identities},
-            systems=systems,
-            chosen=np.array(chosen),
-            columns={
-                name: (own_value(verdicts.preference[:, 0]), (0, 1)) for name, verdicts in pairs.aspects.items()
-            },
-            lowest=np.zeros((count, len(pairs.aspects))),
-            written={name: own_value(verdicts.result[:, 0]) for name, verdicts in pairs.aspects.items()},
-            texts=dict.fromkeys(pairs.aspects, texts),
-            ordered=frozenset(),
-            turned=of_score,
-            note=f"each number is the preference for {' and for '.join(whose[:_MOST_NAMED])}"
-            + f" and for {len(whose) - _MOST_NAMED} more" * (len(whose) > _MOST_NAMED)
-            + ", from 0 to 1",
-            problem=subject.problem if is_named else _UNNAMED_PAIRS,
+            run=rows.run,
+            line=rows.line,
+            identities=[side.identity for side in sides],
+            group=rows.group,
+            systems=[side.name for side in sides],
+            errors=rows.errors,
+            counts=rows.counts,
+            chosen=np.array([side.is_chosen for side in sides]),
+            columns=columns,
+            lowest=np.zeros((scored, len(pairs.aspects))),
+            verdicts=verdicts,
+            is_reversed=is_reversed,
+            preferences=tuple(dict.fromkeys(side.name for side in sides[:scored])),
+            problem=problem,
         )
 
     def rows_of(self, run: int) -> list[int]:
@@ -200,9 +227,14 @@ class ComparedRows:
         in_order: list[int] = chosen[np.argsort(self.line[chosen], kind="stable")].tolist()
         return in_order
 
+    @property
+    def scored(self) -> int:
+        """The number of rows with a score, n."""
+        return len(self.is_reversed)
+
     def has_score(self, row: int) -> bool:
         """Return whether a row has a score."""
-        return row < len(self.turned)
+        return row < self.scored
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -212,12 +244,17 @@ class ComparedRows:
     @property
     def values(self) -> Floats:
         """The numbers of all columns, [n, C]."""
-        return np.column_stack([values for values, _ in self.columns.values()])
+        return np.column_stack([column.values for column in self.columns.values()])
 
     @property
     def width(self) -> Floats:
         """The width of the scale of each column, [C]."""
-        return np.array([high - low for _, (low, high) in self.columns.values()], dtype=np.float64)
+        return np.array([column.width for column in self.columns.values()], dtype=np.float64)
+
+    @property
+    def ends(self) -> dict[str, tuple[float, float]]:
+        """The lowest and the highest value of each column."""
+        return {name: column.ends for name, column in self.columns.items()}
 
     @property
     def collapse(self) -> Floats:
@@ -229,98 +266,127 @@ class ComparedRows:
             return np.full(len(self.names), 0.5)
         return self.width / 2
 
-    def verdict(self, aspect: str, row: int) -> str:
-        """Return what the judge wrote."""
-        return self.texts[aspect][float(self.written[aspect][row])]
+
+@dataclass(frozen=True, slots=True)
+class _RowsOfRuns:
+    """What is known of all m rows of both runs, see `ComparedRows`; those with a score come first."""
+
+    run: Integers
+    line: Integers
+    identities: list[Identity]
+    group: Integers
+    errors: list[str]
+    counts: Flags
+
+    @classmethod
+    def from_source(cls, source: Scores | JudgedPairs) -> _RowsOfRuns:
+        """Return the rows with a score, and after them the other ones."""
+        unscored = source.unscored
+        assert unscored is not None  # the rows were read from runs
+        return cls(
+            run=np.append(source.run, unscored.run),
+            line=np.array([lines[0] for lines in source.lines + unscored.lines], dtype=np.int64),
+            identities=source.identities + unscored.identities,
+            group=np.append(source.group, unscored.group),
+            errors=[""] * len(source.run) + unscored.errors,
+            counts=np.append(source.counts, unscored.counts),
+        )
 
 
-class PairSubject:
-    """The system of each pair whose preference counts, and the order of the two that follows from it.
+def _check_systems(only: Collection[str], systems: Collection[str]) -> None:
+    """Check that every chosen system is one of those of the rows.
 
-    It is the chosen system; or else the one that is not the baseline, which a run records, or which is in every
-    pair of both runs. Where both systems of a pair are possible, it is the first by its name, and `problem`
-    says why a gate cannot use that.
+    Raises:
+        UsageError: one is not.
+    """
+    for name in only:
+        if name not in systems:
+            choices = ", ".join(sorted(set(systems)))
+            raise UsageError(f"`system` {name}: no row is of this system; give one of {choices}")
 
-    Args:
-        pairs: the systems of the pairs of each run that name both.
-        baselines: the baselines that the runs record.
-        chosen: the systems that were chosen; empty if none was.
+
+def _verdicts_of_scores(scores: Scores) -> dict[str, WrittenVerdicts]:
+    """Return what the judge wrote in each aspect of rows of one response."""
+    verdicts: dict[str, WrittenVerdicts] = {}
+    for index, column in enumerate(scores.columns):
+        if column.aspect in verdicts:
+            continue  # another share of a label of this aspect
+        labels = scores.nominal.get(column.aspect)
+        if labels:
+            numbers = scores.verdicts(column.aspect)
+            texts = {float(number): shown(label) for number, label in enumerate(labels)}
+        else:
+            numbers = scores.integer[:, index]
+            texts = {float(number): shown(value) for value, number in column.numbers.items()}
+        verdicts[column.aspect] = WrittenVerdicts(numbers, texts, is_ordered=not labels)
+    return verdicts
+
+
+def _recorded_baselines(pairs: JudgedPairs) -> set[str]:
+    """Return the baselines that the runs record."""
+    baselines: set[str] = set()
+    for manifest in pairs.manifests:
+        pairing = manifest.last_start.pairing
+        if pairing is not None and pairing.baseline:
+            baselines.add(pairing.baseline)
+    return baselines
+
+
+@dataclass(frozen=True, slots=True)
+class _PairSide:
+    """The preference of a pair that is compared.
+
+    Attributes:
+        identity: what identifies the pair, with the response whose preference counts first.
+        is_reversed: whether that is the second response of the input.
+        name: the name of the preference.
+        is_chosen: whether it is of a system that is compared.
     """
 
-    def __init__(
-        self, pairs: Sequence[Collection[Systems]], baselines: Collection[str], chosen: Collection[str]
-    ) -> None:
-        self._chosen, self.problem = frozenset(chosen), ""
-        sets = [frozenset(each) for run in pairs for each in run]
-        common = frozenset.intersection(*sets) if sets else frozenset()
-        recorded = frozenset(baselines)
-        opponents = recorded if len(recorded) == 1 and recorded <= common else common
-        self._opponent = next(iter(opponents)) if len(opponents) == 1 and not chosen else None
-        self._opponents = {
-            systems[not self.turns(systems)] for run in pairs for systems in run if self.takes(systems)
-        }
-        if self._opponent is None and not chosen:
-            names = sorted({str(name) for each in sets for name in each})
-            possible = ", ".join(names[:12]) + f" and {len(names) - 12} more" * (len(names) > 12)
-            self.problem = f"several systems can be the one whose preference must not fall ({possible})"
-            self.problem += "; name it with `system`, or judge both runs with the same `baseline`"
-
-    def takes(self, systems: Systems) -> bool:
-        """Return whether a pair counts: one of its systems is chosen, if any is."""
-        return not self._chosen or sum(name in self._chosen for name in systems) == 1
-
-    def turns(self, systems: Systems) -> bool:
-        """Return whether the second system of a pair is the one whose preference counts."""
-        if self._chosen:
-            return systems[0] not in self._chosen
-        if self._opponent is not None:
-            return systems[0] == self._opponent
-        return str(systems[0]) > str(systems[1])
-
-    def name(self, systems: Systems) -> str:
-        """Return whose preference that of a pair is, in words.
-
-        Args:
-            systems: both systems, that whose preference counts first.
-        """
-        others = len(self._opponents)
-        return f"{systems[0]} over {f'{others} others' if self._chosen and others > 1 else systems[1]}"
+    identity: Identity
+    is_reversed: bool
+    name: str
+    is_chosen: bool
 
 
-_FIRST = "the first response of a pair"
-_UNNAMED_PAIRS = (
-    "the pairs name no systems, so nothing tells whose preference must not fall; give their rows the columns "
-    "system_a and system_b, or judge responses with `baseline`"
-)
-_MOST_NAMED = 3
+def _named_side(identity: Identity, subject: PairSubject) -> _PairSide:
+    """Return the preference of a pair for the system that counts."""
+    if None in identity.systems:  # a failed pair can lack a name that every judged pair has
+        return _PairSide(identity, is_reversed=False, name=FIRST_RESPONSE, is_chosen=True)
+    is_reversed = subject.is_reversed(identity.systems)
+    if is_reversed:
+        identity = identity.reversed()
+    return _PairSide(
+        identity,
+        is_reversed=is_reversed,
+        name=subject.name(identity.systems),
+        is_chosen=subject.counts(identity.systems),
+    )
 
 
-def _check(only: Collection[str], systems: Collection[str]) -> None:
-    there = dict.fromkeys(sorted(systems))
-    for name in only:
-        if name not in there:
-            raise UsageError(f"`system` {name}: no row is of this system; give one of {', '.join(there)}")
+def _unnamed_sides(identities: Sequence[Identity], pairs: JudgedPairs) -> list[_PairSide]:
+    """Return the preference of each pair for its first response, in the order in which OLD has the two.
+
+    Args:
+        identities: what identifies each pair, those with a score first.
+        pairs: the pairs with a score.
+    """
+    digests_in_old = {pairs.identities[row].digests for row in np.flatnonzero(pairs.run == 0).tolist()}
+    sides = []
+    for row, identity in enumerate(identities):
+        digests = identity.digests
+        is_scored_in_new = row < len(pairs.run) and bool(pairs.run[row] == 1)
+        is_reversed = is_scored_in_new and digests not in digests_in_old and digests[::-1] in digests_in_old
+        side = _PairSide(
+            identity.reversed() if is_reversed else identity,
+            is_reversed=is_reversed,
+            name=FIRST_RESPONSE,
+            is_chosen=True,
+        )
+        sides.append(side)
+    return sides
 
 
-def _with_unscored(source: Scores | JudgedPairs) -> dict[str, Any]:
-    """Return what the rows with a score and the other rows have in common, see `ComparedRows`."""
-    others = source.unscored
-    assert others is not None  # the rows were read from runs
-    return {
-        "run": np.append(source.run, others.run),
-        "line": np.array([lines[0] for lines in [*source.lines, *others.lines]], dtype=np.int64),
-        "identities": [*source.identities, *others.identities],
-        "group": np.append(source.group, others.group),
-        "reasons": [*[""] * len(source.run), *others.errors],
-        "counts": np.append(source.counts, others.counts),
-    }
-
-
-def _turned_by_text(pairs: JudgedPairs) -> list[bool]:
-    """Return which pairs of NEW have the responses of a pair of OLD in the other order, [n]."""
-    digests = [identity.digests for identity in pairs.identities]
-    known = {digests[row] for row in np.flatnonzero(pairs.run == 0).tolist()}
-    return [
-        run == 1 and own not in known and own[::-1] in known
-        for run, own in zip(pairs.run.tolist(), digests, strict=True)
-    ]
+def _of_subject(values: Floats, is_reversed: Flags) -> Floats:
+    """Return preferences or results of the responses that count, from those of the input's first ones, [n]."""
+    return np.where(is_reversed, 1 - values, values)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
-from pathlib import Path
 
 import numpy as np
 
@@ -52,25 +50,23 @@ def row_noise(matched: MatchedRuns) -> dict[str, RowNoise]:
     by the same engine; and if at least 19 rows with a number in the column were judged again in each of them.
     The mean of the columns has none.
     """
-    repeated = _measured(matched)
+    repeated = _repeated_rows(matched)
+    if not repeated:
+        return {}
     rows = matched.rows
     noise: dict[str, RowNoise] = {}
-    for index, name in enumerate(rows.names):
-        if name == OVERALL or not repeated:
+    for name, column in rows.columns.items():
+        if name == OVERALL:
             continue
-        old = rows.values[matched.row_pairs[:, 0], index]
-        new = rows.values[matched.row_pairs[:, 1], index]
-        of_runs = [
-            _noise_of_run(
-                run,
-                column_change(again, name, expected=name in rows.expected, width=float(rows.width[index])),
-                np.abs(new - old),
-            )
-            for run, again in repeated.items()
-        ]
-        known = [of_run for of_run in of_runs if of_run is not None]
-        if len(known) == len(of_runs):
-            noise[name] = max(known, key=attrgetter("bound"))
+        changes = np.abs(column.values[matched.row_pairs[:, 1]] - column.values[matched.row_pairs[:, 0]])
+        of_runs = []
+        for run, rows_of_run in repeated.items():
+            again = column_change(rows_of_run, name, expected=name in rows.expected, width=float(column.width))
+            of_run = _noise_of_run(run, again, changes)
+            if of_run is not None:
+                of_runs.append(of_run)
+        if len(of_runs) == len(repeated):
+            noise[name] = max(of_runs, key=lambda of_run: of_run.bound)
     return noise
 
 
@@ -80,33 +76,35 @@ def _noise_of_run(run: str, again: AbsoluteChange, changes: Floats) -> RowNoise 
     Args:
         run: the name of the run.
         again: how far its rows moved when they were judged again.
-        changes: the absolute changes of the rows that both runs have judged.
+        changes: the absolute changes of the rows that both runs have judged, [m].
 
     Returns:
         The rows; None if too few rows were judged again.
     """
     if again.bound is None:
         return None
-    moved = changes > NO_DIFFERENCE
+    has_moved = changes > NO_DIFFERENCE
+    is_within_bound = changes <= again.bound + NO_DIFFERENCE
     return RowNoise(
         run=run,
         repeated=again.rows,
         bound=again.bound,
         within=again.within,
         compared=len(changes),
-        moved=int(moved.sum()),
-        below=int((moved & (changes <= again.bound + NO_DIFFERENCE)).sum()),
+        moved=int(has_moved.sum()),
+        below=int((has_moved & is_within_bound).sum()),
     )
 
 
-def _measured(matched: MatchedRuns) -> dict[str, Sequence[RepeatedRow]]:
+def _repeated_rows(matched: MatchedRuns) -> dict[str, Sequence[RepeatedRow]]:
     """Return the rows that each run has judged again; none if they say nothing about the other run."""
     source = matched.rows.source
-    folders: Sequence[Path] = source.folders
-    repeated = [(name, read_repeated_rows(folder)) for name, folder in zip(matched.names, folders, strict=True)]
-    measured: dict[str, Sequence[RepeatedRow]] = {
-        name: rows for name, rows in repeated if any(not row.failed for row in rows)
-    }
-    old, new = (manifest.settings for manifest in source.manifests)
-    is_complete = len(measured) == len(folders) or old == new
-    return measured if is_complete else {}
+    repeated: dict[str, Sequence[RepeatedRow]] = {}
+    for name, folder in zip(matched.names, source.folders, strict=True):
+        rows_of_run = read_repeated_rows(folder)
+        if any(not row.failed for row in rows_of_run):
+            repeated[name] = rows_of_run
+    old, new = source.manifests
+    if len(repeated) == len(source.folders) or old.settings == new.settings:
+        return repeated
+    return {}
