@@ -431,6 +431,6 @@ def _print_sizes(needed: Mapping[str, Iterable[int | None]], *, has_pilot: bool)
         columns.append("at most, with\n95 % confidence")
     rows: list[Cells] = []
     for name, numbers in needed.items():
-        cells = [name, *map(needed_in_words, numbers)]
+        cells = [name] + [needed_in_words(number) for number in numbers]
         rows.append(tuple(cells[: len(columns)]))
     print_table(printed_table(Table("", columns, rows)))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from localjudge.matching import UNNAMED
-from localjudge.report.changed_row_lines import some
+from localjudge.report.changed_row_lines import first_few
 from localjudge.report.two_judge_lines import better_judge, contrary_to_each_other, contrary_to_people
 from localjudge.statistics import two_decimals, untested_in_words
 from localjudge.statistics.paired_test import Change
@@ -110,9 +110,9 @@ def _lost_rows(changes: Changes) -> Iterator[str]:
     failed = _counts_by_system(changes, changes.counts.failed)
     if absent:
         advice = "" if changes.only_common else ", or compare the others alone with --common"
-        yield f"Missing in {new}: {some(absent)} of {old}. Judge them{advice}."
+        yield f"Missing in {new}: {first_few(absent)} of {old}. Judge them{advice}."
     if failed:
-        yield f"No score in {new}: {some(failed)} of {old}; they failed."
+        yield f"No score in {new}: {first_few(failed)} of {old}; they failed."
 
 
 def _counts_by_system(changes: Changes, counts: Mapping[str, int]) -> list[str]:
@@ -215,12 +215,12 @@ def _shown_columns(columns: Mapping[str, Change]) -> list[str]:
     Of many columns, it is the significant ones, or else the last one, which is the mean of the others.
     """
     significant = [name for name, change in columns.items() if change.is_significant]
-    others = [name for name in reversed(list(columns)) if name not in significant]
+    not_significant = [name for name in reversed(list(columns)) if name not in significant]
     if len(columns) <= _MOST_SIZES:
-        return significant + others
+        return significant + not_significant
     if significant:
         return significant
-    return others[:1]
+    return not_significant[:1]
 
 
 def _detectable_change(changes: Changes) -> str:
@@ -251,9 +251,9 @@ def remark_lines(changes: Changes) -> Iterator[str]:
         moved = ", ".join(moved_columns(system))
         if moved:
             systems_by_change.setdefault(moved, []).append(system.system)
-    texts = [f"{some(systems, _MOST_SYSTEMS)}: {moved}" for moved, systems in systems_by_change.items()]
+    texts = [f"{first_few(systems, _MOST_SYSTEMS)}: {moved}" for moved, systems in systems_by_change.items()]
     if texts:
-        listed = some(texts, _MOST_SYSTEMS, between="; ")
+        listed = first_few(texts, _MOST_SYSTEMS, between="; ")
         yield f"Of single systems, with intervals and p adjusted for all: {listed}."
     if changes.judges is not None:
         yield from contrary_to_each_other(changes.judges)

@@ -78,7 +78,7 @@ def rows_within_noise(changes: Changes) -> Iterator[str]:
     if columns:
         yield (
             f"Single {item}s within the noise, the change that {COVERED:.0%} of {item}s do not exceed when "
-            f"they are only judged again: {some(columns, _MOST_NOISY, between='; ')}."
+            f"they are only judged again: {first_few(columns, _MOST_NOISY, between='; ')}."
         )
 
 
@@ -123,12 +123,12 @@ def _rows_by_reason(changes: Changes, rows: Sequence[RowWithoutScore]) -> str:
     for row in rows:
         name = f"{row.id} of {row.system}" if changes.by_system else row.id
         ids_by_reason.setdefault(why_without_score(row, new), []).append(name)
-    return "; ".join(f"{reason} (id {some(ids)})" for reason, ids in ids_by_reason.items())
+    return "; ".join(f"{reason} (id {first_few(ids)})" for reason, ids in ids_by_reason.items())
 
 
-def some(names: Sequence[str], most: int = 5, *, between: str = ", ") -> str:
-    """Return the first names, and how many more there are."""
-    listed = between.join(names[:most])
-    if len(names) > most:
-        return f"{listed} and {len(names) - most:,} more"
+def first_few(texts: Sequence[str], most: int = 5, *, between: str = ", ") -> str:
+    """Return the first texts of a list, and how many more there are."""
+    listed = between.join(texts[:most])
+    if len(texts) > most:
+        return f"{listed} and {len(texts) - most:,} more"
     return listed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from localjudge.report.changed_row_lines import some
+from localjudge.report.changed_row_lines import first_few
 from localjudge.studies.compare import Changes
 from localjudge.studies.compare.label_agreement import Labelled, Measure
 from localjudge.studies.compare.two_judges import TwoJudges
@@ -56,7 +56,7 @@ def contrary_to_people(changes: Changes) -> Iterator[str]:
             ]
             if contrary:
                 pairs = counted(len(contrary), "pair")
-                listed = some(contrary, between="; ")
+                listed = first_few(contrary, between="; ")
                 yield f"In {aspect}, {judge} contradicts people in {pairs} of systems: {listed}."
 
 
@@ -69,5 +69,5 @@ def contrary_to_each_other(judges: TwoJudges) -> Iterator[str]:
         ]
         if contrary:
             pairs = counted(len(contrary), "pair")
-            listed = some(contrary, between="; ")
+            listed = first_few(contrary, between="; ")
             yield f"In {column}, the judges put {pairs} of systems in opposite order: {listed}."

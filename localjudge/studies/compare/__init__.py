@@ -12,8 +12,9 @@ from localjudge.matching.labels import Labels
 from localjudge.matching.scores import ScoreKind
 from localjudge.statistics.paired_test import Change, tested_changes
 from localjudge.statistics.resampling import RESAMPLES, cell_means
+from localjudge.studies.compare.compared_cells import by_instruction
 from localjudge.studies.compare.label_agreement import Labelled, compare_labels
-from localjudge.studies.compare.matched_runs import MatchedRuns, by_instruction
+from localjudge.studies.compare.matched_runs import MatchedRuns
 from localjudge.studies.compare.moved_rows import MovedRow, most_fallen_rows, most_moved_rows
 from localjudge.studies.compare.row_noise import RowNoise, row_noise
 from localjudge.studies.compare.rows_without_score import UncomparedRows
@@ -148,7 +149,7 @@ def compare_runs(
         score_kind=rows.score_kind,
         preferences=rows.preferences,
         instructions=len(np.unique(matched.cells.group[matched.cells.in_both])),
-        rows=len(matched.row_pairs),
+        rows=len(matched.scored.pairs),
         counts=_row_counts(matched),
         only_common=only_common,
         columns=columns,
@@ -161,7 +162,7 @@ def compare_runs(
         judges=judges,
         labelled=labelled,
         noise=row_noise(matched),
-        alignment_notes=matched.notes,
+        alignment_notes=matched.alignment_notes,
         label_notes=labels.notes if labels else (),
         notices=rows.source.notices,
     )
@@ -187,10 +188,10 @@ def _changes_by_system(matched: MatchedRuns, *, resamples: int, seed: int) -> tu
     system = cells.system[in_both]
     count = len(cells.systems)
     instructions = int(cells.group.max()) + 1
-    # A row for each instruction, and for each system all its columns beside each other.
-    place = group * count + system
-    old = cell_means(cells.old[in_both], place, instructions * count).reshape(instructions, -1)
-    new = cell_means(cells.new[in_both], place, instructions * count).reshape(instructions, -1)
+    # An instruction with a system is one cell; the columns of all systems stand beside each other.
+    cell = group * count + system
+    old = cell_means(cells.old[in_both], cell, instructions * count).reshape(instructions, -1)
+    new = cell_means(cells.new[in_both], cell, instructions * count).reshape(instructions, -1)
     tested = tested_changes(old, new, np.tile(rows.width, count), flips=resamples, seed=seed)
     by_system = []
     for index, name in enumerate(cells.systems):

@@ -8,7 +8,7 @@ not. That is only certain if both runs have the same number of them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -64,6 +64,14 @@ class Cell:
         if None in new_by_id and None not in old_by_id:
             needs_ids = True
         return MatchedCell(rows, needs_ids)
+
+
+def rows_of_cells(cells: Iterable[MatchedCell]) -> list[MatchedRow]:
+    """Return the rows of some cells, in their order."""
+    rows: list[MatchedRow] = []
+    for cell in cells:
+        rows += cell.rows
+    return rows
 
 
 def own_id(identity: Identity) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from localjudge.errors import UsageError
+from localjudge.matching import Identity
 from localjudge.matching.row_index import align_runs
 from localjudge.studies.compare.compared_rows import ComparedRows
 from localjudge.studies.compare.pair_subject import Systems
@@ -74,14 +75,15 @@ def keys_by_response(
     Raises:
         UsageError: NEW has another response in the place of one of OLD.
     """
-    with_texts = [_rows_with_texts(rows, run) for run in (0, 1)]
-    identities = [[rows.identities[row] for row in of_run] for of_run in with_texts]
+    old_rows = _rows_with_texts(rows, 0)
+    new_rows = _rows_with_texts(rows, 1)
+    identities = [_identities(rows, old_rows), _identities(rows, new_rows)]
     aligned, notes = align_runs(identities, rows.source.manifests)
     # A row with a score that is not aligned is alone in its cell.
     keys: list[CellKey] = [(row,) if rows.has_score(row) else None for row in range(len(rows.run))]
-    for cell, indices in enumerate(aligned):
-        for of_run, index in zip(with_texts, indices, strict=True):
-            keys[of_run[index]] = cell
+    for cell, (old, new) in enumerate(aligned):
+        keys[old_rows[old]] = cell
+        keys[new_rows[new]] = cell
     left_in_old = _left_alone(rows, keys, 0)
     left_in_new = _left_alone(rows, keys, 1)
     replaced = left_in_old.keys() & left_in_new.keys()
@@ -100,6 +102,10 @@ def keys_by_response(
 def _rows_with_texts(rows: ComparedRows, run: int) -> list[int]:
     """Return the rows of a run whose texts are known."""
     return [row for row in rows.rows_of(run) if rows.identities[row].has_texts]
+
+
+def _identities(rows: ComparedRows, chosen: Sequence[int]) -> list[Identity]:
+    return [rows.identities[row] for row in chosen]
 
 
 def _left_alone(rows: ComparedRows, keys: Sequence[CellKey], run: int) -> dict[tuple[str | None, Systems], str]:

@@ -17,15 +17,13 @@ from localjudge.matching.scores import ScoreKind, Scores
 from localjudge.matching.system_names import UNNAMED
 from localjudge.modes.pair_preference import RESULTS
 from localjudge.rubrics.answer import shown
+from localjudge.studies.compare.pair_sides import named_side, recorded_baselines, unnamed_sides
 from localjudge.studies.compare.pair_subject import (
     PairSubject,
     SubjectProblem,
     UnclearSubject,
     names_of,
 )
-
-FIRST_RESPONSE = "the first response of a pair"
-"""The name of the preference of a pair that names no systems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +185,12 @@ class ComparedRows:
         scored = len(pairs.run)
         named = {identity.systems for identity in rows.identities if None not in identity.systems}
         _check_systems(only, names_of(named))
-        subject = PairSubject(named, _recorded_baselines(pairs), only)
+        subject = PairSubject(named, recorded_baselines(pairs), only)
         problem = subject.problem
         if all(None not in systems for systems in pairs.systems):
-            sides = [_named_side(identity, subject) for identity in rows.identities]
+            sides = [named_side(identity, subject) for identity in rows.identities]
         else:
-            sides = _unnamed_sides(rows.identities, pairs)
+            sides = unnamed_sides(rows.identities, pairs)
             problem = SubjectProblem(UnclearSubject.UNNAMED_PAIRS)
         is_reversed = np.array([side.is_reversed for side in sides[:scored]])
         columns: dict[str, ComparedColumn] = {}
@@ -320,71 +318,6 @@ def _verdicts_of_scores(scores: Scores) -> dict[str, WrittenVerdicts]:
             texts = {float(number): shown(value) for value, number in column.numbers.items()}
         verdicts[column.aspect] = WrittenVerdicts(numbers, texts, is_ordered=not labels)
     return verdicts
-
-
-def _recorded_baselines(pairs: JudgedPairs) -> set[str]:
-    """Return the baselines that the runs record."""
-    baselines: set[str] = set()
-    for manifest in pairs.manifests:
-        pairing = manifest.last_start.pairing
-        if pairing is not None and pairing.baseline:
-            baselines.add(pairing.baseline)
-    return baselines
-
-
-@dataclass(frozen=True, slots=True)
-class _PairSide:
-    """The preference of a pair that is compared.
-
-    Attributes:
-        identity: what identifies the pair, with the response whose preference counts first.
-        is_reversed: whether that is the second response of the input.
-        name: the name of the preference.
-        is_chosen: whether it is of a system that is compared.
-    """
-
-    identity: Identity
-    is_reversed: bool
-    name: str
-    is_chosen: bool
-
-
-def _named_side(identity: Identity, subject: PairSubject) -> _PairSide:
-    """Return the preference of a pair for the system that counts."""
-    if None in identity.systems:  # a failed pair can lack a name that every judged pair has
-        return _PairSide(identity, is_reversed=False, name=FIRST_RESPONSE, is_chosen=True)
-    is_reversed = subject.is_reversed(identity.systems)
-    if is_reversed:
-        identity = identity.reversed()
-    return _PairSide(
-        identity,
-        is_reversed=is_reversed,
-        name=subject.name(identity.systems),
-        is_chosen=subject.counts(identity.systems),
-    )
-
-
-def _unnamed_sides(identities: Sequence[Identity], pairs: JudgedPairs) -> list[_PairSide]:
-    """Return the preference of each pair for its first response, in the order in which OLD has the two.
-
-    Args:
-        identities: what identifies each pair, those with a score first.
-        pairs: the pairs with a score.
-    """
-    digests_in_old = {pairs.identities[row].digests for row in np.flatnonzero(pairs.run == 0).tolist()}
-    sides = []
-    for row, identity in enumerate(identities):
-        digests = identity.digests
-        is_scored_in_new = row < len(pairs.run) and bool(pairs.run[row] == 1)
-        is_reversed = is_scored_in_new and digests not in digests_in_old and digests[::-1] in digests_in_old
-        side = _PairSide(
-            identity.reversed() if is_reversed else identity,
-            is_reversed=is_reversed,
-            name=FIRST_RESPONSE,
-            is_chosen=True,
-        )
-        sides.append(side)
-    return sides
 
 
 def _of_subject(values: Floats, is_reversed: Flags) -> Floats:

@@ -15,7 +15,8 @@ from localjudge.runs.notices import is_dry_run
 from localjudge.runs.reader import is_complete
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.statistics.system_order import NO_DIFFERENCE
-from localjudge.studies.compare.matched_runs import MatchedRuns, by_instruction
+from localjudge.studies.compare.compared_cells import by_instruction
+from localjudge.studies.compare.matched_runs import MatchedRuns
 from localjudge.studies.compare.pair_subject import SubjectProblem, UnclearSubject
 from localjudge.studies.conditions import (
     Condition,

@@ -15,15 +15,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from localjudge.arrays import Flags, Floats, Integers
+from localjudge.arrays import Floats
 from localjudge.errors import UsageError
-from localjudge.matching import UNNAMED
 from localjudge.matching.run_rows import run_names
 from localjudge.statistics.resampling import cell_means
-from localjudge.studies.compare.cell import Cell, MatchedCell, MatchedRow, own_id
+from localjudge.studies.compare.cell import Cell, MatchedCell, MatchedRow, own_id, rows_of_cells
 from localjudge.studies.compare.cell_keys import CellKey, keys_by_instruction, keys_by_response
+from localjudge.studies.compare.compared_cells import ComparedCells, ScoredRows
 from localjudge.studies.compare.compared_rows import ComparedRows
 from localjudge.studies.compare.rows_without_score import (
     RowWithoutScore,
@@ -36,76 +34,6 @@ from localjudge.studies.compare.run_difference import RunDifference, SettingChan
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedCells:
-    """The n cells in which OLD has a row with a score.
-
-    Attributes:
-        group: the number of each cell's instruction in the order of their texts' digests, [n], so that it does
-            not depend on the order of the rows.
-        systems: the names of the systems; of pairs, of the preferences.
-        system: the index of each cell's system in `systems`, [n].
-        old: the mean of each column in OLD, of the rows with a score in both runs, [n, C]; NaN without any.
-        new: the same in NEW.
-        first_rows: the first row of OLD and of NEW that belong together and have a score in both runs, [n, 2];
-            of a cell without any, a row of OLD and -1.
-    """
-
-    group: Integers
-    systems: tuple[str, ...]
-    system: Integers
-    old: Floats
-    new: Floats
-    first_rows: Integers
-
-    def __len__(self) -> int:
-        return len(self.group)
-
-    @property
-    def in_both(self) -> Flags:
-        """The cells with a row that both runs have judged, [n]."""
-        in_both: Flags = self.first_rows[:, 1] >= 0
-        return in_both
-
-    @property
-    def change(self) -> Floats:
-        """The change of each column, of the rows with a score in both runs, [n, C]; NaN without any."""
-        change: Floats = self.new - self.old
-        return change
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredRows:
-    """The r rows of OLD that have a score and count, with the rows of NEW that belong to them.
-
-    Attributes:
-        cell: the cell of each row, [r].
-        old: the numbers of each row in OLD, [r, C].
-        new: the same in NEW, [r, C]; a lost row has its lowest score.
-        is_lost: whether a row has no score in NEW, [r].
-    """
-
-    cell: Integers
-    old: Floats
-    new: Floats
-    is_lost: Flags
-
-    @property
-    def change(self) -> Floats:
-        """The change of each row, [r, C]; a lost one falls to its lowest score."""
-        change: Floats = self.new - self.old
-        return change
-
-
-@dataclass(frozen=True, slots=True)
-class _CellMatching:
-    """The cells of OLD; `ignores_ids` and `notes` as in `MatchedRuns`."""
-
-    cells: list[MatchedCell]
-    ignores_ids: bool
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class MatchedRuns:
     """The rows of two runs that belong together.
 
@@ -115,13 +43,12 @@ class MatchedRuns:
         difference: what differs between the runs.
         cells: the n cells in which OLD has a row with a score.
         scored: the r rows of OLD with a score.
-        row_pairs: the m rows of OLD and of NEW that belong together and have a score in both, [m, 2].
         uncompared: the rows that are compared with nothing.
         needs_ids: number of instructions on which rows belong together by their order, but the runs have
             different numbers of them.
         ignores_ids: whether rows belong together by their order, because no row of NEW has the id of a row of
             OLD in the same cell.
-        notes: remarks on the rows of two judges that were aligned.
+        alignment_notes: remarks on the rows of two judges that were aligned.
     """
 
     rows: ComparedRows
@@ -129,11 +56,10 @@ class MatchedRuns:
     difference: RunDifference
     cells: ComparedCells
     scored: ScoredRows
-    row_pairs: Integers
     uncompared: UncomparedRows
     needs_ids: int
     ignores_ids: bool
-    notes: tuple[str, ...]
+    alignment_notes: tuple[str, ...]
 
     @property
     def change(self) -> Floats:
@@ -144,17 +70,6 @@ class MatchedRuns:
     def score(self) -> Floats:
         """The mean of the rows of each cell in NEW, where a lost one has its lowest score, [n, C]."""
         return cell_means(self.scored.new, self.scored.cell, len(self.cells))
-
-
-def by_instruction(values: Floats, group: Integers) -> Floats:
-    """Return the mean of each column on each instruction, [instructions, C].
-
-    Args:
-        values: the columns of some cells, [n, C].
-        group: the instruction of each cell, [n].
-    """
-    instructions, index = np.unique(group, return_inverse=True)
-    return cell_means(values, index, len(instructions))
 
 
 def match_runs(rows: ComparedRows, *, gate: bool = False, by_order: bool = False) -> MatchedRuns:
@@ -177,25 +92,33 @@ def match_runs(rows: ComparedRows, *, gate: bool = False, by_order: bool = False
             f"{names[1]}: no row of {names[1]} has the id of a row of {names[0]} on the same instruction; give "
             "the rows of both runs the same ids, or match them without ids with `by_order`"
         )
-    every_row = [row for cell in matching.cells for row in cell.rows]
+    every_row = rows_of_cells(matching.cells)
     uncompared = uncompared_rows(rows, every_row)
     _check_common_rows(rows, every_row, names, uncompared.missing, gate=gate)
 
-    cells = [cell for cell in matching.cells if any(is_compared(rows, row) for row in cell.rows)]
-    scored = _scored_rows(rows, cells)
-    row_pairs = _row_pairs(rows, cells)
+    cells = [cell for cell in matching.cells if _has_compared_row(rows, cell)]
+    scored = ScoredRows.of_cells(rows, cells)
+    changed_responses = sum(_changed_responses(rows, cell) for cell in cells)
     return MatchedRuns(
         rows=rows,
         names=names,
-        difference=RunDifference(settings, sum(_changed_responses(rows, cell) for cell in cells)),
-        cells=_compared_cells(rows, cells, scored, row_pairs),
+        difference=RunDifference(settings, changed_responses),
+        cells=ComparedCells.of_rows(rows, cells, scored),
         scored=scored,
-        row_pairs=row_pairs,
         uncompared=uncompared,
         needs_ids=len({rows.group[cell.rows[0].old] for cell in cells if cell.needs_ids}),
         ignores_ids=matching.ignores_ids,
-        notes=matching.notes,
+        alignment_notes=matching.alignment_notes,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _CellMatching:
+    """The cells of OLD; `ignores_ids` and `alignment_notes` as in `MatchedRuns`."""
+
+    cells: list[MatchedCell]
+    ignores_ids: bool = False
+    alignment_notes: tuple[str, ...] = ()
 
 
 def _match_cells(
@@ -214,14 +137,14 @@ def _match_cells(
         by_response = keys_by_response(rows, names, settings)
         # A cell is one response, which its texts have found.
         matched = [cell.match(no_ids) for cell in _cells(rows, by_response.keys)]
-        return _CellMatching(matched, ignores_ids=False, notes=by_response.notes)
+        return _CellMatching(matched, alignment_notes=by_response.notes)
     cells = _cells(rows, keys_by_instruction(rows, names))
     ids = no_ids if by_order else [own_id(identity) for identity in rows.identities]
     matched = [cell.match(ids) for cell in cells]
     if not any(cell.new for cell in cells) or _has_match(matched):
-        return _CellMatching(matched, ignores_ids=False, notes=())
+        return _CellMatching(matched)
     matched = [cell.match(no_ids) for cell in cells]
-    return _CellMatching(matched, ignores_ids=True, notes=())
+    return _CellMatching(matched, ignores_ids=True)
 
 
 def _cells(rows: ComparedRows, keys: Sequence[CellKey]) -> list[Cell]:
@@ -238,7 +161,12 @@ def _cells(rows: ComparedRows, keys: Sequence[CellKey]) -> list[Cell]:
 
 def _has_match(cells: Sequence[MatchedCell]) -> bool:
     """Return whether a row of NEW belongs to a row of OLD in any cell."""
-    return any(row.new is not None for cell in cells for row in cell.rows)
+    return any(row.new is not None for row in rows_of_cells(cells))
+
+
+def _has_compared_row(rows: ComparedRows, cell: MatchedCell) -> bool:
+    """Return whether OLD has a row in a cell that has a score and counts."""
+    return any(is_compared(rows, row) for row in cell.rows)
 
 
 def _check_common_rows(
@@ -279,108 +207,6 @@ def _check_common_rows(
             f"id {failed[0].id})"
         )
     raise UsageError(f"{problem}; compare runs of the same systems on the same instructions")
-
-
-def _scored_rows(rows: ComparedRows, cells: Sequence[MatchedCell]) -> ScoredRows:
-    """Return the rows of OLD that have a score and count, in the order of their cells."""
-    cell_of_row = []
-    old_rows = []
-    new_rows = []  # -1 for a lost row
-    for index, cell in enumerate(cells):
-        for row in cell.rows:
-            if not is_compared(rows, row):
-                continue
-            cell_of_row.append(index)
-            old_rows.append(row.old)
-            if row.new is not None and rows.has_score(row.new):
-                new_rows.append(row.new)
-            else:
-                new_rows.append(-1)
-    is_lost = np.array(new_rows) < 0
-    values = rows.values
-    lowest = rows.lowest[old_rows]
-    new = lowest.copy()
-    new[~is_lost] = values[np.array(new_rows)[~is_lost]]
-    return ScoredRows(
-        cell=np.array(cell_of_row),
-        old=values[old_rows],
-        # Other criteria in NEW can make a score lower than the lowest possible one in OLD.
-        new=np.maximum(new, lowest),
-        is_lost=is_lost,
-    )
-
-
-def _row_pairs(rows: ComparedRows, cells: Sequence[MatchedCell]) -> Integers:
-    """Return the rows of OLD and of NEW that belong together, have a score in both and count, [m, 2]."""
-    pairs = [
-        (row.old, row.new)
-        for cell in cells
-        for row in cell.rows
-        if is_compared(rows, row) and has_both_scores(rows, row)
-    ]
-    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
-
-
-def _compared_cells(
-    rows: ComparedRows, cells: Sequence[MatchedCell], scored: ScoredRows, row_pairs: Integers
-) -> ComparedCells:
-    """Return the cells with their means.
-
-    Args:
-        rows: the rows of both runs.
-        cells: the cells in which OLD has a row with a score.
-        scored: the rows of OLD with a score.
-        row_pairs: those that have a score in both runs, with their rows of NEW, [m, 2].
-    """
-    values = rows.values
-    cell_of_pair = scored.cell[~scored.is_lost]
-    first_rows = np.array([_first_rows(rows, cell) for cell in cells])
-    systems = _systems(rows, cells, first_rows[:, 0].tolist())
-    names = tuple(dict.fromkeys(systems))
-    return ComparedCells(
-        group=_instructions(rows, first_rows[:, 0].tolist()),
-        systems=names,
-        system=np.array([names.index(name) for name in systems]),
-        old=cell_means(values[row_pairs[:, 0]], cell_of_pair, len(cells)),
-        new=cell_means(values[row_pairs[:, 1]], cell_of_pair, len(cells)),
-        first_rows=first_rows,
-    )
-
-
-def _first_rows(rows: ComparedRows, cell: MatchedCell) -> tuple[int, int]:
-    """Return the first rows of a cell that both runs have judged; without any, a row of OLD and -1."""
-    compared = [row for row in cell.rows if is_compared(rows, row)]
-    for row in compared:
-        if row.new is not None and rows.has_score(row.new):
-            return row.old, row.new
-    return compared[0].old, -1
-
-
-def _instructions(rows: ComparedRows, first_rows: Sequence[int]) -> Integers:
-    """Return the number of the instruction of each of these rows, by the order of the digests."""
-    digests = [rows.identities[row].group or rows.identities[row].where for row in first_rows]
-    numbers: Integers = np.unique(digests, return_inverse=True)[1]
-    return numbers
-
-
-def _systems(rows: ComparedRows, cells: Sequence[MatchedCell], first_rows: Sequence[int]) -> list[str]:
-    """Return the name of the system of each cell; both names, if it has another one in NEW.
-
-    Args:
-        rows: the rows of both runs.
-        cells: the cells.
-        first_rows: a row of OLD in each cell.
-    """
-    names: dict[str, list[str]] = {}
-    for first, cell in zip(first_rows, cells, strict=True):
-        in_both_runs = names.setdefault(rows.systems[first], [rows.systems[first]])
-        for row in cell.rows:
-            if row.new is not None and rows.systems[row.new] not in in_both_runs:
-                in_both_runs.append(rows.systems[row.new])
-    joined: dict[str, str] = {}
-    for old_name, in_both_runs in names.items():
-        joined[old_name] = " → ".join(name for name in in_both_runs if name != UNNAMED) or UNNAMED
-    return [joined[rows.systems[first]] for first in first_rows]
 
 
 def _changed_responses(rows: ComparedRows, cell: MatchedCell) -> int:

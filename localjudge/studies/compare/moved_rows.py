@@ -35,14 +35,15 @@ class MovedRow:
 def most_moved_rows(matched: MatchedRuns) -> tuple[MovedRow, ...]:
     """Return the rows that changed most in all columns but the mean of the others, the largest change first."""
     rows = matched.rows
+    pairs = matched.scored.pairs
     used = [index for index, name in enumerate(rows.names) if name != OVERALL]
-    old = rows.values[matched.row_pairs[:, 0]][:, used]
-    new = rows.values[matched.row_pairs[:, 1]][:, used]
+    old = rows.values[pairs[:, 0]][:, used]
+    new = rows.values[pairs[:, 1]][:, used]
     moved = (np.abs(new - old) / rows.width[used]).mean(axis=1)  # [m]
     names = [rows.names[index] for index in used]
     largest_first = np.argsort(-moved, kind="stable")[:_MOST_MOVED].tolist()
     return tuple(
-        _moved_row(rows, matched.row_pairs[index].tolist(), moved=float(moved[index]), columns=names)
+        _moved_row(rows, pairs[index].tolist(), moved=float(moved[index]), columns=names)
         for index in largest_first
         if moved[index] > 0
     )
@@ -51,12 +52,13 @@ def most_moved_rows(matched: MatchedRuns) -> tuple[MovedRow, ...]:
 def most_fallen_rows(matched: MatchedRuns, column: str) -> tuple[MovedRow, ...]:
     """Return the rows that fell most in a column, those that fell further first."""
     rows = matched.rows
+    pairs = matched.scored.pairs
     values = rows.columns[column].values
-    fall = values[matched.row_pairs[:, 0]] - values[matched.row_pairs[:, 1]]  # [m]
+    fall = values[pairs[:, 0]] - values[pairs[:, 1]]  # [m]
     width = float(rows.columns[column].width)
     largest_first = np.argsort(-fall, kind="stable")[:_MOST_FALLEN].tolist()
     return tuple(
-        _moved_row(rows, matched.row_pairs[index].tolist(), moved=float(fall[index]) / width, columns=[column])
+        _moved_row(rows, pairs[index].tolist(), moved=float(fall[index]) / width, columns=[column])
         for index in largest_first
         if fall[index] > NO_DIFFERENCE
     )

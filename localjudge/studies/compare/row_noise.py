@@ -58,7 +58,7 @@ def row_noise(matched: MatchedRuns) -> dict[str, RowNoise]:
     for name, column in rows.columns.items():
         if name == OVERALL:
             continue
-        changes = np.abs(column.values[matched.row_pairs[:, 1]] - column.values[matched.row_pairs[:, 0]])
+        changes = np.abs(column.values[matched.scored.pairs[:, 1]] - column.values[matched.scored.pairs[:, 0]])
         of_runs = []
         for run, rows_of_run in repeated.items():
             again = column_change(rows_of_run, name, expected=name in rows.expected, width=float(column.width))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from localjudge.matching import Identity
 from localjudge.studies.compare.cell import MatchedRow
 from localjudge.studies.compare.compared_rows import ComparedRows
 from localjudge.studies.compare.pair_subject import Systems
@@ -123,26 +124,46 @@ def _unreadable_rows(rows: ComparedRows, matched: Sequence[MatchedRow]) -> dict[
     one of its responses cannot be read; then it is the row of this response.
     """
     unread_by_id: dict[str | None, list[int]] = defaultdict(list)
-    for row in rows.rows_of(1):
-        if rows.group[row] < 0:
-            unread_by_id[rows.identities[row].id].append(row)
+    for unread_row in rows.rows_of(1):
+        if rows.group[unread_row] < 0:
+            unread_by_id[rows.identities[unread_row].id].append(unread_row)
     systems: set[str | None] = set()
     for identity in rows.identities[: rows.scored]:
         systems.update(identity.systems)
     systems.discard(None)
     unreadable: dict[int, int] = {}
-    for pair in matched:
-        if pair.new is not None:
+    for row in matched:
+        if row.new is not None:
             continue
-        identity = rows.identities[pair.old]
-        other_systems = systems.difference(identity.systems)
-        name = identity.id or ""
-        candidates = [row for part in [name] + name.split(" vs ") for row in unread_by_id.get(part, ())]
-        for row in candidates:
-            if other_systems.isdisjoint(rows.identities[row].systems):
-                unreadable[pair.old] = row
-                break
+        identity = rows.identities[row.old]
+        unread = _unread_row(rows, unread_by_id, identity, other_systems=systems.difference(identity.systems))
+        if unread is not None:
+            unreadable[row.old] = unread
     return unreadable
+
+
+def _unread_row(
+    rows: ComparedRows,
+    unread_by_id: Mapping[str | None, Sequence[int]],
+    identity: Identity,
+    *,
+    other_systems: Set[str | None],
+) -> int | None:
+    """Return the row of NEW that could not be read and stands for a row of OLD; None without one.
+
+    Args:
+        rows: the rows of both runs.
+        unread_by_id: the rows of NEW that could not be read, by their ids.
+        identity: what identifies the row of OLD.
+        other_systems: the names of the systems that the row of OLD is not of.
+    """
+    if identity.id is None:
+        return None
+    for part in [identity.id] + identity.id.split(" vs "):
+        for unread in unread_by_id.get(part, ()):
+            if other_systems.isdisjoint(rows.identities[unread].systems):
+                return unread
+    return None
 
 
 def _further_rows(rows: ComparedRows, matched: Sequence[MatchedRow], unreadable: dict[int, int]) -> list[int]:
