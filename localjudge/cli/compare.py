@@ -94,10 +94,10 @@ class GateOptions:
         """
         from localjudge.studies.conditions import Kind, Threshold
 
-        thresholds = _thresholds(Kind.MARGIN, "DROP", self.margin)
-        thresholds += _thresholds(Kind.MAX_FELL, "SHARE", self.max_fell)
-        thresholds += _thresholds(Kind.MIN, "VALUE", self.min_)
-        thresholds += _thresholds(Kind.MAX_MEAN_DROP, "DROP", self.max_mean_drop)
+        thresholds = _thresholds(Kind.MARGIN, "DROP", options=self.margin)
+        thresholds += _thresholds(Kind.MAX_FELL, "SHARE", options=self.max_fell)
+        thresholds += _thresholds(Kind.MIN, "VALUE", options=self.min_)
+        thresholds += _thresholds(Kind.MAX_MEAN_DROP, "DROP", options=self.max_mean_drop)
         thresholds += [Threshold(Kind.IMPROVE, column) for column in dict.fromkeys(self.improve or ())]
         if self.max_failed is not None:
             thresholds.append(Threshold(Kind.MAX_FAILED, limit=self.max_failed))
@@ -109,7 +109,7 @@ def _thresholds(kind: Kind, number: str, options: Sequence[str] | None) -> list[
     from localjudge.studies.conditions import Threshold
 
     limits = column_numbers(kind.replace("_", "-"), number, options or ())
-    return [Threshold(kind, column, limit) for column, limit in limits.items()]
+    return [Threshold(kind, column, limit=limit) for column, limit in limits.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ class ResultFiles:
         for flag, file in (("--markdown", self.markdown), ("--junit", self.junit)):
             if file is not None:
                 check_out_file(file, flag)
-                refuse_input_as_out(file, inputs, flag)
+                refuse_input_as_out(file, inputs, flag=flag)
 
     def write_markdown(
         self, changes: Changes, conditions: Sequence[Condition], findings: Findings, *, all_tables: bool
@@ -165,7 +165,7 @@ class ResultFiles:
 
         if self.markdown is None:
             return
-        title = f"## {' → '.join(changes.names)}"
+        title = f"## {' → '.join(changes.runs.names)}"
         if not conditions:
             parts = [f"{title}\n"]
         else:
@@ -191,7 +191,7 @@ class ResultFiles:
 
         if self.junit is None:
             return
-        name = " ".join(("localjudge compare",) + changes.names)
+        name = " ".join(("localjudge compare",) + changes.runs.names)
         if where:
             name += f" --where {where}"
         answer = list(change_lines(changes)) + list(lines_without_scores(changes))
@@ -226,7 +226,7 @@ def compare(
     statistics.check(runs)
     files.check(people.files + inputs_of_runs(runs))
     thresholds = gate.thresholds()
-    _check_gate_options(thresholds, matching, files)
+    _check_gate_options(thresholds, matching, files=files)
     _check_mode(runs, scores=scores, labels=people.labels)
 
     progress = Progress()
@@ -245,9 +245,9 @@ def compare(
         with progress.step(statistics.computing):
             changes = compare_runs(matched, labels, resamples=resamples, seed=seed, only_common=matching.common)
     findings = change_findings(changes, conditions)
-    files.write_markdown(changes, conditions, findings, all_tables=all_tables)
+    files.write_markdown(changes, conditions, findings=findings, all_tables=all_tables)
     files.write_junit(changes, conditions, where=where)
-    statistics.print(changes_document(changes, conditions), findings, all_tables)
+    statistics.print(changes_document(changes, conditions), findings, all_tables=all_tables)
     if not all(condition.passes for condition in conditions):
         raise typer.Exit(BELOW_THRESHOLD)
 
@@ -341,9 +341,9 @@ def sample_size(
 
     def instructions(variance: float) -> int | None:
         if margin:
-            return instructions_to_pass(margin, variance, high - low, power)
+            return instructions_to_pass(margin, variance, width=high - low, wanted=power)
         assert difference is not None  # one of the two is given
-        return instructions_needed(difference, variance, power, tests)
+        return instructions_needed(difference, variance, wanted=power, tests=tests)
 
     needed: dict[str, list[int | None]] = {}
     for name, variance in basis.variances.items():
@@ -433,4 +433,4 @@ def _print_sizes(needed: Mapping[str, Iterable[int | None]], *, has_pilot: bool)
     for name, numbers in needed.items():
         cells = [name] + [needed_in_words(number) for number in numbers]
         rows.append(tuple(cells[: len(columns)]))
-    print_table(printed_table(Table("", columns, rows)))
+    print_table(printed_table(Table("", columns, rows=rows)))

@@ -12,6 +12,7 @@ from localjudge.statistics import two_decimals, untested_in_words
 from localjudge.statistics.paired_test import Change
 from localjudge.statistics.system_order import SIGNIFICANCE_LEVEL
 from localjudge.studies.compare import Changes, SystemChanges
+from localjudge.studies.compare.compared_runs import ComparedRuns
 from localjudge.studies.compare.run_difference import Differs
 from localjudge.system.quantities import counted
 
@@ -29,69 +30,69 @@ def change_lines(changes: Changes) -> Iterator[str]:
 
     Before it stands which rows NEW has lost, and which of two judges agrees better with people.
     """
-    yield from _lost_rows(changes)
+    runs = changes.runs
+    yield from _lost_rows(runs)
     if changes.labelled:
         yield better_judge(changes)
         yield from contrary_to_people(changes)
-    difference = difference_in_words(changes)
-    systems = ""
-    if compared_systems(changes):
-        systems = f" of {compared_systems(changes)}"
+    difference = difference_in_words(runs)
+    systems = compared_systems(runs)
+    of_systems = f" of {systems}" if systems else ""
     if not changes.columns:
         yield f"{_capitalized(NOTHING_IN_COMMON)}."
-        yield f"{_capitalized(difference)}{systems}."
+        yield f"{_capitalized(difference)}{of_systems}."
         return
-    start = "Of the common rows alone: " if changes.only_common else ""
+    start = "Of the common rows alone: " if runs.only_common else ""
     yield f"{start}{_whether_changed(changes)}."
     size = _mean_changes(changes)
     if size:
         yield f"{start}{size}"
-    on = f"{counted(changes.instructions, 'instruction')}, {counted(changes.rows, changes.item)}"
-    yield f"{start}On {on}{systems}: {difference}."
+    on = f"{counted(runs.instructions, 'instruction')}, {counted(runs.rows, runs.item)}"
+    yield f"{start}On {on}{of_systems}: {difference}."
 
 
 def _capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def compared_systems(changes: Changes) -> str:
+def compared_systems(runs: ComparedRuns) -> str:
     """Return whose columns are compared; empty for one system without a name."""
-    if len(changes.systems) > 1:
-        return f"{len(changes.systems)} systems together"
-    if changes.systems[0] == UNNAMED:
+    if len(runs.systems) > 1:
+        return f"{len(runs.systems)} systems together"
+    if runs.systems[0] == UNNAMED:
         return ""
-    return changes.systems[0]
+    return runs.systems[0]
 
 
-def difference_in_words(changes: Changes) -> str:
+def difference_in_words(runs: ComparedRuns) -> str:
     """Return what differs between the runs."""
-    difference = changes.difference
+    difference = runs.difference
     if difference.differs is Differs.JUDGE:
         return f"the judge changed ({', '.join(map(str, difference.settings))})"
-    if not changes.rows:
+    if not runs.rows:
         return "the judge is the same"
     if difference.differs is Differs.RESPONSES:
-        rows = counted(changes.rows, changes.item)
+        rows = counted(runs.rows, runs.item)
         return f"the judge is the same, and the responses changed in {difference.changed_responses:,} of {rows}"
-    if changes.uncompared.missing:
+    if runs.uncompared.missing:
         return "the judge and all responses with a score in both runs are the same"
     return "the judge and all responses are the same"
 
 
-def change_notes(changes: Changes) -> list[str]:
+def change_notes(runs: ComparedRuns) -> list[str]:
     """Return what the numbers are, and remarks on how rows and labels were matched."""
-    if changes.score_kind is None:
-        notes = [f"each number is {_preferences(changes.preferences)}, from 0 to 1"]
+    if runs.score_kind is None:
+        notes = [f"each number is {_preferences(runs.preferences)}, from 0 to 1"]
     else:
-        notes = [f"the {changes.score_kind} scores are compared"]
-    notes += changes.alignment_notes
-    if changes.ignores_ids:
-        old, new = changes.names
+        notes = [f"the {runs.score_kind} scores are compared"]
+    notes += runs.alignment_notes
+    if runs.ignores_ids:
+        old, new = runs.names
         notes.append(
             f"no row of {new} has the id of a row of {old} on the same instruction: rows are matched by their "
             "order"
         )
-    notes += changes.label_notes
+    notes += runs.label_notes
     return notes
 
 
@@ -103,23 +104,23 @@ def _preferences(names: tuple[str, ...]) -> str:
     return text
 
 
-def _lost_rows(changes: Changes) -> Iterator[str]:
+def _lost_rows(runs: ComparedRuns) -> Iterator[str]:
     """Yield which rows of OLD are not in NEW at all, and which failed there."""
-    old, new = changes.names
-    absent = _counts_by_system(changes, changes.counts.absent)
-    failed = _counts_by_system(changes, changes.counts.failed)
+    old, new = runs.names
+    absent = _counts_by_system(runs, runs.counts.absent)
+    failed = _counts_by_system(runs, runs.counts.failed)
     if absent:
-        advice = "" if changes.only_common else ", or compare the others alone with --common"
+        advice = "" if runs.only_common else ", or compare the others alone with --common"
         yield f"Missing in {new}: {first_few(absent)} of {old}. Judge them{advice}."
     if failed:
         yield f"No score in {new}: {first_few(failed)} of {old}; they failed."
 
 
-def _counts_by_system(changes: Changes, counts: Mapping[str, int]) -> list[str]:
+def _counts_by_system(runs: ComparedRuns, counts: Mapping[str, int]) -> list[str]:
     """Return how many of the rows of each system are counted."""
     texts = []
     for system, count in counts.items():
-        text = f"{count:,} of {counted(changes.counts.scored[system], changes.item)}"
+        text = f"{count:,} of {counted(runs.counts.scored[system], runs.item)}"
         if system != UNNAMED:
             text += f" of {system}"
         texts.append(text)
@@ -149,13 +150,13 @@ def _columns_by_test(changes: Changes) -> _ColumnsByTest:
     """Return the columns by what their tests say of the change."""
     columns = _ColumnsByTest()
     for name, change in changes.columns.items():
-        if change.equal == changes.instructions:
+        if change.equal == changes.runs.instructions:
             columns.same.append(name)
         if change.is_significant:
             columns.significant.setdefault(change.direction, []).append(name)
         elif change.p is not None:
             columns.not_significant.append(name)
-        elif change.equal != changes.instructions:
+        elif change.equal != changes.runs.instructions:
             is_first = not columns.by_signs and not columns.undecided
             test = f"exact sign test{_adjusted(changes)}: " if is_first else ""
             moved = f"{name} {change.moved} ({test}{change.sign_test})"
@@ -196,7 +197,8 @@ def _whether_changed(changes: Changes) -> str:
 
 def _mean_changes(changes: Changes) -> str:
     """Return the mean change of the columns that changed, or else of the first ones, with intervals."""
-    columns = {name: change for name, change in changes.columns.items() if change.equal < changes.instructions}
+    instructions = changes.runs.instructions
+    columns = {name: change for name, change in changes.columns.items() if change.equal < instructions}
     if not columns:
         return ""
     shown = _shown_columns(columns)
@@ -241,10 +243,10 @@ def remark_lines(changes: Changes) -> Iterator[str]:
     """Yield what else is to be known: single systems, the order of systems, and columns without an interval."""
     without_interval = {}
     for name, change in changes.columns.items():
-        if change.p is None and change.equal < changes.instructions:
+        if change.p is None and change.equal < changes.runs.instructions:
             without_interval[name] = change.difference
     yield from untested_in_words("change", without_interval)
-    if changes.difference.differs is Differs.JUDGE and not changes.labelled:
+    if changes.runs.difference.differs is Differs.JUDGE and not changes.labelled:
         yield "Higher scores are leniency, not a better judge: only labels (--labels) show which is better."
     systems_by_change: dict[str, list[str]] = {}
     for system in changes.by_system:

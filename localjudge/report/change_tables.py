@@ -50,7 +50,13 @@ def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> F
     without_score = _rows_without_score(changes)
     if without_score.rows:
         details["rows without a score"] = [without_score]
-    return Findings(list(change_lines(changes)), main, details, changes.notices, change_notes(changes))
+    return Findings(
+        list(change_lines(changes)),
+        main,
+        details=details,
+        notices=changes.runs.notices,
+        notes=change_notes(changes.runs),
+    )
 
 
 def _column_parts(changes: Changes) -> list[Table | str]:
@@ -72,13 +78,13 @@ def _column_parts(changes: Changes) -> list[Table | str]:
 
 def _columns(changes: Changes) -> Table:
     """Return the change of each column of the common rows, and beside it with lost rows at the lowest score."""
-    old, new = changes.names
+    old, new = changes.runs.names
     columns = ["column", old, new, "change"]
     apart = ["change"]
     if changes.imputed:
         columns.append("lost at\nlowest")
         apart.append("lost at\nlowest")
-    columns += ["p", f"equal\nof {changes.instructions:,}", "detectable\nchange"]
+    columns += ["p", f"equal\nof {changes.runs.instructions:,}", "detectable\nchange"]
     rows: list[Cells] = []
     for name, change in changes.columns.items():
         cells: Cells = (name, change.old, change.new, change.difference)
@@ -87,12 +93,13 @@ def _columns(changes: Changes) -> Table:
         cells += (p_value(change.p), change.equal, change.detectable)
         rows.append(cells)
     title = [f"{old} → {new}"]
-    if compared_systems(changes):
-        title.append(compared_systems(changes))
-    title.append(counted(changes.rows, changes.item))
-    if changes.only_common:
+    systems = compared_systems(changes.runs)
+    if systems:
+        title.append(systems)
+    title.append(counted(changes.runs.rows, changes.runs.item))
+    if changes.runs.only_common:
         title.append("the common rows alone")
-    return Table(" · ".join(title), columns, rows, apart=apart)
+    return Table(" · ".join(title), columns, rows=rows, apart=apart)
 
 
 def _judges(judges: TwoJudges) -> Table:
@@ -109,7 +116,7 @@ def _judges(judges: TwoJudges) -> Table:
         elif judges.order:
             cells += ("", "", "")
         rows.append(cells)
-    return Table("Agreement of the two judges", columns, rows)
+    return Table("Agreement of the two judges", columns, rows=rows)
 
 
 def _labelled(changes: Changes) -> Table:
@@ -119,9 +126,9 @@ def _labelled(changes: Changes) -> Table:
         for measure, agreement in labelled.measures.items():
             name = MEASURE_NAMES[measure]
             rows.append((aspect, name, agreement.old, agreement.new, agreement.difference, labelled.rows))
-    old, new = changes.names
+    old, new = changes.runs.names
     columns = ("aspect", "statistic", old, new, "difference", "rows")
-    return Table("Agreement with the labels", columns, rows, apart=["difference"])
+    return Table("Agreement with the labels", columns, rows=rows, apart=["difference"])
 
 
 def _orders_by_people(changes: Changes) -> Table:
@@ -137,7 +144,7 @@ def _orders_by_people(changes: Changes) -> Table:
         "in opposite\norder",
         "not decided",
     )
-    return Table("Order of the systems by each judge and by people", columns, rows, words=["judge"])
+    return Table("Order of the systems by each judge and by people", columns, rows=rows, words=["judge"])
 
 
 def _systems(changes: Changes) -> Table:
@@ -148,24 +155,24 @@ def _systems(changes: Changes) -> Table:
         for system in changes.by_system:
             differences = tuple(change.difference for change in system.columns.values())
             rows.append((system.system, system.instructions) + differences)
-        return Table(title, ["system", "instructions"] + list(changes.columns), rows)
+        return Table(title, ["system", "instructions"] + list(changes.columns), rows=rows)
     for system in changes.by_system:
         for name, change in system.columns.items():
             if change.difference.value is not None:
                 rows.append((system.system, system.instructions, name, change.difference))
-    return Table(title, ["system", "instructions", "of", "value"], rows, words=["of"])
+    return Table(title, ["system", "instructions", "of", "value"], rows=rows, words=["of"])
 
 
 def _rows_without_score(changes: Changes) -> Table:
     """Return the rows of each run without a score."""
-    old, new = changes.names
-    uncompared = changes.uncompared
+    old, new = changes.runs.names
+    uncompared = changes.runs.uncompared
     rows: list[Cells] = []
     for row in uncompared.missing + uncompared.failed:
         rows.append((row.id, row.system, old, why_without_score(row, new)))
     for row in uncompared.unmatched:
         rows.append((row.id, row.system, new, why_without_score(row, new)))
-    return Table("Rows without a score", ("row", "system", "row of", "why"), rows, words=["why"])
+    return Table("Rows without a score", ("row", "system", "row of", "why"), rows=rows, words=["why"])
 
 
 def _moved_rows(changes: Changes) -> Table:
@@ -181,7 +188,7 @@ def _moved_rows(changes: Changes) -> Table:
         numbers = tuple(_from_to(row, name) for name in names)
         rows.append((row.id, row.system, row.moved) + numbers)
     title = "Rows that changed most: the mean change of their columns, where 1 is the whole scale"
-    return Table(title, ["row", "system", "change"] + names, rows)
+    return Table(title, ["row", "system", "change"] + names, rows=rows)
 
 
 def _from_to(row: MovedRow, name: str) -> str:

@@ -49,7 +49,7 @@ def _most_moved_column(row: MovedRow) -> str:
 
 def _row_name(changes: Changes, row: MovedRow) -> str:
     """Return the id of a row, with its system if there are several and the id does not tell which."""
-    if len(changes.counts.scored) == 1 or row.system in row.id:
+    if len(changes.runs.counts.scored) == 1 or row.system in row.id:
         return row.id
     return f"{row.id} of {row.system}"
 
@@ -66,7 +66,7 @@ def _short_number(number: float) -> str:
 
 def rows_within_noise(changes: Changes) -> Iterator[str]:
     """Yield how many rows moved no further than 95 % of rows do that are only judged again."""
-    item = changes.item
+    item = changes.runs.item
     columns = []
     for name, noise in changes.noise.items():
         if noise.below:
@@ -84,12 +84,13 @@ def rows_within_noise(changes: Changes) -> Iterator[str]:
 
 def lines_without_scores(changes: Changes) -> Iterator[str]:
     """Yield which rows have no score in a run, and why, and which belong to no row of the other run."""
-    old, new = changes.names
-    item = changes.item
-    uncompared = changes.uncompared
+    runs = changes.runs
+    old, new = runs.names
+    item = runs.item
+    uncompared = runs.uncompared
     if uncompared.missing:
-        total = counted(changes.rows + len(uncompared.missing), item)
-        use = "left out" if changes.only_common else "at their lowest score in a gate"
+        total = counted(runs.rows + len(uncompared.missing), item)
+        use = "left out" if runs.only_common else "at their lowest score in a gate"
         rows = _rows_by_reason(changes, uncompared.missing)
         yield f"{len(uncompared.missing):,} of {total} of {old} have no score in {new} ({use}): {rows}."
     if uncompared.failed:
@@ -118,7 +119,7 @@ def why_without_score(row: RowWithoutScore, new: str) -> str:
 
 def _rows_by_reason(changes: Changes, rows: Sequence[RowWithoutScore]) -> str:
     """Return the rows with each reason."""
-    _, new = changes.names
+    _, new = changes.runs.names
     ids_by_reason: dict[str, list[str]] = {}
     for row in rows:
         name = f"{row.id} of {row.system}" if changes.by_system else row.id

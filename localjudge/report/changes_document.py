@@ -27,20 +27,21 @@ from localjudge.studies.conditions import Condition
 
 def changes_document(changes: Changes, conditions: Sequence[Condition]) -> dict[str, Any]:
     """Return the document of what changed between two runs, with the conditions of its gate."""
-    _, new = changes.names
-    uncompared = changes.uncompared
+    runs = changes.runs
+    _, new = runs.names
+    uncompared = runs.uncompared
     return {
-        "names": list(changes.names),
-        "differs": changes.difference.differs.value,
-        "how": difference_in_words(changes),
-        "whose": compared_systems(changes),
-        "item": changes.item,
-        "instructions": changes.instructions,
-        "rows": changes.rows,
-        "rows_by_system": dict(changes.counts.scored),
-        "absent_by_system": dict(changes.counts.absent),
-        "lost_by_system": dict(changes.counts.failed),
-        "only_common": changes.only_common,
+        "names": list(runs.names),
+        "differs": runs.difference.differs.value,
+        "how": difference_in_words(runs),
+        "whose": compared_systems(runs),
+        "item": runs.item,
+        "instructions": runs.instructions,
+        "rows": runs.rows,
+        "rows_by_system": dict(runs.counts.scored),
+        "absent_by_system": dict(runs.counts.absent),
+        "lost_by_system": dict(runs.counts.failed),
+        "only_common": runs.only_common,
         "columns": {column: _change(change) for column, change in changes.columns.items()},
         "imputed": dict(changes.imputed),
         "by_system": _by_system(changes.by_system),
@@ -53,8 +54,8 @@ def changes_document(changes: Changes, conditions: Sequence[Condition]) -> dict[
         "judges": _judges(changes.judges),
         "labelled": {aspect: _labelled(labelled) for aspect, labelled in changes.labelled.items()},
         "noise": {column: _row_noise(noise) for column, noise in changes.noise.items()},
-        "notes": change_notes(changes),
-        "notices": list(changes.notices),
+        "notes": change_notes(runs),
+        "notices": list(runs.notices),
         "gate": gate_document(conditions),
     }
 

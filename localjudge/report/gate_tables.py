@@ -77,7 +77,7 @@ def gate_table(conditions: Sequence[Condition], *, each_system: bool) -> Table:
     return Table(
         f"Gate: {_result_of_gate(conditions)}",
         list(columns),
-        rows,
+        rows=rows,
         words=["system", "worst system", "result"],
     )
 

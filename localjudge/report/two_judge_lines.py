@@ -21,7 +21,7 @@ MEASURE_NAMES = {
 
 def better_judge(changes: Changes) -> str:
     """Return which of two judges agrees better with people, by all measures of each aspect together."""
-    old, new = changes.names
+    old, new = changes.runs.names
     aspects = [f"{aspect}: {_measures(labelled)}" for aspect, labelled in changes.labelled.items()]
     return f"Agreement of {new} with people, compared with that of {old}, in {'; '.join(aspects)}."
 

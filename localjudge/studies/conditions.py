@@ -252,8 +252,8 @@ def margin_condition(
     needed = None
     if not rows.lost:
         variance = float(changes.var(ddof=1))
-        chance = chance_to_pass(margin, variance, width, len(changes))
-        needed = instructions_to_pass(margin, variance, width)
+        chance = chance_to_pass(margin, variance, width=width, instructions=len(changes))
+        needed = instructions_to_pass(margin, variance, width=width)
     return _condition(
         threshold,
         rows,
@@ -278,7 +278,7 @@ def rise_condition(
     """
     if len(changes) < MIN_INSTRUCTIONS:
         return _too_few(threshold, rows, changes=changes, measured=measured)
-    p = float(rise_p(changes[:, None], flips, seed)[0])
+    p = float(rise_p(changes[:, None], flips, seed=seed)[0])
     mean = float(changes.mean())
     return _condition(
         threshold,
@@ -373,7 +373,7 @@ def half_width(values: Floats, group: Integers) -> float | None:
     count = len(instructions)
     if count < MIN_INSTRUCTIONS:
         return None
-    shares = averages(values[:, None], index, count).shares
+    shares = averages(values[:, None], index, groups=count).shares
     variance = float((shares**2).sum(axis=0)[0]) * count / (count - 1)
     return float(stdtrit(count - 1, 0.975) * math.sqrt(variance))
 

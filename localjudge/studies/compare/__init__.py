@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from localjudge.matching.labels import Labels
-from localjudge.matching.scores import ScoreKind
 from localjudge.statistics.paired_test import Change, tested_changes
 from localjudge.statistics.resampling import RESAMPLES, cell_means
 from localjudge.studies.compare.compared_cells import by_instruction
+from localjudge.studies.compare.compared_runs import ComparedRuns
 from localjudge.studies.compare.label_agreement import Labelled, compare_labels
 from localjudge.studies.compare.matched_runs import MatchedRuns
 from localjudge.studies.compare.moved_rows import MovedRow, most_fallen_rows, most_moved_rows
 from localjudge.studies.compare.row_noise import RowNoise, row_noise
-from localjudge.studies.compare.rows_without_score import UncomparedRows
-from localjudge.studies.compare.run_difference import Differs, RunDifference
+from localjudge.studies.compare.run_difference import Differs
 from localjudge.studies.compare.two_judges import TwoJudges, compare_two_judges
 
 
@@ -38,75 +36,32 @@ class SystemChanges:
 
 
 @dataclass(frozen=True, slots=True)
-class RowCounts:
-    """How many rows of OLD with a score each system has.
-
-    Attributes:
-        scored: all of them.
-        absent: those that are not in NEW at all; without systems that have none.
-        failed: those that are in NEW, but have no score there; without systems that have none.
-    """
-
-    scored: Mapping[str, int]
-    absent: Mapping[str, int]
-    failed: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
 class Changes:
     """What changed from one run to another.
 
     Attributes:
-        names: the names of OLD and NEW.
-        difference: what differs between the runs.
-        systems: the systems whose columns are compared; of pairs, the names of the preferences.
-        item: what a row is called.
-        score_kind: the kind of the scores that are compared; None for preferences.
-        preferences: the names of the preferences that are compared; empty for scores.
-        instructions: number of instructions where both runs have a score.
-        rows: number of rows of OLD with a score in both runs.
-        counts: the rows of OLD with a score of each system.
-        only_common: whether only the rows with a score in both runs are of interest.
+        runs: what was compared of the two runs.
         columns: the change of each column; empty if no row has a score in both runs.
         imputed: the mean change of each column where each row of OLD without a score in NEW falls to its lowest
             score; empty if there is none, or if only the common rows are of interest.
         by_system: the changes of each system; empty for one system, and without changes.
         moved: the rows that changed most.
         fallen: for each column, the rows that fell most in it, those that fell further first.
-        uncompared: the rows that are compared with nothing.
-        ignores_ids: whether rows are matched by their order, because the runs have no id in common.
         judges: the agreement of two judges; None for one judge, and without changes.
         labelled: for each aspect with labels, how much better NEW agrees with them than OLD.
         noise: for each column, the rows that move no further than the noise; without those whose noise is not
             known.
-        alignment_notes: remarks on the rows of two judges that were aligned.
-        label_notes: remarks on the labels.
-        notices: the notices of the runs.
     """
 
-    names: tuple[str, ...]
-    difference: RunDifference
-    systems: tuple[str, ...]
-    item: str
-    score_kind: ScoreKind | None
-    preferences: tuple[str, ...]
-    instructions: int
-    rows: int
-    counts: RowCounts
-    only_common: bool
+    runs: ComparedRuns
     columns: Mapping[str, Change]
     imputed: Mapping[str, float]
     by_system: tuple[SystemChanges, ...]
     moved: tuple[MovedRow, ...]
     fallen: Mapping[str, tuple[MovedRow, ...]]
-    uncompared: UncomparedRows
-    ignores_ids: bool
     judges: TwoJudges | None
     labelled: Mapping[str, Labelled]
     noise: Mapping[str, RowNoise]
-    alignment_notes: tuple[str, ...]
-    label_notes: tuple[str, ...]
-    notices: tuple[str, ...]
 
 
 def compare_runs(
@@ -142,29 +97,15 @@ def compare_runs(
     if labels:
         labelled = compare_labels(matched, labels, resamples=resamples, seed=seed)
     return Changes(
-        names=matched.names,
-        difference=matched.difference,
-        systems=matched.cells.systems,
-        item=rows.source.manifests[0].rubric.mode.item,
-        score_kind=rows.score_kind,
-        preferences=rows.preferences,
-        instructions=len(np.unique(matched.cells.group[matched.cells.in_both])),
-        rows=len(matched.scored.pairs),
-        counts=_row_counts(matched),
-        only_common=only_common,
+        runs=ComparedRuns.from_matched(matched, labels, only_common=only_common),
         columns=columns,
         imputed={} if only_common else _imputed_changes(matched),
         by_system=by_system,
         moved=most_moved_rows(matched),
         fallen={name: most_fallen_rows(matched, name) for name in rows.names},
-        uncompared=matched.uncompared,
-        ignores_ids=matched.ignores_ids,
         judges=judges,
         labelled=labelled,
         noise=row_noise(matched),
-        alignment_notes=matched.alignment_notes,
-        label_notes=labels.notes if labels else (),
-        notices=rows.source.notices,
     )
 
 
@@ -175,7 +116,7 @@ def _changes_of_all(matched: MatchedRuns, *, resamples: int, seed: int) -> dict[
     group = matched.cells.group[in_both]
     old = by_instruction(matched.cells.old[in_both], group)
     new = by_instruction(matched.cells.new[in_both], group)
-    changes = tested_changes(old, new, rows.width, flips=resamples, seed=seed)
+    changes = tested_changes(old, new, width=rows.width, flips=resamples, seed=seed)
     return dict(zip(rows.names, changes, strict=True))
 
 
@@ -190,9 +131,9 @@ def _changes_by_system(matched: MatchedRuns, *, resamples: int, seed: int) -> tu
     instructions = int(cells.group.max()) + 1
     # An instruction with a system is one cell; the columns of all systems stand beside each other.
     cell = group * count + system
-    old = cell_means(cells.old[in_both], cell, instructions * count).reshape(instructions, -1)
-    new = cell_means(cells.new[in_both], cell, instructions * count).reshape(instructions, -1)
-    tested = tested_changes(old, new, np.tile(rows.width, count), flips=resamples, seed=seed)
+    old = cell_means(cells.old[in_both], cell, cells=instructions * count).reshape(instructions, -1)
+    new = cell_means(cells.new[in_both], cell, cells=instructions * count).reshape(instructions, -1)
+    tested = tested_changes(old, new, width=np.tile(rows.width, count), flips=resamples, seed=seed)
     by_system = []
     for index, name in enumerate(cells.systems):
         of_system = tested[index * len(rows.names) : (index + 1) * len(rows.names)]
@@ -211,17 +152,3 @@ def _imputed_changes(matched: MatchedRuns) -> dict[str, float]:
         return {}
     means = by_instruction(matched.change, matched.cells.group).mean(axis=0)
     return dict(zip(matched.rows.names, means.tolist(), strict=True))
-
-
-def _row_counts(matched: MatchedRuns) -> RowCounts:
-    """Return how many rows of OLD with a score each system has, and how many of them NEW lacks."""
-    systems = [matched.cells.systems[index] for index in matched.cells.system[matched.scored.cell].tolist()]
-    absent: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    lost_rows = np.flatnonzero(matched.scored.is_lost).tolist()
-    for row, missing in zip(lost_rows, matched.uncompared.missing, strict=True):
-        if missing.is_absent:
-            absent[systems[row]] += 1
-        else:
-            failed[systems[row]] += 1
-    return RowCounts(scored=Counter(systems), absent=absent, failed=failed)

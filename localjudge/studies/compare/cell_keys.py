@@ -84,8 +84,8 @@ def keys_by_response(
     for cell, (old, new) in enumerate(aligned):
         keys[old_rows[old]] = cell
         keys[new_rows[new]] = cell
-    left_in_old = _left_alone(rows, keys, 0)
-    left_in_new = _left_alone(rows, keys, 1)
+    left_in_old = _left_alone(rows, keys, run=0)
+    left_in_new = _left_alone(rows, keys, run=1)
     replaced = left_in_old.keys() & left_in_new.keys()
     if replaced:
         judge = ", ".join(map(str, settings))

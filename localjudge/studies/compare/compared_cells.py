@@ -109,14 +109,14 @@ class ComparedCells:
         values = rows.values
         cell_of_pair = scored.cell[~scored.is_lost]
         first_rows = np.array([_first_rows(rows, cell) for cell in cells])
-        systems = _systems(rows, cells, first_rows[:, 0].tolist())
+        systems = _systems(rows, cells, first_rows=first_rows[:, 0].tolist())
         names = tuple(dict.fromkeys(systems))
         return cls(
             group=_instructions(rows, first_rows[:, 0].tolist()),
             systems=names,
             system=np.array([names.index(name) for name in systems]),
-            old=cell_means(values[scored.pairs[:, 0]], cell_of_pair, len(cells)),
-            new=cell_means(values[scored.pairs[:, 1]], cell_of_pair, len(cells)),
+            old=cell_means(values[scored.pairs[:, 0]], cell_of_pair, cells=len(cells)),
+            new=cell_means(values[scored.pairs[:, 1]], cell_of_pair, cells=len(cells)),
             first_rows=first_rows,
         )
 
@@ -141,7 +141,7 @@ def by_instruction(values: Floats, group: Integers) -> Floats:
         group: the instruction of each cell, [n].
     """
     instructions, index = np.unique(group, return_inverse=True)
-    return cell_means(values, index, len(instructions))
+    return cell_means(values, index, cells=len(instructions))
 
 
 def _first_rows(rows: ComparedRows, cell: MatchedCell) -> tuple[int, int]:

@@ -133,8 +133,8 @@ class ComparedRows:
         if isinstance(judged, JudgedPairs):
             return cls._from_pairs(judged, only)
         if kind is None:
-            return cls._from_scores(judged, judged.best, only)
-        return cls._from_scores(judged, kind, only)
+            return cls._from_scores(judged, judged.best, only=only)
+        return cls._from_scores(judged, kind, only=only)
 
     @classmethod
     def _from_scores(cls, scores: Scores, kind: ScoreKind, only: Collection[str]) -> ComparedRows:
@@ -185,7 +185,7 @@ class ComparedRows:
         scored = len(pairs.run)
         named = {identity.systems for identity in rows.identities if None not in identity.systems}
         _check_systems(only, names_of(named))
-        subject = PairSubject(named, recorded_baselines(pairs), only)
+        subject = PairSubject(named, recorded_baselines(pairs), chosen=only)
         problem = subject.problem
         if all(None not in systems for systems in pairs.systems):
             sides = [named_side(identity, subject) for identity in rows.identities]

@@ -83,14 +83,14 @@ def compare_labels(matched: MatchedRuns, labels: Labels, *, resamples: int, seed
         cells = _LabelledCells.from_runs(matched, labels_of_aspects[aspect])
         if len(cells.group):
             labelled_cells[aspect] = cells
-            measured[aspect] = _measure(cells, matched.rows, aspect, seed=seed)
+            measured[aspect] = _measure(cells, matched.rows, aspect=aspect, seed=seed)
     tests = sum(map(len, measured.values()))
     compared: dict[str, Labelled] = {}
     for aspect, cells in labelled_cells.items():
         compared[aspect] = Labelled(
             rows=len(cells.group),
             measures={measure: twice.agreement(tests) for measure, twice in measured[aspect].items()},
-            order=_orders_of_people(matched, aspect, cells, resamples=resamples, seed=seed),
+            order=_orders_of_people(matched, aspect, cells=cells, resamples=resamples, seed=seed),
         )
     return compared
 
@@ -213,7 +213,7 @@ def _shares_in_order(
     marks = LabelArray(row=every_cell, annotator=every_cell, value=labels)
     # The folds of the instructions are those of `agree`, so that both print one number.
     group = source.by_digest[old_rows]
-    responses = LabelledResponses.from_labels(marks, group, first_cell[index])
+    responses = LabelledResponses.from_labels(marks, group, response=first_cell[index])
     if responses is None:
         return None
     _, old = responses.compare(scores[0], seed)
@@ -251,7 +251,7 @@ def _orders_of_people(
         of_columns = orders_of_systems(
             of_people,
             systems.means(scores[:, None], cells.group),
-            systems.names,
+            names=systems.names,
             widths={aspect: float(column.width)},
             resamples=resamples,
             seed=seed,

@@ -64,12 +64,12 @@ class MatchedRuns:
     @property
     def change(self) -> Floats:
         """The mean change of the rows of each cell, where a lost one falls to its lowest score, [n, C]."""
-        return cell_means(self.scored.change, self.scored.cell, len(self.cells))
+        return cell_means(self.scored.change, self.scored.cell, cells=len(self.cells))
 
     @property
     def score(self) -> Floats:
         """The mean of the rows of each cell in NEW, where a lost one has its lowest score, [n, C]."""
-        return cell_means(self.scored.new, self.scored.cell, len(self.cells))
+        return cell_means(self.scored.new, self.scored.cell, cells=len(self.cells))
 
 
 def match_runs(rows: ComparedRows, *, gate: bool = False, by_order: bool = False) -> MatchedRuns:
@@ -86,7 +86,7 @@ def match_runs(rows: ComparedRows, *, gate: bool = False, by_order: bool = False
     """
     names = tuple(run_names(rows.source.folders))
     settings = changed_settings(rows.source.manifests)
-    matching = _match_cells(rows, names, settings, by_order=by_order)
+    matching = _match_cells(rows, names, settings=settings, by_order=by_order)
     if matching.ignores_ids and gate:
         raise UsageError(
             f"{names[1]}: no row of {names[1]} has the id of a row of {names[0]} on the same instruction; give "
@@ -94,7 +94,7 @@ def match_runs(rows: ComparedRows, *, gate: bool = False, by_order: bool = False
         )
     every_row = rows_of_cells(matching.cells)
     uncompared = uncompared_rows(rows, every_row)
-    _check_common_rows(rows, every_row, names, uncompared.missing, gate=gate)
+    _check_common_rows(rows, every_row, names=names, missing=uncompared.missing, gate=gate)
 
     cells = [cell for cell in matching.cells if _has_compared_row(rows, cell)]
     scored = ScoredRows.of_cells(rows, cells)
@@ -103,7 +103,7 @@ def match_runs(rows: ComparedRows, *, gate: bool = False, by_order: bool = False
         rows=rows,
         names=names,
         difference=RunDifference(settings, changed_responses),
-        cells=ComparedCells.of_rows(rows, cells, scored),
+        cells=ComparedCells.of_rows(rows, cells, scored=scored),
         scored=scored,
         uncompared=uncompared,
         needs_ids=len({rows.group[cell.rows[0].old] for cell in cells if cell.needs_ids}),
@@ -134,7 +134,7 @@ def _match_cells(
     """
     no_ids: list[str | None] = [None] * len(rows.identities)
     if settings:
-        by_response = keys_by_response(rows, names, settings)
+        by_response = keys_by_response(rows, names, settings=settings)
         # A cell is one response, which its texts have found.
         matched = [cell.match(no_ids) for cell in _cells(rows, by_response.keys)]
         return _CellMatching(matched, alignment_notes=by_response.notes)

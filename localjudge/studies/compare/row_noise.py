@@ -62,7 +62,7 @@ def row_noise(matched: MatchedRuns) -> dict[str, RowNoise]:
         of_runs = []
         for run, rows_of_run in repeated.items():
             again = column_change(rows_of_run, name, expected=name in rows.expected, width=float(column.width))
-            of_run = _noise_of_run(run, again, changes)
+            of_run = _noise_of_run(run, again, changes=changes)
             if of_run is not None:
                 of_runs.append(of_run)
         if len(of_runs) == len(repeated):

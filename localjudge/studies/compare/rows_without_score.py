@@ -72,9 +72,9 @@ def uncompared_rows(rows: ComparedRows, matched: Sequence[MatchedRow]) -> Uncomp
     """
     unreadable = _unreadable_rows(rows, matched)
     failed = [row for row in rows.rows_of(0) if not rows.has_score(row) and rows.counts[row]]
-    further = _further_rows(rows, matched, unreadable)
+    further = _further_rows(rows, matched, unreadable=unreadable)
     return UncomparedRows(
-        missing=_missing(rows, matched, unreadable),
+        missing=_missing(rows, matched, unreadable=unreadable),
         failed=tuple(_failed_row(rows, row) for row in failed),
         unmatched=tuple(_failed_row(rows, row) for row in further if not rows.has_score(row)),
         only_new=sum(map(rows.has_score, further)),
@@ -92,7 +92,7 @@ def has_both_scores(rows: ComparedRows, row: MatchedRow) -> bool:
 
 
 def _failed_row(rows: ComparedRows, row: int) -> RowWithoutScore:
-    return _row_without_score(rows, row, NoScore.FAILED, error=rows.errors[row])
+    return _row_without_score(rows, row, reason=NoScore.FAILED, error=rows.errors[row])
 
 
 def _row_without_score(rows: ComparedRows, row: int, reason: NoScore, *, error: str) -> RowWithoutScore:
@@ -109,9 +109,9 @@ def _missing(
             continue
         failed = unreadable.get(row.old) if row.new is None else row.new
         if failed is None:
-            lost = _row_without_score(rows, row.old, NoScore.ABSENT, error="")
+            lost = _row_without_score(rows, row.old, reason=NoScore.ABSENT, error="")
         else:
-            lost = _row_without_score(rows, row.old, NoScore.FAILED_IN_NEW, error=rows.errors[failed])
+            lost = _row_without_score(rows, row.old, reason=NoScore.FAILED_IN_NEW, error=rows.errors[failed])
         missing.append(lost)
     return tuple(missing)
 
@@ -136,7 +136,9 @@ def _unreadable_rows(rows: ComparedRows, matched: Sequence[MatchedRow]) -> dict[
         if row.new is not None:
             continue
         identity = rows.identities[row.old]
-        unread = _unread_row(rows, unread_by_id, identity, other_systems=systems.difference(identity.systems))
+        unread = _unread_row(
+            rows, unread_by_id, identity=identity, other_systems=systems.difference(identity.systems)
+        )
         if unread is not None:
             unreadable[row.old] = unread
     return unreadable

@@ -70,10 +70,10 @@ def changed_settings(manifests: Sequence[RunManifest]) -> tuple[SettingChange, .
         if value == new.judge[name]:
             continue
         if name == "model":
-            change = SettingChange(name, old.model.name, new.model.name)
+            change = SettingChange(name, old.model.name, new=new.model.name)
         elif name == "rubric":
-            change = SettingChange(name, old.rubric.name, new.rubric.name)
+            change = SettingChange(name, old.rubric.name, new=new.rubric.name)
         else:
-            change = SettingChange(name, value, new.judge[name])
+            change = SettingChange(name, value, new=new.judge[name])
         changes.append(change)
     return tuple(changes)

@@ -79,7 +79,7 @@ class ComparedSystems:
         """
         instructions, instruction = np.unique(group, return_inverse=True)
         count = len(self.names)
-        means = cell_means(values, instruction * count + self.index, len(instructions) * count)
+        means = cell_means(values, instruction * count + self.index, cells=len(instructions) * count)
         return means.reshape(len(instructions), count, -1)
 
 
@@ -105,8 +105,8 @@ def orders_of_systems(
     first, second = np.array(list(combinations(range(len(names)), 2))).T  # [pairs]
     pairs = len(first)
     reach = np.repeat(list(widths.values()), pairs)
-    old = _tested_differences(old_means, first, second, reach=reach, resamples=resamples, seed=seed)
-    new = _tested_differences(new_means, first, second, reach=reach, resamples=resamples, seed=seed)
+    old = _tested_differences(old_means, first, second=second, reach=reach, resamples=resamples, seed=seed)
+    new = _tested_differences(new_means, first, second=second, reach=reach, resamples=resamples, seed=seed)
     agreement = (old.sign * new.sign).reshape(-1, pairs)
     orders: dict[str, OrderOfSystems] = {}
     for index, (column, of_pairs) in enumerate(zip(widths, agreement, strict=True)):
@@ -157,7 +157,7 @@ def _tested_differences(
     by_column = means.transpose(0, 2, 1)  # [instructions, C, S]
     differences = (by_column[:, :, first] - by_column[:, :, second]).reshape(len(means), -1)
     tested = studentise(
-        column_means(differences), -reach, reach, symmetric=True, resamples=resamples, seed=seed
+        column_means(differences), -reach, highest=reach, symmetric=True, resamples=resamples, seed=seed
     )
     is_significant = tested.adjusted() < SIGNIFICANCE_LEVEL
     return _TestedDifferences(

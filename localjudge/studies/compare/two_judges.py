@@ -51,7 +51,7 @@ def compare_two_judges(matched: MatchedRuns, *, resamples: int, seed: int) -> Tw
         order = orders_of_systems(
             systems.means(matched.cells.old[in_both], group),
             systems.means(matched.cells.new[in_both], group),
-            systems.names,
+            names=systems.names,
             widths={name: float(column.width) for name, column in rows.columns.items()},
             resamples=resamples,
             seed=seed,
