@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from localjudge.matching import UNNAMED
+from localjudge.matching.system_names import UNNAMED
 from localjudge.report.changed_row_lines import first_few
 from localjudge.report.two_judge_lines import better_judge, contrary_to_each_other, contrary_to_people
 from localjudge.statistics import two_decimals, untested_in_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from localjudge.matching import UNNAMED
+from localjudge.matching.system_names import UNNAMED
 from localjudge.statistics import two_decimals
 from localjudge.statistics.paired_test import needed_in_words
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS

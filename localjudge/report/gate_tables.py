@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from localjudge.matching import UNNAMED
+from localjudge.matching.system_names import UNNAMED
 from localjudge.report.gate_lines import fall_that_counts, gate_lines
 from localjudge.report.tables import Cell, Table
 from localjudge.studies.conditions import (

@@ -10,8 +10,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from localjudge.errors import UsageError
-from localjudge.matching import Identity
-from localjudge.matching.row_index import align_runs
+from localjudge.matching.identity import Identity
+from localjudge.matching.run_alignment import align_runs
 from localjudge.studies.compare.compared_rows import ComparedRows
 from localjudge.studies.compare.pair_subject import Systems
 from localjudge.studies.compare.run_difference import SettingChange

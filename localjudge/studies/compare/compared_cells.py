@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from localjudge.arrays import Flags, Floats, Integers
-from localjudge.matching import UNNAMED
+from localjudge.matching.system_names import UNNAMED
 from localjudge.statistics.resampling import cell_means
 from localjudge.studies.compare.cell import MatchedCell
 from localjudge.studies.compare.compared_rows import ComparedRows

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from localjudge.matching import Identity
+from localjudge.matching.identity import Identity
 from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.studies.compare.pair_subject import PairSubject
 

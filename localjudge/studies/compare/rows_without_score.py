@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from localjudge.matching import Identity
+from localjudge.matching.identity import Identity
 from localjudge.studies.compare.cell import MatchedRow
 from localjudge.studies.compare.compared_rows import ComparedRows
 from localjudge.studies.compare.pair_subject import Systems

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from localjudge.arrays import Floats, Integers
-from localjudge.matching import UNNAMED
+from localjudge.matching.system_names import UNNAMED
 from localjudge.statistics import Estimate
 from localjudge.statistics.resampling import cell_means, studentise
 from localjudge.statistics.system_means import column_means
