@@ -59,14 +59,14 @@ def test_a_long_result_loses_its_middle_by_tokens_and_a_mark_says_how_much(name:
             assert content.startswith(begin)
             assert content.endswith(end)
             if begin == content:  # unknown characters of any number are one token
-                assert builder._with_short_results(row_of(trajectory(content), *WHOLE))[1] == 0
+                assert builder._with_short_results(row_of(trajectory(content), *WHOLE)).cut == 0
                 continue
             assert len(begin) + len(end) < len(content)
             assert tokens == encoder.without_middle(content, 0)[2] - most
             task = builder.task(row := row_of(trajectory(content), *WHOLE))
             assert task.row is row, "the outcome is that of the whole row"
             assert task.candidate_cut == len(content) - len(begin) - len(end)
-            shown, _ = builder._with_short_results(row)
+            shown = builder._with_short_results(row).shown
             assert task.tokens == encoder.encode(builder.rubric.text(shown))
             lines = [line for line in shown.candidate.splitlines() if line and not line.startswith("> ")]
             mark = f"[{tokens} tokens of this result are not shown]"
@@ -86,7 +86,8 @@ def test_a_result_stays_whole_if_its_mark_is_longer_than_what_it_replaces(rubric
     encoder = PromptEncoder(tokenizer_with("unigram", CHAT_TEMPLATES["ChatML"]))
     builder = TaskBuilder(Rubric.load(rubric), encoder, None, 10, max_result_tokens=0)
     row = row_of(trajectory("ok", "", "a\nb"), *WHOLE)
-    assert builder._with_short_results(row) == (row, 0)
+    result = builder._with_short_results(row)
+    assert (result.shown, result.cut) == (row, 0)
 
 
 def test_the_limit_of_results_comes_before_the_rule_for_rows_that_do_not_fit(

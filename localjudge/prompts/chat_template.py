@@ -58,8 +58,13 @@ def render_template(template: str, messages: Sequence[Message], variables: Mappi
         ModelError: the template cannot be rendered, takes more than `SECONDS` or 1 GiB of memory (which macOS
             does not limit), or renders more than `CHARACTERS`.
     """
-    limits = {"seconds": SECONDS, "characters": CHARACTERS}
-    request = {"template": template, "messages": list(messages), "variables": dict(variables), **limits}
+    request = {
+        "template": template,
+        "messages": list(messages),
+        "variables": dict(variables),
+        "seconds": SECONDS,
+        "characters": CHARACTERS,
+    }
     reply, status = _request(json.dumps(request).encode() + b"\n")
     if status == _TIMED_OUT:
         raise ModelError(f"the chat template cannot be rendered: it takes more than {SECONDS:g} s")
@@ -79,31 +84,36 @@ def _request(request: bytes) -> tuple[bytes, int | None]:
     with _lock:
         if _renderer is None or _renderer.poll() is not None:
             _stop()
-            _renderer = subprocess.Popen(
-                [sys.executable, "-P", "-m", "localjudge.prompts.chat_template"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # an interrupt at the terminal must reach only the parent process
-                # It uses the same packages as this process, and no numpy threads.
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(map(str, sys.path)),
-                    "OPENBLAS_NUM_THREADS": "1",
-                },
-            )
+            _renderer = _started()
         assert _renderer.stdin is not None
         assert _renderer.stdout is not None
         try:
             _renderer.stdin.write(request)
             _renderer.stdin.flush()
             reply = _renderer.stdout.readline()
-            return reply, None if reply.endswith(b"\n") else _renderer.wait()
+            if reply.endswith(b"\n"):
+                return reply, None
+            return reply, _renderer.wait()
         except BrokenPipeError:
             return b"", _renderer.wait()
         except BaseException:  # after an interrupt, the next request must not read the reply to this one
             _stop()
             raise
+
+
+def _started() -> subprocess.Popen[bytes]:
+    """Start the renderer. It uses the same packages as this process, and no threads of numpy."""
+    variables = dict(os.environ)
+    variables["PYTHONPATH"] = os.pathsep.join(str(folder) for folder in sys.path)
+    variables["OPENBLAS_NUM_THREADS"] = "1"
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "localjudge.prompts.chat_template"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # an interrupt at the terminal must reach only the parent process
+        env=variables,
+    )
 
 
 @atexit.register
@@ -125,8 +135,8 @@ def _serve() -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the default action ends the process, in any operation
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = _BYTES if hard == resource.RLIM_INFINITY else min(_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    limit = _BYTES if hard == resource.RLIM_INFINITY else min(_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
     for line in sys.stdin.buffer:
         request = json.loads(line)
         signal.setitimer(signal.ITIMER_REAL, request["seconds"])
@@ -140,7 +150,8 @@ def _serve() -> None:
                 raise ValueError(f"it renders {len(text):,} characters, more than {request['characters']:,}")
             reply = {"text": text}
         except Exception as error:  # a template may raise anything
-            reply = {"error": " ".join(str(error)[:500].split()) or type(error).__name__}
+            message = " ".join(str(error)[:500].split())
+            reply = {"error": message or type(error).__name__}
         signal.setitimer(signal.ITIMER_REAL, 0)
         print(json.dumps(reply), flush=True)
 

@@ -16,11 +16,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Self
 
 from localjudge.errors import ModelError, RowError
@@ -83,69 +82,65 @@ class PromptEncoder:
         if backend is None:
             raise ModelError("the tokenizer has no form that the tokenizers library can read")
         layout: str = backend.to_str()
-        parsed = json.loads(layout)
         self.has_template = bool(tokenizer.chat_template)
         rendered = render_turns(tokenizer, system, thinking=thinking, template_args=template_args)
-        self.system_place, self.open_thought = rendered.system_place, rendered.open_thought
-        around = rendered.text
+        self.system_place = rendered.system_place
+        self.open_thought = rendered.open_thought
+        text = rendered.text
         template = tokenizer.get_chat_template() if self.has_template else ""
-        begin = around.index(ROW)
-        end = begin + len(ROW)
-        try:
-            with _panics_as_errors():
-                whole = backend.encode(around, add_special_tokens=not self.has_template)
-        except ValueError as error:
-            raise ModelError(f"the chat template cannot be encoded: {error}") from None
         added = markers(backend)
-        own = added | _undeclared(backend, controls, around + template)
+        control = added | _undeclared(backend, controls, text + template)
         # A tokenizer without bytes writes this token for an unknown character, so it is text.
-        self._never = own - {_unknown(parsed, backend)}
-        marks = [rank for rank, token in enumerate(whole.ids) if token in own]
-        # Ids before the content end with a marker, ids after it begin with one; the plain text in
-        # between is encoded in one piece with the content, because tokenizers merge across that border.
-        first = max((rank + 1 for rank in marks if whole.offsets[rank][1] <= begin), default=0)
-        last = min((rank for rank in marks if whole.offsets[rank][0] >= end), default=len(whole.ids))
-        self.tail: list[int] = whole.ids[last:]
-        self.before = around[whole.offsets[first - 1][1] if first else 0 : begin]
-        self.after = around[end : whole.offsets[last][0] if last < len(whole.ids) else len(around)]
+        self._never = control - {_unknown(json.loads(layout), backend)}
+        prompt = _TokenizedPrompt.from_text(
+            backend, text, control=control, add_special_tokens=not self.has_template
+        )
+
+        # Ids before the row's text end with a marker, ids after it begin with one. The plain text in between is
+        # encoded in one piece with the row's text, because tokenizers merge across that border.
+        begin = text.index(ROW)
+        end = begin + len(ROW)
+        first = prompt.rank_after_markers(begin)
+        last = prompt.rank_of_marker(end)
+        self.before = text[prompt.end_before(first) : begin]
+        self.after = text[end : prompt.begin_of(last)]
+        self.tail: list[int] = prompt.ids[last:]
         # What follows the last marker of the tail is plain text, which an answer's opening merges with.
-        plain = marks[-1] + 1 if self.tail else len(whole.ids)
-        self._tail_markers = whole.ids[last:plain]
-        self._tail_text = around[whole.offsets[plain - 1][1] :] if self.tail else ""
+        plain = prompt.markers[-1] + 1 if self.tail else len(prompt.ids)
+        self._tail_markers = prompt.ids[last:plain]
+        self._tail_text = text[prompt.end_before(plain) :] if self.tail else ""
 
-        @cache
-        def twin_after(follows: str) -> Any:
-            return type(backend).from_str(text_only_twin(json.loads(layout), own, follows=follows))
+        twins = _Twins(backend, layout, control)
+        self._twin = twins.at(prompt, first, added)
+        self._tail_twin = twins.at(prompt, plain if self.tail else first, added)
+        runs = prompt.runs_before(first)
+        texts = [run.text for run in runs] + [self.before]
+        shows_system = any(SYSTEM in shown for shown in texts)
 
-        def twin(rank: int) -> Any:
-            """Return the text-only twin for the text that begins at the id of this rank."""
-            return twin_after("nothing" if not rank else "added" if whole.ids[rank - 1] in added else "piece")
-
-        self._twin, self._tail_twin = twin(first), twin(plain if self.tail else first)
-        runs = list(_runs(around, whole.offsets, [rank for rank in marks if rank < first]))
-
-        def head(said: str) -> list[int]:
-            """Return the ids of the head with a text instead of the stand-in for the system prompt."""
+        def head(system_text: str) -> list[int]:
+            """Return the ids of the head with a text in place of the stand-in for the system prompt."""
             ids: list[int] = []
-            for start, text, mark in runs:
-                filled = text.replace(SYSTEM, said)
-                ids += self._spelled(twin(start), filled) if SYSTEM in text else whole.ids[start:mark]
-                ids.append(whole.ids[mark])
+            for run in runs:
+                if SYSTEM in run.text:
+                    twin = twins.at(prompt, run.first, added)
+                    ids += self._spelled(twin, run.text.replace(SYSTEM, system_text))
+                else:
+                    ids += prompt.ids[run.first : run.marker]
+                ids.append(prompt.ids[run.marker])
             return ids
 
-        texts = [*(text for _, text, _ in runs), self.before]
-        safe = not system or any(SYSTEM in text for text in texts)
         try:
             self.head = head(SYSTEM)
-            safe &= self.encode(ROW) == whole.ids and self.spell(self._tail_text) == whole.ids[plain:]
+            is_safe = self.encode(ROW) == prompt.ids and self.spell(self._tail_text) == prompt.ids[plain:]
         except (ValueError, ModelError):
-            safe = False
-        if not safe:
+            is_safe = False
+        if not is_safe or (system and not shows_system):
             raise ModelError("the chat template cannot be split safely around the content")
         try:
-            self.head, self.before = head(system), self.before.replace(SYSTEM, system)
+            self.head = head(system)
         except ValueError as error:
             raise ModelError(f"the system prompt cannot be encoded: {error}") from None
+        self.before = self.before.replace(SYSTEM, system)
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of the chat template around this text.
@@ -167,27 +162,46 @@ class PromptEncoder:
             texts: the texts.
             beginnings: for each text, the numbers of characters of the beginnings that it shares with others.
         """
-        begins: Sequence[Sequence[int]] = [*beginnings] or [()] * len(texts)
-        within = [self.before + text + self.after for text in texts]
+        prefixes: list[Sequence[int]] = list(beginnings)
+        if not prefixes:
+            prefixes = [()] * len(texts)
+        with_plain_text = [self.before + text + self.after for text in texts]
         try:
             with _panics_as_errors():
-                encoded = self._twin.encode_batch(within, add_special_tokens=False)
+                encoded = self._twin.encode_batch(with_plain_text, add_special_tokens=False)
         except ValueError as error:
             if len(texts) == 1:
                 return [RowError(str(error))]
-            pairs = zip(texts, begins, strict=True)
-            return [each for text, own in pairs for each in self.encode_all([text], [own])]  # one has no ids
-        return [
-            EncodedText([*self.head, *each.ids, *self.tail], self._beginnings(each, own))
-            if self._never.isdisjoint(each.ids)
-            else RowError(_MISREAD)
-            for each, own in zip(encoded, begins, strict=True)
-        ]
+            one_by_one: list[EncodedText | RowError] = []  # so that only the one that cannot be read has no ids
+            for text, lengths in zip(texts, prefixes, strict=True):
+                one_by_one += self.encode_all([text], [lengths])
+            return one_by_one
+        return [self._whole(ids, lengths) for ids, lengths in zip(encoded, prefixes, strict=True)]
 
-    def _beginnings(self, encoded: Any, characters: Sequence[int]) -> tuple[int, ...]:
-        """Return the number of tokens before the one that holds the first character after each beginning."""
-        ranks = (encoded.char_to_token(len(self.before) + count) for count in characters)
-        return tuple(dict.fromkeys(len(self.head) + rank for rank in ranks if rank is not None))
+    def _whole(self, encoded: Any, prefix_lengths: Sequence[int]) -> EncodedText | RowError:
+        """Return the ids of a prompt from those of a row's text; or why it has none.
+
+        Args:
+            encoded: the encoding of the row's text with the plain text around it.
+            prefix_lengths: as for `_beginnings`.
+        """
+        if not self._never.isdisjoint(encoded.ids):
+            return RowError(_MISREAD)
+        return EncodedText(self.head + encoded.ids + self.tail, self._beginnings(encoded, prefix_lengths))
+
+    def _beginnings(self, encoded: Any, prefix_lengths: Sequence[int]) -> tuple[int, ...]:
+        """Return the number of tokens before the one that holds the first character after each prefix.
+
+        Args:
+            encoded: the encoding of a row's text.
+            prefix_lengths: the lengths of prefixes of the row's text, in characters.
+        """
+        beginnings: dict[int, None] = {}  # each once, in their order
+        for length in prefix_lengths:
+            rank = encoded.char_to_token(len(self.before) + length)
+            if rank is not None:
+                beginnings[len(self.head) + rank] = None
+        return tuple(beginnings)
 
     def without_middle(self, text: str, most: int) -> tuple[str, str, int]:
         """Return the beginning and the end of a text, and the number of tokens between them.
@@ -199,14 +213,16 @@ class PromptEncoder:
             ValueError: the tokenizer cannot read the text.
         """
         with _panics_as_errors():
-            places: list[tuple[int, int]] = self._twin.encode(text, add_special_tokens=False).offsets
-        if len(places) <= most:
+            offsets: list[tuple[int, int]] = self._twin.encode(text, add_special_tokens=False).offsets
+        if len(offsets) <= most:
             return text, "", 0
-        kept = most // 2
-        begin = places[most - kept - 1][1] if most else 0
-        # The tokens of one character have the same place.
-        end = max(begin, places[-kept][0]) if kept else len(text)
-        return text[:begin], text[end:], len(places) - most
+        last = most // 2  # tokens of the end
+        first = most - last  # tokens of the beginning
+        begin = offsets[first - 1][1] if first else 0
+        end = len(text)
+        if last:
+            end = max(begin, offsets[-last][0])  # the tokens of one character have the same offsets
+        return text[:begin], text[end:], len(offsets) - most
 
     def bound(self, text: str) -> int:
         """Return an upper bound of the number of token ids of `encode(text)`, without encoding it.
@@ -243,7 +259,7 @@ class PromptEncoder:
         """
         encoder = copy(self)
         if self.tail:
-            encoder.tail = [*self._tail_markers, *self.spell(self._tail_text + opening)]
+            encoder.tail = self._tail_markers + self.spell(self._tail_text + opening)
         else:
             encoder.after += opening
         return encoder
@@ -255,20 +271,129 @@ class PromptEncoder:
         return hashlib.sha256(around.encode()).hexdigest()
 
 
-def _runs(
-    around: str, offsets: Sequence[tuple[int, int]], marks: Sequence[int]
-) -> Iterator[tuple[int, str, int]]:
-    """Yield the plain text before each marker, between the ranks of its first id and of the marker."""
-    start = 0
-    for mark in marks:
-        yield start, around[offsets[start - 1][1] if start else 0 : offsets[mark][0]], mark
-        start = mark + 1
+@dataclass(frozen=True, slots=True)
+class _PlainRun:
+    """Plain text before a control token.
+
+    Attributes:
+        text: the text.
+        first: the rank of its first id in the prompt.
+        marker: the rank of the control token after it.
+    """
+
+    text: str
+    first: int
+    marker: int
+
+
+@dataclass(frozen=True, slots=True)
+class _TokenizedPrompt:
+    """A rendered prompt as token ids, each with a rank from 0.
+
+    Attributes:
+        text: the prompt.
+        ids: its token ids.
+        offsets: for each id, the begin and the end of its text, in characters.
+        markers: the ranks of the control tokens.
+    """
+
+    text: str
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+    markers: list[int]
+
+    @classmethod
+    def from_text(cls, backend: Any, text: str, *, control: Set[int], add_special_tokens: bool) -> Self:
+        """Encode a prompt.
+
+        Args:
+            backend: the tokenizer.
+            text: the prompt.
+            control: the ids of the control tokens.
+            add_special_tokens: whether the tokenizer adds tokens around the text.
+
+        Raises:
+            ModelError: the tokenizer cannot encode it.
+        """
+        try:
+            with _panics_as_errors():
+                encoded = backend.encode(text, add_special_tokens=add_special_tokens)
+        except ValueError as error:
+            raise ModelError(f"the chat template cannot be encoded: {error}") from None
+        marker_ranks = [rank for rank, token in enumerate(encoded.ids) if token in control]
+        return cls(text, encoded.ids, encoded.offsets, marker_ranks)
+
+    def end_before(self, rank: int) -> int:
+        """Return where the text of the id before this rank ends; 0 before the first id."""
+        return self.offsets[rank - 1][1] if rank else 0
+
+    def begin_of(self, rank: int) -> int:
+        """Return where the text of the id of this rank begins; the end of the prompt after the last id."""
+        return self.offsets[rank][0] if rank < len(self.ids) else len(self.text)
+
+    def rank_after_markers(self, character: int) -> int:
+        """Return the rank after the last control token that ends before a character; 0 without one."""
+        ranks = [rank + 1 for rank in self.markers if self.offsets[rank][1] <= character]
+        return max(ranks, default=0)
+
+    def rank_of_marker(self, character: int) -> int:
+        """Return the rank of the first control token that begins at a character or later.
+
+        Without one, return the number of ids.
+        """
+        ranks = [rank for rank in self.markers if self.offsets[rank][0] >= character]
+        return min(ranks, default=len(self.ids))
+
+    def runs_before(self, rank: int) -> list[_PlainRun]:
+        """Return the plain text before each control token of a lower rank."""
+        runs: list[_PlainRun] = []
+        first = 0
+        for marker in self.markers:
+            if marker >= rank:
+                break
+            text = self.text[self.end_before(first) : self.begin_of(marker)]
+            runs.append(_PlainRun(text, first, marker))
+            first = marker + 1
+        return runs
+
+
+class _Twins:
+    """The text-only twins of a tokenizer, by what precedes the text that they encode.
+
+    Args:
+        backend: the tokenizer.
+        layout: its JSON.
+        control: the ids of its control tokens.
+    """
+
+    def __init__(self, backend: Any, layout: str, control: set[int]) -> None:
+        self._backend = backend
+        self._layout = layout
+        self._control = control
+        self._twins: dict[str, Any] = {}
+
+    def at(self, prompt: _TokenizedPrompt, rank: int, added: Set[int]) -> Any:
+        """Return the twin for the text that begins at the id of this rank; `added` has the added tokens."""
+        if rank == 0:
+            return self._after("nothing")
+        if prompt.ids[rank - 1] in added:
+            return self._after("added")
+        return self._after("piece")
+
+    def _after(self, follows: str) -> Any:
+        if follows not in self._twins:
+            layout = text_only_twin(json.loads(self._layout), self._control, follows=follows)
+            self._twins[follows] = type(self._backend).from_str(layout)
+        return self._twins[follows]
 
 
 def markers(backend: Any) -> set[int]:
     """Return the ids of the added tokens that are control tokens: all except runs of white space."""
-    added = backend.get_added_tokens_decoder().items()
-    return {token for token, each in added if each.special or each.content.strip(_SPACES)}
+    control: set[int] = set()
+    for token, added in backend.get_added_tokens_decoder().items():
+        if added.special or added.content.strip(_SPACES):
+            control.add(token)
+    return control
 
 
 def _undeclared(backend: Any, controls: Iterable[int], template: str) -> set[int]:
@@ -304,7 +429,8 @@ def _panics_as_errors() -> Iterator[None]:
         yield
     except BaseException as error:
         # The type cannot be imported.
-        is_panic = (type(error).__module__, type(error).__name__) == ("pyo3_runtime", "PanicException")
+        name = f"{type(error).__module__}.{type(error).__name__}"
+        is_panic = name == "pyo3_runtime.PanicException"
         if not is_panic and type(error) is not Exception:
             raise
         raise ValueError(f"the tokenizer cannot encode the text: {' '.join(str(error).split())}") from None
@@ -312,6 +438,8 @@ def _panics_as_errors() -> Iterator[None]:
 
 def _unknown(layout: dict[str, Any], backend: Any) -> int | None:
     """Return the id of the token that represents unknown characters."""
-    named = layout["model"].get("unk_token")
-    unknown: int | None = layout["model"].get("unk_id") if named is None else backend.token_to_id(named)
+    model = layout["model"]
+    unknown: int | None = model.get("unk_id")
+    if model.get("unk_token") is not None:
+        unknown = backend.token_to_id(model["unk_token"])
     return unknown

@@ -78,16 +78,24 @@ def render_turns(
         ModelError: the template cannot be rendered, changes a content, or does not put each in exactly one
             place, the row's last.
     """
-    contents = {SYSTEM: system} if system else {}
-    together = f"{SYSTEM}\n\n{ROW}" if system else ROW
     if not tokenizer.chat_template:
-        return RenderedTurns(together, "text" if system else None)
-    in_one = _Renderer(tokenizer, [{"role": "user", "content": together}], contents, thinking, template_args)
+        return RenderedTurns(f"{SYSTEM}\n\n{ROW}", "text") if system else RenderedTurns(ROW, None)
+    row_alone = _Renderer(
+        tokenizer=tokenizer,
+        messages=[{"role": "user", "content": ROW}],
+        contents={},
+        thinking=thinking,
+        template_args=template_args,
+    )
     if not system:
-        return in_one.rendered(None)
+        return row_alone.rendered(None)
+    contents = {SYSTEM: system}
     turns = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": ROW}]
-    apart = replace(in_one, messages=turns)
-    return apart.rendered("turn") if apart.takes_system() else in_one.rendered("user")
+    in_two_turns = replace(row_alone, messages=turns, contents=contents)
+    if in_two_turns.takes_system():
+        return in_two_turns.rendered("turn")
+    turn = {"role": "user", "content": f"{SYSTEM}\n\n{ROW}"}
+    return replace(row_alone, messages=[turn], contents=contents).rendered("user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +114,9 @@ class _Renderer:
         try:
             prompt = self._text_of(messages, add_generation_prompt=True)
         except ModelError as error:
-            with_turns = " (with the rubric's system prompt)" if self.contents else ""
-            raise ModelError(f"{error}{with_turns}") from None
+            if not self.contents:
+                raise
+            raise ModelError(f"{error} (with the rubric's system prompt)") from None
         if not self.thinking:
             return self._with_begun_answer(prompt, messages)
         channel = own_channel(self.tokenizer.get_chat_template(), self.tokenizer.get_vocab())
@@ -139,18 +148,20 @@ class _Renderer:
         if has_thought_mark(begun.removeprefix(prompt)):
             return prompt
         # A template that does not read the roles writes the same before any turn.
-        tells_roles_apart = self._before_answer(messages, role="user") != begun
-        return begun if tells_roles_apart else prompt
+        if self._before_answer(messages, role="user") == begun:
+            return prompt
+        return begun
 
     def _before_answer(self, messages: list[dict[str, str]], role: str) -> str | None:
         """Return what stands before another turn of this role; None if the template has no such turn."""
-        turns = [*messages, {"role": role, "content": _ANSWER}]
+        turns = messages + [{"role": role, "content": _ANSWER}]
         try:
             text = self._text_of(turns, add_generation_prompt=False)
         except ModelError:
             return None
-        before, found, _ = text.partition(_ANSWER)
-        return before if found else None
+        if _ANSWER not in text:
+            return None
+        return text.partition(_ANSWER)[0]
 
     def takes_system(self) -> bool:
         """Return whether the template has a turn of the system; others raise an error or leave it out."""
@@ -161,30 +172,34 @@ class _Renderer:
 
     def rendered(self, system: Literal["turn", "user"] | None) -> RenderedTurns:
         """Render the stand-ins, and check that the template treats no content specially."""
-        stand_ins = {name: name for name in (*self.contents, ROW)}
+        stand_ins = {name: name for name in self.contents}
+        stand_ins[ROW] = ROW
         text = self.render(stand_ins)
-        found = _split_at(stand_ins).findall(text)
-        if sorted(found) != sorted(stand_ins) or found[-1] != ROW:
-            what = (
-                "system prompt in exactly one place before the row; judge without it"
-                if self.contents and text.count(ROW) == 1
-                else "content in exactly one place"
-            )
-            raise ModelError(f"the chat template must show the {what}")
-        tried = [stand_ins | {ROW: content} for content in _TRICKY]
-        for contents in (*tried, {**stand_ins, **self.contents}):
+        shown = _split_at(stand_ins).findall(text)
+        if sorted(shown) != sorted(stand_ins) or shown[-1] != ROW:
+            if self.contents and text.count(ROW) == 1:
+                advice = "system prompt in exactly one place before the row; judge without it"
+            else:
+                advice = "content in exactly one place"
+            raise ModelError(f"the chat template must show the {advice}")
+        for content in _TRICKY:
+            contents = stand_ins | {ROW: content}
             if not _renders(text, contents, self.render(contents)):
-                changed = repr(contents[ROW]) if contents in tried else "of the system prompt"
-                raise ModelError(f"the chat template changes the content {changed}")
+                raise ModelError(f"the chat template changes the content {content!r}")
+        contents = stand_ins | dict(self.contents)
+        if not _renders(text, contents, self.render(contents)):
+            raise ModelError("the chat template changes the content of the system prompt")
         return RenderedTurns(text, system)
 
 
 def _split_at(stand_ins: Mapping[str, str]) -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, stand_ins)))
+    """Return the pattern of any of the stand-ins."""
+    return re.compile("|".join(re.escape(name) for name in stand_ins))
 
 
 def _replaced(text: str, contents: Mapping[str, str]) -> str:
-    return _split_at(contents).sub(lambda found: contents[found[0]], text)
+    """Return a text with contents in place of their stand-ins."""
+    return _split_at(contents).sub(lambda stand_in: contents[stand_in[0]], text)
 
 
 def _renders(text: str, contents: Mapping[str, str], rendered: str) -> bool:
@@ -192,12 +207,13 @@ def _renders(text: str, contents: Mapping[str, str], rendered: str) -> bool:
 
     The template may trim a content; its own leading and trailing spaces stay in the prompt all the same.
     """
-    expected = "".join(
-        f"(?:{'|'.join(re.escape(each) for each in _trimmed(contents[part]))})"
-        if part in contents
-        else re.escape(part)
-        for part in re.split(f"({_split_at(contents).pattern})", text)
-    )
+    expected = ""
+    for part in re.split(f"({_split_at(contents).pattern})", text):
+        if part in contents:
+            forms = "|".join(re.escape(form) for form in _trimmed(contents[part]))
+            expected += f"(?:{forms})"
+        else:
+            expected += re.escape(part)
     return re.fullmatch(expected, rendered) is not None
 
 
@@ -234,16 +250,15 @@ def render(
         template = tokenizer.get_chat_template()
     except ValueError as error:  # several templates, without a default
         raise ModelError(f"the chat template cannot be rendered: {error}") from None
-    switches: dict[str, Any] = {"enable_thinking": thinking, "thinking": thinking}
+    fixed = dict(tokenizer.special_tokens_map)
+    variables = dict(tokenizer.special_tokens_map)
+    variables["add_generation_prompt"] = add_generation_prompt
+    variables["enable_thinking"] = thinking
+    variables["thinking"] = thinking
     if not thinking:  # without this variable, Seed-OSS thinks without a limit
-        switches["thinking_budget"] = 0
-    fixed = {**tokenizer.special_tokens_map, **template_args}
-    variables = {
-        **tokenizer.special_tokens_map,
-        "add_generation_prompt": add_generation_prompt,
-        **switches,
-        **template_args,
-    }
+        variables["thinking_budget"] = 0
+    fixed.update(template_args)
+    variables.update(template_args)
     if not reads_parts(template, json.dumps(fixed, sort_keys=True)):
         return render_template(template, messages, variables)
     in_parts: list[Message] = []

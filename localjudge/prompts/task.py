@@ -83,6 +83,7 @@ class TaskFeed:
         self._refused: list[Task] = []
         self._tag = 0
         self.exhausted = False
+        """Whether there is no further task."""
 
     def __iter__(self) -> Iterator[Prompt | None]:
         while len(self._refused) < _MOST_WAITING:
@@ -110,5 +111,6 @@ class TaskFeed:
 
     def take_refused(self) -> list[Task]:
         """Return the tasks without a prompt since the last call."""
-        refused, self._refused = self._refused, []
+        refused = self._refused
+        self._refused = []
         return refused

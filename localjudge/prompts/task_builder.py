@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,10 +14,12 @@ from localjudge.rows.conversation import cut_results
 from localjudge.rubrics.rubric import Rubric
 from localjudge.settings import OnOverflow
 
-# Limits of a batch of rows that is encoded at once.
-_ROWS_AT_ONCE, _CHARACTERS_AT_ONCE = 256, 4_000_000
-# More tokens of a template after the response are worth a hint.
+_ROWS_AT_ONCE = 256
+"""The most rows that are encoded at once."""
+_CHARACTERS_AT_ONCE = 4_000_000
+"""The most characters of several rows that are encoded at once."""
 _MOST_BEHIND = 50
+"""More tokens of a template after the response are worth a hint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +50,21 @@ class TaskBuilder:
         waiting: list[Row | Failure] = []
         size = 0
         for row in rows:
-            own = row.characters if isinstance(row, Row) else 0
-            if len(waiting) == _ROWS_AT_ONCE or (waiting and size + own > _CHARACTERS_AT_ONCE):
+            characters = row.characters if isinstance(row, Row) else 0
+            is_full = len(waiting) == _ROWS_AT_ONCE or size + characters > _CHARACTERS_AT_ONCE
+            if waiting and is_full:
                 yield from self._encoded(waiting)
-                waiting, size = [], 0
+                waiting = []
+                size = 0
             waiting.append(row)
-            size += own
+            size += characters
         yield from self._encoded(waiting)
 
     def excess(self, prompt_tokens: int) -> int:
         """Return by how many tokens a prompt of this length and its answer exceed the context."""
-        return prompt_tokens + self.answer_tokens - self.context if self.context is not None else 0
+        if self.context is None:
+            return 0
+        return prompt_tokens + self.answer_tokens - self.context
 
     @property
     def tokens_around(self) -> tuple[int, int]:
@@ -67,11 +72,13 @@ class TaskBuilder:
 
         The second are computed again for each row.
         """
-        first, behind = self.rubric.texts_around
         encoder = self.encoder
         assert encoder is not None
-        around = len(encoder.encode(""))
-        return len(encoder.encode(first)) - around + len(encoder.head), len(encoder.encode(behind)) - around
+        text_before, text_behind = self.rubric.texts_around
+        empty = len(encoder.encode(""))
+        before = len(encoder.encode(text_before)) - empty
+        behind = len(encoder.encode(text_behind)) - empty
+        return len(encoder.head) + before, behind
 
     def order_hint(self, mean: float | None = None) -> str:
         """Return one line about text of the template that could be computed once; empty if it is short.
@@ -79,15 +86,19 @@ class TaskBuilder:
         Args:
             mean: mean number of tokens of a prompt, if known.
         """
-        (_, behind), of = self.tokens_around, "" if mean is None else f" of {mean:,.0f}"
-        where = f"put them before {{${self.rubric.fields[0]}}}"
-        is_long = behind > _MOST_BEHIND and not self.rubric.is_default
-        return f"{behind}{of} tokens are computed again for each row; {where}" * is_long
+        _, behind = self.tokens_around
+        if behind <= _MOST_BEHIND or self.rubric.is_default:
+            return ""
+        tokens = f"{behind}" if mean is None else f"{behind} of {mean:,.0f}"
+        first_field = self.rubric.fields[0]
+        return f"{tokens} tokens are computed again for each row; put them before {{${first_field}}}"
 
     @property
     def room(self) -> int | None:
         """The most tokens of a prompt that fits the context with an answer; None if there is no limit."""
-        return None if self.context is None else self.context - self.answer_tokens
+        if self.context is None:
+            return None
+        return self.context - self.answer_tokens
 
     def bound(self, row: Row) -> int | None:
         """Return an upper bound of the number of prompt tokens of a row; None if none is known."""
@@ -112,84 +123,138 @@ class TaskBuilder:
         return task
 
     def _encoded(self, rows: list[Row | Failure]) -> Iterator[Task]:
-        texts: dict[int, str] = {}
-        cuts: dict[int, tuple[Row, int]] = {}
-        found: dict[int, EncodedText | RowError | str] = {}
-        for place, row in enumerate(rows):
-            if isinstance(row, Row):
-                if refusal := self.rubric.refusal(row):
-                    found[place] = refusal
-                else:
-                    cuts[place] = self._with_short_results(row)
-                    texts[place] = self.rubric.text(cuts[place][0])
-        begin = (self.rubric.beginnings(cuts[place][0]) for place in texts)
-        own = [*texts.values()]
-        found |= zip(texts, own if self.encoder is None else self.encoder.encode_all(own, begin), strict=True)
-        for place, row in enumerate(rows):
-            if isinstance(row, Failure):
-                yield Task(row)
+        """Yield the task of each of a batch of rows, whose prompts are encoded together."""
+        prepared = [self._prepared(row) for row in rows]
+        prompts = self._prompts([entry for entry in prepared if isinstance(entry, _ShownRow)])
+        for entry in prepared:
+            if isinstance(entry, Task):
+                yield entry
             else:
-                yield self._task_of(row, found[place], *cuts.get(place, (row, 0)))
+                yield self._task_of(entry, next(prompts))
 
-    def _task_of(self, row: Row, encoded: EncodedText | RowError | str, shown: Row, cut: int) -> Task:
+    def _prepared(self, row: Row | Failure) -> Task | _ShownRow:
+        """Return a row as the judge sees it; or its task, if it has no prompt."""
+        if isinstance(row, Failure):
+            return Task(row)
+        refusal = self.rubric.refusal(row)
+        if refusal is not None:
+            return _failed(row, refusal)
+        return self._with_short_results(row)
+
+    def _prompts(self, rows: Sequence[_ShownRow]) -> Iterator[EncodedText | RowError | str]:
+        """Yield the prompt of each row: token ids, why it has none, or the text if only a server encodes it."""
+        texts = [self.rubric.text(row.shown) for row in rows]
+        if self.encoder is None:
+            yield from texts
+        else:
+            beginnings = [self.rubric.beginnings(row.shown) for row in rows]
+            yield from self.encoder.encode_all(texts, beginnings)
+
+    def _task_of(self, row: _ShownRow, encoded: EncodedText | RowError | str) -> Task:
+        """Return the task of a row with this prompt."""
         if isinstance(encoded, RowError):
-            return _failed(row, encoded)
+            return _failed(row.whole, encoded)
         if isinstance(encoded, str):
-            return Task(row, [], text=encoded)
-        begin = encoded.beginnings
+            return Task(row.whole, [], text=encoded)
         if self.excess(len(encoded.ids)) <= 0:
-            return Task(row, encoded.ids, cut, shown=shown if cut else None, beginnings=begin)
+            return Task(
+                row.whole,
+                encoded.ids,
+                row.cut,
+                shown=row.shown if row.cut else None,
+                beginnings=encoded.beginnings,
+            )
         does_not_fit = (
             f"a prompt of {len(encoded.ids)} tokens and an answer of up to {self.answer_tokens} do not fit "
             f"the context of {self.context}"
         )
         if self.on_overflow == "fail":
-            return _failed(row, RowError(does_not_fit), overflows=True)
+            return _failed(row.whole, RowError(does_not_fit), overflows=True)
         assert self.encoder is not None  # it counted the tokens
-        shortened = self._longest_that_fits(shown, self.encoder)
-        if shortened is None:
+        cut = self._longest_that_fits(row.shown, self.encoder)
+        if cut is None:
             reason = f"{does_not_fit}, even with one character of its candidate"
-            return _failed(row, RowError(reason), overflows=True)
-        tokens, kept = shortened
-        cut += sum(max(0, len(text) - kept) for text in shown.texts)
-        shown = shown.cut(kept)
-        return Task(row, tokens, cut, overflows=True, shown=shown, beginnings=begin)
+            return _failed(row.whole, RowError(reason), overflows=True)
+        left_out = sum(max(0, len(text) - cut.characters) for text in row.shown.texts)
+        return Task(
+            row.whole,
+            cut.ids,
+            row.cut + left_out,
+            overflows=True,
+            shown=row.shown.cut(cut.characters),
+            beginnings=encoded.beginnings,
+        )
 
-    def _with_short_results(self, row: Row) -> tuple[Row, int]:
-        """Return the row with its tool results cut, and the number of characters that are left out."""
-        limit, encoder = self.max_result_tokens, self.encoder
+    def _with_short_results(self, row: Row) -> _ShownRow:
+        """Return the row with its tool results cut."""
+        limit = self.max_result_tokens
+        encoder = self.encoder
         if encoder is None or limit is None:
-            return row, 0
+            return _ShownRow(row, row, cut=0)
 
         def kept(content: str) -> tuple[str, str, int]:
             with suppress(ValueError):  # then the prompt cannot be encoded either
                 return encoder.without_middle(content, limit)
             return content, "", 0
 
-        return cut_results(row, self.rubric.fields, kept)
+        shown, cut = cut_results(row, self.rubric.fields, kept)
+        return _ShownRow(row, shown, cut)
 
-    def _longest_that_fits(self, row: Row, encoder: PromptEncoder) -> tuple[list[int], int] | None:
+    def _longest_that_fits(self, row: Row, encoder: PromptEncoder) -> _CutPrompt | None:
         """Search for the longest beginning of the candidate, of one character or more, that fits the context.
 
         n characters take at most 2 + log2(n) encodings; one if the rest of the prompt is too long already.
 
         Returns:
-            the prompt's token ids and the number of characters that are kept; None if no beginning fits.
+            the prompt with this beginning; None if none fits.
         """
-        found: tuple[list[int], int] | None = None
+        longest = self._cut_prompt(row, 1, encoder)
+        if longest is None:
+            return None
+        lowest = 2
+        highest = max(len(text) for text in row.texts)
+        while lowest < highest:
+            length = (lowest + highest) // 2
+            prompt = self._cut_prompt(row, length, encoder)
+            if prompt is None:
+                highest = length
+            else:
+                longest = prompt
+                lowest = length + 1
+        return longest
 
-        def is_too_long(length: int) -> bool:
-            nonlocal found
-            (encoded,) = encoder.encode_all([self.rubric.text(row.cut(length))])
-            # A tokenizer may be unable to read the text if it ends here.
-            if isinstance(encoded, RowError) or self.excess(len(encoded.ids)) > 0:
-                return True
-            found = encoded.ids, length
-            return False
+    def _cut_prompt(self, row: Row, length: int, encoder: PromptEncoder) -> _CutPrompt | None:
+        """Return the prompt with this many characters of each candidate; None if it does not fit the context.
 
-        if not is_too_long(1):
-            bisect_left(range(max(map(len, row.texts))), True, lo=2, key=is_too_long)
-        return found
+        A tokenizer may be unable to read the text if it ends there.
+        """
+        (encoded,) = encoder.encode_all([self.rubric.text(row.cut(length))])
+        if isinstance(encoded, RowError) or self.excess(len(encoded.ids)) > 0:
+            return None
+        return _CutPrompt(encoded.ids, length)
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownRow:
+    """A row, as it is and as the judge sees it.
+
+    Attributes:
+        whole: the row as it is.
+        shown: the row with its tool results cut.
+        cut: number of characters of tool results that are left out.
+    """
+
+    whole: Row
+    shown: Row
+    cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class _CutPrompt:
+    """The token ids of a prompt, and the number of characters that it has of each candidate."""
+
+    ids: list[int]
+    characters: int
 
 
 def _failed(row: Row, error: RowError, *, overflows: bool = False) -> Task:

@@ -23,7 +23,8 @@ from localjudge.system.steps import Report, no_progress
 
 BLOCK = 16
 """Number of tokens of a block in which vLLM keeps what it computed for them, and shares it between prompts."""
-_STORED = "candidate_cut", "error", "overflows", "text", "beginnings"
+_STORED = ("candidate_cut", "error", "overflows", "text", "beginnings")
+"""The fields of a task in the scratch file, beside its tokens."""
 _REPORT_EVERY = 0.25
 """Seconds between two reports of the rows that are encoded."""
 
@@ -65,14 +66,25 @@ class TaskStream(AbstractContextManager["TaskStream"]):
         copies: array[int],
         scratch: Path | None = None,
     ) -> None:
-        self.encoded = self.prompt_tokens = self.longest = self.too_long = 0
+        self.encoded = 0
+        self.prompt_tokens = 0
+        self.longest = 0
+        self.too_long = 0
         self.first_too_long: str | None = None
-        self.prompts = self.tokens = self.shared_tokens = self.of_all = self.of_instruction = 0
+        self.prompts = 0
+        self.tokens = 0
+        self.shared_tokens = 0
+        self.of_all = 0
+        self.of_instruction = 0
         self._previous: list[int] = []
-        self._builder, self._row = builder, row
-        self._order, self._begins, self._copies = order, begins, copies
+        self._builder = builder
+        self._row = row
+        self._order = order
+        self._begins = begins
+        self._copies = copies
         self._error: BaseException | None = None
-        self._stopped = self._ended = False
+        self._stopped = False
+        self._ended = False
         self._progress = threading.Condition()
         self._tasks = LineStore.scratch(scratch)
         # A daemon: an interrupt while `__exit__` waits for it ends the process.
@@ -140,9 +152,7 @@ class TaskStream(AbstractContextManager["TaskStream"]):
                 self.first_too_long = self.first_too_long or task.row.source
             if task.tokens:
                 self._count(task.tokens)
-                of_all, with_instruction = (*task.beginnings, *task.beginnings, 0, 0)[:2]
-                self.of_all += of_all
-                self.of_instruction += with_instruction - of_all
+                self._count_beginnings(task.beginnings)
             with self._progress:
                 self._tasks.append(_dump(task))
                 self._progress.notify()
@@ -153,19 +163,36 @@ class TaskStream(AbstractContextManager["TaskStream"]):
         self.shared_tokens += _shared(self._previous, tokens) // BLOCK * BLOCK
         self._previous = tokens
 
+    def _count_beginnings(self, beginnings: Sequence[int]) -> None:
+        """Count the tokens with which all prompts begin, and those that the prompts of an instruction share.
+
+        Beginnings of equal length are there once: a single one is that of all rows and of the instruction.
+        """
+        if not beginnings:
+            return
+        of_all = beginnings[0]
+        with_instruction = beginnings[1] if len(beginnings) > 1 else of_all
+        self.of_all += of_all
+        self.of_instruction += with_instruction - of_all
+
 
 def _shared(first: list[int], second: list[int]) -> int:
-    """Return the number of tokens with which both begin."""
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((place for place, (one, other) in pairs if one != other), min(len(first), len(second)))
+    """Return the length of the common prefix of two prompts, in tokens."""
+    for length, (token, other) in enumerate(zip(first, second, strict=False)):
+        if token != other:
+            return length
+    return min(len(first), len(second))
 
 
 def _dump(task: Task) -> bytes:
     """Return a task without its rows and places."""
-    own = {name: getattr(task, name) for name in _STORED}
-    return pickle.dumps({**own, "tokens": array("i", task.tokens)})
+    stored = {name: getattr(task, name) for name in _STORED}
+    stored["tokens"] = array("i", task.tokens)
+    return pickle.dumps(stored)
 
 
 def _task(row: Row | Failure, dumped: bytes, places: Sequence[int]) -> Task:
-    own = pickle.loads(dumped)  # of a file without a name, which only this process has
-    return Task(**{**own, "row": row, "tokens": own["tokens"].tolist(), "places": places})
+    """Return the task of a row from the scratch file, which has no name: only this process can write it."""
+    stored = pickle.loads(dumped)
+    tokens = stored.pop("tokens").tolist()
+    return Task(row=row, tokens=tokens, places=places, **stored)

@@ -15,21 +15,24 @@ _TAG = re.compile(
     r"[<\[◁](?!/)[^<>\[\]◁▷\s'\"()]*(?:think|thought|reason)[^<>\[\]◁▷\s'\"()]*[>\]▷]", re.IGNORECASE
 )
 _CLOSES = re.compile(r"(?<![a-z])(?:end|close|suffix)", re.IGNORECASE)
-_ENCLOSED = [each for each in FORMATS if not each.is_channel]
-_MARKS = [each.opens for each in _ENCLOSED] + [each.ends for each in _ENCLOSED]
+_ENCLOSED = [known for known in FORMATS if not known.is_channel]
+_MARKS = [known.opens for known in _ENCLOSED] + [known.ends for known in _ENCLOSED]
 KNOWN_MARKS = frozenset(mark for mark in _MARKS if mark)
 """The texts that can open or end a thought, apart from channels and from tags that are found by their names."""
 
 
 def open_thought(text: str) -> ThoughtFormat | None:
     """Return the format of the thought in which a text ends; None if it ends in none."""
-    known = FORMATS + tuple(_tagged(_TAG.findall(text)))
-    found = [each for each in known if each.opens in text]
-    if not found:
+    formats = list(FORMATS) + _tagged(_TAG.findall(text))
+    opened = [thought for thought in formats if thought.opens in text]
+    if not opened:
         return None
-    last = max(found, key=lambda each: text.rfind(each.opens))
-    rest = text.rpartition(last.opens)[2]
-    is_open = last.ends not in rest if last.ends else not rest.strip()
+    last = max(opened, key=lambda thought: text.rfind(thought.opens))
+    after = text.rpartition(last.opens)[2]
+    if last.ends:
+        is_open = last.ends not in after
+    else:
+        is_open = not after.strip()
     return last if is_open else None
 
 
@@ -37,7 +40,7 @@ def has_thought_mark(text: str) -> bool:
     """Return whether a text opens or ends a thought."""
     if any(mark in text for mark in KNOWN_MARKS):
         return True
-    if any(each.opens in text for each in FORMATS):
+    if any(thought.opens in text for thought in FORMATS):
         return True
     # Without its slash, a closing tag is found as an opening one is.
     return _TAG.search(text.replace("/", "")) is not None
@@ -51,8 +54,11 @@ def names_thoughts(template: str) -> bool:
     """
     if any(mark in template for mark in KNOWN_MARKS):
         return True
-    tagged = _tagged(_TAG.findall(template))
-    return any(each.ends in template for each in tagged if each.ends and "effort" not in each.opens.lower())
+    for thought in _tagged(_TAG.findall(template)):
+        is_setting = "effort" in thought.opens.lower()
+        if thought.ends and thought.ends in template and not is_setting:
+            return True
+    return False
 
 
 def own_channel(template: str, vocabulary: Collection[str]) -> ThoughtFormat | None:
@@ -62,9 +68,9 @@ def own_channel(template: str, vocabulary: Collection[str]) -> ThoughtFormat | N
         template: the source of its chat template.
         vocabulary: the texts of its tokens.
     """
-    for each in FORMATS:
-        if each.token and each.token in template and each.token in vocabulary:
-            return each
+    for thought in FORMATS:
+        if thought.token and thought.token in template and thought.token in vocabulary:
+            return thought
     return None
 
 
@@ -77,22 +83,26 @@ def marks_of(tokens: Iterable[str], template: str) -> ThoughtFormat | None:
     """
     added = set(tokens)
     tags = added.union(_TAG.findall(template))
-    known = _ENCLOSED + _tagged(filter(_TAG.fullmatch, tags))
-    found = [each for each in known if each.ends]
-    best = max(found, key=lambda each: (each.ends in added, each.ends in template))
-    return best if best.ends in added or best.ends in template else None
+    whole_tags = [tag for tag in tags if _TAG.fullmatch(tag)]
+    formats = [thought for thought in _ENCLOSED + _tagged(whole_tags) if thought.ends]
+    best = max(formats, key=lambda thought: (thought.ends in added, thought.ends in template))
+    if best.ends in added or best.ends in template:
+        return best
+    return None
 
 
 def split_thought(text: str) -> tuple[str, str]:
     """Return the thought with which a text begins, and what follows it: nothing if the thought does not end."""
-    begins = text.lstrip()
-    tag = _TAG.match(begins)
-    known = FORMATS + tuple(_tagged([tag[0]] if tag else []))
-    for each in known:
-        if each.ends and begins.startswith(each.opens.lstrip()):
-            inside = begins.removeprefix(each.opens.lstrip())
-            thought, _, rest = inside.partition(each.ends)
-            return thought, rest.removeprefix(each.then)
+    content = text.lstrip()
+    formats = list(FORMATS)
+    tag = _TAG.match(content)
+    if tag is not None:
+        formats += _tagged([tag[0]])
+    for known in formats:
+        opening = known.opens.lstrip()
+        if known.ends and content.startswith(opening):
+            thought, _, after = content.removeprefix(opening).partition(known.ends)
+            return thought, after.removeprefix(known.then)
     return "", text
 
 
