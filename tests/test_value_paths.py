@@ -63,7 +63,7 @@ def test_values_of_any_rubric_have_the_probabilities_of_all_their_tokens(data: s
     while branches := paths.unexplored(kept.look([0])[0], answer):
         for branch in branches:
             asked += 1
-            ask(branch.pick, [*answer[: branch.place], *branch.written])
+            ask(branch.pick, [*answer[: branch.begin], *branch.written])
     probabilities, mass, _ = paths.values(kept.take([0])[0])
     expected, all_of_it = values_one_by_one(table, answer, logits)
     assert asked <= paths.most_branches

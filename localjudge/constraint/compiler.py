@@ -18,7 +18,7 @@ Each part leads to states that exist already, so the distance of a new state fol
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from localjudge.errors import ModelError
 from localjudge.rubrics.answer import AnswerField, AnswerLayout, FreeText, ValueField
 
 _STAND_IN = "x"
+"""The text of a free text in an example of an answer."""
 
 
 def closing_margin_for(max_rationale_tokens: int) -> int:
@@ -38,6 +39,7 @@ def closing_margin_for(max_rationale_tokens: int) -> int:
 
 
 def _example_of(part: str | AnswerField) -> str:
+    """Return a part of an example of an answer."""
     match part:
         case str():
             return part
@@ -65,44 +67,43 @@ def token_table(
     Raises:
         ModelError: the vocabulary cannot spell an answer.
     """
-    speller = Speller(vocabulary)
     states = States(vocabulary.size)
-    final = last = states.add({}, 0)
-    texts = TextCompiler(states, vocabulary)
-    text_start: list[int] = []
-    score_state: list[int] = []
-    spellings: list[list[tuple[int, ...]]] = []
+    final = states.add({}, 0)
+    last = final
     if not layout.parts[-1]:
         if not vocabulary.ends:
             raise ModelError("the model has no token that ends an answer; end the rubric's form with text")
         last = states.add(dict.fromkeys(vocabulary.ends, final), 1)
-    example, texts_left = "".join(map(_example_of, layout.parts)), len(layout.texts)
-    speller.own = own_tokens([*encode(example)] if encode else [], example.encode(), vocabulary)
-    place = len(example.encode())
-    follows, following = last, FixedText(states, b"", [], final)
+    example = "".join(_example_of(part) for part in layout.parts).encode()
+    speller = Speller(vocabulary)
+    if encode is not None:
+        speller.tokenizers_own = own_tokens(encode(example.decode()), example, vocabulary)
+    texts = TextCompiler(states, vocabulary)
+    text_start: list[int] = []  # the states in which texts begin, the last one first
+    values: list[_ValueStates] = []  # those of each aspect, the last one first
+    following = FixedText(states, b"", [], last)  # the fixed text after the part
+    follows = last  # the state after the part that is fixed text
+    begin = len(example)  # of the part in the example, in bytes
     for part in reversed(layout.parts):
-        place -= len(_example_of(part).encode())
+        begin -= len(_example_of(part).encode())
         match part:
             case str():
                 text = part.encode()
-                following = FixedText(states, text, speller.spell(text, place), follows)
+                following = FixedText(states, text, speller.spell(text, begin), follows)
             case ValueField():
-                follows, picks, spelled = _add_values(states, part, following, speller)
-                score_state.insert(0, picks)
-                spellings.insert(0, spelled)
+                value = _add_values(states, part, following, speller)
+                values.append(value)
+                follows = value.begin
             case FreeText():
-                texts_left -= 1
-                follows = texts.add(texts_left, part, following)
-                text_start.insert(0, follows)
+                number = len(layout.texts) - 1 - len(text_start)
+                follows = texts.add(number, part, following)
+                text_start.append(follows)
     start = following.state(0) if decodes_opening else follows
     if states.distance[start] >= UNREACHABLE:
         raise ModelError("the tokenizer cannot spell an answer to this rubric")
     states.rows[final][list(vocabulary.ends)] = final
-    most, longest = max(map(len, spellings)), max(len(value) for values in spellings for value in values)
-    value_token = np.full((len(spellings), most, longest), -1, np.int32)
-    for aspect, values in enumerate(spellings):
-        for place, value in enumerate(values):
-            value_token[aspect, place, : len(value)] = value
+    values.reverse()
+    text_start.reverse()
     return TokenTable(
         next_state=np.stack(states.rows),
         distance=np.array(states.distance, np.int16),
@@ -110,53 +111,103 @@ def token_table(
         sentence_end=np.array(states.sentence_end),
         closing=np.array(states.closing),
         text_start=np.array(text_start, np.int16),
-        score_state=np.array(score_state, np.int16),
-        value_token=value_token,
+        score_state=np.array([value.pick for value in values], np.int16),
+        value_token=_value_tokens([value.spellings for value in values]),
         start=start,
     )
 
 
-def _add_values(
-    states: States, field: ValueField, following: FixedText, speller: Speller
-) -> tuple[int, int, list[tuple[int, ...]]]:
+def _value_tokens(aspects: Sequence[Sequence[tuple[int, ...]]]) -> NDArray[np.int32]:
+    """Return the tokens of each value of an aspect, int32 (A, K, L); -1 where there are none.
+
+    Args:
+        aspects: for each aspect, the tokens of each value.
+    """
+    most_values = max(len(spellings) for spellings in aspects)
+    longest = max(len(tokens) for spellings in aspects for tokens in spellings)
+    value_token = np.full((len(aspects), most_values, longest), -1, np.int32)
+    for aspect, spellings in enumerate(aspects):
+        for value, tokens in enumerate(spellings):
+            value_token[aspect, value, : len(tokens)] = tokens
+    return value_token
+
+
+@dataclass(frozen=True, slots=True)
+class _ValueStates:
+    """The states of the value of an aspect.
+
+    Attributes:
+        begin: the state in which its field begins.
+        pick: the state in which the value is picked.
+        spellings: the tokens of each value.
+    """
+
+    begin: int
+    pick: int
+    spellings: list[tuple[int, ...]]
+
+
+def _add_values(states: States, field: ValueField, following: FixedText, speller: Speller) -> _ValueStates:
     """Add the states of a value.
 
-    Returns:
-        the state in which its field begins, the state in which the value is picked, and the tokens of each
-        value.
+    Args:
+        states: the table's states.
+        field: the field.
+        following: the fixed text after it.
+        speller: spells the values.
     """
     after = following.state(0)
-    # Only the tokens that end an answer are several, and any of them does.
-    closing = int(np.flatnonzero(states.rows[after] >= 0)[0])
     lead = field.lead.encode()
     spellings = [_tokens(speller, lead + text.encode()) for text in field.values]
-    if lead and len({tokens[0] for tokens in spellings} - {*_tokens(speller, lead)}) == len(spellings):
-        lead = b""
-    elif lead:
-        spellings = [_tokens(speller, text.encode()) for text in field.values]
+    if lead:
+        first_tokens = {tokens[0] for tokens in spellings}
+        has_own_tokens = len(first_tokens.difference(_tokens(speller, lead))) == len(spellings)
+        if has_own_tokens:
+            lead = b""  # the space before a value is a part of its first token
+        else:
+            spellings = [_tokens(speller, text.encode()) for text in field.values]
+    pick = _add_branches(states, spellings, (), after)
+    begin = FixedText(states, lead, speller.spell(lead), pick).state(0)
+    return _ValueStates(begin, pick, spellings)
 
-    def add(written: tuple[int, ...]) -> int:
-        """Add the states after these tokens of some values; return the first."""
-        rest = [tokens for tokens in spellings if tokens[: len(written)] == written]
-        following_tokens = sorted({tokens[len(written)] for tokens in rest if len(tokens) > len(written)})
-        if not following_tokens:
-            return after
-        row = {token: add((*written, token)) for token in following_tokens}
-        if written in rest:  # a value that others continue may end here
-            row[closing] = int(states.rows[after][closing])
-        return states.add(row, 1 + max(states.distance[state] for state in row.values()))
 
-    picks = add(())
-    begins = FixedText(states, lead, speller.spell(lead), picks).state(0)
-    return begins, picks, spellings
+def _add_branches(
+    states: States, spellings: Sequence[tuple[int, ...]], written: tuple[int, ...], after: int
+) -> int:
+    """Add the states after the first tokens of some values, and return the first of them.
+
+    Args:
+        states: the table's states.
+        spellings: the tokens of each value.
+        written: the first tokens.
+        after: the state after the value.
+    """
+    length = len(written)
+    begun = [tokens for tokens in spellings if tokens[:length] == written]
+    next_tokens = sorted({tokens[length] for tokens in begun if len(tokens) > length})
+    if not next_tokens:
+        return after
+    row: dict[int, int] = {}
+    for token in next_tokens:
+        row[token] = _add_branches(states, spellings, written + (token,), after)
+    if written in begun:  # a value that others continue may end here
+        # Only the tokens that end an answer are several, and any of them does.
+        closing = int(np.flatnonzero(states.rows[after] >= 0)[0])
+        row[closing] = int(states.rows[after][closing])
+    return states.add(row, 1 + max(states.distance[state] for state in row.values()))
 
 
 def _tokens(speller: Speller, text: bytes) -> tuple[int, ...]:
     """Return the tokens that spell a value."""
-    next_token, tokens, place = speller.spell(text), list[int](), 0
-    while place < len(text) and (token := next_token[place]):
+    next_token = speller.spell(text)
+    tokens: list[int] = []
+    begin = 0
+    while begin < len(text):
+        token = next_token[begin]
+        if token is None:
+            break
         tokens.append(token.id)
-        place += len(token.piece)
+        begin += len(token.piece)
     return tuple(tokens)
 
 
@@ -182,41 +233,65 @@ def after_thinking(
     Raises:
         ModelError: the model has no tokens for the text of the mark.
     """
-    between, width = table.next_state.shape
-    first = between + len(then)
-    answer = between if then else table.start
-    rows = np.full((1 if isinstance(ends, int) else 1 + len(ends), width), -1, np.int16)
-    text = [*vocabulary.pieces, *opens]
+    states, width = table.next_state.shape
+    first = states + len(then)  # the first state of the thoughts
+    answer = states if then else table.start  # the state after the mark
     if isinstance(ends, int):
-        rows[0, text] = first
+        rows = np.full((1, width), -1, np.int16)
+        rows[0, list(vocabulary.pieces)] = first
+        rows[0, list(opens)] = first
         rows[0, ends] = answer
         distance = [1]
     else:
-        rows[:, text] = first + 1
-        _follow(rows[1:], vocabulary, ends, first + 1, answer)
-        rows[0] = rows[1]
-        # At first a token is text or mark, and not both, so that a budget of 0 leaves no thought at all.
-        for token in np.flatnonzero(rows[0] != first + 1).tolist():
-            piece = vocabulary.pieces.get(token, b"")
-            if not ends.startswith(piece) and not piece.startswith(ends):
-                rows[0, token] = -1
+        rows = _rows_of_thoughts(vocabulary, opens, ends, first=first, answer=answer, width=width)
         distance = _distances(rows, first, answer)
         if distance[0] >= UNREACHABLE:
             raise ModelError(f"its tokens cannot spell the text {ends.decode()!r}, which ends its thoughts")
     fixed = np.full((len(then), width), -1, np.int16)
-    for place, token in enumerate(then, 1):
-        fixed[place - 1, token] = table.start if place == len(then) else between + place
-    left = [*range(len(then), 0, -1), *(each + len(then) for each in distance)]
-    count = len(left)
+    for index, token in enumerate(then):
+        is_last = index == len(then) - 1
+        fixed[index, token] = table.start if is_last else states + index + 1
+    before_answer = list(range(len(then), 0, -1))  # tokens from each new state to the start of the answer
+    before_answer += [len(then) + tokens for tokens in distance]
+    count = len(before_answer)
     return replace(
         table,
         next_state=np.vstack([table.next_state, fixed, rows]),
-        distance=np.append(table.distance, np.array(left, np.int16) + np.int16(table.smallest_limit)),
+        distance=np.append(table.distance, np.array(before_answer, np.int16) + np.int16(table.smallest_limit)),
         text=np.append(table.text, np.full(count, -1, np.int16)),
         sentence_end=np.append(table.sentence_end, np.zeros(count, np.bool_)),
         closing=np.append(table.closing, np.zeros(count, np.bool_)),
         thinking=first,
     )
+
+
+def _rows_of_thoughts(
+    vocabulary: Vocabulary, opens: Iterable[int], mark: bytes, *, first: int, answer: int, width: int
+) -> NDArray[np.int16]:
+    """Return the state after each token of a thought that a text ends, int16 (1 + bytes of the mark, V).
+
+    The first row is that of the first token; the others are those where 0, 1 … bytes of the mark are written.
+
+    Args:
+        vocabulary: the model's vocabulary.
+        opens: tokens that may open a thought.
+        mark: the text.
+        first: the number of the first of these states.
+        answer: the state after the mark.
+        width: the width of the logits.
+    """
+    rows = np.full((1 + len(mark), width), -1, np.int16)
+    nothing_written = first + 1
+    rows[:, list(vocabulary.pieces)] = nothing_written
+    rows[:, list(opens)] = nothing_written
+    _follow(rows[1:], vocabulary, mark, nothing_written, answer)
+    rows[0] = rows[1]
+    # At first a token is text or mark, and not both, so that a budget of 0 leaves no thought at all.
+    for token in np.flatnonzero(rows[0] != nothing_written).tolist():
+        piece = vocabulary.pieces.get(token, b"")
+        if not mark.startswith(piece) and not piece.startswith(mark):
+            rows[0, token] = -1
+    return rows
 
 
 def _follow(rows: NDArray[np.int16], vocabulary: Vocabulary, mark: bytes, first: int, answer: int) -> None:
@@ -229,26 +304,42 @@ def _follow(rows: NDArray[np.int16], vocabulary: Vocabulary, mark: bytes, first:
         first: the state where nothing of it is written.
         answer: the state after it.
     """
-    begins = tuple(mark[:count] for count in range(1, len(mark)))
-    goes_on = tuple(mark[count:] for count in range(len(mark)))
+    prefixes = tuple(mark[:count] for count in range(1, len(mark)))
+    suffixes = tuple(mark[count:] for count in range(len(mark)))
     for token, piece in vocabulary.pieces.items():
-        if piece in mark or mark in piece or piece.startswith(goes_on) or piece.endswith(begins):
+        concerns_mark = piece in mark or mark in piece or piece.startswith(suffixes) or piece.endswith(prefixes)
+        if concerns_mark:
             for written in range(len(mark)):
-                text = mark[:written] + piece
-                _, complete, rest = text.partition(mark)
-                if complete:
-                    rows[written, token] = -1 if rest.strip() else answer
-                else:
-                    rows[written, token] = first + max(
-                        count for count in range(len(mark)) if text.endswith(mark[:count])
-                    )
+                rows[written, token] = _state_after(mark[:written] + piece, mark, first, answer)
+
+
+def _state_after(text: bytes, mark: bytes, first: int, answer: int) -> int:
+    """Return the state after a text that begins with a part of the mark; -1 if the text may not follow.
+
+    Args:
+        text: what is written.
+        mark: the mark.
+        first: the state where nothing of it is written.
+        answer: the state after it.
+    """
+    _, complete, after = text.partition(mark)
+    if not complete:
+        written = max(count for count in range(len(mark)) if text.endswith(mark[:count]))
+        return first + written
+    if after.strip():
+        return -1
+    return answer
 
 
 def _distances(rows: NDArray[np.int16], first: int, answer: int) -> list[int]:
     """Return the fewest tokens that complete the mark from each state of the thoughts."""
     distance = [UNREACHABLE] * len(rows)
-    for written in reversed(range(len(rows))):
-        after = {*np.unique(rows[written]).tolist()}
-        nearer = [distance[place] for place in range(written + 1, len(rows)) if first + place in after]
-        distance[written] = 1 if answer in after else min([each + 1 for each in nearer] or [UNREACHABLE])
+    for index in reversed(range(len(rows))):
+        reached = set(np.unique(rows[index]).tolist())
+        if answer in reached:
+            distance[index] = 1
+            continue
+        nearer = [distance[later] for later in range(index + 1, len(rows)) if first + later in reached]
+        if nearer:
+            distance[index] = 1 + min(nearer)
     return distance

@@ -27,7 +27,8 @@ def _make_finite(logits: torch.Tensor) -> None:
 
 def _with_row(array: NDArray[np.generic], value: int, device: torch.device) -> torch.Tensor:
     """Return an array on the device, with a last row of this value."""
-    row = np.full((1, *array.shape[1:]), value, array.dtype)
+    shape = (1,) + array.shape[1:]
+    row = np.full(shape, value, array.dtype)
     return torch.from_numpy(np.concatenate([array, row])).to(device)
 
 
@@ -63,21 +64,25 @@ class ScoreBuffer:
             slots: the slot of each row, (rows,).
             picks: the pick of each row, (rows,); -1 for none.
         """
-        tokens, closing = self._tokens[picks], self._closing[picks]
+        tokens = self._tokens[picks]
+        closing = self._closing[picks]
         chosen = logits.gather(1, tokens)
         others = logits.scatter_(1, tokens, -torch.inf)
-        rest, largest = torch.logsumexp(others, dim=1), others.amax(dim=1)
+        rest = torch.logsumexp(others, dim=1)
+        largest = others.amax(dim=1)
         logits.scatter_(1, tokens, chosen)
         likeliest = chosen.amax(dim=1) >= largest
         listed = chosen.double().masked_fill_(self._absent[picks], -torch.inf)
-        exact_rest, may_end = rest.double(), closing >= 0
+        exact_rest = rest.double()
+        may_end = closing >= 0
         end = exact_rest.masked_fill(~may_end, -torch.inf)
         branches = torch.cat([listed, end[:, None]], dim=1)
         # A broken logit of another token must not make a row fail: the mass is then a number without meaning.
         whole = torch.cat([listed, exact_rest.nan_to_num(torch.inf)[:, None]], dim=1)
         mass = (torch.logsumexp(branches, dim=1) - torch.logsumexp(whole, dim=1)).exp().clamp(max=1)
-        found = torch.cat([torch.softmax(branches, dim=1), mass[:, None], likeliest[:, None]], dim=1)
-        self._kept[slots[:, None], self._columns[picks]] = found
+        shares = torch.softmax(branches, dim=1)
+        kept = torch.cat([shares, mass[:, None], likeliest[:, None]], dim=1)
+        self._kept[slots[:, None], self._columns[picks]] = kept
         _make_finite(logits)
         _make_finite(rest)
         where = closing.clamp(min=0)[:, None]
@@ -100,7 +105,7 @@ class _Mask:
     """The tokens that may come next, as the shorter of two lists: the allowed or the forbidden tokens."""
 
     tokens: torch.Tensor
-    may: bool
+    are_allowed: bool
 
 
 class HostTable:
@@ -112,7 +117,8 @@ class HostTable:
     """
 
     def __init__(self, table: TokenTable, closing_margin: int, device: torch.device, slots: int) -> None:
-        self.table, self.paths = table, ValuePaths(table)
+        self.table = table
+        self.paths = ValuePaths(table)
         self.fixed_token = table.fixed_token
         self.scores = ScoreBuffer(self.paths, slots, device)
         self._closing_margin = closing_margin
@@ -132,17 +138,18 @@ class HostTable:
             slots: the slot that keeps each row's scores, (rows,).
         """
         picks = self._pick[states]
-        if (picking := np.flatnonzero(picks >= 0)).size:
-            at = self._tensor(picking)
-            some = logits[at]
-            self.scores.keep(some, *map(self._tensor, (slots[picking], picks[picking])))
-            logits[at] = some
+        picking = np.flatnonzero(picks >= 0)  # the rows at a pick
+        if picking.size:
+            rows_at_pick = self._tensor(picking)
+            of_rows = logits[rows_at_pick]
+            self.scores.keep(of_rows, self._tensor(slots[picking]), self._tensor(picks[picking]))
+            logits[rows_at_pick] = of_rows
         _make_finite(logits)
-        groups: dict[tuple[int, int], list[int]] = {}
+        groups: dict[tuple[int, int], list[int]] = {}  # the rows of each mask
         # Plain Python: NumPy's overhead for each group is larger than the work.
-        for row, (state, rest) in enumerate(zip(states.tolist(), left.tolist(), strict=True)):
+        for row, (state, tokens_left) in enumerate(zip(states.tolist(), left.tolist(), strict=True)):
             needs = self._needs.get(state) or self._distinct_needs(state)
-            groups.setdefault((state, bisect_left(needs, rest)), []).append(row)
+            groups.setdefault((state, bisect_left(needs, tokens_left)), []).append(row)
         for (state, covered), rows in groups.items():
             self._write(logits, np.array(rows), self._mask(state, covered))
 
@@ -152,8 +159,9 @@ class HostTable:
             self._write_tensors(logits, self._tensor(rows), mask)
             return
         # Row by row is by far the fastest here: memory is read in order, and no threads are started.
-        values, tokens = logits.numpy(), mask.tokens.numpy()
-        if not mask.may:
+        values = logits.numpy()
+        tokens = mask.tokens.numpy()
+        if not mask.are_allowed:
             for row in rows:
                 values[row][tokens] = -np.inf
             return
@@ -163,7 +171,8 @@ class HostTable:
         values[rows[:, None], tokens] = kept
 
     def _write_tensors(self, logits: torch.Tensor, rows: torch.Tensor, mask: _Mask) -> None:
-        if not mask.may:
+        """Apply a mask to these rows by tensor operations."""
+        if not mask.are_allowed:
             logits[rows[:, None], mask.tokens] = -torch.inf
             return
         kept = logits[rows[:, None], mask.tokens]
@@ -180,11 +189,11 @@ class HostTable:
     def _mask(self, state: int, covered: int) -> _Mask:
         """Return the mask of a state when this many of its distinct needs fit the limit."""
         if (state, covered) not in self._masks:
-            most = self._distinct_needs(state)[covered - 1] if covered else -1
-            allowed = self.table.tokens_required(state, self._closing_margin) <= most
-            may = bool(allowed.sum() * 2 <= len(allowed))
-            tokens = np.flatnonzero(allowed if may else ~allowed)
-            self._masks[state, covered] = _Mask(self._tensor(tokens), may)
+            largest_need = self._distinct_needs(state)[covered - 1] if covered else -1
+            allowed = self.table.tokens_required(state, self._closing_margin) <= largest_need
+            lists_allowed = bool(allowed.sum() * 2 <= len(allowed))
+            tokens = np.flatnonzero(allowed if lists_allowed else ~allowed)
+            self._masks[state, covered] = _Mask(self._tensor(tokens), lists_allowed)
         return self._masks[state, covered]
 
     def _tensor(self, array: NDArray[np.generic]) -> torch.Tensor:
@@ -198,7 +207,8 @@ class DeviceTable:
     """
 
     def __init__(self, table: TokenTable, closing_margin: int, device: torch.device, slots: int) -> None:
-        self.table, paths = table, ValuePaths(table)
+        self.table = table
+        paths = ValuePaths(table)
         self.scores = ScoreBuffer(paths, slots, device)
         states, vocabulary = table.next_state.shape
         self.free = states

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -78,7 +78,9 @@ class States:
     def add_text_state(self, text: int, *, sentence_end: bool = False, closing: bool = False) -> int:
         """Add a state of a text without allowed tokens, whose distance is not known yet. Return its number."""
         state = self.add({}, UNREACHABLE)
-        self.text[state], self.sentence_end[state], self.closing[state] = text, sentence_end, closing
+        self.text[state] = text
+        self.sentence_end[state] = sentence_end
+        self.closing[state] = closing
         return state
 
 
@@ -99,14 +101,15 @@ def own_tokens(ids: Sequence[int], text: bytes, vocabulary: Vocabulary) -> dict[
         text: the text.
         vocabulary: the bytes of each token.
     """
-    found, end = {}, len(text)
+    tokens: dict[int, Token] = {}
+    end = len(text)
     for token in reversed(ids):
         piece = vocabulary.pieces.get(token, b"")
         if not piece or not text[:end].endswith(piece):
             break
         end -= len(piece)
-        found[end] = Token(token, piece)
-    return found
+        tokens[end] = Token(token, piece)
+    return tokens
 
 
 class Speller:
@@ -116,17 +119,18 @@ class Speller:
         vocabulary: the tokens.
 
     Attributes:
-        own: the tokens of a whole answer as the tokenizer encodes it, by the byte at which each begins.
+        tokenizers_own: the tokens of an example of an answer as the tokenizer encodes it, by the byte at which
+            each begins; none if the tokenizer was not asked.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self.own: Mapping[int, Token] = {}
+        self.tokenizers_own: Mapping[int, Token] = {}
         self.token_of: dict[bytes, Token] = {}
         for token, piece in sorted(vocabulary.pieces.items()):
             self.token_of.setdefault(piece, Token(token, piece))
-        self._longest = max(map(len, self.token_of), default=0)
+        self._longest = max((len(piece) for piece in self.token_of), default=0)
 
-    def spell(self, text: bytes, place: int | None = None) -> list[Token | None]:
+    def spell(self, text: bytes, at: int | None = None) -> list[Token | None]:
         """Return the token that comes next at each byte of a text; None where no tokens lead to its end.
 
         The tokenizer's own token is taken where one begins and does not cross the end of the text. Elsewhere,
@@ -134,27 +138,36 @@ class Speller:
 
         Args:
             text: fixed text.
-            place: where the text begins in the whole answer, in bytes; None if it is not in that answer.
+            at: where the text begins in the example of an answer, in bytes; None if it is not in it.
 
         Raises:
             ModelError: the vocabulary cannot spell the text.
         """
         next_token: list[Token | None] = [None] * len(text)
-        rest = [*[inf] * len(text), 0]
+        count = [inf] * len(text) + [0]  # the fewest tokens from each byte to the end of the text
         for begin in range(len(text) - 1, -1, -1):
-            own = None if place is None else self.own.get(place + begin)
-            ends = range(begin + 1, min(begin + self._longest, len(text)) + 1)
-            tokens = [self.token_of[text[begin:end]] for end in ends if text[begin:end] in self.token_of]
+            for token in self._tokens_at(text, begin):  # of two, the longer one comes later
+                with_token = 1 + count[begin + len(token.piece)]
+                if with_token < inf and with_token <= count[begin]:
+                    next_token[begin] = token
+                    count[begin] = with_token
+            own = None if at is None else self.tokenizers_own.get(at + begin)
             if own is not None and text.startswith(own.piece, begin):
-                tokens.append(own)
-            for token in tokens:
-                count = 1 + rest[begin + len(token.piece)]
-                # The tokenizer's own token comes last, and of two others the longer one comes later.
-                if count < inf and (token is own or count <= rest[begin]):
-                    next_token[begin], rest[begin] = token, count
+                with_own = 1 + count[begin + len(own.piece)]
+                if with_own < inf:
+                    next_token[begin] = own
+                    count[begin] = with_own
         if text and next_token[0] is None:
             raise cannot_spell(text)
         return next_token
+
+    def _tokens_at(self, text: bytes, begin: int) -> Iterator[Token]:
+        """Yield the tokens that a text has at a byte, the shortest first."""
+        last = min(begin + self._longest, len(text))
+        for end in range(begin + 1, last + 1):
+            token = self.token_of.get(text[begin:end])
+            if token is not None:
+                yield token
 
 
 class FixedText:
@@ -173,10 +186,10 @@ class FixedText:
         self._next_token = next_token
         self._state = {len(text): follows}
 
-    def state(self, place: int) -> int:
+    def state(self, begin_of_rest: int) -> int:
         """Return the state in which the text goes on at this byte; -1 if no tokens spell the rest."""
         path: list[tuple[int, Token]] = []
-        end = place
+        end = begin_of_rest
         while end not in self._state:
             token = self._next_token[end]
             if token is None:
@@ -186,7 +199,7 @@ class FixedText:
         for begin, token in reversed(path):
             after = self._state[begin + len(token.piece)]
             self._state[begin] = self._states.add({token.id: after}, 1 + self._states.distance[after])
-        return self._state[place]
+        return self._state[begin_of_rest]
 
 
 def cannot_spell(text: bytes) -> ModelError:
@@ -223,40 +236,67 @@ class TextCompiler:
         Raises:
             ModelError: the vocabulary cannot spell the text.
         """
-        states, tokens_of = self._states, self._tokens_of
+        states = self._states
         expression = _expression(field, closing.text)
         if expression not in self._indexes:
             self._indexes[expression] = self._index(expression, field, closing.text)
-        transitions, begin = self._indexes[expression]
-        other = (bytes([each]) for each in _CHARACTERS if each not in closing.text)
-        characters = field.lead.encode() + next((each for each in other if each in tokens_of), b"x")
-        inside = _walk(transitions, tokens_of, begin, characters).get(len(characters), -1)
-        if inside < 0:
-            raise cannot_spell(characters)
-        grows = {inside}
-        while more := {name for name, row in transitions.items() if not grows.isdisjoint(row.values())} - grows:
-            grows |= more
-        closes = _walk(transitions, tokens_of, inside, closing.text)
+        transitions, begin = self._indexes[expression]  # of Outlines, whose states are numbered by itself
+        inside = self._inside(transitions, begin, field, closing.text)
+        closes = _walk(transitions, self._tokens_of, inside, closing.text)
         if len(closing.text) not in closes:
             raise cannot_spell(closing.text)
-        may_close = {name for place, name in closes.items() if place}
-        number = {name: states.add_text_state(text, closing=name in may_close) for name in sorted(grows)}
-        after = number | {name: closing.state(place) for place, name in closes.items() if name not in number}
-        for name, state in number.items():
-            tokens, reached = np.array([*transitions[name].items()], np.int64).T
-            names, which = np.unique(reached, return_inverse=True)
-            states.rows[state][tokens] = np.array([after.get(each, -1) for each in names.tolist()])[which]
-            if name == inside and not closing.text:
-                follows = states.rows[closing.state(0)]
-                states.rows[state] = np.where(follows >= 0, follows, states.rows[state])
-        within = {place: number[name] for place, name in closes.items() if name in number}
-        ended = self._add_sentence_end([*number.values()], within, closing.text)
-        _measure(states, [*number.values(), *ended])
-        return number[begin]
+        closing_states = {index_state for byte, index_state in closes.items() if byte > 0}
+        state_of: dict[int, int] = {}  # the number of each of Outlines' states of the text
+        for index_state in sorted(_leading_to(transitions, inside)):
+            state_of[index_state] = states.add_text_state(text, closing=index_state in closing_states)
+        after = dict(state_of)
+        for byte, index_state in closes.items():
+            if index_state not in state_of:
+                after[index_state] = closing.state(byte)
+        for index_state, state in state_of.items():
+            _set_row(states.rows[state], transitions[index_state], after)
+        if not closing.text:
+            follows = states.rows[closing.state(0)]
+            row = states.rows[state_of[inside]]
+            states.rows[state_of[inside]] = np.where(follows >= 0, follows, row)
+        text_states = list(state_of.values())
+        within = {
+            byte: state_of[index_state] for byte, index_state in closes.items() if index_state in state_of
+        }
+        after_sentences = self._add_sentence_end(text_states, within, closing.text)
+        _measure(states, text_states + after_sentences)
+        return state_of[begin]
+
+    def _inside(self, transitions: _Transitions, begin: int, field: FreeText, closing: bytes) -> int:
+        """Return Outlines' state inside a text, where it may go on or close.
+
+        Args:
+            transitions: Outlines' index.
+            begin: the state in which the text begins.
+            field: the text.
+            closing: the fixed text after it.
+
+        Raises:
+            ModelError: the vocabulary cannot spell the text.
+        """
+        text = field.lead.encode() + self._character_beside(closing)
+        reached = _walk(transitions, self._tokens_of, begin, text)
+        if len(text) not in reached:
+            raise cannot_spell(text)
+        return reached[len(text)]
+
+    def _character_beside(self, closing: bytes) -> bytes:
+        """Return a character with a token of its own that the closing text does not have; x without one."""
+        for code in _CHARACTERS:
+            character = bytes([code])
+            if code not in closing and character in self._tokens_of:
+                return character
+        return b"x"
 
     def _index(self, expression: str, field: FreeText, closing: bytes) -> _Index:
         """Return Outlines' index of a text and of the fixed text that closes it."""
-        tokens_of, beyond = self._tokens_of, self._vocabulary.size  # Outlines requires a token that ends a text
+        tokens_of = self._tokens_of
+        beyond = self._vocabulary.size  # Outlines requires a token that ends a text
         try:
             index: Any = outlines_core.Index(expression, outlines_core.Vocabulary(beyond, dict(tokens_of)))
         except ValueError as error:
@@ -267,9 +307,9 @@ class TextCompiler:
         begin: int = index.get_initial_state()
         if field.raw and closing:  # an empty text
             empty = field.lead.encode() + closing
-            for place, name in _walk(transitions, tokens_of, begin, empty).items():
-                for token in tokens_of.get(empty[place:], ()):
-                    transitions[name].pop(token, None)
+            for byte, index_state in _walk(transitions, tokens_of, begin, empty).items():
+                for token in tokens_of.get(empty[byte:], ()):
+                    transitions[index_state].pop(token, None)
         return transitions, begin
 
     def _add_sentence_end(self, text: Sequence[int], within: Mapping[int, int], closing: bytes) -> list[int]:
@@ -281,28 +321,53 @@ class TextCompiler:
                 that closes it, as far as the text may go on there.
             closing: the fixed text after the text.
         """
-        states, pieces = self._states, self._vocabulary.pieces
+        states = self._states
         inside = within[0]
-        ended = {
-            place: states.add_text_state(states.text[inside], sentence_end=True, closing=place > 0)
-            for place in within
-        }
-        for place, state in ended.items():
-            row = states.rows[within[place]].copy()
+        copies: dict[int, int] = {}  # the state after a sentence, by the byte of the literal text
+        for byte in within:
+            copies[byte] = states.add_text_state(states.text[inside], sentence_end=True, closing=byte > 0)
+        for byte, state in copies.items():
+            row = states.rows[within[byte]].copy()
             closes = np.full(len(row), not closing)
-            for end in range(place + 1, len(closing) + 1):
-                tokens = self._tokens_of.get(closing[place:end], [])
+            for end in range(byte + 1, len(closing) + 1):
+                tokens = self._tokens_of.get(closing[byte:end], [])
                 closes[tokens] = True
-                if end in ended:
-                    row[tokens] = ended[end]
+                if end in copies:
+                    row[tokens] = copies[end]
             row[~np.isin(row, text) & ~closes] = -1  # no token that holds both another word and what closes
             states.rows[state] = row
-        ends = np.zeros(self._vocabulary.size, bool)
-        ends[[token for token, piece in pieces.items() if piece.endswith(_SENTENCE_ENDS)]] = True
-        for state in (*text, *ended.values()):
+        ends_sentence = np.zeros(self._vocabulary.size, bool)
+        for token, piece in self._vocabulary.pieces.items():
+            if piece.endswith(_SENTENCE_ENDS):
+                ends_sentence[token] = True
+        for state in list(text) + list(copies.values()):
             row = states.rows[state]
-            row[(row == inside) & ends] = ended[0]
-        return [*ended.values()]
+            row[(row == inside) & ends_sentence] = copies[0]
+        return list(copies.values())
+
+
+def _leading_to(transitions: _Transitions, state: int) -> set[int]:
+    """Return the states from which some tokens lead to this one, itself included."""
+    leading = {state}
+    while True:
+        before = {name for name, row in transitions.items() if not leading.isdisjoint(row.values())}
+        if before <= leading:
+            return leading
+        leading |= before
+
+
+def _set_row(row: NDArray[np.int16], transitions: Mapping[int, int], after: Mapping[int, int]) -> None:
+    """Set the state after each token that Outlines allows; -1 where its state has no number.
+
+    Args:
+        row: the states of a table after each token, (V,); changed.
+        transitions: Outlines' state after each token that it allows.
+        after: the number of each of Outlines' states.
+    """
+    tokens, reached = np.array(list(transitions.items()), np.int64).T
+    distinct, index = np.unique(reached, return_inverse=True)
+    numbers = np.array([after.get(index_state, -1) for index_state in distinct.tolist()])
+    row[tokens] = numbers[index]
 
 
 def _expression(field: FreeText, closing: bytes) -> str:
@@ -331,7 +396,8 @@ def _walk(
             continue
         for end in range(begin + 1, len(text) + 1):
             for token in tokens_of.get(text[begin:end], ()):
-                if (after := transitions[reached[begin]].get(token)) is not None:
+                after = transitions[reached[begin]].get(token)
+                if after is not None:
                     reached[end] = after
     return reached
 
@@ -343,15 +409,16 @@ def _measure(states: States, text: Sequence[int]) -> None:
     a sentence counts only the tokens that close the text, even if a path back into it is shorter.
     """
     after: dict[int, NDArray[np.int16]] = {}
-    goes_on = [state for state in text if not (states.closing[state] and states.sentence_end[state])]
+    continues = [state for state in text if not (states.closing[state] and states.sentence_end[state])]
     for state in text:
         reached = np.unique(states.rows[state])
-        closes = ~np.isin(reached, goes_on)
+        closes = ~np.isin(reached, continues)
         after[state] = reached[(reached >= 0) & (closes | (not states.sentence_end[state]))]
     changed = True
     while changed:
         changed = False
         for state, reached in after.items():
-            distance = 1 + min((states.distance[there] for there in reached), default=UNREACHABLE)
+            distance = 1 + min((states.distance[next_state] for next_state in reached), default=UNREACHABLE)
             if distance < states.distance[state]:
-                states.distance[state], changed = distance, True
+                states.distance[state] = distance
+                changed = True

@@ -77,13 +77,17 @@ class TokenTable:
     @property
     def entry(self) -> int:
         """The state before the first token."""
-        return self.start if self.thinking is None else self.thinking
+        if self.thinking is None:
+            return self.start
+        return self.thinking
 
     @property
     def thinks(self) -> NDArray[np.bool_]:
         """Whether each state is inside the thoughts, (S,)."""
-        count = len(self.distance)
-        return np.arange(count) >= (count if self.thinking is None else self.thinking)
+        states = np.arange(len(self.distance))
+        if self.thinking is None:
+            return np.zeros(len(states), np.bool_)
+        return states >= self.thinking
 
     @property
     def smallest_limit(self) -> int:
@@ -113,12 +117,19 @@ class TokenTable:
     @property
     def digest(self) -> str:
         """SHA-256 of the table's content, in hex."""
-        found = hashlib.sha256()
-        for each in fields(self):
-            part = np.asarray(-1 if (value := getattr(self, each.name)) is None else value)
-            found.update(f"{each.name} {part.dtype.kind} {part.shape}\n".encode())
-            found.update(np.ascontiguousarray(part).tobytes())
-        return found.hexdigest()
+        digest = hashlib.sha256()
+        for name, value in self._parts().items():
+            part = np.asarray(value)
+            digest.update(f"{name} {part.dtype.kind} {part.shape}\n".encode())
+            digest.update(np.ascontiguousarray(part).tobytes())
+        return digest.hexdigest()
+
+    def _parts(self) -> dict[str, Any]:
+        """Return the fields by name, as they are stored: -1 stands for no state of a thought."""
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.thinking is None:
+            parts["thinking"] = -1
+        return parts
 
     def limit(self, text_tokens: int) -> int:
         """Return the largest number of tokens of an answer whose texts have at most this many tokens each.
@@ -131,7 +142,8 @@ class TokenTable:
                 f"a text of {text_tokens} tokens leaves no room for an answer; the smallest that works is 1 "
                 f"({self.smallest_limit} tokens in all)"
             )
-        return self.smallest_limit + len(np.unique(self.text[self.text_start])) * (text_tokens - 1)
+        texts = len(np.unique(self.text[self.text_start]))
+        return self.smallest_limit + texts * (text_tokens - 1)
 
     def allowances(self, text_tokens: int, thinking_budget: int | None = None) -> NDArray[np.int64]:
         """Return the number of tokens left that each state sets on arrival, (S,); 0 where it sets none.
@@ -155,9 +167,11 @@ class TokenTable:
         """
         if self.thinking is None:
             return [], list(tokens)
-        state, thoughts = self.thinking, 0
+        state = self.thinking
+        thoughts = 0
         for count, token in enumerate(tokens, 1):
-            thoughts = count - 1 if state >= self.thinking else thoughts
+            if state >= self.thinking:
+                thoughts = count - 1
             state = int(self.next_state[state, token])
             if state == self.start:
                 return list(tokens[:thoughts]), list(tokens[count:])
@@ -206,18 +220,19 @@ class TokenTable:
 
     def save(self, file: Path) -> None:
         """Write the table to a file."""
-        parts = {field.name: getattr(self, field.name) for field in fields(self)}
-        parts["thinking"] = -1 if self.thinking is None else self.thinking
         with file.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, **parts)
+            np.savez(stream, allow_pickle=False, **self._parts())
 
     @classmethod
     def load(cls, file: Path) -> Self:
         """Return the table in a file."""
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             parts: dict[str, Any] = {field.name: stored[field.name] for field in fields(cls)}
-        thinking = int(parts["thinking"])
-        return cls(**{**parts, "start": int(parts["start"]), "thinking": None if thinking < 0 else thinking})
+        parts["start"] = int(parts["start"])
+        parts["thinking"] = int(parts["thinking"])
+        if parts["thinking"] < 0:
+            parts["thinking"] = None
+        return cls(**parts)
 
     def was_cut(self, tokens: Sequence[int], text_tokens: int, closing_margin: int = 0) -> bool:
         """Return whether the limit, and not the model, ended a text of this answer.
@@ -230,23 +245,28 @@ class TokenTable:
         Raises:
             ValueError: the tokens are not an answer.
         """
-        path, allowance = np.array(self.states(tokens)), self.allowances(text_tokens)
+        path = np.array(self.states(tokens))
         if not self.is_complete(path[-1]):
             raise ValueError("it ends too early")
-        before, after = path[:-1], path[1:]
-        arrives = np.r_[
-            True, (allowance[after] > 0) & (after != before)
-        ]  # the state sets the number of tokens left
-        for place in np.flatnonzero(self._goes_on(before, before) & ~self._goes_on(before, after)):
-            since = np.flatnonzero(arrives[: place + 1])[-1]
-            left = int(allowance[path[since]]) - int(place - since)
-            allowed = self.next_state[path[place], self.allowed(path[place], left, closing_margin)]
-            if not self._goes_on(path[place], allowed).any():
+        before = path[:-1]  # the states before each token
+        after = path[1:]
+        allowance = self.allowances(text_tokens)
+        sets_left = np.ones(
+            len(path), np.bool_
+        )  # whether the state, on arrival, sets the number of tokens left
+        sets_left[1:] = (allowance[after] > 0) & (after != before)
+        closes_text = self._continues(before, before) & ~self._continues(before, after)
+        for position in np.flatnonzero(closes_text):
+            set_at = np.flatnonzero(sets_left[: position + 1])[-1]
+            left = int(allowance[path[set_at]]) - int(position - set_at)
+            state = path[position]
+            possible = self.next_state[state, self.allowed(state, left, closing_margin)]
+            if not self._continues(state, possible).any():
                 return True
         return False
 
-    def _goes_on(self, state: NDArray[np.int64] | int, after: NDArray[Any]) -> NDArray[np.bool_]:
+    def _continues(self, state: NDArray[np.int64] | int, after: NDArray[Any]) -> NDArray[np.bool_]:
         """Return whether the text of a state continues in the state after it, bool (…)."""
-        same = (self.text[after] == self.text[state]) & (self.text[after] >= 0)
-        goes_on: NDArray[np.bool_] = same & ~self.closing[after]
-        return goes_on
+        is_same_text = (self.text[after] == self.text[state]) & (self.text[after] >= 0)
+        continues: NDArray[np.bool_] = is_same_text & ~self.closing[after]
+        return continues

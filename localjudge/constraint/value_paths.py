@@ -49,13 +49,13 @@ class Branch:
     Attributes:
         pick: its number.
         state: its state in the table.
-        place: number of tokens of the answer before the value, thoughts included.
+        begin: number of tokens of the answer before the value, thoughts included.
         written: the tokens of the value before the pick.
     """
 
     pick: int
     state: int
-    place: int
+    begin: int
     written: tuple[int, ...]
 
 
@@ -63,7 +63,7 @@ class Branch:
 class _Pick:
     """A pick of an aspect, after the tokens `written` of some of its values.
 
-    Each of its tokens leads to another pick, or decides on a value (`picks` and `values`, by the place of the
+    Each of its tokens leads to another pick, or decides on a value (`picks` and `values`, by the index of the
     token). `ends` is the value that may end here, and `closing` the token that follows it; -1 if none may end.
     """
 
@@ -96,25 +96,23 @@ class ValuePaths:
         self.table = table
         self._picks = [_Pick(aspect, int(state)) for aspect, state in enumerate(table.score_state)]
         self._shape = table.value_token.shape[:2]
-        spellings = [
-            {place: tuple(value[value >= 0].tolist()) for place, value in enumerate(values) if value[0] >= 0}
-            for values in table.value_token
-        ]
+        spellings = [_spellings(values) for values in table.value_token]
         for pick in self._picks:  # which become more
             self._spread(pick, spellings[pick.aspect])
-        most = max((len(pick.tokens) for pick in self._picks), default=0)
-        self.width = sum(len(pick.tokens) + 3 for pick in self._picks)
         self.state = np.array([pick.state for pick in self._picks], np.int64)
         self.closing = np.array([pick.closing for pick in self._picks], np.int64)
         self.count = np.array([len(pick.tokens) for pick in self._picks], np.int64)
-        self.token = np.array(
-            [pick.tokens + pick.tokens[:1] * (most - len(pick.tokens)) for pick in self._picks], np.int64
-        ).reshape(len(self._picks), most)
+        self.width = int((self.count + 3).sum())
+        most = int(self.count.max(initial=0))
+        self.token = np.zeros((len(self._picks), most), np.int64)
         self.column = np.full((len(self._picks), most + 3), self.width, np.int64)
         begin = 0
-        for place, count in enumerate(self.count.tolist()):
-            self.column[place, :count] = np.arange(begin, begin + count)
-            self.column[place, -3:] = np.arange(begin + count, begin + count + 3)
+        for number, pick in enumerate(self._picks):
+            count = len(pick.tokens)
+            self.token[number] = pick.tokens[:1]
+            self.token[number, :count] = pick.tokens
+            self.column[number, :count] = np.arange(begin, begin + count)
+            self.column[number, -3:] = np.arange(begin + count, begin + count + 3)
             begin += count + 3
 
     def _spread(self, pick: _Pick, spellings: dict[int, tuple[int, ...]]) -> None:
@@ -125,29 +123,45 @@ class ValuePaths:
             spellings: the tokens of each value of its aspect.
         """
         length = len(pick.written)
-        here = {value: tokens for value, tokens in spellings.items() if tokens[:length] == pick.written}
-        longer = {value: tokens for value, tokens in here.items() if len(tokens) > length}
-        pick.tokens = [*dict.fromkeys(tokens[length] for tokens in longer.values())]
-        if ended := here.keys() - longer.keys():
+        begun = {value: tokens for value, tokens in spellings.items() if tokens[:length] == pick.written}
+        longer = {value: tokens for value, tokens in begun.items() if len(tokens) > length}
+        pick.tokens = list(dict.fromkeys(tokens[length] for tokens in longer.values()))
+        ended = begun.keys() - longer.keys()
+        if ended:
             (pick.ends,) = ended
             allowed = np.flatnonzero(self.table.next_state[pick.state] >= 0).tolist()
-            (pick.closing,) = {*allowed} - {*pick.tokens}
-        for place, token in enumerate(pick.tokens):
+            (pick.closing,) = set(allowed) - set(pick.tokens)
+        for index, token in enumerate(pick.tokens):
             alike = {value: tokens for value, tokens in longer.items() if tokens[length] == token}
             if len(alike) == 1:
-                (pick.values[place],) = alike
-                continue
-            shared, state = length, pick.state
-            while len(after := {tokens[shared : shared + 1] for tokens in alike.values()}) == 1:
-                (tokens,) = after
-                state, shared = int(self.table.next_state[state, tokens[0]]), shared + 1
-            pick.picks[place] = len(self._picks)
-            self._picks.append(_Pick(pick.aspect, state, next(iter(alike.values()))[:shared]))
+                (pick.values[index],) = alike
+            else:
+                pick.picks[index] = len(self._picks)
+                self._picks.append(self._parting(pick, list(alike.values())))
+
+    def _parting(self, pick: _Pick, spellings: Sequence[tuple[int, ...]]) -> _Pick:
+        """Return the pick at which values that go on alike after this one part.
+
+        Args:
+            pick: the pick before.
+            spellings: the tokens of each of these values.
+        """
+        length = len(pick.written)
+        state = pick.state
+        while True:
+            next_tokens = {tokens[length : length + 1] for tokens in spellings}  # empty where a value ends
+            if len(next_tokens) > 1:
+                return _Pick(pick.aspect, state, spellings[0][:length])
+            ((token,),) = next_tokens
+            state = int(self.table.next_state[state, token])
+            length += 1
 
     @property
     def described(self) -> dict[str, float]:
         """The largest share of the mass that an engine leaves out, for its record; empty if it computes all."""
-        return {"unexplored": UNEXPLORED} if self.most_branches else {}
+        if self.most_branches == 0:
+            return {}
+        return {"unexplored": UNEXPLORED}
 
     @property
     def most_branches(self) -> int:
@@ -165,13 +179,18 @@ class ValuePaths:
             begins a value (A,). NaN where the model's numbers are not finite.
         """
         aspects = self._shape[0]
-        roots = kept[self.column[:aspects, -2:]]
-        shares, masses = np.zeros(self._shape), np.zeros(self._shape)
+        shares = np.zeros(self._shape)
+        masses = np.zeros(self._shape)
         for aspect in range(aspects):
-            shares[aspect], masses[aspect], _ = self._explored(aspect, kept)
-        total = shares.sum(axis=1)
+            explored = self._explored(aspect, kept)
+            shares[aspect] = explored.shares
+            masses[aspect] = explored.masses
+        total = shares.sum(axis=1)  # (A,)
+        first_picks = kept[self.column[:aspects, -2:]]  # (A, 2)
+        is_likeliest = first_picks[:, 1] > 0
         with np.errstate(invalid="ignore", divide="ignore"):
-            return shares / total[:, None], roots[:, 0] * masses.sum(axis=1) / total, roots[:, 1] > 0
+            mass = first_picks[:, 0] * masses.sum(axis=1) / total
+            return shares / total[:, None], mass, is_likeliest
 
     def unexplored(self, kept: Floats, tokens: Sequence[int]) -> list[Branch]:
         """Return the picks beside an answer that the model has to compute next; none when it has finished.
@@ -182,57 +201,96 @@ class ValuePaths:
             kept: as in `values`.
             tokens: the answer, thoughts included.
         """
-        aspects = range(self._shape[0] if self.most_branches else 0)
-        wanted = [pick for aspect in aspects for pick in self._wanted(aspect, kept)]
+        if self.most_branches == 0:
+            return []
+        wanted: list[int] = []
+        for aspect in range(self._shape[0]):
+            wanted += self._wanted(aspect, kept)
         if not wanted:
             return []
-        answer = self.table.split(tokens)[1]
-        before, path = len(tokens) - len(answer), self.table.states(answer)
-        return [
-            Branch(
-                self._picks.index(pick),
-                pick.state,
-                before + path.index(self._picks[pick.aspect].state),
-                pick.written,
-            )
-            for pick in wanted
-        ]
+        _, answer = self.table.split(tokens)
+        thoughts = len(tokens) - len(answer)
+        path = self.table.states(answer)
+        branches: list[Branch] = []
+        for number in wanted:
+            pick = self._picks[number]
+            begin_of_value = path.index(self._picks[pick.aspect].state)
+            branches.append(Branch(number, pick.state, thoughts + begin_of_value, pick.written))
+        return branches
 
-    def _wanted(self, aspect: int, kept: Floats) -> list[_Pick]:
-        frontier = sorted(self._explored(aspect, kept)[2], key=lambda each: -each[0])
-        rest = sum(share for share, _ in frontier)
-        wanted: list[_Pick] = []
-        for share, pick in frontier:
-            if not rest > UNEXPLORED:
+    def _wanted(self, aspect: int, kept: Floats) -> list[int]:
+        """Return the picks of an aspect that have to be computed next, the most probable first."""
+        frontier = self._explored(aspect, kept).frontier
+        frontier.sort(key=lambda uncomputed: -uncomputed.share)
+        remaining = sum(uncomputed.share for uncomputed in frontier)
+        wanted: list[int] = []
+        for uncomputed in frontier:
+            if not remaining > UNEXPLORED:
                 break
-            rest -= share
-            wanted.append(pick)
+            remaining -= uncomputed.share
+            wanted.append(uncomputed.pick)
         return wanted
 
-    def _explored(self, aspect: int, kept: Floats) -> tuple[Floats, Floats, list[tuple[float, _Pick]]]:
-        """Return what is known of an aspect's values.
-
-        Returns:
-            the probability of each value, (K,), 0 where it is not known; the same times the sums of the picks
-            on its way, (K,), relative to the mass of the first pick; the picks that were not computed, each
-            with the probability of its values together.
-        """
-        shares, masses = np.zeros(self._shape[1]), np.zeros(self._shape[1])
-        frontier: list[tuple[float, _Pick]] = []
+    def _explored(self, aspect: int, kept: Floats) -> _Explored:
+        """Return what is known of an aspect's values; `kept` is that of `values`."""
+        explored = _Explored(np.zeros(self._shape[1]), np.zeros(self._shape[1]), [])
+        # The picks to visit: the probability of all their values, the product of the sums before, the number.
         ahead = [(1.0, 1.0, aspect)]
         while ahead:
-            weight, mass, place = ahead.pop()
-            pick, (end, sum_here, is_likeliest) = self._picks[place], kept[self.column[place, -3:]].tolist()
-            if place != aspect:
+            share, mass, number = ahead.pop()
+            pick = self._picks[number]
+            end, branch_sum, is_likeliest = kept[self.column[number, -3:]].tolist()
+            if number != aspect:
                 if np.isnan(is_likeliest):
-                    frontier.append((weight, pick))
+                    explored.frontier.append(_Uncomputed(share, number))
                     continue
-                mass *= sum_here
-            known = (kept[self.column[place, : len(pick.tokens)]] * weight).tolist()
-            decided = [(known[token], value) for token, value in pick.values.items()]
+                mass *= branch_sum
+            of_tokens = (kept[self.column[number, : len(pick.tokens)]] * share).tolist()
+            for index, value in pick.values.items():
+                explored.set(value, of_tokens[index], mass)
             if pick.ends >= 0:
-                decided.append((end * weight, pick.ends))
-            for share, value in decided:
-                shares[value], masses[value] = share, share * mass
-            ahead += [(known[token], mass, after) for token, after in pick.picks.items()]
-        return shares, masses, frontier
+                explored.set(pick.ends, end * share, mass)
+            for index, next_pick in pick.picks.items():
+                ahead.append((of_tokens[index], mass, next_pick))
+        return explored
+
+
+@dataclass(frozen=True, slots=True)
+class _Uncomputed:
+    """The number of a pick that was not computed, and the probability of its values together."""
+
+    share: float
+    pick: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Explored:
+    """What is known of the K values of an aspect.
+
+    Attributes:
+        shares: the probability of each value, (K,); 0 where it is not known.
+        masses: the same times the sums of the picks on its way, (K,), relative to the mass of the first pick.
+        frontier: the picks that were not computed.
+    """
+
+    shares: Floats
+    masses: Floats
+    frontier: list[_Uncomputed]
+
+    def set(self, value: int, share: float, mass: float) -> None:
+        """Set the probability of a value, and the product of the sums of the picks on its way."""
+        self.shares[value] = share
+        self.masses[value] = share * mass
+
+
+def _spellings(values: NDArray[np.int32]) -> dict[int, tuple[int, ...]]:
+    """Return the tokens of each value of an aspect, by its number.
+
+    Args:
+        values: the values of the aspect in a table, (K, L).
+    """
+    spellings: dict[int, tuple[int, ...]] = {}
+    for number, tokens in enumerate(values):
+        if tokens[0] >= 0:
+            spellings[number] = tuple(tokens[tokens >= 0].tolist())
+    return spellings

@@ -75,13 +75,15 @@ def read_vocabulary(tokenizer: Any, size: int, ends: Iterable[int]) -> Vocabular
     ends = frozenset(ends)
     token_of: dict[bytes, int] = {}
     # Bytes come last: the tokenizer never writes a byte token that repeats a character's own token.
-    texts = sorted(
-        backend.get_vocab(with_added_tokens=False).items(), key=lambda item: (is_byte(item[0]), item[1])
-    )
-    for text, token in texts:
-        if token not in added and token not in ends and (piece := to_bytes(text)):
+    vocabulary = backend.get_vocab(with_added_tokens=False).items()
+    largest = 0
+    for text, token in sorted(vocabulary, key=lambda item: (is_byte(item[0]), item[1])):
+        if token in added:
+            continue
+        largest = max(largest, token)
+        piece = to_bytes(text)
+        if piece and token not in ends:
             token_of.setdefault(piece, token)
-    largest = max((token for _, token in texts if token not in added), default=0)
     if largest >= size:
         raise ModelError(
             f"the tokenizer's largest id is {largest:,}, and config.json says vocab_size {size:,}; they do not "
@@ -118,7 +120,8 @@ def _piece_reader(layout: Mapping[str, Any]) -> Any:
         falls_back = "ByteFallback" in kinds or layout["model"].get("byte_fallback", False)
 
         def from_pieces(text: str) -> bytes:
-            if falls_back and (byte := _BYTE_PIECE.fullmatch(text)):
+            byte = _BYTE_PIECE.fullmatch(text)
+            if falls_back and byte is not None:
                 return bytes([int(byte[1], 16)])
             for step in steps:
                 text = step(text)
@@ -135,7 +138,8 @@ def _replacement(decoder: Mapping[str, Any]) -> Callable[[str], str]:
     """Return the function of a decoder that replaces a pattern in the text of a token."""
     if decoder["type"] == "Metaspace":
         return lambda text: text.replace(decoder["replacement"], " ")
-    pattern, content = decoder["pattern"], decoder["content"]
+    pattern = decoder["pattern"]
+    content = decoder["content"]
     if "String" in pattern:
         return lambda text: text.replace(pattern["String"], content)
     from tokenizers import Regex
@@ -148,6 +152,9 @@ def _replacement(decoder: Mapping[str, Any]) -> Callable[[str], str]:
 def _flatten(decoder: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     if decoder is None:
         return []
-    if decoder["type"] == "Sequence":
-        return [part for inner in decoder["decoders"] for part in _flatten(inner)]
-    return [decoder]
+    if decoder["type"] != "Sequence":
+        return [decoder]
+    parts: list[Mapping[str, Any]] = []
+    for inner in decoder["decoders"]:
+        parts += _flatten(inner)
+    return parts

@@ -248,7 +248,7 @@ def _complete(
         if waiting := answers.incomplete:
             step(waiting)
     while branches := answers.branches():
-        sequences = [(row, [*answers.tokens[row][: branch.place], *branch.written]) for row, branch in branches]
+        sequences = [(row, [*answers.tokens[row][: branch.begin], *branch.written]) for row, branch in branches]
         with in_float32([True] * len(answers.tokens)):
             for numbers, logits in cached.branches(sequences):
                 answers.keep([branches[number] for number in numbers], logits)

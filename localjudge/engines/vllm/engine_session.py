@@ -130,7 +130,7 @@ class EngineSession:
                 answer, branch = self._branches.popleft()
                 prompt = answer.request.prompt
                 flight = InFlightRequest(prompt, self._free.popleft(), branch=branch)
-                tokens = [*prompt.tokens, *answer.tokens[: branch.place], *branch.written]
+                tokens = [*prompt.tokens, *answer.tokens[: branch.begin], *branch.written]
             elif (following := next(self._prompts, None)) is None:
                 return
             else:
