@@ -18,13 +18,14 @@ from scripted import Opinion, scripted_judge
 
 from localjudge import Row, Rubric, UsageError, read_rows
 from localjudge.cli.audit import _thresholds
-from localjudge.report.audit_tables import audit_findings
+from localjudge.report.audit_tables import VERDICT_MEANINGS, audit_findings
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.statistics import UNDEFINED
 from localjudge.studies.audit import read_audit
-from localjudge.studies.audit.audit_findings import VERDICTS, Audit
+from localjudge.studies.audit.audit_findings import Audit
 from localjudge.studies.audit.audit_run import run_audit, sample_rows
-from localjudge.studies.audit.perturbations import PERTURBATIONS, DoesNotApply, PerturbationContext
+from localjudge.studies.audit.perturbations import PERTURBATIONS
+from localjudge.studies.audit.row_changes import DoesNotApply, RowChangeContext
 
 NAMES = [each.name for each in PERTURBATIONS]
 OPENINGS = ("It was", "Every summer", "On the whole", "By all accounts", "For a while", "In the north")
@@ -139,7 +140,7 @@ def test_the_verdicts_of_an_audit_are_defined_where_they_are_printed(put_on_tria
     said = " ".join(audit_findings(audit).answer)
     verdicts = {check.verdict for check in audit.checks}
     assert "unsound: less than 50%" in said
-    for verdict, meaning in VERDICTS.items():
+    for verdict, meaning in VERDICT_MEANINGS.items():
         assert (f"{verdict}: {meaning}" in said) == (verdict in verdicts)
 
 
@@ -211,13 +212,13 @@ def test_an_audit_that_was_killed_as_a_run_began_is_continued(
     assert audit_of(recalled, rows, model, tmp_path / "audit", size=3, seed=3) == whole
 
 
-def setting(**changes: object) -> PerturbationContext:
+def setting(**changes: object) -> RowChangeContext:
     settings = {
         "random": Random(0),
         "other": Row.from_response(instruction="Other?", candidate="Another answer."),
         "rubric": Rubric.load(),
     }
-    return PerturbationContext(**{**settings, **changes})  # type: ignore[arg-type]
+    return RowChangeContext(**{**settings, **changes})  # type: ignore[arg-type]
 
 
 ROW = Row.from_response(

@@ -12,8 +12,10 @@ from numpy.random import Generator
 from localjudge.arrays import Floats
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
-from localjudge.studies.audit import AuditedScores, AuditReader, _tested
-from localjudge.studies.audit.perturbations import PAIR_PERTURBATIONS, PERTURBATIONS, Perturbation
+from localjudge.studies.audit import AuditReader
+from localjudge.studies.audit.audit_scores import AuditedScores
+from localjudge.studies.audit.expected_changes import ColumnChanges, change_test
+from localjudge.studies.audit.perturbations import PAIR_PERTURBATIONS, PERTURBATIONS, Direction, Perturbation
 
 ROWS, REPEATS = 100, 20
 DEPTH = score_columns({"depth": Aspect(scale=Scale(lowest=1, highest=5))})
@@ -120,11 +122,12 @@ def test_a_comparing_judge_with_a_little_noise_passes_every_check_with_the_defau
 
 
 @pytest.mark.parametrize("direction", ["lower", "higher"])
-def test_noise_does_not_move_more_often_as_expected_than_the_other_way(direction: str) -> None:
+def test_noise_does_not_move_more_often_as_expected_than_the_other_way(direction: Direction) -> None:
     random = np.random.default_rng(0)
     before, after = np.clip(random.normal(3.5, 0.7, (2, 20_000)), 1, 5)
-    room, held = _tested(direction, DEPTH[0], before, after)  # type: ignore[arg-type]
-    assert held[room].mean() == pytest.approx(0.48, abs=0.02)
-    other_room, other_held = _tested(direction, DEPTH[0], after, before)  # type: ignore[arg-type]
-    assert (room == other_room).all()
-    assert other_held[room].mean() == pytest.approx(held[room].mean(), abs=0.03)
+    no_orders = np.zeros(len(before), dtype=np.bool_)
+    one_way = change_test(direction, DEPTH[0], ColumnChanges(before, after, no_orders))
+    other_way = change_test(direction, DEPTH[0], ColumnChanges(after, before, no_orders))
+    assert one_way.tested.mean() == pytest.approx(0.48, abs=0.02)
+    assert (one_way.has_room == other_way.has_room).all()
+    assert other_way.tested.mean() == pytest.approx(one_way.tested.mean(), abs=0.03)

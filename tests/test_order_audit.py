@@ -156,7 +156,7 @@ def test_a_judge_that_picks_the_first_value_of_the_list_changes_every_verdict_in
 
 
 def test_a_shuffle_is_of_the_aspects_with_three_labels_or_more(rubric: Rubric) -> None:
-    shuffled = {other_orders(rubric, "options", seed)[1].given for seed in range(20)}
+    shuffled = {other_orders(rubric, "options", seed)[1].lists for seed in range(20)}
     own, backwards = ("grade: A or B or C",), ("grade: C or B or A",)
     assert own not in shuffled
     assert backwards not in shuffled
@@ -182,7 +182,7 @@ def test_scores_belong_to_an_aspect_by_its_name_wherever_it_stands(
     tmp_path: Path, rubric: Rubric, model: Path
 ) -> None:
     orders = by_name(audited(tmp_path, rubric, "aspects", judge_that_picks(model, best_where_it_is_first)))
-    assert orders["reversed"].given == ("polite, grade, tact",)
+    assert orders["reversed"].lists == ("polite, grade, tact",)
     assert changed(orders["reversed"]) == {"tact": 1, "grade": 0, "polite": 1}
     assert orders["reversed"].shift["tact"].value == -2
     assert orders["reversed"].shift["polite"].value == 1

@@ -22,7 +22,8 @@ from localjudge.rows.pairs import Pairing
 from localjudge.studies.audit import read_audit
 from localjudge.studies.audit.audit_findings import SOUND, Audit
 from localjudge.studies.audit.audit_run import run_audit, sample_rows
-from localjudge.studies.audit.perturbations import PAIR_PERTURBATIONS, DoesNotApply, PerturbationContext
+from localjudge.studies.audit.perturbations import PAIR_PERTURBATIONS
+from localjudge.studies.audit.row_changes import DoesNotApply, RowChangeContext
 
 NAMES = [each.name for each in PAIR_PERTURBATIONS]
 Opinion = Callable[[str, str, str], float]
@@ -135,7 +136,7 @@ def test_a_judge_that_knows_the_better_response_passes_every_check(audit_of: Try
     audit = audit_of(knows, 60)
     verdicts = {check.name: check.verdict for check in audit.checks}
     assert verdicts == dict.fromkeys(NAMES, "sound")
-    assert (audit.of, audit.ranges, audit.rows) == ("preference", {"better": 1}, 60)
+    assert (audit.score_kind, audit.ranges, audit.rows) == ("preference", {"better": 1}, 60)
     assert {check.rows for check in audit.checks} == {60}
 
 
@@ -174,10 +175,10 @@ def test_an_injected_answer_counts_for_the_place_that_it_names(audit_of: Try) ->
     assert (planted.share.value, planted.shift.value) == (0, 0.5)
 
 
-def setting(**changes: object) -> PerturbationContext:
+def setting(**changes: object) -> RowChangeContext:
     other = Row(instruction="Other?", responses=(Response("Another answer."), Response("A second one.")))
     settings = {"random": Random(0), "other": other, "rubric": Rubric.load("pairwise")}
-    return PerturbationContext(**{**settings, **changes})  # type: ignore[arg-type]
+    return RowChangeContext(**{**settings, **changes})  # type: ignore[arg-type]
 
 
 PAIR = Row(

@@ -16,7 +16,7 @@ def audit_document(audit: Audit) -> dict[str, Any]:
         "rows": audit.rows,
         "instructions": audit.instructions,
         "seed": audit.seed,
-        "of": audit.of,
+        "of": audit.score_kind,
         "ranges": dict(audit.ranges),
         "checks": [_check(check) for check in audit.checks],
         "aspects": list(audit.aspects),
@@ -28,10 +28,10 @@ def _check(check: AuditCheck) -> dict[str, Any]:
     """Return the result of one perturbation."""
     return {
         "name": check.name,
-        "does": check.does,
+        "does": check.description,
         "rows": check.rows,
         "failed": check.failed,
-        "skipped": dict(check.skipped),
+        "skipped": {reason.value: rows for reason, rows in check.skipped.items()},
         "aspects": {aspect: _aspect_reading(reading) for aspect, reading in check.aspects.items()},
         "decisive": list(check.decisive),
         "share": estimate_document(check.share),

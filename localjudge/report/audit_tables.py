@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from localjudge.report.shares import share_in_words
 from localjudge.report.tables import Findings, Table
-from localjudge.studies.audit.audit_findings import VERDICTS, Audit, AuditCheck
+from localjudge.studies.audit.audit_findings import DOUBTFUL, SOUND, Audit, AuditCheck, AuditVerdict
 from localjudge.system.quantities import UNDEFINED_SIGN, counted, percent
 
-_NAMED = ("below", "unsound")
+VERDICT_MEANINGS: Mapping[AuditVerdict, str] = {
+    AuditVerdict.BELOW: "less than its --threshold",
+    AuditVerdict.UNSOUND: f"less than {DOUBTFUL:.0%}",
+    AuditVerdict.AT_CHANCE: (
+        "the interval is not above chance, so these rows do not show that the judge reads the text"
+    ),
+    AuditVerdict.DOUBTFUL: f"{DOUBTFUL:.0%} to {SOUND:.0%}, and the interval is above chance",
+    AuditVerdict.UNTESTED: "no row could be tested",
+    AuditVerdict.SOUND: f"at least {SOUND:.0%}, and the interval is above chance",
+    AuditVerdict.PASSED: "at least its --threshold",
+}
+"""What each verdict says of the share that held, the worst first."""
+_NAMED = (AuditVerdict.BELOW, AuditVerdict.UNSOUND)
 """The verdicts whose checks are named."""
 
 
@@ -19,11 +32,18 @@ def audit_findings(audit: Audit) -> Findings:
     The details are the shift of each check, and the rows that were not tested.
     """
     checks = [
-        (check.name, check.expected, share_in_words(check.share), _chance(check), check.verdict, check.rows)
+        (
+            check.name,
+            _expected_change(check),
+            share_in_words(check.share),
+            _chance(check),
+            check.verdict,
+            check.rows,
+        )
         for check in audit.checks
     ]
     columns = "check", "scores of a sound judge", "held", "chance", "verdict", "rows"
-    shifts = [(check.name, check.shift, check.does, check.not_tested) for check in audit.checks]
+    shifts = [(check.name, check.shift, check.description, _not_tested(check)) for check in audit.checks]
     title, words = "Shift of the scores, and rows that were not tested", ("what it does", "not tested")
     details = [Table(title, ("check", "shift", *words), shifts, words=words)]
     main = Table("", columns, checks, words=["scores of a sound judge", "verdict"])
@@ -35,7 +55,7 @@ def _verdicts(audit: Audit) -> str:
     """Return how many checks have each verdict; those that failed are named."""
     counts = Counter(check.verdict for check in audit.checks)
     parts = []
-    for verdict in VERDICTS:
+    for verdict in AuditVerdict:
         if not counts[verdict]:
             continue
         part = f"{counts[verdict]} {verdict}"
@@ -49,8 +69,28 @@ def _verdicts(audit: Audit) -> str:
 def _meanings(audit: Audit) -> str:
     """Return what each verdict that a check has means, the worst first."""
     verdicts = {check.verdict for check in audit.checks}
-    meanings = [f"{verdict}: {VERDICTS[verdict]}" for verdict in VERDICTS if verdict in verdicts]
+    meanings = [f"{verdict}: {meaning}" for verdict, meaning in VERDICT_MEANINGS.items() if verdict in verdicts]
     return f"The share held is that of the rows whose score changed as expected. {'; '.join(meanings)}"
+
+
+def _expected_change(check: AuditCheck) -> str:
+    """Return the expected change of the decisive aspects; without their names if it is that of all aspects."""
+    directions = check.decisive_directions
+    if len(check.decisive) == len(check.aspects) and len(directions) == 1:
+        return next(iter(directions))
+    return "; ".join(f"{', '.join(aspects)} {direction}" for direction, aspects in directions.items())
+
+
+def _not_tested(check: AuditCheck) -> str:
+    """Return why rows were not tested, each reason with the number of rows."""
+    if not check.decisive:
+        return "no expected change is known for these aspects"
+    reasons = [f"{reason}: {rows:,}" for reason, rows in check.skipped.items()]
+    if check.failed:
+        reasons.append(f"failed: {check.failed:,}")
+    if check.no_room:
+        reasons.append(f"scores near the end of the scale: {check.no_room:,}")
+    return "; ".join(reasons)
 
 
 def _chance(check: AuditCheck) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from localjudge.report.estimate_document import estimate_documents
+from localjudge.report.order_tables import order_description
 from localjudge.studies.audit.order_effects import OrderAudit, OrderEffect
 
 
@@ -21,19 +22,19 @@ def order_audit_document(audit: OrderAudit) -> dict[str, Any]:
         "rows": audit.rows,
         "instructions": audit.instructions,
         "seed": audit.seed,
-        "of": dict(audit.of),
+        "of": dict(audit.score_kinds),
         "sampled": audit.sampled,
-        "orders": [_order(effect) for effect in audit.orders],
+        "orders": [_order(effect, audit) for effect in audit.orders],
         "notices": list(audit.notices),
     }
 
 
-def _order(effect: OrderEffect) -> dict[str, Any]:
+def _order(effect: OrderEffect, audit: OrderAudit) -> dict[str, Any]:
     """Return what one order changes, compared with the rubric's own."""
     return {
         "name": effect.name,
-        "does": effect.does,
-        "given": list(effect.given),
+        "does": order_description(effect.name, audit.check),
+        "given": list(effect.lists),
         "rows": effect.rows,
         "instructions": effect.instructions,
         "failed": effect.failed,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from localjudge.report.shares import share_in_words
 from localjudge.report.tables import Cells, Findings, Table
 from localjudge.studies.audit.order_effects import OrderAudit, OrderEffect
+from localjudge.studies.audit.order_runs import OrderCheck, OrderName
 from localjudge.system.quantities import counted
 
 
@@ -14,8 +15,8 @@ def order_findings(audit: OrderAudit) -> Findings:
     answer.append(
         "The first line is the control: the same prompts judged again; no change there is due to an order"
     )
-    notes = [f"{effect.name}: {'; '.join(effect.given)}" for effect in audit.orders if effect.given]
-    written = [name for name, kind in audit.of.items() if kind == "integer"]
+    notes = [f"{effect.name}: {'; '.join(effect.lists)}" for effect in audit.orders if effect.lists]
+    written = [name for name, kind in audit.score_kinds.items() if kind == "integer"]
     if written:
         notes.append(f"Shifts of written values, as some rows have no probabilities: {', '.join(written)}")
     if audit.sampled:
@@ -26,9 +27,19 @@ def order_findings(audit: OrderAudit) -> Findings:
     return Findings(answer, [_table(audit)], {}, audit.notices, notes)
 
 
+def order_description(name: OrderName, check: OrderCheck) -> str:
+    """Return what stands in which order."""
+    if name == "again":
+        return "the rubric's own order, judged again"
+    lists = "the aspects" if check == "aspects" else "the values of each aspect"
+    order = "in reverse" if name == "reversed" else "in random order"
+    return f"{lists} {order}"
+
+
 def _changes(effect: OrderEffect, audit: OrderAudit) -> str:
     """Return the range of the shares of changed verdicts, of which rows they are, and which are left out."""
-    order = f"{effect.does[0].upper()}{effect.does[1:]}"
+    description = order_description(effect.name, audit.check)
+    order = f"{description[0].upper()}{description[1:]}"
     rows = f"{counted(effect.rows, audit.item)} of {counted(effect.instructions, 'instruction')}"
     if effect.failed:
         rows += f"; {counted(effect.failed, f'further {audit.item}')} not judged in both"

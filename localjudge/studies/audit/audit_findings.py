@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from localjudge.statistics import Estimate
 from localjudge.studies.audit.perturbations import Direction
+from localjudge.studies.audit.row_changes import SkipReason
 
-NOISE = 1 / 16
-"""Largest change that counts as no change, as a share of the scale's range: 0.25 on a scale from 1 to 5."""
-SOUND, DOUBTFUL = 0.8, 0.5
-"""Minimum shares for these verdicts of a check without a threshold."""
-VERDICTS: Mapping[str, str] = {
-    "below": "less than its --threshold",
-    "unsound": f"less than {DOUBTFUL:.0%}",
-    "at chance": "the interval is not above chance, so these rows do not show that the judge reads the text",
-    "doubtful": f"{DOUBTFUL:.0%} to {SOUND:.0%}, and the interval is above chance",
-    "untested": "no row could be tested",
-    "sound": f"at least {SOUND:.0%}, and the interval is above chance",
-    "passed": "at least its --threshold",
-}
-"""What each verdict says of the share that held, the worst first."""
+SOUND = 0.8
+"""Minimum share of a check without a threshold whose verdict is "sound"."""
+DOUBTFUL = 0.5
+"""Minimum share of one whose verdict is "doubtful"."""
+
+
+class AuditVerdict(StrEnum):
+    """The verdict on a check, the worst first."""
+
+    BELOW = "below"
+    UNSOUND = "unsound"
+    AT_CHANCE = "at chance"
+    DOUBTFUL = "doubtful"
+    UNTESTED = "untested"
+    SOUND = "sound"
+    PASSED = "passed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,76 +53,89 @@ class AspectReading:
 class AuditCheck:
     """The result of one perturbation.
 
-    `share` and `shift` are averages over the `decisive` aspects, which decide the check. `chance` is the share
-    that would hold if the judge ignored the text: each of its scores of a row could then belong to any text of
-    the row, and each answer about a pair to any pair. It is None if every row has scores of only one text.
-    `skipped` has the number of rows for each reason why the perturbation did not apply; `failed` is the number
-    of perturbed rows that could not be judged.
+    Attributes:
+        name: the perturbation.
+        description: what it changes.
+        rows: number of rows that were judged as they are and with the perturbation.
+        failed: number of perturbed rows that could not be judged.
+        skipped: number of rows by the reason why the perturbation did not apply to them.
+        aspects: the scores of each aspect.
+        decisive: the aspects that decide the check.
+        share: the share of their tested scores that changed as expected.
+        chance: the share of a judge that does not read the text; None if there is nothing to compute it from.
+        shift: the mean difference of the scores of all decisive aspects.
+        threshold: the minimum share; None for none.
     """
 
     name: str
-    does: str
+    description: str
     rows: int
     failed: int
-    skipped: dict[str, int]
-    aspects: dict[str, AspectReading]
-    decisive: list[str]
+    skipped: Mapping[SkipReason, int]
+    aspects: Mapping[str, AspectReading]
+    decisive: Sequence[str]
     share: Estimate
     chance: float | None
     shift: Estimate
     threshold: float | None
 
     @property
-    def expected(self) -> str:
-        """The expected change of the decisive aspects, in words."""
-        directions: dict[str, list[str]] = {}
+    def decisive_directions(self) -> dict[Direction, list[str]]:
+        """The decisive aspects by their expected change."""
+        directions: dict[Direction, list[str]] = {}
         for aspect in self.decisive:
             directions.setdefault(self.aspects[aspect].direction, []).append(aspect)
-        if len(self.decisive) == len(self.aspects) and len(directions) == 1:
-            return next(iter(directions))
-        return "; ".join(f"{', '.join(aspects)} {direction}" for direction, aspects in directions.items())
+        return directions
+
+    @property
+    def no_room(self) -> int:
+        """Number of scores of decisive aspects that were too close to the end of the scale."""
+        return sum(self.aspects[aspect].no_room for aspect in self.decisive)
 
     @property
     def passed(self) -> bool | None:
-        """True if the share is defined and reaches the threshold; None if there is no threshold."""
+        """Whether the share is defined and reaches the threshold; None if there is no threshold."""
         if self.threshold is None:
             return None
         return self.share.value is not None and self.share.value >= self.threshold
 
     @property
-    def verdict(self) -> str:
-        """The result in one word or two, as `VERDICTS` defines them."""
-        share, low = self.share.value, self.share.low
+    def verdict(self) -> AuditVerdict:
+        """The verdict on the share, by the threshold or, without one, by chance, `SOUND` and `DOUBTFUL`."""
+        share = self.share.value
         if share is None:
-            return "untested"
+            return AuditVerdict.UNTESTED
         if self.threshold is not None:
-            return "passed" if self.passed else "below"
+            return AuditVerdict.PASSED if self.passed else AuditVerdict.BELOW
         if share < DOUBTFUL:
-            return "unsound"
-        if low is None or self.chance is None or low <= self.chance:
-            return "at chance"
-        return "sound" if share >= SOUND else "doubtful"
+            return AuditVerdict.UNSOUND
+        if not self._is_above_chance:
+            return AuditVerdict.AT_CHANCE
+        return AuditVerdict.SOUND if share >= SOUND else AuditVerdict.DOUBTFUL
 
     @property
-    def not_tested(self) -> str:
-        """The reasons why rows were not tested, each with the number of rows."""
-        if not self.decisive:
-            return "no expected change is known for these aspects"
-        no_room = sum(self.aspects[aspect].no_room for aspect in self.decisive)
-        reasons = [f"{reason}: {count:,}" for reason, count in self.skipped.items()]
-        reasons += [f"failed: {self.failed:,}"] * bool(self.failed)
-        reasons += [f"scores near the end of the scale: {no_room:,}"] * bool(no_room)
-        return "; ".join(reasons)
+    def _is_above_chance(self) -> bool:
+        """Whether the interval of the share is above chance."""
+        return self.share.low is not None and self.chance is not None and self.share.low > self.chance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
     """The findings of an audit.
 
-    `ranges` has the difference between the highest and the lowest score of each aspect. `of` is the kind of
-    scores that were compared:
-    "expected" if an aspect has expected scores in every row; the others have integers. Of pairs, it is
-    "preference": the judge's probability, over both orders, that the changed response is better.
+    Attributes:
+        model: the name of the judge's model.
+        rubric: the name of its rubric.
+        rows: number of sampled rows.
+        instructions: number of their instructions.
+        seed: the seed of the sample.
+        score_kind: the kind of scores that were compared: "expected" if an aspect has expected scores in every
+            row; the others have integers. Of pairs, it is "preference": the judge's probability, over both
+            orders, that the changed response is better.
+        ranges: the difference between the highest and the lowest score of each aspect.
+        checks: the result of each perturbation.
+        aspects: the audited aspects.
+        notices: the notices of the run.
     """
 
     model: str
@@ -126,12 +143,13 @@ class Audit:
     rows: int
     instructions: int
     seed: int
-    of: str
-    ranges: dict[str, int]
-    checks: list[AuditCheck]
-    aspects: list[str]
-    notices: list[str]
+    score_kind: str
+    ranges: Mapping[str, int]
+    checks: Sequence[AuditCheck]
+    aspects: Sequence[str]
+    notices: Sequence[str]
 
     @property
     def passed(self) -> bool:
+        """Whether no check is below its threshold."""
         return all(check.passed is not False for check in self.checks)

@@ -25,10 +25,9 @@ from localjudge.studies.audit.perturbations import (
     AGAIN,
     ORIGINAL,
     UNPERTURBED,
-    DoesNotApply,
-    PerturbationContext,
     perturbations_of,
 )
+from localjudge.studies.audit.row_changes import DoesNotApply, RowChangeContext, SkipReason
 from localjudge.studies.audit.sample_runs import SAMPLED, SampleRuns, refuse_another
 
 RUNS = ("rows", AGAIN)
@@ -43,12 +42,12 @@ class Sample:
     Attributes:
         rows: the sampled rows; of a pair, the response that is changed stands first.
         perturbed: these rows, unchanged and perturbed.
-        skipped: for each perturbation, the reasons why it did not apply, with the number of rows.
+        skipped: for each perturbation, the number of rows by the reason why it did not apply to them.
     """
 
     rows: Sequence[Row]
     perturbed: Sequence[Row]
-    skipped: Mapping[str, Counter[str]]
+    skipped: Mapping[str, Counter[SkipReason]]
 
 
 def sample_rows(rows: Iterable[Row | Failure], size: int, seed: int, rubric: Rubric) -> Sample:
@@ -62,25 +61,27 @@ def sample_rows(rows: Iterable[Row | Failure], size: int, seed: int, rubric: Rub
     Raises:
         UsageError: there is no row to sample.
     """
-    chosen = [
-        replace(row, responses=row.responses[::-1]) for row in drawn_rows(rows, size, seed=seed, rubric=rubric)
-    ]
+    drawn = drawn_rows(rows, size, seed=seed, rubric=rubric)
+    sampled = [replace(row, responses=row.responses[::-1]) for row in drawn]
     perturbations = perturbations_of(rubric)
-    skipped: dict[str, Counter[str]] = {each.name: Counter() for each in perturbations}
-    perturbed = []
-    for number, row in enumerate(chosen):
-        perturbed.append(_labelled(row, number, ORIGINAL, row.id))
-        for each in perturbations:
-            if each.name in UNPERTURBED:
+    skipped = {perturbation.name: Counter[SkipReason]() for perturbation in perturbations}
+    perturbed: list[Row] = []
+    for number, row in enumerate(sampled):
+        perturbed.append(_numbered(row, number=number, name=ORIGINAL, row_id=row.id))
+        other_rows = [other for other in sampled if other.instruction != row.instruction]
+        for perturbation in perturbations:
+            name = perturbation.name
+            if name in UNPERTURBED:
                 continue
-            others = [other for other in chosen if other.instruction != row.instruction]
-            own = Random(f"{seed} {number} {each.name}")
-            setting = PerturbationContext(own, own.choice(others) if others else None, rubric)
+            random = Random(f"{seed} {number} {name}")
+            other_row = random.choice(other_rows) if other_rows else None
             try:
-                perturbed.append(_labelled(each.make(row, setting), number, each.name, row.id))
-            except DoesNotApply as reason:
-                skipped[each.name][str(reason)] += 1
-    return Sample(chosen, perturbed, skipped)
+                changed = perturbation.make(row, RowChangeContext(random, other_row, rubric))
+            except DoesNotApply as error:
+                skipped[name][error.reason] += 1
+                continue
+            perturbed.append(_numbered(changed, number=number, name=name, row_id=row.id))
+    return Sample(sampled, perturbed, skipped)
 
 
 def drawn_rows(rows: Iterable[Row | Failure], size: int, *, seed: int, rubric: Rubric) -> list[Row]:
@@ -96,22 +97,22 @@ def drawn_rows(rows: Iterable[Row | Failure], size: int, *, seed: int, rubric: R
         UsageError: there is no row to sample.
     """
     random = Random(seed)
-    kept: list[tuple[int, Row]] = []
+    reservoir: list[tuple[int, Row]] = []  # rows with their numbers in the input
     usable = 0
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         if isinstance(row, Failure) or rubric.refusal(row) is not None:
             continue
         usable += 1
-        if len(kept) < size:
-            kept.append((place, row))
+        if len(reservoir) < size:
+            reservoir.append((number, row))
             continue
         slot = random.randrange(usable)  # Vitter's algorithm R
         if slot < size:
-            kept[slot] = (place, row)
-    if not kept:
+            reservoir[slot] = (number, row)
+    if not reservoir:
         raise UsageError("an audit needs rows that can be judged; the input has none")
-    kept.sort(key=lambda item: item[0])
-    return [row for _, row in kept]
+    reservoir.sort(key=lambda numbered: numbered[0])
+    return [row for _, row in reservoir]
 
 
 def run_audit(
@@ -144,14 +145,19 @@ def run_audit(
     runs = SampleRuns.of(sample.perturbed, judge.rubric, out, observer=observer, stopping=stopping)
     perturbed = list(runs.inputs.rows())
     originals = [row for row in perturbed if isinstance(row, Row) and row.system == ORIGINAL]
-    elsewhere = Random(seed).sample(originals, len(originals))
-    return runs.judge(judge, RUNS[0], perturbed) and runs.judge(judge, AGAIN, elsewhere)
+    in_another_order = Random(seed).sample(originals, len(originals))
+    if not runs.judge(judge, RUNS[0], perturbed):
+        return False
+    return runs.judge(judge, AGAIN, in_another_order)
 
 
-def _labelled(row: Row, number: int, name: str, row_id: str) -> Row:
+def _numbered(row: Row, *, number: int, name: str, row_id: str) -> Row:
+    """Return a row of the input of the runs: with the number of the sampled row, and its perturbation."""
+    changed = Response(row.candidate, name)
+    unchanged = tuple(Response(text, _UNCHANGED) for text in row.texts[1:])
     return replace(
         row,
-        responses=(Response(row.candidate, name), *(Response(text, _UNCHANGED) for text in row.texts[1:])),
+        responses=(changed,) + unchanged,
         id=f"{row_id}/{name}",
         columns={SAMPLED: number, "audited": row.source},
     )

@@ -21,7 +21,7 @@ from localjudge.runs.run_manifest import read_manifest
 from localjudge.statistics import UNDEFINED, Estimate
 from localjudge.statistics.log_odds import Shares
 from localjudge.statistics.resampling import mean_estimate
-from localjudge.studies.audit.order_runs import OWN, OrderCheck, PromptOrder
+from localjudge.studies.audit.order_runs import OWN, OrderCheck, OrderName, PromptOrder
 from localjudge.studies.audit.perturbations import AGAIN
 from localjudge.studies.audit.sample_runs import sampled_row
 
@@ -32,8 +32,7 @@ class OrderEffect:
 
     Attributes:
         name: the order; "again" is the rubric's own, judged again.
-        does: what it is, in words.
-        given: what the prompt gives in this order, a line for each list.
+        lists: what the prompt gives in this order, a line for each list.
         rows: number of rows that were judged in both orders.
         instructions: number of their instructions.
         failed: number of the other rows of the sample: those that could not be judged in one of the two.
@@ -44,9 +43,8 @@ class OrderEffect:
         threshold: the smallest share of rows that must be kept on each aspect; None for none.
     """
 
-    name: str
-    does: str
-    given: Sequence[str]
+    name: OrderName
+    lists: Sequence[str]
     rows: int
     instructions: int
     failed: int
@@ -71,8 +69,8 @@ class OrderAudit:
         item: what a row is called: "row" or "pair".
         rows: number of sampled rows.
         instructions: number of their instructions.
-        of: by column, of what the means are: "expected" scores if every row has one, else "integer" ones; of
-            pairs "preference", the probability that the first response is better.
+        score_kinds: by column, of what the means are: "expected" scores if every row has one, else "integer"
+            ones; of pairs "preference", the probability that the first response is better.
         sampled: whether answers were drawn at random (`temperature` above 0), so that each order has draws of
             its own.
         orders: the rubric's own order judged again, and each other order.
@@ -85,13 +83,14 @@ class OrderAudit:
     rows: int
     instructions: int
     seed: int
-    of: Mapping[str, str]
+    score_kinds: Mapping[str, str]
     sampled: bool
     orders: Sequence[OrderEffect]
     notices: Sequence[str]
 
     @property
     def passed(self) -> bool:
+        """Whether no order is below its threshold."""
         return not any(order.below for order in self.orders)
 
 
@@ -118,46 +117,48 @@ def read_orders(
         UsageError: no row could be judged in the rubric's own order.
     """
     manifest = read_manifest(out / OWN)
-    own = RowsOfOrder.read(out / OWN)
-    if not own.rows:
-        raise UsageError(f"no row of the sample could be judged: {own.errors[0]}")
-    again = RowsOfOrder.read(out / AGAIN)
-    others = [RowsOfOrder.read(out / order.folder) for order in orders]
-    _, of_row = np.unique([row.group for row in rows], return_inverse=True)
+    rubric = manifest.rubric
+    own_order = RowsOfOrder.read(out / OWN)
+    if not own_order.rows:
+        raise UsageError(f"no row of the sample could be judged: {own_order.errors[0]}")
+    orders = (_own_order_again(rubric, orders),) + tuple(orders)
+    rows_of_orders = [RowsOfOrder.read(out / order.folder) for order in orders]
+    _, group = np.unique([row.group for row in rows], return_inverse=True)
     reader = EffectReader(
-        rubric=manifest.rubric,
-        own=own,
-        measured=_measured(manifest.rubric.row_columns, [own, again, *others]),
-        groups=first_seen(of_row),
+        rubric=rubric,
+        own_order=own_order,
+        measured=_measured(rubric.row_columns, [own_order] + rows_of_orders),
+        group=first_seen(group),
         seed=seed,
     )
-    in_own_order = PromptOrder(
-        name=AGAIN,
-        folder=AGAIN,
-        does="the rubric's own order, judged again",
-        given=(),
-        rubric=manifest.rubric,
-        aspects=tuple(dict.fromkeys(aspect for order in orders for aspect in order.aspects)),
-    )
-    effects = [reader.effect(in_own_order, again, None)]
-    for order, judged in zip(orders, others, strict=True):
-        effects.append(reader.effect(order, judged, thresholds.get(order.name)))
+    effects = [
+        reader.effect(order, rows_of_order, thresholds.get(order.name))
+        for order, rows_of_order in zip(orders, rows_of_orders, strict=True)
+    ]
     return OrderAudit(
         model=manifest.model.name,
-        rubric=manifest.rubric.name,
+        rubric=rubric.name,
         check=check,
-        item=manifest.rubric.mode.item,
+        item=rubric.mode.item,
         rows=len(rows),
-        instructions=int(reader.groups.max()) + 1,
+        instructions=int(reader.group.max()) + 1,
         seed=seed,
-        of={
-            column.name: "expected" if column.name in reader.measured else manifest.rubric.mode.numbers.kind
-            for column in manifest.rubric.row_columns
+        score_kinds={
+            column.name: "expected" if column.name in reader.measured else rubric.mode.numbers.kind
+            for column in rubric.row_columns
         },
         sampled=manifest.settings.temperature > 0,
         orders=effects,
         notices=list(read_notices(out / OWN)),
     )
+
+
+def _own_order_again(rubric: Rubric, orders: Sequence[PromptOrder]) -> PromptOrder:
+    """Return the rubric's own order, judged again, with the aspects of all other orders."""
+    aspects: list[str] = []
+    for order in orders:
+        aspects += [aspect for aspect in order.aspects if aspect not in aspects]
+    return PromptOrder(name="again", folder=AGAIN, lists=(), rubric=rubric, aspects=tuple(aspects))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,29 +196,28 @@ class EffectReader:
 
     Attributes:
         rubric: the rubric in its own order.
-        own: the rows in this order.
+        own_order: the rows in this order.
         measured: the columns with an expected score in every row of every run.
-        groups: the number of the instruction of each sampled row, [S].
+        group: the number of the instruction of each sampled row, [S].
         seed: the seed of the intervals.
     """
 
     rubric: Rubric
-    own: RowsOfOrder
+    own_order: RowsOfOrder
     measured: frozenset[str]
-    groups: Integers
+    group: Integers
     seed: int
 
     def effect(self, order: PromptOrder, judged: RowsOfOrder, threshold: float | None) -> OrderEffect:
         """Return what an order changes in the rows that were judged in both orders."""
-        shared = sorted(self.own.rows.keys() & judged.rows.keys())
+        shared = sorted(self.own_order.rows.keys() & judged.rows.keys())
         columns = [column for column in self.rubric.row_columns if column.aspect in order.aspects]
         return OrderEffect(
             name=order.name,
-            does=order.does,
-            given=order.given,
+            lists=order.lists,
             rows=len(shared),
-            instructions=len(np.unique(self.groups[shared])),
-            failed=len(self.groups) - len(shared),
+            instructions=len(np.unique(self.group[shared])),
+            failed=len(self.group) - len(shared),
             changed={aspect: self._changed(shared, judged, aspect) for aspect in order.aspects},
             shift={column.name: self._shift(shared, judged, column) for column in columns},
             kept={aspect: self._kept(shared, judged, aspect) for aspect in order.aspects},
@@ -226,28 +226,28 @@ class EffectReader:
 
     def _changed(self, shared: Sequence[int], judged: RowsOfOrder, aspect: str) -> Estimate:
         """Return the share of verdicts on an aspect that changed."""
-        changes: list[bool] = []
-        groups: list[int] = []
+        is_changed: list[bool] = []
+        group: list[int] = []
         for number in shared:
-            own = _changes(self.own.rows[number], judged.rows[number], aspect)
-            changes += own
-            groups += [int(self.groups[number])] * len(own)
-        if not changes:
+            for is_other in _changes(self.own_order.rows[number], judged.rows[number], aspect):
+                is_changed.append(is_other)
+                group.append(int(self.group[number]))
+        if not is_changed:
             return UNDEFINED
-        only_part = np.zeros(len(changes), dtype=np.int32)
-        shares = Shares.from_values(np.array(changes, dtype=np.float64), only_part, 1, np.array(groups))
+        only_part = np.zeros(len(is_changed), dtype=np.int32)
+        shares = Shares.from_values(np.array(is_changed, dtype=np.float64), only_part, 1, np.array(group))
         return shares.estimates()[0]
 
     def _shift(self, shared: Sequence[int], judged: RowsOfOrder, column: ScoreColumn) -> Estimate:
         """Return the mean change of a column over rows, with an interval from resampling instructions."""
         if not shared:
             return UNDEFINED
-        before = [self._number(self.own.rows[number], column) for number in shared]
+        before = [self._number(self.own_order.rows[number], column) for number in shared]
         after = [self._number(judged.rows[number], column) for number in shared]
         change = np.array(after) - np.array(before)
         width = column.highest - column.lowest
         return mean_estimate(
-            change, self.groups[shared], lowest=-width, highest=width, symmetric=True, seed=self.seed
+            change, self.group[shared], lowest=-width, highest=width, symmetric=True, seed=self.seed
         )
 
     def _number(self, row: RowOutcome, column: ScoreColumn) -> float:
@@ -256,15 +256,16 @@ class EffectReader:
 
     def _kept(self, shared: Sequence[int], judged: RowsOfOrder, aspect: str) -> float:
         """Return the share of all sampled rows whose verdict on an aspect is the same in both orders."""
-        kept = [
-            number for number in shared if not any(_changes(self.own.rows[number], judged.rows[number], aspect))
-        ]
-        return len(kept) / len(self.groups)
+        kept = 0
+        for number in shared:
+            if not any(_changes(self.own_order.rows[number], judged.rows[number], aspect)):
+                kept += 1
+        return kept / len(self.group)
 
 
-def _changes(own: RowOutcome, other: RowOutcome, aspect: str) -> list[bool]:
+def _changes(own_order: RowOutcome, other_order: RowOutcome, aspect: str) -> list[bool]:
     """Return whether each prompt of a row has another value of an aspect."""
     return [
         before.scores[aspect] != after.scores[aspect]
-        for before, after in zip(own.judged, other.judged, strict=True)
+        for before, after in zip(own_order.judged, other_order.judged, strict=True)
     ]

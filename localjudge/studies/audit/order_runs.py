@@ -29,8 +29,10 @@ from localjudge.studies.audit.sample_runs import ROWS, SAMPLED, SampleRuns, refu
 
 OrderCheck = Literal["options", "aspects"]
 """What stands in another order: the values of each aspect, or the aspects."""
+OrderName = Literal["again", "reversed", "shuffled"]
+"""The rubric's own order judged again, the reverse of each list, or a random order of it."""
 OWN = "own"
-REVERSED, SHUFFLED = "reversed", "shuffled"
+"""The folder of the run in the rubric's own order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +40,16 @@ class PromptOrder:
     """An order in which the prompt gives the values of its aspects, or its aspects.
 
     Attributes:
-        name: its short name, which a threshold takes.
+        name: its name, which a threshold takes.
         folder: the name of its run.
-        does: what it is, in words.
-        given: what the prompt gives in this order, a line for each list.
+        lists: what the prompt gives in this order, a line for each list.
         rubric: the rubric with this order.
         aspects: the aspects whose verdicts are compared: those with another order of values, or all.
     """
 
-    name: str
+    name: OrderName
     folder: str
-    does: str
-    given: tuple[str, ...]
+    lists: tuple[str, ...]
     rubric: Rubric
     aspects: tuple[str, ...]
 
@@ -80,50 +80,47 @@ def _orders_of_aspects(rubric: Rubric, seed: int) -> tuple[PromptOrder, ...]:
             f"`check` aspects: the rubric {rubric.name} has one aspect, {names[0]}, which has only one order; "
             "give a rubric of several aspects, or `check` options"
         )
-    found = [_order_of_aspects(rubric, REVERSED, names[::-1])]
-    if len(names) > 2:
-        found.append(_order_of_aspects(rubric, SHUFFLED, _shuffled(names, f"{seed} aspects")))
-    return tuple(found)
+    in_reverse = _order_of_aspects(rubric, "reversed", names[::-1])
+    if len(names) == 2:
+        return (in_reverse,)
+    in_random_order = _order_of_aspects(rubric, "shuffled", _shuffled(names, f"{seed} aspects"))
+    return in_reverse, in_random_order
 
 
-def _order_of_aspects(rubric: Rubric, name: str, order: Sequence[str]) -> PromptOrder:
+def _order_of_aspects(rubric: Rubric, name: OrderName, order: Sequence[str]) -> PromptOrder:
     return PromptOrder(
         name=name,
         folder=f"aspects-{name}",
-        does=f"the aspects {_in_words(name)}",
-        given=(", ".join(order),),
+        lists=(", ".join(order),),
         rubric=with_aspects_in(rubric, order, f"{rubric.name} (aspects {name})"),
         aspects=tuple(rubric.aspects),
     )
 
 
 def _orders_of_values(rubric: Rubric, seed: int) -> tuple[PromptOrder, ...]:
-    texts = {name: tuple(aspect.values) for name, aspect in rubric.aspects.items()}
-    backwards = {name: own[::-1] for name, own in texts.items()}
-    found = [_order_of_values(rubric, REVERSED, backwards)]
-    with_more = [
-        name for name, aspect in rubric.aspects.items() if aspect.scale is None and len(aspect.values) > 2
-    ]
-    if with_more:
-        drawn = {name: _shuffled(texts[name], f"{seed} {name}") for name in with_more}
-        found.append(_order_of_values(rubric, SHUFFLED, drawn))
-    return tuple(found)
+    reversed_values: dict[str, tuple[str, ...]] = {}
+    shuffled_values: dict[str, tuple[str, ...]] = {}
+    for name, aspect in rubric.aspects.items():
+        values = tuple(aspect.values)
+        reversed_values[name] = values[::-1]
+        has_more_orders = aspect.scale is None and len(values) > 2
+        if has_more_orders:
+            shuffled_values[name] = _shuffled(values, f"{seed} {name}")
+    in_reverse = _order_of_values(rubric, "reversed", reversed_values)
+    if not shuffled_values:
+        return (in_reverse,)
+    return in_reverse, _order_of_values(rubric, "shuffled", shuffled_values)
 
 
-def _order_of_values(rubric: Rubric, name: str, orders: dict[str, tuple[str, ...]]) -> PromptOrder:
-    given = [f"{aspect}: {values_in_words(rubric.aspects[aspect], texts)}" for aspect, texts in orders.items()]
+def _order_of_values(rubric: Rubric, name: OrderName, orders: dict[str, tuple[str, ...]]) -> PromptOrder:
+    lists = [f"{aspect}: {values_in_words(rubric.aspects[aspect], texts)}" for aspect, texts in orders.items()]
     return PromptOrder(
         name=name,
         folder=f"options-{name}",
-        does=f"the values of each aspect {_in_words(name)}",
-        given=tuple(given),
+        lists=tuple(lists),
         rubric=with_values_in(rubric, orders, f"{rubric.name} (values {name})"),
         aspects=tuple(orders),
     )
-
-
-def _in_words(name: str) -> str:
-    return "in reverse" if name == REVERSED else "in random order"
 
 
 def _shuffled(texts: tuple[str, ...], seed: str) -> tuple[str, ...]:
@@ -175,12 +172,12 @@ def run_orders(
             _refuse_other_rows(numbered, rubric, out)
         runs = SampleRuns.of(numbered, rubric, out, observer=observer, stopping=stopping)
         in_order = list(runs.inputs.rows())
-        elsewhere = Random(seed).sample(in_order, len(in_order))
+        in_another_order = Random(seed).sample(in_order, len(in_order))
         if not runs.judge(judge, OWN, in_order):
             return False
-        at_once = min(judge.engine.info.at_once, max(1, len(rows)))
-        judge.engine.reset(max(1, at_once // 2))
-        if not runs.judge(judge, AGAIN, elsewhere):
+        batch_size = min(judge.engine.info.at_once, max(1, len(rows)))
+        judge.engine.reset(max(1, batch_size // 2))
+        if not runs.judge(judge, AGAIN, in_another_order):
             return False
     for order in orders:
         with open_judge(order.rubric) as judge:

@@ -69,10 +69,10 @@ class SampleRuns:
             UsageError: the folder or the file cannot be written.
         """
         columns = {SHAPE: COLUMNS.name}
-        inputs = Inputs([str(_write_rows(rows, out, rubric))], columns, rubric.fields)
+        file = _write_rows(rows, out, rubric)
         return cls(
             out=out,
-            inputs=inputs,
+            inputs=Inputs([str(file)], columns, rubric.fields),
             columns=columns,
             pairing=Pairing.usual(rubric.fields),
             observer=observer,
@@ -119,8 +119,10 @@ def refuse_another(judge: Judge, out: Path, folders: Sequence[str]) -> bool:
             f"`out` {out}: its {ROWS} is missing or was not written by an audit; choose another folder"
         )
     for folder in begun:
-        inputs = [Path(name).name for start in read_manifest(folder).starts for name in start.inputs]
-        if set(inputs) != {ROWS}:
+        inputs: set[str] = set()
+        for start in read_manifest(folder).starts:
+            inputs.update(Path(name).name for name in start.inputs)
+        if inputs != {ROWS}:
             raise UsageError(
                 f"`out` {folder}: has a run that does not belong to an audit; choose another folder"
             )
