@@ -19,6 +19,7 @@ from localjudge.matching.judged_rows import read_scores
 from localjudge.matching.label_values import LabelColumn
 from localjudge.matching.labels import read_labels
 from localjudge.records.keys import row_key, settings_digest
+from localjudge.report.ranking_lines import ranking_notes
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunSettings
 from localjudge.statistics import agreement_statistics
@@ -402,7 +403,7 @@ def test_systems_are_ordered_by_the_share_of_the_first_label_or_a_named_one(tmp_
             assert system.means[f"grade={label}"].value == pytest.approx(own[:, place].mean(), **EXACT)
     best = [system.means["grade=correct"].value or 0 for system in found.systems]
     assert best == sorted(best, reverse=True)
-    assert "the share of the first label, decides the order" in found.notes[0]
+    assert "the share of the first label, decides the order" in ranking_notes(found)[0]
     counted = rank(scores, of="integer", by="grade=incorrect", resamples=FEW)
     worst = [system.means["grade=incorrect"].value or 0 for system in counted.systems]
     assert worst == sorted(worst, reverse=True)
@@ -427,9 +428,9 @@ def test_aspects_of_different_values_have_no_overall_mean_and_the_first_one_deci
         "the ordered aspects (polite, tone, depth) have different values, so there is no overall mean; polite "
         "decides the order of the systems"
     )
-    assert f"{told}; rank --by chooses another" in found.notes
+    assert f"{told}; rank --by chooses another" in ranking_notes(found)
     named = rank(read_scores(grading_jury[:1]), resamples=FEW, by="depth")
-    assert told.replace("; polite", "; depth") in named.notes
+    assert told.replace("; polite", "; depth") in ranking_notes(named)
 
 
 def test_labels_of_a_sample_give_shares_of_the_human_label(tmp_path: Path) -> None:
@@ -490,7 +491,7 @@ def test_an_aspect_without_probabilities_does_not_hide_those_of_the_others(tmp_p
     depth = compared(run, label_file(tmp_path / "depth.jsonl", "depth", [3, 4] * 40)).aspects["depth"]
     assert "expected" not in depth.comparisons
     ranking = rank(read, resamples=FEW)
-    assert "polite, tone, depth: some judgements have no expected scores" in " ".join(ranking.notes)
+    assert "polite, tone, depth: some judgements have no expected scores" in " ".join(ranking_notes(ranking))
 
 
 def test_a_label_column_of_another_name_is_mapped_to_an_aspect_or_to_one_label(

@@ -21,6 +21,7 @@ from sklearn.linear_model import LogisticRegression
 
 from localjudge import Judge, RowSource, UsageError, score_run
 from localjudge.matching.judged_rows import read_judged_pairs
+from localjudge.report.ranking_lines import order_notes
 from localjudge.report.ranking_tables import preference_findings
 from localjudge.rows.pairs import Pairing
 from localjudge.statistics import Estimate
@@ -204,7 +205,7 @@ def test_a_perfect_judge_orders_all_systems() -> None:
     assert found.groups == (("c",), ("b",), ("a",))
     assert (found.systems[0].win_rate.value, found.systems[0].win_rate.high) == (1, 1)
     assert found.unlimited
-    assert "some systems always win or always lose" in found.notes[0]
+    assert "some systems always win or always lose" in order_notes(found)[0]
     assert (found.position.value, found.consistency.value) == (0.5, 1)
 
 
@@ -226,7 +227,7 @@ def test_the_length_explains_a_judge_that_always_prefers_the_longer_response() -
     assert found.length.value > 3
     assert all(holds(system.strength_at_equal_length, 0) for system in found.systems)
     assert all(holds(system.win_rate_at_equal_length, 0.5) for system in found.systems)
-    assert any("length decides almost always" in note for note in found.notes)
+    assert any("length decides almost always" in note for note in order_notes(found))
 
 
 def test_the_coefficient_of_length_is_found() -> None:
@@ -238,7 +239,7 @@ def test_the_coefficient_of_length_is_found() -> None:
 def test_systems_that_are_not_compared_are_named_and_not_ordered() -> None:
     found = ranked(noisy, systems=5, pairs=[(0, 1), (2, 3)])
     assert [system.component for system in found.systems] == [1, 1, 2, 2, 3]
-    assert any(note.endswith("sets of systems: a, b; c, d; e") for note in found.notes)
+    assert any(note.endswith("sets of systems: a, b; c, d; e") for note in order_notes(found))
     across = [pair for pair in found.pairs if {pair.first, pair.second} not in ({"a", "b"}, {"c", "d"})]
     assert {(pair.difference.value, pair.p, pair.contradicts) for pair in across} == {(None, None, False)}
     assert {frozenset(group) for group in found.groups} >= {frozenset("e")}
@@ -266,7 +267,7 @@ def test_few_instructions_have_estimates_and_no_intervals() -> None:
     assert all(system.strength.value is not None for system in found.systems)
     assert all(system.strength.low is system.win_rate.low is None for system in found.systems)
     assert all(pair.p is None for pair in found.pairs)
-    assert "there are no intervals below 5 instructions" in found.notes
+    assert "there are no intervals below 5 instructions" in order_notes(found)
 
 
 def test_a_length_that_follows_from_the_system_is_not_separated_from_it() -> None:
@@ -278,7 +279,7 @@ def test_a_length_that_follows_from_the_system_is_not_separated_from_it() -> Non
     )  # fmt: skip
     found = rank_preferences(along)
     assert found.length is found.systems[0].strength_at_equal_length is None
-    assert "the effect of length cannot be told from that of the systems" in found.notes
+    assert "the effect of length cannot be told from that of the systems" in order_notes(found)
 
 
 def test_contradictions_of_the_order_are_found() -> None:
@@ -318,7 +319,10 @@ def test_systems_that_always_win_have_the_exact_sign_test() -> None:
             assert pair.sign_p == pytest.approx(3 * stats.binomtest(30, 30).pvalue)
         one = ranked(first_wins, instructions=30, systems=2)
         assert one.pairs[0].sign_p == pytest.approx(stats.binomtest(30, 30).pvalue)
-        said = [*preference_findings(PreferenceRanking("better", {"better": one}, (), (), ())).answer]
+        ranking = PreferenceRanking(
+            "better", is_default=True, aspects={"better": one}, unnamed_pairs=0, lost=(), notices=()
+        )
+        said = [*preference_findings(ranking).answer]
         assert "Of 30 instructions, a wins 30 and loses 0 against b (exact sign test: p < .001)" in said
     assert {pair.sign_p for pair in ranked(noisy, instructions=200).pairs} == {None}, "intervals with two ends"
 
@@ -369,7 +373,7 @@ def test_one_order_is_said_to_mix_place_and_system() -> None:
     found = ranked(lambda first, **_: (np.full(len(first), 0.7), np.full(len(first), np.nan)))
     assert found.position.value == pytest.approx(0.7)
     assert found.consistency.value is None
-    assert any("in one order only" in note for note in found.notes)
+    assert any("in one order only" in note for note in order_notes(found))
 
 
 def test_pairs_of_one_system_count_for_the_position_only() -> None:
@@ -378,7 +382,7 @@ def test_pairs_of_one_system_count_for_the_position_only() -> None:
     found, expected = rank_preferences(given), rank_preferences(without)
     assert [system.strength for system in found.systems] == [system.strength for system in expected.systems]
     assert found.position != expected.position
-    assert found.notes == ("30 pairs have two responses of one system; they count for the position only",)
+    assert order_notes(found) == ["30 pairs have two responses of one system; they count for the position only"]
 
 
 def test_p_values_are_adjusted_for_the_number_of_pairs() -> None:

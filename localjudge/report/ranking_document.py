@@ -16,7 +16,8 @@ from localjudge.report.estimate_document import (
     optional_table_document,
 )
 from localjudge.report.gate_document import gate_document
-from localjudge.statistics.ranked_column import Pair
+from localjudge.report.ranking_lines import order_notes, preference_notes, ranking_notes
+from localjudge.statistics.system_order import Pair
 from localjudge.studies.conditions import Condition
 from localjudge.studies.rank import Ranking, SystemRank
 from localjudge.studies.rank.preference_ranking import (
@@ -43,7 +44,7 @@ def ranking_document(ranking: Ranking, conditions: Sequence[Condition]) -> dict[
         "without_intervals": ranking.without_intervals,
         "by_tag": optional_table_document(ranking.by_tag),
         "lost": [_lost_rows(lost) for lost in ranking.lost],
-        "notes": list(ranking.notes),
+        "notes": ranking_notes(ranking),
         "notices": list(ranking.notices),
         "gate": gate_document(conditions),
     }
@@ -55,7 +56,7 @@ def preference_ranking_document(ranking: PreferenceRanking, conditions: Sequence
         "by": ranking.by,
         "aspects": {aspect: _order(order) for aspect, order in ranking.aspects.items()},
         "lost": [_lost_rows(lost) for lost in ranking.lost],
-        "notes": list(ranking.notes),
+        "notes": preference_notes(ranking),
         "notices": list(ranking.notices),
         "gate": gate_document(conditions),
     }
@@ -124,7 +125,7 @@ def _order(order: PreferenceOrder) -> dict[str, Any]:
         "position": estimate_document(order.position),
         "consistency": estimate_document(order.consistency),
         "unlimited": order.unlimited,
-        "notes": list(order.notes),
+        "notes": order_notes(order),
     }
 
 

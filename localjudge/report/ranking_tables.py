@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 from localjudge.report.gate_tables import gate_details, gate_parts
+from localjudge.report.ranking_lines import adjustment, comparison_lines, preference_notes, ranking_notes
 from localjudge.report.tables import Cell, Cells, Findings, Table, estimates_by_name
 from localjudge.rubrics.score_column import is_share
 from localjudge.statistics import UNDEFINED, Estimate, two_decimals
 from localjudge.statistics.system_order import differences_in_words
 from localjudge.studies.conditions import Condition
-from localjudge.studies.rank import Ranking, adjustment, compared, comparison_lines
+from localjudge.studies.rank import Ranking
 from localjudge.studies.rank.preference_ranking import PreferenceOrder, PreferenceRanking
 from localjudge.studies.rank.rows_of_systems import LostRows
 from localjudge.system.quantities import counted, p_in_words, p_value
@@ -68,7 +69,7 @@ def ranking_findings(ranking: Ranking, conditions: Sequence[Condition] = ()) -> 
     answer = [*_unranked(ranking.lost), *answer, *_left_out(ranking.lost, last)]
     main: list[Table | str] = [*gate_parts(conditions), _systems(ranking, untested)]
     main += [estimates_by_name(ranking.by_tag), _OVER_TAGS] if ranking.by_tag else []
-    return Findings(answer, main, gate_details(conditions) | details, ranking.notices, ranking.notes)
+    return Findings(answer, main, gate_details(conditions) | details, ranking.notices, ranking_notes(ranking))
 
 
 def _unranked(lost: Sequence[LostRows]) -> Iterator[str]:
@@ -132,7 +133,7 @@ def _differences(title: str, ranking: Ranking) -> Table:
     """Return the differences of the systems in the column that decides; the better system comes first."""
     every = len(ranking.systems) <= _ALL_PAIRS
     listed = combinations(ranking.systems, 2) if every else pairwise(ranking.systems)
-    pairs = [compared(ranking, better, worse) for better, worse in listed]
+    pairs = [ranking.compared(better, worse) for better, worse in listed]
     rows = [
         (
             f"{pair.first} minus {pair.second}",
@@ -180,7 +181,9 @@ def preference_findings(ranking: PreferenceRanking, conditions: Sequence[Conditi
     columns = "system", strength, "possible\nranks", "win rate", *shown, "pairs", "instructions"
     main = [*gate_parts(conditions), Table(f"Preferences in {by}", columns, rows, apart=[strength])]
     answer = [*_unranked(ranking.lost), *_preference_lines(found, by), *_left_out(ranking.lost, by)]
-    return Findings(answer, main, gate_details(conditions) | details, ranking.notices, ranking.notes)
+    return Findings(
+        answer, main, gate_details(conditions) | details, ranking.notices, preference_notes(ranking)
+    )
 
 
 def win_rates(found: PreferenceOrder) -> dict[tuple[str, str], Estimate]:
@@ -242,8 +245,9 @@ def _sign_test_lines(found: PreferenceOrder) -> Iterator[str]:
 def _position(found: PreferenceOrder) -> str:
     """Return the effect of the place in the prompt in words."""
     agree = found.consistency
-    both = f"; both orders name the same response in {agree.in_words()} of the pairs where each names one"
-    both *= agree.value is not None
+    both = ""
+    if agree.value is not None:
+        both = f"; both orders name the same response in {agree.in_words()} of the pairs where each names one"
     return f"Position: the first place has a win rate of {_or_why(found.position)}{both}"
 
 

@@ -12,7 +12,7 @@ from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import JudgedPairs, read_judged
 from localjudge.matching.scores import check_one_judge
 from localjudge.statistics.paired_test import paired_variance
-from localjudge.studies.rank import chosen_column, deciding_column
+from localjudge.studies.rank.deciding_column import chosen_column, default_column
 from localjudge.system.quantities import counted
 
 FEW = 20
@@ -66,7 +66,7 @@ class Pilot:
             values, group = np.append(values, np.full(len(values), 0.5)), np.tile(judged.group, 2)
         else:
             table = judged.table(judged.best)
-            column = chosen_column(by, [*table], deciding_column(judged, [*table]))
+            column = chosen_column(by, [*table], default_column(judged, [*table]))
             (values, ends), group, system = table[column], judged.group, judged.system
         paired = paired_variance(values, group, system)
         if paired is None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
+from localjudge.arrays import Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import JudgedPairs
 from localjudge.matching.scores import check_one_judge
@@ -22,9 +23,9 @@ from localjudge.statistics.preferences import (
     instruction_counts,
     system_win_rates,
 )
-from localjudge.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES
-from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, SystemOrder, sets_in_words
-from localjudge.studies.rank import chosen_column
+from localjudge.statistics.resampling import RESAMPLES, Studentised
+from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, SystemOrder
+from localjudge.studies.rank.deciding_column import chosen_column
 from localjudge.studies.rank.rows_of_systems import LostRows, lost_rows, rows_of_systems
 
 
@@ -32,14 +33,20 @@ from localjudge.studies.rank.rows_of_systems import LostRows, lost_rows, rows_of
 class PreferenceRanking:
     """The comparison of systems by the preferences of a judge.
 
-    `aspects` has the order of the systems in each aspect; that in the aspect `by` decides. `lost` has the
-    systems with pairs that failed, and their win rates if they had lost or won these.
+    Attributes:
+        by: the aspect whose order of the systems decides.
+        is_default: whether nobody named it.
+        aspects: the order of the systems in each aspect.
+        unnamed_pairs: number of pairs that do not name both systems, and are left out.
+        lost: the systems with pairs that failed, and their win rates if they had lost or won these.
+        notices: the notices of the runs.
     """
 
     by: str
+    is_default: bool
     aspects: Mapping[str, PreferenceOrder]
+    unnamed_pairs: int
     lost: tuple[LostRows, ...]
-    notes: tuple[str, ...]
     notices: tuple[str, ...]
 
 
@@ -113,25 +120,40 @@ class SystemPair:
 class PreferenceOrder:
     """The order of the systems in one aspect, from the best to the worst.
 
-    `groups` has the sets of systems whose strengths do not differ significantly, and `untested` the pairs of
-    comparable systems whose difference of strengths has no p-value, and why. `detectable` is the difference of
-    strengths that such runs find in 80 % of cases, between any two systems without a significant one.
-    `length` is the change of the log-odds per unit of log(1 + characters); None if lengths are not known.
-    `position` is the win rate of the response shown first, and `consistency` the share of pairs without a tie
-    whose orders name the same response.
-    `unlimited` is True if the likelihood has no maximum (`localjudge.statistics.bradley_terry.Strengths`).
+    Attributes:
+        systems: the systems, from the best to the worst of each component.
+        pairs: the comparison of each two systems.
+        groups: the sets of systems whose strengths do not differ significantly.
+        untested: the pairs of comparable systems whose difference of strengths has no p-value, and why.
+        components: the sets of systems that are compared with each other, directly or through other systems.
+        detectable: the difference of strengths that such runs find in 80 % of cases, between any two systems
+            without a significant one.
+        length: the change of the log-odds per unit of log(1 + characters); None if lengths are not known, or
+            their effect cannot be told from that of the systems.
+        position: the win rate of the response shown first.
+        has_both_orders: whether pairs were judged in both orders; if not, `position` includes the systems'
+            difference.
+        consistency: the share of pairs without a tie whose orders name the same response.
+        unlimited: whether the likelihood has no maximum (`localjudge.statistics.bradley_terry.Strengths`).
+        unlimited_at_equal_length: whether it has none with length held equal.
+        instructions: number of instructions with pairs of two systems.
+        pairs_of_one_system: number of pairs of two responses of one system; they count for the position only.
     """
 
     systems: tuple[PreferredSystem, ...]
     pairs: tuple[SystemPair, ...]
     groups: tuple[tuple[str, ...], ...]
     untested: tuple[tuple[str, str, str], ...]
+    components: tuple[tuple[str, ...], ...]
     detectable: float | None
     length: Estimate | None
     position: Estimate
+    has_both_orders: bool
     consistency: Estimate
     unlimited: bool
-    notes: tuple[str, ...]
+    unlimited_at_equal_length: bool
+    instructions: int
+    pairs_of_one_system: int
 
 
 def rank_pairs(
@@ -149,19 +171,18 @@ def rank_pairs(
         UsageError: there is no such aspect, the runs' judges differ, or no pair names two systems.
     """
     preferences = preferences_of(pairs)
-    decides = chosen_column(by, [*preferences], next(iter(preferences)))
-    orders = {name: rank_preferences(each, resamples, seed) for name, each in preferences.items()}
-    notes = []
-    if by is None and len(orders) > 1:
-        notes.append(
-            f"{decides}, the first aspect, decides the order of the systems; rank --by chooses another"
-        )
-    if unnamed := len(pairs) - len(preferences[decides].first):
-        notes.append(f"{unnamed} pairs that do not name both systems are excluded")
-    notes += orders[decides].notes
-    lost = lost_rows(rows_of_systems(pairs), [*orders].index(decides), (0.0, 1.0))
-    notices = (*pairs.notices, *pairs.names.names()[1])
-    return PreferenceRanking(decides, orders, tuple(lost), tuple(notes), notices)
+    aspects = list(preferences)
+    decides = chosen_column(by, aspects, default=aspects[0])
+    lost = lost_rows(rows_of_systems(pairs), column=aspects.index(decides), ends=(0.0, 1.0))
+    _, notices_on_names = pairs.names.names()
+    return PreferenceRanking(
+        by=decides,
+        is_default=by is None,
+        aspects={name: rank_preferences(preferences[name], resamples, seed=seed) for name in aspects},
+        unnamed_pairs=len(pairs) - len(preferences[decides].first),
+        lost=tuple(lost),
+        notices=tuple(pairs.notices) + tuple(notices_on_names),
+    )
 
 
 def preferences_of(pairs: JudgedPairs) -> dict[str, Preferences]:
@@ -171,29 +192,40 @@ def preferences_of(pairs: JudgedPairs) -> dict[str, Preferences]:
         UsageError: the runs' judges differ, or no pair names two systems.
     """
     check_one_judge(pairs.folders, pairs.manifests)
-    named = [place for place, systems in enumerate(pairs.systems) if None not in systems]
-    if all(first == second for first, second in (pairs.systems[place] for place in named)):
+    table_names, _ = pairs.names.names()
+    named: list[int] = []
+    systems_of_pairs: list[tuple[str, str]] = []
+    compares_systems = False
+    for row, systems in enumerate(pairs.systems):
+        first, second = systems
+        if first is None or second is None:
+            continue
+        if first != second:
+            compares_systems = True
+        run = int(pairs.run[row])
+        named.append(row)
+        systems_of_pairs.append((table_names[run, first], table_names[run, second]))
+    if not compares_systems:
         raise UsageError(
             f"{pairs.where}: no pair names two systems, which rank compares; name their "
             "columns with --column system_a=COLUMN and --column system_b=COLUMN when you judge"
         )
-    names, _ = pairs.names.names()
-    compared = [[names[pairs.run[place], system] for system in pairs.systems[place]] for place in named]
-    order, places = np.unique(np.array(compared), return_inverse=True)
-    first, second = places.reshape(-1, 2).astype(np.int32).T
-    lengths = np.log1p(pairs.lengths[named])
+    names, numbers = np.unique(np.array(systems_of_pairs), return_inverse=True)
+    first_system, second_system = numbers.reshape(-1, 2).astype(np.int32).T
+    _, group = np.unique(pairs.group[named], return_inverse=True)
+    log_lengths = np.log1p(pairs.lengths[named])
     return {
-        name: Preferences(
-            systems=tuple(order.tolist()),
-            first=first,
-            second=second,
-            group=np.unique(pairs.group[named], return_inverse=True)[1].astype(np.int32),
+        aspect: Preferences(
+            systems=tuple(names.tolist()),
+            first=first_system,
+            second=second_system,
+            group=group.astype(np.int32),
             preference=verdicts.preference[named, 0],
             shown_first=verdicts.shown_first[named],
             agree=verdicts.same_response[named],
-            length_difference=lengths[:, 0] - lengths[:, 1],
+            length_difference=log_lengths[:, 0] - log_lengths[:, 1],
         )
-        for name, verdicts in pairs.aspects.items()
+        for aspect, verdicts in pairs.aspects.items()
     }
 
 
@@ -205,91 +237,189 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
         resamples: number of draws for the adjusted p-values.
         seed: seed of the draws.
     """
-    position, between = PositionEffect.from_preferences(preferences), preferences.between
-    names, component, count = between.systems, between.components(), len(between.systems)
-    strengths, held = fit_strengths(between), fit_at_equal_length(between)
-    first, second = np.array(list(combinations(range(count), 2))).reshape(-1, 2).T
-    weaker = strengths.value[first] < strengths.value[second]
-    first, second = np.where(weaker, second, first), np.where(weaker, first, second)
-    tested = strengths.differences(first, second).tested(resamples, seed).simultaneous()
-    p = tested.adjusted()
-    established = SystemOrder(names, first, second, tested.value, p, tested.detectable(), tested.why)
-    direct = direct_win_rates(between, first, second)
-    contradicts = (tested.value > NO_DIFFERENCE) & (direct.value < 0.5 - NO_DIFFERENCE)
-    direct_p = direct.log_odds.tested(resamples, seed).adjusted()
-    contradiction_p = np.where(contradicts, direct_p, np.nan)
-    order = sorted(range(count), key=lambda s: (component[s], -strengths.value[s], names[s]))
-    rates, values = system_win_rates(between).estimates(), strengths.strengths().estimates()
-    held_rates = [None] * count if held is None else held.win_rates().estimates()
-    held_values = [None] * count if held is None else held.strengths().estimates()
-    of_system = [(between.first == number) | (between.second == number) for number in range(count)]
-    systems = tuple(
-        PreferredSystem(
-            name=names[number],
-            pairs=int(of_system[number].sum()),
-            instructions=len(np.unique(between.group[of_system[number]])),
-            win_rate=rates[number],
-            strength=values[number],
-            ranks=established.ranks[number],
-            component=int(component[number]) + 1,
-            win_rate_at_equal_length=held_rates[number],
-            strength_at_equal_length=held_values[number],
-            shown_first=position.first[number],
-            shown_second=position.second[number],
-        )
-        for number in order
+    between = preferences.between
+    names = between.systems
+    component = between.components()
+    position = PositionEffect.from_preferences(preferences)
+    strengths = fit_strengths(between)
+    at_equal_length = fit_at_equal_length(between)
+
+    first, second = _stronger_first(strengths.value)
+    differences = strengths.differences(first, second).tested(resamples, seed).simultaneous()
+    p_values = differences.adjusted()
+    established = SystemOrder(
+        names,
+        first,
+        second=second,
+        difference=differences.value,
+        p=p_values,
+        detectable=differences.detectable(),
+        why=differences.why,
     )
-    counts = instruction_counts(between, first, second)
-    columns = (first, second, direct.estimates(), tested.estimates())
-    pairs = tuple(
-        SystemPair(
-            first=names[stronger],
-            second=names[other],
-            pairs=int(direct.rows[place]),
-            win_rate=rate,
-            difference=difference,
-            p=_known(p[place]),
-            wins=int(counts.wins[place]),
-            ties=int(counts.ties[place]),
-            losses=int(counts.losses[place]),
-            sign_p=_sign_p(difference, counts, place),
-            significant=_is_significant(p[place]),
-            contradicts=bool(contradicts[place]),
-            contradiction_p=_known(contradiction_p[place]),
-            contradiction_significant=_is_significant(contradiction_p[place]),
-        )
-        for place, (stronger, other, rate, difference) in enumerate(zip(*columns, strict=True))
+    best_first = sorted(
+        range(len(names)), key=lambda system: (component[system], -strengths.value[system], names[system])
     )
-    length = None if held is None else held.coefficient().estimates()[0]
+    component_of = dict(zip(names, component.tolist(), strict=True))
+    untested = [pair for pair in established.untested if component_of[pair[0]] == component_of[pair[1]]]
+    systems = _preferred_systems(
+        between,
+        strengths=strengths,
+        at_equal_length=at_equal_length,
+        position=position,
+        ranks=established.ranks,
+        component=component,
+    )
+    pairs = _system_pairs(
+        between,
+        first=first,
+        second=second,
+        differences=differences,
+        p_values=p_values,
+        resamples=resamples,
+        seed=seed,
+    )
     return PreferenceOrder(
-        systems=systems,
-        pairs=pairs,
-        groups=established.groups(order),
-        untested=tuple(
-            (one, other, why)
-            for one, other, why in established.untested
-            if component[names.index(one)] == component[names.index(other)]
-        ),
+        systems=tuple(systems[system] for system in best_first),
+        pairs=tuple(pairs),
+        groups=established.groups(best_first),
+        untested=tuple(untested),
+        components=_sets(names, component),
         detectable=established.detectable,
-        length=length,
+        length=None if at_equal_length is None else at_equal_length.coefficient().estimates()[0],
         position=position.share,
+        has_both_orders=position.has_both_orders,
         consistency=position.consistency,
         unlimited=strengths.unlimited,
-        notes=tuple(_notes(preferences, strengths, held, position)),
+        unlimited_at_equal_length=at_equal_length is not None and at_equal_length.unlimited,
+        instructions=len(np.unique(between.group)),
+        pairs_of_one_system=len(preferences.first) - len(between.first),
     )
 
 
-def _sign_p(difference: Estimate, counts: InstructionCounts, place: int) -> float | None:
+def _stronger_first(strength: Floats) -> tuple[Integers, Integers]:
+    """Return the stronger and the weaker system of each pair of systems, both [pairs]."""
+    first, second = np.array(list(combinations(range(len(strength)), 2))).reshape(-1, 2).T
+    is_weaker = strength[first] < strength[second]
+    return np.where(is_weaker, second, first), np.where(is_weaker, first, second)
+
+
+def _sets(names: Sequence[str], component: Integers) -> tuple[tuple[str, ...], ...]:
+    """Return the systems of each component; `component` has the number of each system's, [systems]."""
+    members: list[list[str]] = [[] for _ in range(int(component.max()) + 1)]
+    for name, number in zip(names, component.tolist(), strict=True):
+        members[number].append(name)
+    return tuple(tuple(systems) for systems in members)
+
+
+def _preferred_systems(
+    between: Preferences,
+    *,
+    strengths: Strengths,
+    at_equal_length: Strengths | None,
+    position: PositionEffect,
+    ranks: Sequence[tuple[int, int]],
+    component: Integers,
+) -> list[PreferredSystem]:
+    """Return the statistics of each system.
+
+    Args:
+        between: the preferences between two systems.
+        strengths: the strengths.
+        at_equal_length: the strengths with length held equal; None if they are not known.
+        position: the effect of the place in the prompt.
+        ranks: the best and the worst rank of each system.
+        component: the number of each system's component, from 0, [systems].
+    """
+    names = between.systems
+    win_rates = system_win_rates(between).estimates()
+    values = strengths.strengths().estimates()
+    win_rates_at_equal_length: Sequence[Estimate | None] = [None] * len(names)
+    values_at_equal_length: Sequence[Estimate | None] = [None] * len(names)
+    if at_equal_length is not None:
+        win_rates_at_equal_length = at_equal_length.win_rates().estimates()
+        values_at_equal_length = at_equal_length.strengths().estimates()
+    systems = []
+    for system, name in enumerate(names):
+        is_of_system = (between.first == system) | (between.second == system)
+        systems.append(
+            PreferredSystem(
+                name=name,
+                pairs=int(is_of_system.sum()),
+                instructions=len(np.unique(between.group[is_of_system])),
+                win_rate=win_rates[system],
+                strength=values[system],
+                ranks=ranks[system],
+                component=int(component[system]) + 1,
+                win_rate_at_equal_length=win_rates_at_equal_length[system],
+                strength_at_equal_length=values_at_equal_length[system],
+                shown_first=position.first[system],
+                shown_second=position.second[system],
+            )
+        )
+    return systems
+
+
+def _system_pairs(
+    between: Preferences,
+    *,
+    first: Integers,
+    second: Integers,
+    differences: Studentised,
+    p_values: Floats,
+    resamples: int,
+    seed: int,
+) -> list[SystemPair]:
+    """Return the comparison of each two systems.
+
+    Args:
+        between: the preferences between two systems.
+        first: the stronger system of each pair of systems, [pairs].
+        second: the weaker one, [pairs].
+        differences: the differences of their strengths.
+        p_values: the p-values of these, [pairs]; NaN for one that cannot be tested.
+        resamples: number of draws for the adjusted p-values of contradictions.
+        seed: seed of the draws.
+    """
+    direct = direct_win_rates(between, first, second)
+    win_rates = direct.estimates()
+    is_contradicted = (differences.value > NO_DIFFERENCE) & (direct.value < 0.5 - NO_DIFFERENCE)
+    contradiction_p = np.where(is_contradicted, direct.log_odds.tested(resamples, seed).adjusted(), np.nan)
+    counts = instruction_counts(between, first, second)
+    pairs = []
+    for pair, difference in enumerate(differences.estimates()):
+        pairs.append(
+            SystemPair(
+                first=between.systems[first[pair]],
+                second=between.systems[second[pair]],
+                pairs=int(direct.rows[pair]),
+                win_rate=win_rates[pair],
+                difference=difference,
+                p=_finite(p_values[pair]),
+                wins=int(counts.wins[pair]),
+                ties=int(counts.ties[pair]),
+                losses=int(counts.losses[pair]),
+                sign_p=_sign_p(difference, counts, pair=pair),
+                significant=_is_significant(p_values[pair]),
+                contradicts=bool(is_contradicted[pair]),
+                contradiction_p=_finite(contradiction_p[pair]),
+                contradiction_significant=_is_significant(contradiction_p[pair]),
+            )
+        )
+    return pairs
+
+
+def _sign_p(difference: Estimate, counts: InstructionCounts, *, pair: int) -> float | None:
     """Return the adjusted p-value of the exact sign test of a pair of systems whose interval lacks an end."""
     if difference.low is not None and difference.high is not None:
         return None
-    wins, losses = int(counts.wins[place]), int(counts.losses[place])
-    if wins + losses + int(counts.ties[place]) == 0:
+    wins = int(counts.wins[pair])
+    losses = int(counts.losses[pair])
+    if wins + losses + int(counts.ties[pair]) == 0:
         return None
     return min(1.0, len(counts.wins) * sign_test(wins, losses))
 
 
-def _known(p: float) -> float | None:
+def _finite(p: float) -> float | None:
     """Return a p-value; None if it cannot be computed."""
     return float(p) if math.isfinite(p) else None
 
@@ -297,39 +427,3 @@ def _known(p: float) -> float | None:
 def _is_significant(p: float) -> bool | None:
     """Return whether a p-value is significant; None if it cannot be computed."""
     return bool(p < SIGNIFICANCE_LEVEL) if math.isfinite(p) else None
-
-
-def _notes(
-    preferences: Preferences, strengths: Strengths, held: Strengths | None, position: PositionEffect
-) -> Iterator[str]:
-    """Yield the notes on the order of the systems in one aspect.
-
-    Args:
-        preferences: the preferences.
-        strengths: the strengths.
-        held: the strengths with length held equal; None if they are not known.
-        position: the effect of the place in the prompt.
-    """
-    between = preferences.between
-    if of_one := len(preferences.first) - len(between.first):
-        yield f"{of_one} pairs have two responses of one system; they count for the position only"
-    yield from sets_in_words("strengths", between.systems, strengths.design.component)
-    if strengths.unlimited:
-        yield (
-            "some systems always win or always lose, so the strengths have no most likely values: the fit "
-            "counts one more instruction of ties, and an interval is open where the pairs set no bound"
-        )
-    elif held is not None and held.unlimited:
-        yield (
-            "at equal length the strengths have no most likely values, because length decides almost always: "
-            "the fit counts one more instruction of ties"
-        )
-    if len(np.unique(between.group)) < MIN_INSTRUCTIONS:
-        yield f"there are no intervals below {MIN_INSTRUCTIONS} instructions"
-    if not position.has_both_orders:
-        yield (
-            "each pair was judged in one order only: the wins of the response shown first include the systems' "
-            "difference"
-        )
-    if held is None:
-        yield "the effect of length cannot be told from that of the systems"

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localjudge.arrays import Flags, Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import JudgedPairs
+from localjudge.matching.run_rows import RunRows
 from localjudge.matching.scores import ScoreKind, Scores
 from localjudge.matching.system_names import UNNAMED
 from localjudge.runs.notices import is_dry_run
@@ -56,30 +58,33 @@ class SystemScores:
     @property
     def counted(self) -> SystemRows:
         """The rows for a share of them, in which a row of an unknown instruction is of the largest one."""
-        known = self.group[self.group >= 0]
-        largest = int(np.bincount(known).argmax()) if len(known) else 0
-        return SystemRows(self.system, self.is_lost, np.where(self.group < 0, largest, self.group))
+        is_known = self.group >= 0
+        largest = 0
+        if is_known.any():
+            largest = int(np.bincount(self.group[is_known]).argmax())
+        return SystemRows(self.system, self.is_lost, np.where(is_known, self.group, largest))
 
-    def mean(self, at: int) -> float:
+    def mean(self, column: int) -> float:
         """Return the mean of a column, without lost rows; NaN without a row."""
-        kept = ~self.is_lost
-        if not kept.any():
+        has_score = ~self.is_lost
+        if not has_score.any():
             return float("nan")
-        return float(
-            _values(self.score[kept, at], self.group[kept], by_instruction=self.by_instruction)[0].mean()
+        values, _ = _values(
+            self.score[has_score, column], self.group[has_score], by_instruction=self.by_instruction
         )
+        return float(values.mean())
 
-    def values(self, at: int, lost_score: float) -> tuple[Floats, Integers]:
+    def values(self, column: int, lost_score: float) -> tuple[Floats, Integers]:
         """Return the values of a column whose mean is that of the system, and the instruction of each, [m].
 
         A lost row of an unknown instruction can be of any. It counts as if all rows to one instruction were
         lost: of the instructions, that whose mean is farthest from the score of lost rows.
 
         Args:
-            at: the place of the column.
+            column: the index of the column.
             lost_score: the score of lost rows.
         """
-        score = np.where(self.is_lost, lost_score, self.score[:, at])
+        score = np.where(self.is_lost, lost_score, self.score[:, column])
         if not self.by_instruction:
             return score, self.group
         is_known = self.group >= 0
@@ -111,40 +116,93 @@ def rows_of_systems(judged: Scores | JudgedPairs, of: ScoreKind | None = None) -
         judged: the rows of a run. Of pairs, the score of a system is the preference for it.
         of: the kind of scores; by default the expected scores if all rows have them.
     """
-    if isinstance(judged, JudgedPairs):
-        first, second = np.array(judged.system_names(["", ""])).reshape(-1, 2).T
-        is_named = (first != "") & (second != "") & (first != second)
-        preference = np.column_stack([each.preference[:, 0] for each in judged.aspects.values()])[is_named]
-        names = np.concatenate([first[is_named], second[is_named]])
-        score = np.concatenate([preference, 1 - preference])
-        group = np.tile(judged.group[is_named], 2)
-        unscored, unnamed = judged.unscored, ["", ""]
-    else:
-        names = np.array(judged.systems)[judged.system]
-        score = np.column_stack([values for values, _ in judged.table(of or judged.best).values()])
-        group = judged.group
-        assert judged.unscored is not None  # the rows were read from runs
-        unscored, unnamed = judged.unscored, [UNNAMED]
-    failed = unscored.take(np.setdiff1d(np.arange(len(unscored)), unscored.judged))
-    lost_systems = failed.system_names(unnamed)
-    known = {*names.tolist()} | {name for systems in lost_systems for name in systems}
-    known -= {""} | ({UNNAMED} if UNNAMED not in names and len(known) > 1 else set())
-    found = []
-    for system in sorted(known):
-        of_system = names == system
+    scored = _scored_pairs(judged) if isinstance(judged, JudgedPairs) else _scored_rows(judged, of)
+    is_failed = np.ones(len(scored.unscored), dtype=np.bool_)
+    is_failed[scored.unscored.judged] = False
+    failed = scored.unscored.take(is_failed)
+    systems_of_failed = failed.system_names(scored.unnamed)
+    systems = _known_systems(scored.systems, systems_of_failed)
+    rows_of_systems = []
+    for system in sorted(systems):
+        is_scored = scored.systems == system
         is_lost = np.array(
-            [system in each or not known.issuperset(each) for each in lost_systems], dtype=np.bool_
+            [system in of_row or not systems.issuperset(of_row) for of_row in systems_of_failed],
+            dtype=np.bool_,
         )
-        lost = np.full((int(is_lost.sum()), score.shape[1]), np.nan)
-        found.append(
+        lost = np.full((int(is_lost.sum()), scored.score.shape[1]), np.nan)
+        rows_of_systems.append(
             SystemScores(
                 system=system,
-                score=np.concatenate([score[of_system], lost]),
-                group=np.concatenate([group[of_system], failed.group[is_lost]]),
+                score=np.concatenate([scored.score[is_scored], lost]),
+                group=np.concatenate([scored.group[is_scored], failed.group[is_lost]]),
                 by_instruction=not isinstance(judged, JudgedPairs),
             )
         )
-    return found
+    return rows_of_systems
+
+
+@dataclass(frozen=True, slots=True)
+class _ScoredRows:
+    """The n scores of systems, and the rows without one.
+
+    Attributes:
+        systems: the name of the system of each score, [n].
+        score: the scores in each column, [n, C].
+        group: the number of the instruction of each score, [n].
+        unscored: the rows without a score.
+        unnamed: the name of a system of these that is not known, for each response of a row.
+    """
+
+    systems: NDArray[np.str_]
+    score: Floats
+    group: Integers
+    unscored: RunRows
+    unnamed: Sequence[str]
+
+
+def _scored_rows(judged: Scores, of: ScoreKind | None) -> _ScoredRows:
+    """Return the scores of responses."""
+    assert judged.unscored is not None  # the rows were read from runs
+    table = judged.table(judged.best if of is None else of)
+    return _ScoredRows(
+        systems=np.array(judged.systems)[judged.system],
+        score=np.column_stack([values for values, _ in table.values()]),
+        group=judged.group,
+        unscored=judged.unscored,
+        unnamed=[UNNAMED],
+    )
+
+
+def _scored_pairs(judged: JudgedPairs) -> _ScoredRows:
+    """Return the preferences for both systems of each pair that names two."""
+    unnamed = ["", ""]
+    first, second = np.array(judged.system_names(unnamed)).reshape(-1, 2).T
+    is_named = (first != "") & (second != "") & (first != second)
+    preference = np.column_stack([verdicts.preference[:, 0] for verdicts in judged.aspects.values()])[is_named]
+    return _ScoredRows(
+        systems=np.concatenate([first[is_named], second[is_named]]),
+        score=np.concatenate([preference, 1 - preference]),
+        group=np.tile(judged.group[is_named], 2),
+        unscored=judged.unscored,
+        unnamed=unnamed,
+    )
+
+
+def _known_systems(scored: NDArray[np.str_], failed: Sequence[Sequence[str]]) -> set[str]:
+    """Return the names of all systems.
+
+    Args:
+        scored: the systems of scores, [n].
+        failed: the systems of each row that failed.
+    """
+    systems = set(scored.tolist())
+    for of_row in failed:
+        systems.update(of_row)
+    is_one_of_several = len(systems) > 1
+    systems.discard("")
+    if UNNAMED not in scored and is_one_of_several:
+        systems.discard(UNNAMED)
+    return systems
 
 
 def check_means(
@@ -170,10 +228,11 @@ def check_means(
             what = "a dry run" if is_dry_run(manifest) else "not complete; the same score command continues it"
             raise UsageError(f"{folder}: is {what}, and a gate needs every score")
     may_lose = any(threshold.kind is Kind.MAX_FAILED for threshold in thresholds)
+    systems = rows_of_systems(judged, of)
     return tuple(
-        _condition(threshold, of_system, ends, may_lose=may_lose)
+        _condition(threshold, system, ends=ends, may_lose=may_lose)
         for threshold in thresholds
-        for of_system in rows_of_systems(judged, of)
+        for system in systems
     )
 
 
@@ -183,25 +242,26 @@ def ends_of_columns(
     """Return the lowest and the highest value of each column."""
     if isinstance(judged, JudgedPairs):
         return dict.fromkeys(judged.aspects, (0.0, 1.0))
-    return {name: ends for name, (_, ends) in judged.table(of or judged.best).items()}
+    table = judged.table(judged.best if of is None else of)
+    return {name: ends for name, (_, ends) in table.items()}
 
 
 def _condition(
-    threshold: Threshold, of_system: SystemScores, ends: Mapping[str, tuple[float, float]], *, may_lose: bool
+    threshold: Threshold, system: SystemScores, *, ends: Mapping[str, tuple[float, float]], may_lose: bool
 ) -> Condition:
     """Return whether a condition holds for a system."""
     if threshold.kind is Kind.MAX_FAILED:
-        return share_condition(threshold, of_system.counted, held=of_system.is_lost)
-    at = list(ends).index(threshold.column)
+        return share_condition(threshold, system.counted, held=system.is_lost)
+    column = list(ends).index(threshold.column)
     lowest, _ = ends[threshold.column]
-    values, group = of_system.values(at, lost_score=lowest)
+    values, group = system.values(column, lost_score=lowest)
     return mean_condition(
         threshold,
-        of_system.counted,
+        system.counted,
         values=values,
         group=group,
-        measured=of_system.mean(at),
-        least=threshold.limit or 0.0,
+        measured=system.mean(column),
+        least=0.0 if threshold.limit is None else threshold.limit,
         may_lose=may_lose,
     )
 
@@ -222,10 +282,19 @@ def lost_rows(systems: Sequence[SystemScores], column: int, ends: tuple[float, f
 
     Args:
         systems: the rows of each system.
-        column: the place of the column.
+        column: the index of the column.
         ends: its lowest and its highest value.
     """
-    for each in systems:
-        if each.lost:
-            low, high = (float(each.values(column, end)[0].mean()) for end in ends)
-            yield LostRows(each.system, each.lost, len(each.score), low, high)
+    lowest, highest = ends
+    for system in systems:
+        if not system.lost:
+            continue
+        if_lowest, _ = system.values(column, lowest)
+        if_highest, _ = system.values(column, highest)
+        yield LostRows(
+            system=system.system,
+            lost=system.lost,
+            rows=len(system.score),
+            if_lowest=float(if_lowest.mean()),
+            if_highest=float(if_highest.mean()),
+        )
