@@ -171,7 +171,7 @@ def test_the_weights_of_each_file_have_the_mean_one(tmp_path: Path, cli: Cli) ->
     found, expected = (
         agree(scores, read_labels([str(file)], scores, equal_chances=False), 100) for file in (doubled, labels)
     )
-    assert found == replace(expected, notes=found.notes), "a common factor changes nothing"
+    assert found == replace(expected, input_notes=found.input_notes), "a common factor changes nothing"
     half = tmp_path / "half.jsonl"
     for line in drawn:
         line["label"].update(chance=0.01, prefer=None)

@@ -20,13 +20,14 @@ from test_input_formats import save_dataset
 from localjudge import UsageError
 from localjudge.matching.judged_rows import JudgedPairs, read_judged_pairs, read_scores
 from localjudge.matching.labels import read_labels
+from localjudge.report.agreement_tables import pair_agreement_notes
 from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
 from localjudge.statistics import agreement_statistics
 from localjudge.statistics.krippendorff import alpha
-from localjudge.studies.agree import LabelledPairs, PairAgreement, agree_on_pairs
 from localjudge.studies.joined_runs import write_jury
 from localjudge.studies.jury import compare_judges
+from localjudge.studies.pair_agreement import LabelledPairs, PairAgreement, agree_on_pairs
 
 FEW = 200
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
@@ -295,8 +296,10 @@ def test_labels_are_found_by_id_by_texts_in_either_order_and_by_systems(judged: 
     for n, records in enumerate((flipped, by_system, reversed_systems, given)):
         found = agreement(run, write(tmp_path / f"labels{n}.jsonl", [*records, *other]))
         assert found.aspects["better"].labels == {"a": 2, "tie": 0, "b": 1}
-        assert found.notes[0] == "1 of 4 label records match no judged pair"
-        assert len(found.notes) == 1 + (records is by_system), "by id alone, if only the winner is named"
+        assert pair_agreement_notes(found)[0] == "1 of 4 label records match no judged pair"
+        assert len(pair_agreement_notes(found)) == 1 + (records is by_system), (
+            "by id alone, if only the winner is named"
+        )
     with pytest.raises(UsageError, match="none of its 1 records matches a pair"):
         agreement(run, write(tmp_path / "none.jsonl", other))
 
@@ -441,7 +444,7 @@ def test_the_longer_response_is_known_without_the_texts(judged: Run, tmp_path: P
     before = agreement(run, labels)
     (tmp_path / "run.jsonl").unlink()
     found = agreement(run, labels)
-    assert (found, found.notes) == (before, ())
+    assert (found, pair_agreement_notes(found)) == (before, [])
     assert "longer wins" in found.aspects["better"].comparisons
 
 
@@ -527,10 +530,10 @@ def test_a_pair_that_could_not_be_judged_is_left_out_and_counted(judged: Run) ->
     given = marked_pairs("aab")
     given[1]["candidate_b"] = "long " * 5000
     found = agreement(judged(marked, given))
-    assert found.notes == (
+    assert pair_agreement_notes(found) == [
         "1 of 3 label records match no judged pair",
         "pairs that could not be judged, and are left out: 1",
-    )
+    ]
     assert found.aspects["better"].pairs == 2
 
 

@@ -189,7 +189,7 @@ def test_the_verdict_is_the_difference_to_the_best_baseline_that_was_tested(
         rows=120, instructions=40, annotators=1, comparisons=dict.fromkeys(shares, Comparison()),
         over_baselines={"spearman": {}}, counts={},
         within=WithinInstructions(40, 120, compared, {"overlap": Estimate(9.0), "length": over}),
-        alpha=UNDEFINED,
+        alpha=UNDEFINED, outside=None,
     )  # fmt: skip
     said = agreement_findings(Agreement({"wit": aspect}, {}, (), ())).answer[0]
     begin = "This judge orders responses as people do in 0.71 (.66 to .76) of the pairs, length alone in 0.64: "

@@ -50,7 +50,7 @@ def agree(
     from localjudge.report.agreement_tables import agreement_findings, pair_agreement_findings
     from localjudge.runs.run_state import unchanged
     from localjudge.studies.agree import agree as agree_with_labels
-    from localjudge.studies.agree import agree_on_pairs
+    from localjudge.studies.pair_agreement import agree_on_pairs
 
     people.require("agree")
     statistics.check(runs)

@@ -8,19 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from localjudge.report.agreement_tables import agreement_notes, pair_agreement_notes
 from localjudge.report.estimate_document import estimate_document, estimate_documents
 from localjudge.statistics import Estimate
 from localjudge.statistics.agreement_statistics import Comparison, NominalComparison
 from localjudge.statistics.within_instructions import WithinComparison, WithinInstructions
-from localjudge.studies.agree import (
-    Agreement,
-    AspectAgreement,
-    LabelErrors,
-    LabelledPairs,
-    NominalAgreement,
-    PairAgreement,
-    PairComparison,
-)
+from localjudge.studies.agree import Agreement, AspectAgreement
+from localjudge.studies.nominal_agreement import LabelErrors, NominalAgreement
+from localjudge.studies.pair_agreement import LabelledPairs, PairAgreement, PairComparison
 
 
 def agreement_document(agreement: Agreement) -> dict[str, Any]:
@@ -28,7 +23,7 @@ def agreement_document(agreement: Agreement) -> dict[str, Any]:
     return {
         "aspects": {aspect: _aspect(of_aspect) for aspect, of_aspect in agreement.aspects.items()},
         "nominal": {aspect: _nominal(of_aspect) for aspect, of_aspect in agreement.nominal.items()},
-        "notes": list(agreement.notes),
+        "notes": agreement_notes(agreement),
         "notices": list(agreement.notices),
     }
 
@@ -37,7 +32,7 @@ def pair_agreement_document(agreement: PairAgreement) -> dict[str, Any]:
     """Return the document of a judge's agreement with labels of pairs."""
     return {
         "aspects": {aspect: _labelled_pairs(pairs) for aspect, pairs in agreement.aspects.items()},
-        "notes": list(agreement.notes),
+        "notes": pair_agreement_notes(agreement),
         "notices": list(agreement.notices),
     }
 
@@ -127,7 +122,7 @@ def _label_errors(errors: LabelErrors) -> dict[str, Any]:
     return {
         "labels": errors.labels,
         "recall": estimate_document(errors.recall),
-        "given": errors.given,
+        "given": errors.predicted,
         "precision": estimate_document(errors.precision),
     }
 

@@ -17,8 +17,10 @@ from localjudge.report.agreement_verdicts import (
 from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.statistics import EQUAL_EVERYWHERE, Estimate
 from localjudge.statistics.within_instructions import JUDGED, NOT_WITHIN
-from localjudge.studies.agree import Agreement, AspectAgreement, LabelledPairs, NominalAgreement, PairAgreement
+from localjudge.studies.agree import Agreement, AspectAgreement
 from localjudge.studies.calibrate import Calibration
+from localjudge.studies.nominal_agreement import NominalAgreement
+from localjudge.studies.pair_agreement import LabelledPairs, PairAgreement
 from localjudge.system.quantities import counted
 
 _BESIDE = "best\nbaseline", "judge minus\nbaseline"
@@ -67,8 +69,22 @@ def agreement_findings(agreement: Agreement) -> Findings:
         main,
         {"details of each aspect": details},
         agreement.notices,
-        agreement.notes,
+        agreement_notes(agreement),
     )
+
+
+def agreement_notes(agreement: Agreement) -> list[str]:
+    """Return the remarks on the labels and the scores, and the aspects with labels outside the scale."""
+    notes = list(agreement.input_notes)
+    for aspect, of_aspect in agreement.aspects.items():
+        outside = of_aspect.outside
+        if outside is not None:
+            lowest, highest = outside.scale
+            notes.append(
+                f"{aspect}: labels from {outside.lowest:g} to {outside.highest:g} are outside the scale "
+                f"{lowest} to {highest}; only Spearman's correlation is defined"
+            )
+    return notes
 
 
 def _not_shown(aspects: Mapping[str, AspectAgreement]) -> Iterator[str]:
@@ -250,8 +266,21 @@ def pair_agreement_findings(agreement: PairAgreement) -> Findings:
         [Table("Agreement with the labels", columns, rows, apart=_BESIDE)],
         {"each order": details},
         agreement.notices,
-        agreement.notes,
+        pair_agreement_notes(agreement),
     )
+
+
+def pair_agreement_notes(agreement: PairAgreement) -> list[str]:
+    """Return the remarks on the labels of pairs, on verdicts without a tie, and on pairs that failed."""
+    notes = list(agreement.label_notes)
+    if agreement.without_tie:
+        notes.append(
+            f"no label for a tie in {', '.join(agreement.without_tie)}: the verdict of both orders is the "
+            "response with the higher averaged preference"
+        )
+    if agreement.failed:
+        notes.append(f"pairs that could not be judged, and are left out: {agreement.failed:,}")
+    return notes
 
 
 def _lines(found: LabelledPairs) -> Iterator[str]:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from localjudge.report.tables import Cell
 from localjudge.statistics import Estimate, two_decimals, verdicts_in_words
 from localjudge.statistics.within_instructions import WithinInstructions
-from localjudge.studies.agree import AspectAgreement, LabelledPairs, NominalAgreement
+from localjudge.studies.agree import AspectAgreement
+from localjudge.studies.nominal_agreement import NominalAgreement
+from localjudge.studies.pair_agreement import LabelledPairs
 
 ROW_NAMES = {
     "length": "length alone", "overlap": "word overlap alone", "equal": "equal scores",

@@ -28,11 +28,12 @@ from localjudge.runs.reader import is_complete
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.runs.run_state import unchanged
 from localjudge.statistics.resampling import RESAMPLES
-from localjudge.studies.agree import agree, agree_on_pairs
+from localjudge.studies.agree import agree
 from localjudge.studies.calibrate import Calibration, read_intervals
 from localjudge.studies.compare import compare_runs
 from localjudge.studies.compare.compared_rows import ComparedRows
 from localjudge.studies.compare.matched_runs import match_runs
+from localjudge.studies.pair_agreement import agree_on_pairs
 from localjudge.studies.rank import rank
 from localjudge.studies.rank.preference_ranking import rank_pairs
 from localjudge.system.requirements import require
