@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from conftest import Cli
 
-from localjudge.studies.calibrate import AspectMap, fit_map
+from localjudge.studies.calibrate import fit_map
+from localjudge.studies.calibration import AspectMap
 from localjudge.studies.imported_scores import import_scores
 
 FEW = 200

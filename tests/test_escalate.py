@@ -523,7 +523,7 @@ def test_no_verdict_of_a_run_that_changes_after_its_verdicts_were_chosen_is_writ
     command = ("escalate", small, "--labels", labels, "--to", large, "--out", out)
     reader = changing_when_read(tmp_path / changed, read_row_outcomes)
     with monkeypatch.context() as patched:
-        patched.setattr("localjudge.studies.joined_runs.read_row_outcomes", reader)
+        patched.setattr("localjudge.studies.escalated_run.read_row_outcomes", reader)
         end = cli(*command)
     assert (end.code, f"{tmp_path / changed}: its score command has changed it" in end.err) == (2, True), (
         end.err

@@ -25,7 +25,7 @@ from localjudge.prompts.encoder import PromptEncoder
 from localjudge.rows.inputs import find_inputs, read_rows
 from localjudge.runs.reader import read_notices
 from localjudge.runs.row_source import RowSource
-from localjudge.studies.calibrate import Calibration
+from localjudge.studies.calibration import Calibration
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,8 @@ from localjudge.matching.system_names import SystemNames
 from localjudge.records import Response, Row
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.studies.imported_scores import import_scores
-from localjudge.studies.joined_runs import write_jury
 from localjudge.studies.jury import compare_judges
+from localjudge.studies.jury_run import write_jury
 from localjudge.studies.rank import rank
 from localjudge.studies.rank.preference_ranking import preferences_of, rank_pairs
 

@@ -25,8 +25,8 @@ from localjudge.runs.run_manifest import RunSettings
 from localjudge.statistics import agreement_statistics
 from localjudge.studies.agree import Agreement, agree
 from localjudge.studies.imported_scores import import_scores
-from localjudge.studies.joined_runs import write_jury
 from localjudge.studies.jury import compare_judges
+from localjudge.studies.jury_run import write_jury
 from localjudge.studies.rank import rank
 from localjudge.studies.written_runs import write_run
 

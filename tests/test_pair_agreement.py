@@ -25,8 +25,8 @@ from localjudge.runs.pipeline import score_run
 from localjudge.runs.row_source import RowSource
 from localjudge.statistics import agreement_statistics
 from localjudge.statistics.krippendorff import alpha
-from localjudge.studies.joined_runs import write_jury
 from localjudge.studies.jury import compare_judges
+from localjudge.studies.jury_run import write_jury
 from localjudge.studies.pair_agreement import LabelledPairs, PairAgreement, agree_on_pairs
 
 FEW = 200

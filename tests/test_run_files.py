@@ -22,7 +22,7 @@ from localjudge.runs.ownership import Ownership
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_files import FILES, LOCK, MARK, refuse_inputs_inside
 from localjudge.runs.run_plan import RunPlan
-from localjudge.studies.joined_runs import write_jury
+from localjudge.studies.jury_run import write_jury
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -476,7 +476,7 @@ def test_a_jury_is_not_written_if_a_juror_changes_while_it_is_written_and_the_sa
             return write_jury(folders, to)
 
     with monkeypatch.context() as patched:
-        patched.setattr("localjudge.studies.joined_runs.write_jury", write_meanwhile)
+        patched.setattr("localjudge.studies.jury_run.write_jury", write_meanwhile)
         end = cli(*command)
     assert (end.code, f"{runs[0]}: its score command has changed it" in end.err) == (2, True), end.err
     assert not out.exists()

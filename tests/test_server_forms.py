@@ -38,7 +38,7 @@ from localjudge.integrations.served_rewards import RewardFormula
 from localjudge.records import Failure, Judgement
 from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import read_manifest
-from localjudge.studies.calibrate import Calibration
+from localjudge.studies.calibration import Calibration
 
 Refusal = Callable[[Body], Reply | None]
 

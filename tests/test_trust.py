@@ -34,10 +34,11 @@ from localjudge.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.statistics.prediction_powered import power_tuning, prediction_powered
 from localjudge.statistics.resampling import Contributions, averages, studentise
 from localjudge.studies.agree import AspectAgreement, agree
-from localjudge.studies.calibrate import Calibration, fit
+from localjudge.studies.calibrate import fit
+from localjudge.studies.calibration import Calibration
 from localjudge.studies.imported_scores import import_scores
-from localjudge.studies.joined_runs import median, write_jury
 from localjudge.studies.jury import compare_judges
+from localjudge.studies.jury_run import median, write_jury
 from localjudge.studies.rank import rank
 
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}

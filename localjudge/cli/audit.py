@@ -296,6 +296,7 @@ def escalate(
     from numpy.typing import NDArray
 
     from localjudge.matching.labels import label_targets, parse_mapping
+    from localjudge.report.selection_lines import selection_line
     from localjudge.rows.row import record_of
     from localjudge.runs.notices import refuse_dry_run
     from localjudge.runs.pipeline import score_run
@@ -303,8 +304,8 @@ def escalate(
     from localjudge.runs.row_source import RowSource
     from localjudge.runs.run_files import MANIFEST
     from localjudge.runs.run_manifest import read_manifest
+    from localjudge.studies.escalated_run import write_escalated
     from localjudge.studies.escalation import JudgeVerdicts, Selection, select
-    from localjudge.studies.joined_runs import write_escalated
 
     people.require_labels()
     people.require("escalate")
@@ -333,7 +334,7 @@ def escalate(
     def selected(judged: JudgeVerdicts, among: NDArray[np.bool_] | None = None) -> Selection:
         known = judged.labels(people.labels or (), ours, people.moved)
         found = select(judged, known, agreement, among)
-        progress.say(found.in_words(agreement), always=True)
+        progress.say(selection_line(found, agreement), always=True)
         return found
 
     small = selected(verdicts)

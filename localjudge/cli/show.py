@@ -105,7 +105,7 @@ def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
     from localjudge.runs.reader import read_notices, read_row_outcomes
     from localjudge.runs.reread_texts import RowTextStore
     from localjudge.runs.run_manifest import read_manifest
-    from localjudge.studies.calibrate import read_intervals
+    from localjudge.studies.calibration import read_intervals
 
     manifest = read_manifest(run)
     intervals_of = read_intervals(intervals, [run]) if intervals else None

@@ -26,7 +26,7 @@ from localjudge.settings import Flag
 from localjudge.system.durable import after_writing
 
 if TYPE_CHECKING:
-    from localjudge.studies.calibrate import Calibration
+    from localjudge.studies.calibration import Calibration
 
 _READING = "reading runs, labels and texts"
 
@@ -102,7 +102,7 @@ def rank(
     from localjudge.report.ranking_document import preference_ranking_document, ranking_document
     from localjudge.report.ranking_tables import preference_findings, ranking_findings
     from localjudge.runs.run_state import unchanged
-    from localjudge.studies.calibrate import Calibration
+    from localjudge.studies.calibration import Calibration
     from localjudge.studies.conditions import Kind, Threshold
     from localjudge.studies.rank import rank as rank_systems
     from localjudge.studies.rank.preference_ranking import rank_pairs
@@ -184,8 +184,8 @@ def jury(
     from localjudge.report.judge_tables import jury_findings
     from localjudge.report.jury_document import jury_document
     from localjudge.runs.run_state import unchanged
-    from localjudge.studies.joined_runs import write_jury
     from localjudge.studies.jury import compare_judges
+    from localjudge.studies.jury_run import write_jury
 
     people.require("jury")
 

@@ -18,7 +18,7 @@ from localjudge.report.tables import Cell, Cells, Findings, Table
 from localjudge.statistics import EQUAL_EVERYWHERE, Estimate
 from localjudge.statistics.within_instructions import JUDGED, NOT_WITHIN
 from localjudge.studies.agree import Agreement, AspectAgreement
-from localjudge.studies.calibrate import Calibration
+from localjudge.studies.calibration import Calibration
 from localjudge.studies.nominal_agreement import NominalAgreement
 from localjudge.studies.pair_agreement import LabelledPairs, PairAgreement
 from localjudge.system.quantities import counted

@@ -10,7 +10,7 @@ from typing import Any
 
 from localjudge.statistics import Estimate
 from localjudge.statistics.score_interval import ScoreInterval
-from localjudge.studies.calibrate import AspectMap, Calibration
+from localjudge.studies.calibration import AspectMap, Calibration
 
 
 def calibration_document(calibration: Calibration, notes: Sequence[str]) -> dict[str, Any]:

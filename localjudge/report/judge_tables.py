@@ -19,7 +19,9 @@ def jury_findings(jury: Jury) -> Findings:
     details = {"errors against the labels": [_errors_by_labels(jury)]} if jury.errors else {}
     details["bias of the jurors"] = [_bias(jury)]
     left_out = f"Left out: {counted(jury.not_shared, 'score')} of rows that some jurors have not scored"
-    notes = [*jury.notes, *[left_out] * bool(jury.not_shared)]
+    notes = list(jury.label_notes)
+    if jury.not_shared:
+        notes.append(left_out)
     return Findings([*_jury_lines(jury)], [_aspects(jury)], details, jury.notices, notes)
 
 

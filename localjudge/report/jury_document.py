@@ -20,7 +20,7 @@ def jury_document(jury: Jury) -> dict[str, Any]:
         "outlier": jury.outlier,
         "outlier_untested": jury.outlier_untested,
         "errors": {name: _errors(errors) for name, errors in jury.errors.items()},
-        "notes": list(jury.notes),
+        "notes": list(jury.label_notes),
         "notices": list(jury.notices),
     }
 

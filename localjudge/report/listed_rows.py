@@ -26,7 +26,7 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reread_texts import RowTextStore
 from localjudge.runs.run_files import JUDGEMENTS
 from localjudge.runs.run_manifest import read_manifest
-from localjudge.studies.calibrate import IntervalsOf
+from localjudge.studies.calibration import IntervalsOf
 from localjudge.system.durable import LineStore
 
 _TYPED = {

@@ -21,7 +21,7 @@ from localjudge.runs.reader import count_lines, read_notices, read_row_outcomes
 from localjudge.runs.reread_texts import with_text_columns
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.runs.run_state import RunState
-from localjudge.studies.calibrate import read_intervals
+from localjudge.studies.calibration import read_intervals
 from localjudge.system.durable import replacing
 from localjudge.system.requirements import require
 from localjudge.system.steps import Report, no_progress, with_progress

@@ -29,7 +29,7 @@ from localjudge.runs.run_manifest import read_manifest
 from localjudge.runs.run_state import unchanged
 from localjudge.statistics.resampling import RESAMPLES
 from localjudge.studies.agree import agree
-from localjudge.studies.calibrate import Calibration, read_intervals
+from localjudge.studies.calibration import Calibration, read_intervals
 from localjudge.studies.compare import compare_runs
 from localjudge.studies.compare.compared_rows import ComparedRows
 from localjudge.studies.compare.matched_runs import match_runs

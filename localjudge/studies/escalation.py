@@ -11,18 +11,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
-from localjudge.arrays import Flags, Floats, Integers
+from localjudge.arrays import Flags, Floats, Integers, LabelArray
 from localjudge.errors import UsageError
 from localjudge.matching.labels import Labels, read_labels
 from localjudge.matching.run_rows import FAILED, RunRows, read_judged_rows
 from localjudge.modes.row_outcome import RowOutcome
+from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.runs.run_state import RunState
-from localjudge.statistics.confidence_threshold import ERROR, FIRST, fewest_labels, independent_rows, threshold
-from localjudge.system.quantities import counted
+from localjudge.statistics.confidence_threshold import FIRST, fewest_labels, independent_rows, threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class JudgeVerdicts:
     confidence: Floats
 
     @classmethod
-    def read(cls, folder: Path, aspect: str, within: int = 0) -> JudgeVerdicts:
+    def read(cls, folder: Path, aspect: str, within: int = 0) -> Self:
         """Return the verdicts of a run.
 
         Args:
@@ -67,12 +68,11 @@ class JudgeVerdicts:
         manifest.rubric.mode.require_whole_rows(f"{folder}: its rubric")
         if aspect not in aspects:
             raise UsageError(f"`by` {aspect}: give one of {', '.join(aspects)}")
-        if within and (aspects[aspect].numbers is None or aspects[aspect].preference is not None):
-            kind = "labels without an order" if aspects[aspect].numbers is None else "a winner and no score"
-            raise UsageError(f"`within` {within}: is for scores in an order; {aspect} has {kind}")
+        if within:
+            _require_scores(aspects[aspect], aspect, within=within)
 
         def numbers_of(run: int, outcome: RowOutcome) -> list[tuple[str, str, float]]:
-            if any(aspect not in each.probabilities for each in outcome.judged):
+            if any(aspect not in judgement.probabilities for judgement in outcome.judged):
                 raise UsageError(
                     f"{folder}: {outcome.first.source} has no probabilities of {aspect}, which are the "
                     "judge's confidence; judge with an engine that gives them"
@@ -106,14 +106,11 @@ class JudgeVerdicts:
         """Return the labels of the judged rows; the arguments are those of `read_labels`."""
         return read_labels(files, self.rows.take(self.rows.judged), mapping, inputs)
 
-    def majorities(self, labels: Labels) -> tuple[Integers, Floats, int]:
-        """Return the labelled rows, and the label that most annotators gave to each.
+    def majorities(self, labels: Labels) -> Majorities:
+        """Return the label that most annotators gave to each labelled row.
 
         Args:
             labels: labels of the judged rows.
-
-        Returns:
-            The rows [m], their labels [m], and the number of labelled rows without a majority, left out.
 
         Raises:
             UsageError: there are no labels of the aspect, or they have another scale.
@@ -122,20 +119,106 @@ class JudgeVerdicts:
         if marks is None:
             raise UsageError(f"{self.folder}: no label of {self.aspect}; its column is missing")
         numbers = self.manifest.rubric.aspects[self.aspect].numbers
-        lowest, highest = marks.value.min(), marks.value.max()
-        if numbers is not None and not min(numbers.values()) <= lowest <= highest <= max(numbers.values()):
-            raise UsageError(
-                f"`labels`: labels of {self.aspect} from {lowest:g} to {highest:g} are outside the judge's "
-                f"scale {min(numbers.values())} to {max(numbers.values())}, so no verdict can agree with them; "
-                "give labels on its scale"
-            )
-        rows, place = np.unique(marks.row, return_inverse=True)
-        values, number = np.unique(marks.value, return_inverse=True)
+        if numbers is not None:
+            _require_scale(self.aspect, marks, scale=(min(numbers.values()), max(numbers.values())))
+        rows, row_index = np.unique(marks.row, return_inverse=True)
+        values, value_index = np.unique(marks.value, return_inverse=True)
         counts = np.zeros((len(rows), len(values)))
-        np.add.at(counts, (place, number), 1)
-        is_majority = (counts == counts.max(axis=1, keepdims=True)).sum(axis=1) == 1
-        majority = values[counts.argmax(axis=1)][is_majority]
-        return self.rows.judged[rows[is_majority]], majority, int((~is_majority).sum())
+        np.add.at(counts, (row_index, value_index), 1)
+        is_most_frequent = counts == counts.max(axis=1, keepdims=True)
+        has_majority = is_most_frequent.sum(axis=1) == 1
+        return Majorities(
+            rows=self.rows.judged[rows[has_majority]],
+            labels=values[counts.argmax(axis=1)][has_majority],
+            without=int((~has_majority).sum()),
+        )
+
+
+def _require_scores(aspect: Aspect, name: str, *, within: int) -> None:
+    """Check that the values of an aspect are scores, whose difference can be limited.
+
+    Raises:
+        UsageError: they are labels without an order, or preferences.
+    """
+    if aspect.numbers is None:
+        kind = "labels without an order"
+    elif aspect.preference is not None:
+        kind = "a winner and no score"
+    else:
+        return
+    raise UsageError(f"`within` {within}: is for scores in an order; {name} has {kind}")
+
+
+def _require_scale(aspect: str, marks: LabelArray, *, scale: tuple[int, int]) -> None:
+    """Check that labels are on the judge's scale.
+
+    Raises:
+        UsageError: one is outside.
+    """
+    lowest, highest = scale
+    lowest_label = marks.value.min()
+    highest_label = marks.value.max()
+    if lowest_label < lowest or highest_label > highest:
+        raise UsageError(
+            f"`labels`: labels of {aspect} from {lowest_label:g} to {highest_label:g} are outside the judge's "
+            f"scale {lowest} to {highest}, so no verdict can agree with them; give labels on its scale"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Majorities:
+    """The label that most annotators gave to each of m rows.
+
+    Attributes:
+        rows: the rows, [m].
+        labels: their labels, [m].
+        without: number of labelled rows without a majority, which are left out.
+    """
+
+    rows: Integers
+    labels: Floats
+    without: int
+
+
+@dataclass(frozen=True, slots=True)
+class TooFewLabels:
+    """Why nothing is kept: so many rows cannot show the rate, even if all agree.
+
+    Attributes:
+        independent: the number of rows of different instructions that the labelled rows count as.
+        needed: the smallest number that can show it.
+    """
+
+    independent: float
+    needed: int
+
+
+@dataclass(frozen=True, slots=True)
+class TooLittleAgreement:
+    """Why nothing is kept: too few verdicts agree.
+
+    Attributes:
+        agreed: the share of the labelled rows that agree.
+        agreed_of_surest: that of the share `FIRST` of them with the highest confidence.
+    """
+
+    agreed: float
+    agreed_of_surest: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAgreement:
+    """The labelled rows whose verdict is kept.
+
+    Attributes:
+        rows: their number.
+        agreed: the number of those that agree.
+        independent: the number of rows of different instructions that they count as.
+    """
+
+    rows: int
+    agreed: int
+    independent: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +231,7 @@ class Selection:
         labelled: the labelled rows, [m].
         tested: those of them whose verdict the threshold was tested on, [n].
         agreed: whether each of these verdicts agrees with the label, [n].
-        ties: number of labelled rows without a majority, which are left out.
+        without_majority: number of labelled rows without a majority, which are left out.
     """
 
     verdicts: JudgeVerdicts
@@ -156,54 +239,53 @@ class Selection:
     labelled: Integers
     tested: Integers
     agreed: Flags
-    ties: int
+    without_majority: int
 
-    def in_words(self, rate: float) -> str:
-        """Return sentences that say how many verdicts are kept, at which threshold, and what is promised."""
-        name, rows = self.verdicts.folder.name, len(self.verdicts.rows.judged)
-        item = self.verdicts.manifest.rubric.mode.item
-        instructions = self.verdicts.rows.group[self.tested]
-        on = f"{counted(len(self.tested), f'labelled {item}')} of "
-        on += counted(len(np.unique(instructions)), "instruction")
-        on += f" ({self.ties:,} {item}s without a majority are left out)" * bool(self.ties)
-        if self.threshold is None:
-            surest = np.argsort(-self.verdicts.confidence[self.tested])[: round(FIRST * len(self.tested))]
-            independent = independent_rows(instructions)[-1] if len(instructions) else 0
-            why = (
-                f"at least {fewest_labels(rate)} {item}s of different instructions must have labels, and these "
-                f"count as {independent:,.0f}"
-                if independent < fewest_labels(rate)
-                else f"{self.agreed.mean():.0%} of these {item}s agree, and {self.agreed[surest].mean():.0%} "
-                f"of the {FIRST:.0%} with the highest confidence"
-            )
-            return (
-                f"{name} keeps nothing: {on} do not show ({1 - ERROR:.1%} confidence) that {rate:.0%} of its "
-                f"verdicts above any threshold agree with people; {why}"
-            )
-        kept, used = self.kept, self.kept[self.tested]
-        independent = independent_rows(instructions[used])[-1]
-        alike = f", and count as {independent:,.0f}, because {item}s of an instruction are alike"
-        return (
-            f"{name} keeps {kept.sum():,} of {counted(rows, item)} ({kept.sum() / rows:.0%}), those with a "
-            f"confidence of {self.threshold:.3f} or more: {self.agreed[used].sum():,} of {used.sum():,} such "
-            f"labelled {item}s agree{alike * bool(independent < used.sum() - 0.5)}; tested on {on}. With "
-            f"{1 - ERROR:.1%} confidence, at least {rate:.0%} of the {item}s that it keeps agree with people"
+    @property
+    def kept(self) -> Flags:
+        """Whether the verdict on each row is kept, [n]."""
+        lowest = math.inf if self.threshold is None else self.threshold
+        is_kept: Flags = self.verdicts.confidence >= lowest
+        return is_kept
+
+    @property
+    def tested_groups(self) -> Integers:
+        """The instruction of each tested row, [n]."""
+        return self.verdicts.rows.group[self.tested]
+
+    def why_nothing_is_kept(self, rate: float) -> TooFewLabels | TooLittleAgreement:
+        """Return the reason why no threshold showed the rate."""
+        independent = 0.0
+        if len(self.tested):
+            independent = float(independent_rows(self.tested_groups)[-1])
+        needed = fewest_labels(rate)
+        if independent < needed:
+            return TooFewLabels(independent, needed)
+        surest_first = np.argsort(-self.verdicts.confidence[self.tested])
+        surest = surest_first[: round(FIRST * len(self.tested))]
+        return TooLittleAgreement(float(self.agreed.mean()), float(self.agreed[surest].mean()))
+
+    @property
+    def kept_agreement(self) -> KeptAgreement:
+        """The labelled rows whose verdict is kept; there is at least one if there is a threshold."""
+        is_kept = self.kept[self.tested]
+        return KeptAgreement(
+            rows=int(is_kept.sum()),
+            agreed=int(self.agreed[is_kept].sum()),
+            independent=float(independent_rows(self.tested_groups[is_kept])[-1]),
         )
 
     @property
     def passed_on(self) -> list[str | None]:
         """The digests of the texts of the rows whose verdict is not kept, and of those that failed."""
-        shown = zip(self.verdicts.rows.shown, self.kept.tolist(), strict=True)
-        return [digest for (digest, _), kept in shown if not kept]
+        digests = [digest for digest, _ in self.verdicts.rows.shown]
+        return [digest for digest, is_kept in zip(digests, self.kept.tolist(), strict=True) if not is_kept]
 
     def has_passed_on(self, rows: RunRows) -> Flags:
         """Return which rows of another run have responses that this judge passes on."""
-        here, there = (
-            [(identity.group, frozenset(identity.digests)) for identity in run.identities]
-            for run in (self.verdicts.rows, rows)
-        )
-        kept = {here[row] for row in np.flatnonzero(self.kept).tolist()}
-        return np.array([identity not in kept for identity in there])
+        own_rows = _rows_by_texts(self.verdicts.rows)
+        kept = {own_rows[row] for row in np.flatnonzero(self.kept).tolist()}
+        return np.array([texts not in kept for texts in _rows_by_texts(rows)])
 
     def check_labels(self, rate: float) -> None:
         """Check that a judge of the rows that are passed on could keep one of its verdicts.
@@ -211,23 +293,25 @@ class Selection:
         Raises:
             UsageError: too few of these rows are labelled, even if all of its verdicts agree.
         """
-        rows, item = self.verdicts.rows, self.verdicts.manifest.rubric.mode.item
+        rows = self.verdicts.rows
+        item = self.verdicts.manifest.rubric.mode.item
         passed = self.labelled[~self.kept[self.labelled]]
         # A row that failed has no label here, but may have one as a row of another judge.
-        possible = np.concatenate([passed, np.flatnonzero(rows.flags & FAILED)])
+        failed = np.flatnonzero(rows.flags & FAILED)
+        possible = np.concatenate([passed, failed])
         most = independent_rows(rows.group[possible]).max(initial=0)
-        if most < fewest_labels(rate) - 0.5:
+        needed = fewest_labels(rate)
+        if most < needed - 0.5:
             raise UsageError(
                 f"`labels`: {len(passed):,} of the {item}s that are passed on are labelled and count as "
-                f"{most:.0f} of different instructions, and {rate:.0%} agreement needs {fewest_labels(rate)}, "
+                f"{most:.0f} of different instructions, and {rate:.0%} agreement needs {needed}, "
                 f"so the large judge could keep nothing; label more of these {item}s, or ask for a lower rate"
             )
 
-    @property
-    def kept(self) -> Flags:
-        """Whether the verdict on each row is kept, [n]."""
-        reached: Flags = self.verdicts.confidence >= (math.inf if self.threshold is None else self.threshold)
-        return reached
+
+def _rows_by_texts(rows: RunRows) -> list[tuple[str | None, frozenset[str | None]]]:
+    """Return the instruction and the responses of each row, by their digests."""
+    return [(identity.group, frozenset(identity.digests)) for identity in rows.identities]
 
 
 def select(verdicts: JudgeVerdicts, labels: Labels, rate: float, among: Flags | None = None) -> Selection:
@@ -239,11 +323,17 @@ def select(verdicts: JudgeVerdicts, labels: Labels, rate: float, among: Flags | 
         rate: the share of the rows with kept verdicts that must agree.
         among: the rows to keep verdicts of, [n]; None for all.
     """
-    labelled, label, ties = verdicts.majorities(labels)
-    tested = np.isfinite(verdicts.number[labelled])
+    majorities = verdicts.majorities(labels)
+    is_tested = np.isfinite(verdicts.number[majorities.rows])
     if among is not None:
-        tested &= among[labelled]
-    rows = labelled[tested]
-    agreed = np.abs(verdicts.number[rows] - label[tested]) <= verdicts.within
-    lowest = threshold(verdicts.confidence[rows], agreed, verdicts.rows.group[rows], rate)
-    return Selection(verdicts, lowest, labelled, rows, agreed, ties)
+        is_tested &= among[majorities.rows]
+    tested = majorities.rows[is_tested]
+    agreed = np.abs(verdicts.number[tested] - majorities.labels[is_tested]) <= verdicts.within
+    return Selection(
+        verdicts=verdicts,
+        threshold=threshold(verdicts.confidence[tested], agreed, group=verdicts.rows.group[tested], rate=rate),
+        labelled=majorities.rows,
+        tested=tested,
+        agreed=agreed,
+        without_majority=majorities.without,
+    )

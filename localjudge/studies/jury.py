@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from localjudge.arrays import Floats, Integers
 from localjudge.errors import UsageError
@@ -19,6 +18,9 @@ from localjudge.matching.scores import Scores
 from localjudge.statistics import why_undefined
 from localjudge.statistics.jury_agreement import JuryAspect, JuryErrors, RatedAspect, jury_aspect, jury_errors
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES, bootstrap_weights
+
+_OUTLIER_RESAMPLES = 200
+"""Largest number of resamples for the test of an outlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Jury:
             and for two jurors.
         outlier_untested: why three jurors or more have no test of an outlier; empty if they have.
         errors: the errors on each aspect with labels, on the labelled ones of these rows.
-        notes: remarks for the reader.
+        label_notes: the notes on the labels.
         notices: the notices of the runs.
     """
 
@@ -70,7 +72,7 @@ class Jury:
     outlier: str | None
     outlier_untested: str
     errors: Mapping[str, JuryErrors]
-    notes: tuple[str, ...]
+    label_notes: tuple[str, ...]
     notices: tuple[str, ...]
 
 
@@ -94,94 +96,182 @@ def compare_judges(
     if len(folders) < 2:
         raise UsageError("a jury needs at least two runs, by several judges or by one with several seeds")
     scores = read_scores(folders, by_run=False)
-    of_runs = [np.flatnonzero(scores.run == run) for run in range(len(folders))]
-    identities = [[scores.identities[row] for row in rows] for rows in of_runs]
     names = run_names(folders)
-    common, matched = align_runs(identities, scores.manifests, names)
-    if not common:
-        raise UsageError(f"{scores.where}: no row is judged in every run: {'; '.join(matched)}")
-    aligned = np.array(common)  # [rows, runs], counted in each run
-    places = np.column_stack([rows[aligned[:, run]] for run, rows in enumerate(of_runs)])
-    group: Integers = np.unique(scores.group[places[:, 0]], return_inverse=True)[1].astype(np.int32)
-    rated, draws = _rated(scores, places), (resamples, seed)
-    known, errors = labels(scores) if labels else None, {}
-    row_of = np.full(len(scores.ids), -1, dtype=np.int32)
-    row_of[places[:, 0]] = np.arange(len(places))
-    of_people = {**known.marks, **known.nominal} if known else {}
-    for each in rated:
-        marks = of_people[each.name].of_rows(row_of >= 0) if each.name in of_people else None
-        if marks is not None and len(marks.row):
-            marks = replace(marks, row=row_of[marks.row], weight=None)
-            numbers = None if each.level == "nominal" else scores.column(each.name, scores.best)[places]
-            errors[each.name] = jury_errors(each, numbers, marks, group, names, *draws)
-    outlier, untested = _outlier(rated, group, names, min(resamples, 200), seed)
+    rows_of_runs = [np.flatnonzero(scores.run == run) for run in range(len(folders))]
+    identities = [[scores.identities[row] for row in rows] for rows in rows_of_runs]
+    shared_rows, alignment_notices = align_runs(identities, scores.manifests, names)
+    if not shared_rows:
+        raise UsageError(f"{scores.where}: no row is judged in every run: {'; '.join(alignment_notices)}")
+    number_in_run = np.array(shared_rows)  # [shared rows, runs], counted in each run
+    shared = np.column_stack([rows[number_in_run[:, run]] for run, rows in enumerate(rows_of_runs)])
+    _, group = np.unique(scores.group[shared[:, 0]], return_inverse=True)
+    group = group.astype(np.int32)
+    rated = _rated(scores, shared)
+
+    errors: dict[str, JuryErrors] = {}
+    label_notes: tuple[str, ...] = ()
+    if labels is not None:
+        known_labels = labels(scores)
+        label_notes = known_labels.notes
+        errors = _errors(
+            rated,
+            scores,
+            names=names,
+            labels=known_labels,
+            shared=shared,
+            group=group,
+            resamples=resamples,
+            seed=seed,
+        )
+    outlier = _outlier(rated, group, names=names, resamples=min(resamples, _OUTLIER_RESAMPLES), seed=seed)
     return Jury(
-        jurors=tuple(_jurors(scores, places, names)),
-        rows=len(places),
+        jurors=tuple(_juror(scores, shared, number=number, name=name) for number, name in enumerate(names)),
+        rows=len(shared),
         instructions=int(group.max()) + 1,
-        not_shared=len(scores.ids) - places.size,
-        aspects={each.name: jury_aspect(each, group) for each in rated},
-        outlier=outlier,
-        outlier_untested=untested,
+        not_shared=len(scores.ids) - shared.size,
+        aspects={aspect.name: jury_aspect(aspect, group) for aspect in rated},
+        outlier=outlier.name,
+        outlier_untested=outlier.why_untested,
         errors=errors,
-        notes=known.notes if known else (),
-        notices=(*scores.notices, *matched),
+        label_notes=label_notes,
+        notices=tuple(scores.notices) + tuple(alignment_notices),
     )
 
 
-def _rated(scores: Scores, places: NDArray[np.intp]) -> list[RatedAspect]:
+def _rated(scores: Scores, shared: Integers) -> list[RatedAspect]:
+    """Return the scores of each aspect; `shared` has the rows of each juror, [shared rows, jurors]."""
     rated = []
     for aspect in dict.fromkeys(column.aspect for column in scores.columns):
-        if labels := scores.nominal.get(aspect):
-            codes: Integers = scores.verdicts(aspect)[places].astype(np.int32)
-            rated.append(RatedAspect(aspect, "nominal", codes, dict(enumerate(labels))))
-        else:
-            place = scores.aspects.index(aspect)
-            values = dict(sorted((number, value) for value, number in scores.columns[place].numbers.items()))
-            table = scores.integer[places][:, :, place].astype(np.int32)
-            rated.append(RatedAspect(aspect, "ordinal", table, values))
+        labels = scores.nominal.get(aspect)
+        if labels:
+            codes = scores.verdicts(aspect)[shared].astype(np.int32)
+            rated.append(RatedAspect(aspect, level="nominal", table=codes, values=dict(enumerate(labels))))
+            continue
+        index = scores.aspects.index(aspect)
+        value_of = {number: value for value, number in scores.columns[index].numbers.items()}
+        values = {number: value_of[number] for number in sorted(value_of)}
+        table = scores.integer[shared][:, :, index].astype(np.int32)
+        rated.append(RatedAspect(aspect, level="ordinal", table=table, values=values))
     return rated
 
 
-def _jurors(scores: Scores, places: NDArray[np.intp], names: Sequence[str]) -> Iterator[Juror]:
-    """Yield each juror, compared with the others on the shared rows."""
-    table = scores.integer[places]
-    for number, name in enumerate(names):
-        bias = (table[:, number] - np.delete(table, number, axis=1).mean(axis=1)).mean(axis=0).tolist()
-        scored = int((scores.run == number).sum())
-        lost = 0 if scores.unscored is None else int((scores.unscored.run == number).sum())
-        yield Juror(
-            name=name,
-            model=scores.manifests[number].model.name,
-            rows=scored + lost,
-            scored=scored,
-            lost=lost,
-            bias=dict(zip(scores.aspects, bias, strict=True)),
+def _errors(
+    rated: Sequence[RatedAspect],
+    scores: Scores,
+    *,
+    names: Sequence[str],
+    labels: Labels,
+    shared: Integers,
+    group: Integers,
+    resamples: int,
+    seed: int,
+) -> dict[str, JuryErrors]:
+    """Return the errors on each aspect with labels of shared rows.
+
+    Args:
+        rated: the scores of the shared rows.
+        scores: the scores of all rows.
+        names: the names of the jurors.
+        labels: labels of rows of the first juror.
+        shared: the rows of each juror, [shared rows, jurors].
+        group: the instruction of each shared row, [shared rows].
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
+    """
+    is_shared = np.zeros(len(scores.ids), dtype=np.bool_)
+    is_shared[shared[:, 0]] = True
+    shared_number = np.full(len(scores.ids), -1, dtype=np.int32)
+    shared_number[shared[:, 0]] = np.arange(len(shared))
+    marks_of = dict(labels.marks) | dict(labels.nominal)
+    errors: dict[str, JuryErrors] = {}
+    for aspect in rated:
+        if aspect.name not in marks_of:
+            continue
+        marks = marks_of[aspect.name].of_rows(is_shared)
+        if not len(marks.row):
+            continue
+        numbers = None
+        if aspect.level == "ordinal":
+            numbers = scores.column(aspect.name, scores.best)[shared]
+        errors[aspect.name] = jury_errors(
+            aspect,
+            numbers,
+            replace(marks, row=shared_number[marks.row], weight=None),
+            group,
+            names,
+            resamples,
+            seed,
         )
+    return errors
+
+
+def _juror(scores: Scores, shared: Integers, *, number: int, name: str) -> Juror:
+    """Return a juror, compared with the others on the shared rows, [shared rows, jurors]."""
+    table = scores.integer[shared]  # [shared rows, jurors, columns]
+    mean_of_others = np.delete(table, number, axis=1).mean(axis=1)
+    bias = (table[:, number] - mean_of_others).mean(axis=0).tolist()
+    scored = int((scores.run == number).sum())
+    lost = 0
+    if scores.unscored is not None:
+        lost = int((scores.unscored.run == number).sum())
+    return Juror(
+        name=name,
+        model=scores.manifests[number].model.name,
+        rows=scored + lost,
+        scored=scored,
+        lost=lost,
+        bias=dict(zip(scores.aspects, bias, strict=True)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Outlier:
+    """The outlier among the jurors, if there is one, and why three jurors or more have no test of it."""
+
+    name: str | None
+    why_untested: str = ""
+
+
+class _Gains:
+    """How much the mean alpha of the aspects gains without each of k jurors.
+
+    Args:
+        rated: the scores of the shared rows.
+    """
+
+    def __init__(self, rated: Sequence[RatedAspect]) -> None:
+        self._alphas_of_aspects = [aspect.alphas_without() for aspect in rated]
+
+    def without_each(self, weights: Floats | None) -> Floats:
+        """Return the gain without each juror, [k]; NaN where it is undefined.
+
+        Args:
+            weights: the weight of each shared row, [shared rows]; None for equal ones.
+        """
+        alphas = [alphas_of(weights) for alphas_of in self._alphas_of_aspects]  # [aspects, 1 + k]
+        mean_alphas = np.ma.masked_invalid(alphas).mean(axis=0)  # [1 + k]
+        gains: Floats = (mean_alphas[1:] - mean_alphas[0]).filled(np.nan)
+        return gains
 
 
 def _outlier(
-    rated: Sequence[RatedAspect], group: Integers, names: Sequence[str], resamples: int, seed: int
-) -> tuple[str | None, str]:
-    """Return the outlier among the jurors, if there is one, and why three jurors or more have no test of it."""
-    jurors, groups = len(names), int(group.max()) + 1
-    if jurors < 3:
-        return None, ""
-    alphas_without = [each.alphas_without() for each in rated]
-
-    def gains(weights: Floats | None) -> Floats:
-        """Return how much the mean alpha of the aspects gains without each juror, [jurors]."""
-        alphas = np.ma.masked_invalid([alphas_of(weights) for alphas_of in alphas_without]).mean(axis=0)
-        without: Floats = (alphas[1:] - alphas[0]).filled(np.nan)
-        return without
-
-    observed = gains(None)
-    if groups < MIN_INSTRUCTIONS or not np.isfinite(observed).any():
-        alpha = np.nan if groups >= MIN_INSTRUCTIONS else 0.0
-        return None, why_undefined(alpha, groups, MIN_INSTRUCTIONS, True)
-    best = int(np.nanargmax(observed))
-    drawn = (weights for block in bootstrap_weights(groups, resamples, seed) for weights in block)
-    resampled = [gains(weights[group])[best] for weights in drawn]
+    rated: Sequence[RatedAspect], group: Integers, *, names: Sequence[str], resamples: int, seed: int
+) -> _Outlier:
+    """Return the juror without whom the others agree most, if the gain is significant."""
+    if len(names) < 3:
+        return _Outlier(None)
+    gains = _Gains(rated)
+    observed = gains.without_each(None)
+    instructions = int(group.max()) + 1
+    if instructions < MIN_INSTRUCTIONS:
+        return _Outlier(None, why_undefined(0.0, instructions, MIN_INSTRUCTIONS, varies=True))
+    if not np.isfinite(observed).any():
+        return _Outlier(None, why_undefined(None, instructions, MIN_INSTRUCTIONS, varies=True))
+    juror = int(np.nanargmax(observed))
+    resampled: list[float] = []
+    for block in bootstrap_weights(instructions, resamples, seed):
+        for weights in block:
+            resampled.append(float(gains.without_each(weights[group])[juror]))
     # Bonferroni correction, because the juror was chosen among all.
-    low = np.nanquantile(resampled, 0.025 / jurors) if resampled else np.nan
-    return (names[best], "") if low > 0 else (None, "")
+    lower_end = np.nanquantile(resampled, 0.025 / len(names)) if resampled else np.nan
+    return _Outlier(names[juror] if lower_end > 0 else None)
