@@ -11,6 +11,7 @@ from conftest import Cli
 from scipy.stats import chi2, norm, ttest_1samp
 from test_compare import judged, rows_of
 
+from localjudge.report.sample_size_document import pilot_notes
 from localjudge.statistics.non_inferiority import chance_to_pass, instructions_to_pass, lower_bound
 from localjudge.statistics.paired_test import instructions_needed, paired_variance, power
 from localjudge.studies.sample_size import Pilot
@@ -102,9 +103,10 @@ def test_a_variance_is_known_as_well_as_the_instructions_that_two_systems_share_
     found = Pilot.read([pilot], "helpfulness")
     assert found.variance == pytest.approx(np.subtract(tables[0][57:], tables[1][57:]).var(ddof=1))
     assert found.inflation == pytest.approx(2 / chi2.ppf(0.05, 2))
-    assert found.notes == ("3 instructions in common say little about a variance; give 20 or more",)
+    notes = pilot_notes(found)
+    assert notes == ["3 instructions in common say little about a variance; give 20 or more"]
     shown = cli("sample-size", "--difference", 0.5, "--pilot", pilot, "--by", "helpfulness").out
-    assert found.notes[0] in shown
+    assert notes[0] in shown
 
 
 def test_without_a_pilot_the_deviations_are_assumed(cli: Cli) -> None:

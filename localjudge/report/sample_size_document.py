@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from localjudge.studies.sample_size import Pilot
+from localjudge.system.quantities import counted
+
+_FEW = 20
+"""Number of instructions of two systems below which a pilot says little about a variance."""
+
 
 def sample_size_document(
     column: str,
@@ -28,3 +34,11 @@ def sample_size_document(
         "notes": list(notes),
         "notices": list(notices),
     }
+
+
+def pilot_notes(pilot: Pilot) -> list[str]:
+    """Return the remark on a pilot whose systems share few instructions; none with enough."""
+    if pilot.instructions >= _FEW:
+        return []
+    instructions = counted(pilot.instructions, "instruction")
+    return [f"{instructions} in common say little about a variance; give {_FEW} or more"]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from localjudge.errors import RowError, UsageError
 from localjudge.records import Judgement, Outcome
@@ -38,7 +39,14 @@ def are_exports(names: Sequence[str]) -> bool:
     Args:
         names: the files.
     """
-    return all(_is_export(next(iter(RecordStream(name)), (0, None))[1]) for name in names)
+    return all(_begins_with_export(name) for name in names)
+
+
+def _begins_with_export(name: str) -> bool:
+    """Return whether the first record of a file is a line of an export; not, if there is none."""
+    for _, record in RecordStream(name):
+        return _is_export(record)
+    return False
 
 
 def of_pairs(names: Sequence[str]) -> bool:
@@ -49,7 +57,11 @@ def of_pairs(names: Sequence[str]) -> bool:
 
 def _is_pair(record: Mapping[str, Any]) -> bool:
     """Return whether a line of an export is of a pair."""
-    return any(name.endswith(AGREE) and name.removesuffix(AGREE) + PREFERENCE in record for name in record)
+    for name in record:
+        aspect = name.removesuffix(AGREE)
+        if name.endswith(AGREE) and aspect + PREFERENCE in record:
+            return True
+    return False
 
 
 def _is_export(record: object) -> bool:
@@ -75,25 +87,21 @@ def import_exports(names: Sequence[str], out: Path, rubric: Rubric, judge: str |
         UsageError: a line is not of a run by this rubric, or pairs were judged in different numbers of orders.
     """
     rubric.mode.require_whole_rows(f"`rubric` {rubric.name}:", "; import takes runs of responses or of pairs")
-    notices, models, orders = dict[str, None](), dict[str, None](), set[int]()
-    signs, problem_of = WarningSigns(rubric), validity(rubric)
-    for where, record in _lines(names):
-        notices |= dict.fromkeys(exported(record))
-        models[str(record[MODEL])] = None
-        prompts = _prompts(record, rubric, problem_of, where)
-        orders.add(len(prompts))
-        signs.add(rubric.mode.join(rubric.aspects, len(prompts)).joined(prompts))
-    if len(orders) > 1:
-        raise UsageError(
-            f"{names[0]}: some pairs were judged in one order, some in both; import each by itself"
-        )
+    lines = _ExportedLines.read(names, rubric)
     if judge is None:
-        judge = next(iter(models)) if len(models) == 1 else "elsewhere"
+        judge = lines.models.pop() if len(lines.models) == 1 else "elsewhere"
     settings = RunSettings(
         engine=IMPORTED, rubric=rubric.digest, model=hashlib.sha256(judge.encode()).hexdigest()
     )
+    pairing = None
+    if rubric.mode.pairs is not None:
+        pairing = Pairing(orders=2 if lines.orders == 2 else 1)
+    inputs: list[str] = []
+    readings: list[dict[str, Any]] = []
     texts = _with_texts(names, rubric)
-    inputs = [] if texts is None else [*names]
+    if texts is not None:
+        inputs = list(names)
+        readings = reading_records(inputs, texts.readings)
     return write_run(
         out,
         _outcomes(names, rubric, settings_digest(settings.as_dict())),
@@ -102,13 +110,55 @@ def import_exports(names: Sequence[str], out: Path, rubric: Rubric, judge: str |
         model=judge,
         inputs=[str(Path(name).resolve()) for name in inputs],
         columns={},
-        pairing=Pairing(orders=2 if 2 in orders else 1) if rubric.mode.pairs is not None else None,
-        readings=[] if texts is None else reading_records(inputs, texts.readings),
+        pairing=pairing,
+        readings=readings,
         input_sha256=[sha256_of(name) for name in inputs],
-        dry_run=any(notice.startswith("dry run") for notice in notices),
+        dry_run=any(notice.startswith("dry run") for notice in lines.notices),
         # The new run finds its warning signs itself, also in a part of its rows.
-        inherited_notices=[notice for notice in notices if notice not in signs.lines],
+        inherited_notices=[notice for notice in lines.notices if notice not in lines.signs.lines],
     )
+
+
+@dataclass(slots=True)
+class _ExportedLines:
+    """What the lines of exports have.
+
+    Attributes:
+        signs: the warning signs in their answers.
+        notices: the notices of their runs, each once.
+        models: the names of their judges.
+        orders: the number of prompts of each line: of pairs, that of orders in which they were judged.
+    """
+
+    signs: WarningSigns
+    notices: list[str]
+    models: set[str]
+    orders: int
+
+    @classmethod
+    def read(cls, names: Sequence[str], rubric: Rubric) -> Self:
+        """Read all lines of the files.
+
+        Raises:
+            UsageError: a line is not of a run by this rubric, or pairs were judged in different numbers of
+                orders.
+        """
+        lines = cls(signs=WarningSigns(rubric), notices=[], models=set(), orders=1)
+        numbers_of_prompts: set[int] = set()
+        problem_of = validity(rubric)
+        for where, record in _lines(names):
+            prompts = _prompts(record, rubric, problem_of=problem_of, where=where)
+            numbers_of_prompts.add(len(prompts))
+            lines.notices += [notice for notice in exported(record) if notice not in lines.notices]
+            lines.models.add(str(record[MODEL]))
+            lines.signs.add(rubric.mode.join(rubric.aspects, len(prompts)).joined(prompts))
+        if len(numbers_of_prompts) > 1:
+            raise UsageError(
+                f"{names[0]}: some pairs were judged in one order, some in both; import each by itself"
+            )
+        if numbers_of_prompts:
+            lines.orders = numbers_of_prompts.pop()
+        return lines
 
 
 def _lines(names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -141,7 +191,7 @@ def _decoded(columns: str, where: str) -> Any:
 
 
 def _prompts(
-    record: Mapping[str, Any], rubric: Rubric, problem_of: Callable[[Judgement], str | None], where: str
+    record: Mapping[str, Any], rubric: Rubric, *, problem_of: Callable[[Judgement], str | None], where: str
 ) -> tuple[Outcome, ...]:
     """Return the outcomes of the prompts of a line.
 
@@ -164,7 +214,9 @@ def _prompts(
         problem = str(error).splitlines()[0]
         raise UsageError(f"{where}: {problem}; {advice}") from None
     for outcome in prompts:
-        invalid = problem_of(outcome) if isinstance(outcome, Judgement) else None
+        if not isinstance(outcome, Judgement):
+            continue
+        invalid = problem_of(outcome)
         if invalid is not None:
             raise UsageError(f"{where}: {invalid}; {advice}")
     return prompts
@@ -178,7 +230,7 @@ def _outcomes(names: Sequence[str], rubric: Rubric, settings: bytes) -> Iterator
     """
     problem_of = validity(rubric)
     for where, record in _lines(names):
-        for outcome in _prompts(record, rubric, problem_of, where):
+        for outcome in _prompts(record, rubric, problem_of=problem_of, where=where):
             if outcome.digest is None:  # of a row that could not be read
                 yield outcome
                 continue
@@ -191,9 +243,8 @@ def _outcomes(names: Sequence[str], rubric: Rubric, settings: bytes) -> Iterator
 
 def _with_texts(names: Sequence[str], rubric: Rubric) -> Inputs | None:
     """Return the files as inputs with the texts of the rows; None if they lack these."""
-    scores = [*rubric.aspects]
     try:
-        inputs = Inputs(names, {}, rubric.fields, label_columns=scores)
+        inputs = Inputs(names, {}, rubric.fields, label_columns=list(rubric.aspects))
         inputs.check()
     except UsageError:
         return None

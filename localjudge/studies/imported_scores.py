@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError
 
@@ -39,6 +39,8 @@ from localjudge.runs.run_manifest import RunSettings
 from localjudge.runs.summary import Summary
 from localjudge.studies.imported_exports import are_exports, import_exports, of_pairs
 from localjudge.studies.written_runs import write_run
+
+T = TypeVar("T")
 
 
 def import_scores(
@@ -81,12 +83,55 @@ def import_scores(
         aspects = aspects.aspects
     if reads_exports and of_pairs(names):
         raise UsageError(f"{names[0]}: is an export of pairs; give the `rubric` of the run")
-    judge = judge or "elsewhere"
+    if not judge:
+        judge = "elsewhere"
     if not isinstance(aspects, Mapping):
-        values = Aspect(scale=Scale(lowest=scale[0], highest=scale[1]))
-        aspects = dict.fromkeys(aspects, values)
+        lowest, highest = scale
+        aspects = dict.fromkeys(aspects, Aspect(scale=Scale(lowest=lowest, highest=highest)))
+    rubric = _rubric(aspects, judge)
+    settings = RunSettings(
+        engine=IMPORTED, rubric=rubric.digest, model=hashlib.sha256(judge.encode()).hexdigest()
+    )
+    score_columns = columns_of(rubric.aspects, mapping)
+    seen = _SeenRecords.read(names, score_columns)
+    if columns is None:
+        columns = {}
     try:
-        rubric = Rubric(
+        inputs = Inputs(names, columns, rubric.fields, label_columns=[column.name for column in score_columns])
+        inputs.check()
+    except UsageError as error:
+        raise UsageError(_problem(names, str(error))) from None
+    outcomes = _outcomes(
+        inputs,
+        score_columns,
+        rubric=rubric,
+        settings=settings_digest(settings.as_dict()),
+        has_fractions=seen.has_fractions,
+        names=names,
+    )
+    return write_run(
+        out,
+        outcomes,
+        rubric=rubric,
+        settings=settings,
+        model=judge,
+        inputs=[str(Path(name).resolve()) for name in names],
+        columns=columns,
+        readings=reading_records(names, inputs.readings),
+        input_sha256=[sha256_of(name) for name in names],
+        dry_run=any(notice.startswith("dry run") for notice in seen.notices),
+        inherited_notices=seen.notices,
+    )
+
+
+def _rubric(aspects: Mapping[str, Aspect], judge: str) -> Rubric:
+    """Return a rubric of these aspects.
+
+    Raises:
+        UsageError: an aspect has a name that a rubric does not allow.
+    """
+    try:
+        return Rubric(
             name="elsewhere",
             description=f"Scores by {judge} from outside of localjudge; the template was never sent.",
             aspects=dict(aspects),
@@ -95,57 +140,83 @@ def import_scores(
     except ValidationError as error:
         advice = "; `mapping` OURS=THEIRS reads a column of another name"
         raise UsageError(f"`aspect` {', '.join(aspects)}: {problems_of(error)}{advice}") from None
-    settings = RunSettings(
-        engine=IMPORTED, rubric=rubric.digest, model=hashlib.sha256(judge.encode()).hexdigest()
-    )
-    wanted, notices, fractions = columns_of(rubric.aspects, mapping), dict[str, None](), False
-    for name in names:
-        for number, record in RecordStream(name):
-            if not isinstance(record, RowError):
-                notices |= dict.fromkeys(exported(record))
-                first = [column.read(record, f"{name}:{number}")[:1] for column in wanted]
-                fractions |= any(value is not None and value != round(value) for [value] in filter(None, first))
-    digest, columns = settings_digest(settings.as_dict()), columns or {}
-    try:
-        inputs = Inputs(names, columns, rubric.fields, label_columns=[column.name for column in wanted])
-        inputs.check()
-    except UsageError as error:
-        raise UsageError(_problem(names, str(error))) from None
 
-    def outcomes() -> Iterator[Outcome]:
-        judged = 0
-        for read in inputs.records():
-            rows = list(read.rows)
-            for place, row in enumerate(rows):
-                if isinstance(row, Failure) or not isinstance(read.record, Mapping):
-                    assert isinstance(row, Failure)
-                    yield row
+
+@dataclass(frozen=True, slots=True)
+class _SeenRecords:
+    """What the records of files have.
+
+    Attributes:
+        notices: the notices of exported runs, each once.
+        has_fractions: whether some score is not a whole number.
+    """
+
+    notices: list[str]
+    has_fractions: bool
+
+    @classmethod
+    def read(cls, names: Sequence[str], score_columns: Sequence[LabelColumn]) -> Self:
+        """Read the records of the files.
+
+        Raises:
+            UsageError: a score is not a value of its aspect.
+        """
+        notices: dict[str, None] = {}  # in the order in which they are seen
+        has_fractions = False
+        for name in names:
+            for number, record in RecordStream(name):
+                if isinstance(record, RowError):
                     continue
-                key = row_key(digest, row.digest)
-                given = _Given({**read.record, **row.columns}, place, len(rows), wanted)
-                outcome = _outcome(row, given, rubric, key, fractions)
-                judged += isinstance(outcome, Judgement)
-                yield outcome
-        if not judged:
-            scored = ", ".join(rubric.aspects)
-            raise UsageError(
-                f"{', '.join(names)}: no row has a score of {scored}; name the columns with `mapping` "
-                "OURS=THEIRS"
-            )
+                notices.update(dict.fromkeys(exported(record)))
+                for column in score_columns:
+                    values = column.read(record, f"{name}:{number}")
+                    if values and _is_fraction(values[0]):
+                        has_fractions = True
+        return cls(list(notices), has_fractions)
 
-    return write_run(
-        out,
-        outcomes(),
-        rubric=rubric,
-        settings=settings,
-        model=judge,
-        inputs=[str(Path(name).resolve()) for name in names],
-        columns=columns,
-        readings=reading_records(names, inputs.readings),
-        input_sha256=[sha256_of(name) for name in names],
-        dry_run=any(notice.startswith("dry run") for notice in notices),
-        inherited_notices=[*notices],
-    )
+
+def _is_fraction(value: float | None) -> bool:
+    return value is not None and value != round(value)
+
+
+def _outcomes(
+    inputs: Inputs,
+    score_columns: Sequence[LabelColumn],
+    *,
+    rubric: Rubric,
+    settings: bytes,
+    has_fractions: bool,
+    names: Sequence[str],
+) -> Iterator[Outcome]:
+    """Yield the outcome of each row.
+
+    Raises:
+        UsageError: a score is not a value of its aspect, or no row has scores.
+    """
+    has_judgement = False
+    for read in inputs.records():
+        rows = list(read.rows)
+        for index, row in enumerate(rows):
+            if isinstance(row, Failure) or not isinstance(read.record, Mapping):
+                assert isinstance(row, Failure)
+                yield row
+                continue
+            scores = _RecordScores(
+                record=dict(read.record) | dict(row.columns),
+                row_index=index,
+                rows=len(rows),
+                columns=score_columns,
+            )
+            key = row_key(settings, row.digest)
+            outcome = _outcome(row, scores, rubric=rubric, key=key, has_fractions=has_fractions)
+            if isinstance(outcome, Judgement):
+                has_judgement = True
+            yield outcome
+    if not has_judgement:
+        raise UsageError(
+            f"{', '.join(names)}: no row has a score of {', '.join(rubric.aspects)}; name the columns with "
+            "`mapping` OURS=THEIRS"
+        )
 
 
 def _problem(names: Sequence[str], problem: str) -> str:
@@ -160,86 +231,129 @@ def _problem(names: Sequence[str], problem: str) -> str:
     return f"{problem}; or judge the file that has the texts, and {compare}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RecordScores:
     """The scores of a row in its record.
 
     Attributes:
         record: the columns of the record and of the row.
-        place: the place of the row among the rows of the record, from 0.
+        row_index: the index of the row among the rows of the record, from 0.
         rows: the number of these rows.
-        wanted: the columns of the scores.
+        columns: the columns of the scores.
     """
 
     record: Mapping[str, Any]
-    place: int
+    row_index: int
     rows: int
-    wanted: Sequence[LabelColumn]
+    columns: Sequence[LabelColumn]
 
-    def scores(self, where: str) -> dict[str, list[float | None]]:
-        """Return the score of each aspect, in a list; an empty one without a score.
+    def numbers(self, where: str) -> dict[str, float]:
+        """Return the score of each aspect that has one.
 
         Raises:
             UsageError: a score is not a number, or the record has not one for each of its responses.
         """
-        found = {}
-        for column in self.wanted:
-            values = column.read(self.record, where)
-            if self.rows > 1 and values:
-                if len(values) != self.rows:
-                    has = f"{len(values)} of {column.name!r} for {self.rows} responses"
-                    raise UsageError(
-                        f"{where}: has {has}; give a score for each, or a record for each response"
-                    )
-                values = values[self.place :]
-            found[column.target] = values[:1]
-        return found
+        number_of = {column.target: self._number(column, where) for column in self.columns}
+        return {aspect: number for aspect, number in number_of.items() if number is not None}
 
-
-def _outcome(row: Row, given: _Given, rubric: Rubric, key: str, fractions: bool) -> Judgement | Failure:
-    """Return the outcome of a row with the scores in its record; expected scores, too, with fractions."""
-    record, read = given.record, given.scores(row.source)
-    numbers = {aspect: value for aspect, values in read.items() for value in values if value is not None}
-    common = row.identity | {"key": key}
-    if missing := [aspect for aspect in rubric.aspects if aspect not in numbers]:
-        return Failure(**common, error=f"{row.source}: no score of {', '.join(missing)}")
-    scores: dict[str, Value] = {}
-    for name, aspect in rubric.aspects.items():
-        number, scale, values = numbers[name], aspect.scale, [*aspect.values.values()]
-        if scale is not None and not scale.lowest <= number <= scale.highest:
+    def _number(self, column: LabelColumn, where: str) -> float | None:
+        """Return the score of the row in a column; None without one."""
+        values = column.read(self.record, where)
+        if not values:
+            return None
+        if self.rows == 1:
+            return values[0]
+        if len(values) != self.rows:
             raise UsageError(
-                f"{row.source}: {name} is {number:g}, outside the scale {scale}; give `scale` LOWEST-HIGHEST"
+                f"{where}: has {len(values)} of {column.name!r} for {self.rows} responses; give a score for "
+                "each, or a record for each response"
             )
-        scores[name] = values[round(number) - (0 if aspect.numbers is None else aspect.numbers[values[0]])]
-    judged = _from_export(record, rubric.aspects) if {MODEL, NOTICE} <= record.keys() else {}
-    expected = {name: numbers[name] for name, aspect in rubric.aspects.items() if aspect.numbers and fractions}
-    rationale = record.get(RATIONALE) or ""
+        return values[self.row_index]
+
+
+def _outcome(
+    row: Row, scores: _RecordScores, *, rubric: Rubric, key: str, has_fractions: bool
+) -> Judgement | Failure:
+    """Return the outcome of a row with the scores in its record; expected scores, too, with fractions."""
+    record = scores.record
+    numbers = scores.numbers(row.source)
+    common = row.identity | {"key": key}
+    missing = [aspect for aspect in rubric.aspects if aspect not in numbers]
+    if missing:
+        return Failure(**common, error=f"{row.source}: no score of {', '.join(missing)}")
+    values: dict[str, Value] = {}
+    expected: dict[str, float] = {}
+    for name, aspect in rubric.aspects.items():
+        values[name] = _nearest_value(aspect, numbers[name], f"{row.source}: {name}")
+        if aspect.numbers and has_fractions:
+            expected[name] = numbers[name]
+    answers = _ExportedAnswers()
+    if MODEL in record and NOTICE in record:
+        answers = _ExportedAnswers.read(record, rubric.aspects)
+    rationale = record.get(RATIONALE)
+    if not rationale:
+        rationale = ""
     return Judgement(
         **common,
         texts={RATIONALE: rationale if isinstance(rationale, str) else json.dumps(rationale)},
-        scores=scores,
-        expected=expected | judged.get(EXPECTED, {}),
-        probabilities=judged.get(PROBABILITIES, {}),
-        mass=judged.get(MASS, {}),
-        likeliest=judged.get(LIKELIEST, {}),
+        scores=values,
+        expected=expected | answers.expected,
+        probabilities=answers.probabilities,
+        mass=answers.mass,
+        likeliest=answers.likeliest,
         rationale_cut=False,
         prompt_tokens=0,
         output_tokens=0,
     )
 
 
-def _from_export(record: Mapping[str, Any], aspects: Mapping[str, Aspect]) -> dict[str, dict[str, Any]]:
-    """Return what an export has beside the score of each aspect, by the endings of its columns.
+def _nearest_value(aspect: Aspect, number: float, where: str) -> Value:
+    """Return the value of an aspect that is nearest to a number.
 
-    Only what has the type that it has in a run is taken; the values of a CSV file are texts.
+    Raises:
+        UsageError: the number is outside the scale.
     """
-    types = {EXPECTED: float, PROBABILITIES: list, MASS: float, LIKELIEST: bool}
-    found: dict[str, dict[str, Any]] = {}
-    for ending, kind in types.items():
-        values = {name: record.get(name + ending) for name in aspects}
-        found[ending] = {name: value for name, value in values.items() if isinstance(value, kind)}
-    shares = found[PROBABILITIES]
-    found[PROBABILITIES] = {
-        name: values for name, values in shares.items() if len(values) == len(aspects[name].values)
-    }
-    return found
+    if aspect.scale is not None and not aspect.scale.lowest <= number <= aspect.scale.highest:
+        raise UsageError(
+            f"{where} is {number:g}, outside the scale {aspect.scale}; give `scale` LOWEST-HIGHEST"
+        )
+    values = list(aspect.values.values())
+    first_number = 0 if aspect.numbers is None else aspect.numbers[values[0]]
+    return values[round(number) - first_number]
+
+
+@dataclass(frozen=True, slots=True)
+class _ExportedAnswers:
+    """What an export has beside the score of each aspect; an aspect without a value is missing.
+
+    The attributes are those of `Judgement`.
+    """
+
+    expected: dict[str, float] = field(default_factory=dict)
+    probabilities: dict[str, list[float]] = field(default_factory=dict)
+    mass: dict[str, float] = field(default_factory=dict)
+    likeliest: dict[str, bool] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any], aspects: Mapping[str, Aspect]) -> Self:
+        """Read the columns of a record.
+
+        Only what has the type that it has in a run is taken; the values of a CSV file are texts.
+        """
+        probabilities = _typed(record, aspects, PROBABILITIES, list)
+        return cls(
+            expected=_typed(record, aspects, EXPECTED, float),
+            probabilities={
+                name: shares
+                for name, shares in probabilities.items()
+                if len(shares) == len(aspects[name].values)
+            },
+            mass=_typed(record, aspects, MASS, float),
+            likeliest=_typed(record, aspects, LIKELIEST, bool),
+        )
+
+
+def _typed(record: Mapping[str, Any], aspects: Iterable[str], ending: str, value_type: type[T]) -> dict[str, T]:
+    """Return the value of each aspect in the column with an ending, where it has this type."""
+    values = {name: record.get(name + ending) for name in aspects}
+    return {name: value for name, value in values.items() if isinstance(value, value_type)}
