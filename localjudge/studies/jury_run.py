@@ -80,11 +80,11 @@ def _outcomes(
     lines_in_others: Sequence[Mapping[int, int]],
 ) -> Iterator[Outcome]:
     """Yield the jury's outcome of each line of the first run."""
-    others = [Lookup(read_outcomes(folder)) for folder in folders[1:]]
+    other_runs = [Lookup(read_outcomes(folder)) for folder in folders[1:]]
     for line, first in enumerate(read_outcomes(folders[0])):
         outcomes: list[Outcome | None] = [first]
-        for other, lines in zip(others, lines_in_others, strict=True):
-            outcomes.append(other.find(lines.get(line)))
+        for other_run, lines in zip(other_runs, lines_in_others, strict=True):
+            outcomes.append(other_run.find(lines.get(line)))
         yield _joint_outcome(outcomes, names, rubric=rubric, first=first)
 
 

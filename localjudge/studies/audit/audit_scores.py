@@ -22,7 +22,8 @@ from localjudge.studies.audit.expected_changes import ScoreChanges
 from localjudge.studies.audit.perturbations import ORIGINAL, UNPERTURBED
 from localjudge.studies.audit.sample_runs import sampled_row
 
-_SAMPLED = ("sampled", "row")
+_KIND = "sampled"
+_COLUMN = "row"
 """The kind and the column of the number of the sampled row."""
 _DRAWN_PAIRS = 20_000
 """Number of pairs that are drawn for the level of chance; its standard error is below 0.004."""
@@ -59,7 +60,7 @@ class AuditedScores:
         folders = [out / name for name in RUNS if (out / name).is_dir()]
         manifests = [read_manifest(folder) for folder in folders]
         rows, numbers = read_judged_rows(folders, manifests, _numbers_and_sampled_row)
-        perturbed = _PerturbedRows.of(rows, numbers.column(*_SAMPLED), size)
+        perturbed = _PerturbedRows.of(rows, numbers.column(_KIND, _COLUMN), size)
         aspects = [column.name for column in rubric.row_columns]
 
         expected = numbers.table([EXPECTED], aspects)
@@ -152,7 +153,7 @@ def _numbers_and_sampled_row(run: int, row: RowOutcome) -> Iterator[tuple[str, s
     """Yield the numbers of a row, and the number of its sampled row."""
     yield from row.numbers()
     if row.error is None:  # a row that could not be read does not say which it was
-        yield *_SAMPLED, sampled_row(row.first)
+        yield _KIND, _COLUMN, sampled_row(row.first)
 
 
 def _no_changes(columns: int) -> ScoreChanges:

@@ -232,10 +232,10 @@ def _best_first(column: RankedColumn, systems: Sequence[str]) -> list[int]:
     """Return the numbers of the systems, from the best to the worst of each component, and by name if equal."""
     level = np.nan_to_num(column.level.round(9), nan=-np.inf)
 
-    def place(system: int) -> tuple[int, float, str]:
+    def order_key(system: int) -> tuple[int, float, str]:
         return int(column.component[system]), -float(level[system]), systems[system]
 
-    return sorted(range(len(systems)), key=place)
+    return sorted(range(len(systems)), key=order_key)
 
 
 def _system_rank(
@@ -271,10 +271,10 @@ def _system_rank(
 
 def _contradictions(pairs: Sequence[Pair], best_first: Sequence[str]) -> list[Pair]:
     """Return the pairs whose tested difference is against the order of the systems, the higher one first."""
-    place = {system: number for number, system in enumerate(best_first)}
+    position = {system: number for number, system in enumerate(best_first)}
     contradictions = []
     for pair in pairs:
-        in_order = pair if place[pair.first] < place[pair.second] else pair.turned()
+        in_order = pair if position[pair.first] < position[pair.second] else pair.turned()
         difference = in_order.difference.value
         if pair.p is not None and difference is not None and difference < -NO_DIFFERENCE:
             contradictions.append(in_order.turned())
