@@ -17,7 +17,7 @@ from localjudge.report.estimate_document import (
 )
 from localjudge.report.gate_document import gate_document
 from localjudge.report.ranking_lines import order_notes, preference_notes, ranking_notes
-from localjudge.statistics.system_order import Pair
+from localjudge.statistics.ranked_column import Pair
 from localjudge.studies.conditions import Condition
 from localjudge.studies.rank import Ranking, SystemRank
 from localjudge.studies.rank.preference_ranking import (

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from localjudge.records.outcome_columns import OVERALL
+from localjudge.statistics.ranked_column import Pair
 from localjudge.statistics.resampling import MIN_INSTRUCTIONS
-from localjudge.statistics.system_order import (
-    NO_DIFFERENCE,
-    SIGNIFICANCE_LEVEL,
-    Pair,
-    differences_in_words,
-)
+from localjudge.statistics.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, differences_in_words
 from localjudge.studies.rank import Ranking
 from localjudge.studies.rank.deciding_column import DecidingColumn
 from localjudge.studies.rank.preference_ranking import PreferenceOrder, PreferenceRanking

@@ -12,15 +12,10 @@ from localjudge.arrays import Floats, LabelArray
 from localjudge.matching.labels import Labels
 from localjudge.matching.scores import Scores
 from localjudge.statistics import Estimate
-from localjudge.statistics.agreement_statistics import (
-    Comparison,
-    compare,
-    median_label,
-    most_frequent_label,
-    spearman,
-)
+from localjudge.statistics.agreement_statistics import Comparison, compare, spearman
 from localjudge.statistics.krippendorff import alpha_estimate
 from localjudge.statistics.resampling import RESAMPLES
+from localjudge.statistics.trivial_judges import median_label, most_frequent_label
 from localjudge.statistics.within_instructions import WithinInstructions, agree_within
 from localjudge.studies.labelled_aspect import LabelledAspect
 from localjudge.studies.nominal_agreement import NominalAgreement, agree_on_labels

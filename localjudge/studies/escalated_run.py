@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localjudge.errors import UsageError
-from localjudge.matching.row_index import align_runs
+from localjudge.matching.run_alignment import align_runs
 from localjudge.matching.run_rows import common_rubric, run_names
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Failure, Judgement, Outcome

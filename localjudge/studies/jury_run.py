@@ -9,7 +9,7 @@ from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.matching.judged_rows import require_aspects
-from localjudge.matching.row_index import align_runs, identities
+from localjudge.matching.run_alignment import align_runs, identities
 from localjudge.matching.run_rows import common_rubric, run_names
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.answer import Value, shown

@@ -14,11 +14,11 @@ from localjudge.statistics.agreement_statistics import (
     ONE_SIDE_IS_EQUAL,
     NominalComparison,
     SampledRows,
-    baseline_labels,
     compare_labels,
     nominal_kappa,
 )
 from localjudge.statistics.krippendorff import alpha_estimate
+from localjudge.statistics.trivial_judges import baseline_labels
 from localjudge.studies.labelled_aspect import LabelledAspect
 
 _MOST_FREQUENT = "most frequent"

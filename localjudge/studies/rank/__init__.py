@@ -13,9 +13,10 @@ from localjudge.matching.scores import ScoreKind, Scores, check_one_judge
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.runs.reader import is_complete
 from localjudge.statistics import Estimate
+from localjudge.statistics.prediction_powered import LabelledRows
+from localjudge.statistics.ranked_column import Pair, RankedColumn
 from localjudge.statistics.resampling import RESAMPLES
-from localjudge.statistics.system_means import LabelledRows
-from localjudge.statistics.system_order import NO_DIFFERENCE, Pair, RankedColumn
+from localjudge.statistics.system_order import NO_DIFFERENCE
 from localjudge.studies.by_system_or_tag import EstimateTable, rank_by_tag
 from localjudge.studies.rank.deciding_column import DecidingColumn
 from localjudge.studies.rank.rows_of_systems import LostRows, lost_rows, rows_of_systems
