@@ -55,6 +55,8 @@ class RunState:
 def _content(file: Path) -> bytes | None:
     """Return the content of a file; None if it cannot be read, about which its reader raises an error."""
     try:
+        if not file.is_file():  # a pipe would be waited for
+            return None
         return file.read_bytes()
     except OSError:
         return None
