@@ -23,7 +23,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.constraint.states import FixedText, Speller, States, TextCompiler, own_tokens
+from localjudge.constraint.states import (
+    MOST_STATES,
+    FixedText,
+    Speller,
+    States,
+    TextCompiler,
+    own_tokens,
+    too_many_states,
+)
 from localjudge.constraint.token_table import UNREACHABLE, TokenTable
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.errors import ModelError
@@ -191,7 +199,7 @@ def _add_branches(
     for token in next_tokens:
         row[token] = _add_branches(states, spellings, written + (token,), after)
     if written in begun:  # a value that others continue may end here
-        # Only the tokens that end an answer are several, and any of them does.
+        # Fixed text after the value has one token. If the answer ends with the value, any end token will do.
         closing = int(np.flatnonzero(states.rows[after] >= 0)[0])
         row[closing] = int(states.rows[after][closing])
     return states.add(row, 1 + max(states.distance[state] for state in row.values()))
@@ -254,6 +262,8 @@ def after_thinking(
     before_answer = list(range(len(then), 0, -1))  # tokens from each new state to the start of the answer
     before_answer += [len(then) + tokens for tokens in distance]
     count = len(before_answer)
+    if states + count > MOST_STATES:
+        raise too_many_states()
     return replace(
         table,
         next_state=np.vstack([table.next_state, fixed, rows]),

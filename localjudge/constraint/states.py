@@ -37,6 +37,8 @@ _SENTENCE_ENDS = tuple(mark.encode() for mark in (".", "!", "?", "…", "。", "
 _CHARACTERS = f"x{string.printable}".encode()
 _RAW = r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
+MOST_STATES = UNREACHABLE - 1
+"""The most states of a table; one more is that of rows without an answer (`DeviceTable.free`)."""
 _Transitions = Mapping[int, Mapping[int, int]]
 _Index = tuple[_Transitions, int]
 """{state: {token: state after it}}, and the state in which it begins."""
@@ -63,9 +65,8 @@ class States:
 
     def add(self, after: Mapping[int, int], distance: int) -> int:
         """Add a state outside texts with the state after each allowed token. Return its number."""
-        # Two more states: thinking, and rows without an answer.
-        if len(self.rows) >= UNREACHABLE - 2:
-            raise ModelError("the answer's grammar has more states than a table holds")
+        if len(self.rows) >= MOST_STATES:
+            raise too_many_states()
         row = np.full(self._width, -1, np.int16)
         row[list(after)] = list(after.values())
         self.rows.append(row)
@@ -200,6 +201,10 @@ class FixedText:
             after = self._state[begin + len(token.piece)]
             self._state[begin] = self._states.add({token.id: after}, 1 + self._states.distance[after])
         return self._state[begin_of_rest]
+
+
+def too_many_states() -> ModelError:
+    return ModelError("the answer's grammar has more states than a table holds")
 
 
 def cannot_spell(text: bytes) -> ModelError:

@@ -23,8 +23,8 @@ class Identity:
         systems: the system that wrote each response.
         digests: the `response_digest` of each response.
         group: the digest of all other texts that the rubric shows, as `Row.group`.
-        texts: hashes of single texts by the names of their fields, to compare those that both sides have; and
-            of the turn of a conversation that is judged.
+        text_hashes: hashes of single texts by the names of their fields, to compare those that both sides have;
+            and of the turn of a conversation that is judged.
         of_equal_texts: whether it belongs to every row with these texts, whatever its id and systems.
             `localjudge label` asks for equal texts once, and shows neither.
     """
@@ -34,7 +34,7 @@ class Identity:
     systems: tuple[str | None, ...]
     digests: tuple[str | None, ...]
     group: str | None = None
-    texts: Mapping[str, int] = field(default_factory=dict)
+    text_hashes: Mapping[str, int] = field(default_factory=dict)
     of_equal_texts: bool = False
 
     @classmethod
@@ -48,7 +48,7 @@ class Identity:
             systems=outcome.systems,
             digests=outcome.response_digests,
             group=first.group,
-            texts=hashes_of_criterion_and_turn(outcome.criterion, first.columns),
+            text_hashes=hashes_of_criterion_and_turn(outcome.criterion, first.columns),
         )
 
     def with_texts(self, row: Row, used: Sequence[str]) -> Self:
@@ -62,22 +62,22 @@ class Identity:
         texts = dict(zip(responses, row.texts, strict=False)) | row.shared_texts
         hashes = hashes_of_texts(texts, responses)
         hashes |= hashes_of_criterion_and_turn(row.criterion, row.columns)
-        return replace(self, digests=row.response_digests, group=row.group, texts=hashes)
+        return replace(self, digests=row.response_digests, group=row.group, text_hashes=hashes)
 
     def reversed(self) -> Self:
         """Return the identity of the two responses in the other order."""
-        texts = {_OTHER_RESPONSE.get(name, name): text for name, text in self.texts.items()}
-        return replace(self, systems=self.systems[::-1], digests=self.digests[::-1], texts=texts)
+        hashes = {_OTHER_RESPONSE.get(name, name): value for name, value in self.text_hashes.items()}
+        return replace(self, systems=self.systems[::-1], digests=self.digests[::-1], text_hashes=hashes)
 
     @property
-    def has_texts(self) -> bool:
-        """Whether the instruction and every response are known."""
+    def has_digests(self) -> bool:
+        """Whether the digest of every response is known, and so that of the instruction with it."""
         return None not in self.digests
 
     @property
     def content(self) -> tuple[object, ...]:
         """What the judge reads: draws of one response have equal contents."""
-        return self.digests, self.group, self.texts.get(CRITERION), self.texts.get(TURN)
+        return self.digests, self.group, self.text_hashes.get(CRITERION), self.text_hashes.get(TURN)
 
 
 def shared_fields(used: Sequence[str]) -> list[str]:

@@ -281,13 +281,13 @@ class _LabelMatching:
         """Add the labels of a record, for each of its rows."""
         record, annotator = self._records.begin(read_record, where)
         for identity, values in identities_of(record, where, reader=reader):
-            if CRITERION in self._fields and CRITERION not in identity.texts:
+            if CRITERION in self._fields and CRITERION not in identity.text_hashes:
                 raise UsageError(
                     f"{where}: no {CRITERION}; a label is of one criterion of a row: give its text in the "
                     f"column {CRITERION}"
                 )
             match = self._rows.find(identity)
-            if match.rows and TURN in identity.texts and judges_conversation(self._fields):
+            if match.rows and TURN in identity.text_hashes and judges_conversation(self._fields):
                 self._of_last_turn += 1
             columns = {**record, **values.others}
             labels_before = Counter[str]()

@@ -159,7 +159,7 @@ def _identity(row: FieldValues, where: str, *, rubric_fields: _RubricFields) -> 
         systems=tuple(systems),
         digests=_response_digests(texts, record, rubric_fields=rubric_fields),
         group=group,
-        texts=hashes,
+        text_hashes=hashes,
         of_equal_texts=is_drawn_row and group is not None,
     )
 

@@ -78,7 +78,7 @@ class RowIndex:
         self._by_id: dict[str | None, list[int]] = defaultdict(list)
         for row, identity in enumerate(self._rows):
             self._by_id[identity.id].append(row)
-            if identity.has_texts:
+            if identity.has_digests:
                 self._by_digests[identity.digests].append(row)
 
     def find(self, record: Identity) -> Match:
@@ -111,12 +111,12 @@ class RowIndex:
         return Match()
 
     def _needs_texts(self, record: Identity) -> bool:
-        """Return whether single texts of a record decide: it lacks others that the digests are made of."""
-        if record.texts and not record.has_texts:
+        """Return whether a record must be compared by single texts, which the rows get from the inputs."""
+        if not record.has_digests and record.text_hashes:
             return True
         if record.group is not None:
             return False
-        return any(name in record.texts for name in self._shared_fields if name != "instruction")
+        return any(name in record.text_hashes for name in self._shared_fields if name != "instruction")
 
     def _read_again(self) -> None:
         """Give the rows their texts from the inputs, if this was not tried before."""
@@ -128,20 +128,20 @@ class RowIndex:
 
     def _with_digests_or_id(self, record: Identity) -> list[int]:
         """Return the rows with the digests of a record; where they are not known on both sides, with its id."""
-        if not record.has_texts:
+        if not record.has_digests:
             return [] if record.id is None else self._by_id.get(record.id, [])
         rows = self._by_digests.get(record.digests)
         if rows is not None:
             return rows
-        return [row for row in self._by_id.get(record.id, ()) if not self._rows[row].has_texts]
+        return [row for row in self._by_id.get(record.id, ()) if not self._rows[row].has_digests]
 
     def _has_same_texts(self, row: int, record: Identity) -> bool:
         """Return whether a row and a record have the same texts, as far as both have them."""
         identity = self._rows[row]
         if not _agree(identity.digests + (identity.group,), record.digests + (record.group,)):
             return False
-        for name, text in record.texts.items():
-            if name in identity.texts and identity.texts[name] != text:
+        for name, text in record.text_hashes.items():
+            if name in identity.text_hashes and identity.text_hashes[name] != text:
                 return False
         return True
 
@@ -153,8 +153,8 @@ class RowIndex:
         """Return why no row has the texts of a record."""
         if record.id is None or record.id not in self._by_id:
             return Mismatch.NO_ROW
-        turns = {self._rows[row].texts.get(TURN) for row in self._by_id[record.id]}
-        if None in turns or record.texts.get(TURN) in turns:
+        turns = {self._rows[row].text_hashes.get(TURN) for row in self._by_id[record.id]}
+        if None in turns or record.text_hashes.get(TURN) in turns:
             return Mismatch.OTHER_TEXT
         return Mismatch.OTHER_TURN
 
@@ -174,10 +174,10 @@ class RowIndex:
         if with_systems:
             rows = with_systems
         first = self._rows[rows[0]]
-        by_text = record.has_texts and first.has_texts
+        by_text = record.has_digests and first.has_digests
         if any(self._rows[row].systems != first.systems for row in rows):
             self._refuse(record, len(rows), by_text=by_text, columns=self._system_columns)
-        if len(rows) > 1 and not (first.has_texts and self._have_equal_contents(rows)):
+        if len(rows) > 1 and not (first.has_digests and self._have_equal_contents(rows)):
             columns = self._missing_columns(rows, record, by_text=by_text)
             self._refuse(record, len(rows), by_text=by_text, columns=columns)
         if not by_text:
@@ -197,9 +197,9 @@ class RowIndex:
             by_text: whether the texts of its responses are compared with theirs.
         """
         fields = list(self._shared_fields)
-        if any(TURN in self._rows[row].texts for row in rows):
+        if any(TURN in self._rows[row].text_hashes for row in rows):
             fields.append(TURN)
-        missing = [name for name in fields if name not in record.texts]
+        missing = [name for name in fields if name not in record.text_hashes]
         if not by_text:
             texts = ", ".join(missing + list(self._responses))
             return f"{self._system_columns}, or {texts}"
@@ -214,8 +214,8 @@ class RowIndex:
             UsageError: another record with this id names another system.
         """
         first = self._rows[rows[0]]
-        compared = first.texts.keys() & record.texts.keys()
-        if record.texts and not compared:
+        compared = first.text_hashes.keys() & record.text_hashes.keys()
+        if record.text_hashes and not compared:
             self._matched_unread += 1
         is_compared = any(name in compared for name in self._responses)
         has_systems = None not in record.systems and None not in first.systems

@@ -121,7 +121,7 @@ def _match_repeated(
         return {}
     unmatched: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for first_row, identity in enumerate(first):
-        if first_row not in match and identity.has_texts:
+        if first_row not in match and identity.has_digests:
             unmatched[identity.systems, identity.content].append(first_row)
     matches: dict[int, int] = {}
     for row in repeated:

@@ -191,7 +191,7 @@ class RowsBuilder:
         self._identities.append(identity)
         self._group.append(self._group_number(run, first))
         self._shown.append((first.digest, first.swapped))
-        self._lengths.extend(_lengths(outcome))
+        self._lengths.extend(_number_or_nan(length) for length in outcome.response_lengths)
         self._overlap.append(_number_or_nan(first.reference_overlap))
         self._flags.append(_flags(outcome))
         self._errors.append((outcome.error or "").replace(f"{first.source}: ", ""))
@@ -228,17 +228,6 @@ class RowsBuilder:
             signs=self._signs,
             selected=selected,
         )
-
-
-def _lengths(outcome: RowOutcome) -> list[float]:
-    """Return the characters of each response of a row in the input's order; NaN if it was not readable."""
-    first = outcome.first
-    lengths = [_number_or_nan(first.characters)]
-    if len(outcome.systems) > 1:
-        lengths.append(_number_or_nan(first.opponent_characters))
-    if first.swapped:
-        lengths.reverse()
-    return lengths
 
 
 def _number_or_nan(value: float | None) -> float:

@@ -4,7 +4,7 @@ row's own criteria.
 A row of the input becomes one or more prompts, and each prompt has an outcome, a line of `judgements.jsonl`. A
 mode says how the outcomes of a row's prompts become the outcome of the row, and everything in which rows of
 different modes differ: their columns, the numbers that statistics compute with, what a summary counts, what a
-list and a reader show. No other module asks which mode it is.
+list and a reader show. Others ask only for a part (`Mode.pairs`, `Mode.criteria`), never which mode it is.
 """
 
 from __future__ import annotations

@@ -94,14 +94,17 @@ class CriterionResult:
 
     @property
     def mark(self) -> str:
-        """A tick for a wanted answer (met, or negative points not met), a cross, ~ between, ? if it failed."""
+        """✓ for a wanted answer, ✗ for an unwanted one, ~ between, ? if it failed.
+
+        Wanted is that a criterion is met; if it has negative points, that it is not met.
+        """
         if self.share is None:
             return "?"
         if 0 < self.share < 1:
             return "~"
         is_met = self.share == 1
-        is_penalty = self.criterion.points < 0
-        return "✓" if is_met != is_penalty else "✗"
+        is_wanted = is_met if self.criterion.points >= 0 else not is_met
+        return "✓" if is_wanted else "✗"
 
     @property
     def points(self) -> tuple[float, float]:

@@ -42,7 +42,7 @@ class RowCriteria:
 
 
 @dataclass(frozen=True, slots=True)
-class RowNumbers:
+class NumberWords:
     """The part of a mode that names the numbers of its rows.
 
     Attributes:
@@ -112,7 +112,7 @@ class Mode(ABC, Generic[T]):
         judges: what a rubric of this mode does, in words.
         pairs: what rows have that compare two responses; None in other modes.
         criteria: what rows have that are judged by criteria of their own; None in other modes.
-        numbers: the numbers of a row.
+        number_words: what the numbers of a row are called.
         most_aspects: the largest number of aspects of a rubric.
         prompt_columns: the columns of a line that tell the prompts of a row apart.
         list_columns: the columns of a list of rows, if they are not the aspects.
@@ -125,7 +125,7 @@ class Mode(ABC, Generic[T]):
     judges: ClassVar[str]
     pairs: ClassVar[ComparedPair | None] = None
     criteria: ClassVar[RowCriteria | None] = None
-    numbers: ClassVar[RowNumbers] = RowNumbers()
+    number_words: ClassVar[NumberWords] = NumberWords()
     most_aspects: ClassVar[float] = inf
     prompt_columns: ClassVar[frozenset[str]] = frozenset()
     list_columns: ClassVar[tuple[str, ...]] = ()
@@ -246,7 +246,7 @@ class Mode(ABC, Generic[T]):
         return score_columns(aspects)
 
     def details(self, aspects: Mapping[str, Aspect]) -> RowDetails[Any]:
-        """Return what counts what only rows of this mode have."""
+        """Return the counter of what only rows of this mode have."""
         return RowDetails()
 
     @abstractmethod
@@ -367,7 +367,8 @@ class SystemCounts:
         Args:
             names: the names of the numbers that every row has.
         """
-        columns = {name: self.columns[name] for name in dict.fromkeys((*names, *self.columns))}
+        columns = {name: ColumnMean() for name in names}
+        columns.update(self.columns)
         return {
             "judged": self.judged,
             "failed": self.failed,

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from math import nan
 from typing import Any, Self, TypeVar
 
-from localjudge.modes.mode import ComparedPair, ListWords, MeanTable, Mode, RowDetails, RowNumbers, SystemCounts
+from localjudge.modes.mode import (
+    ComparedPair,
+    ListWords,
+    MeanTable,
+    Mode,
+    NumberWords,
+    RowDetails,
+    SystemCounts,
+)
 from localjudge.modes.pair_preference import RESULTS, WINNERS, OrderEffect, Preference, Winner, pairs_in_words
 from localjudge.modes.row_outcome import VALUE, Decision, Join, ListedAnswer, Numbers, RowOutcome, Side
 from localjudge.records import Failure, Judgement, Outcome
@@ -329,7 +337,7 @@ class PairMode(Mode[PairOutcome]):
     item = "pair"
     judges = "compares two responses"
     pairs = ComparedPair(fields=PAIR, unnamed=("first response", "second response"))
-    numbers = RowNumbers(word="preference", kind="preference")
+    number_words = NumberWords(word="preference", kind="preference")
     prompt_columns = ORDER_COLUMNS
     list_words = ListWords(one="pair", many="pairs", answer="Winner")
     options_for = "is for runs that judge one response; these compare two"

@@ -167,6 +167,7 @@ class Preference:
         """Whether both orders say the same: the same response, or a tie twice; None if one order was judged."""
         if len(self.named_places) < 2:
             return None
+        # Of the same response, one order names the first place (1) and the other one the second (-1).
         return sum(self.named_places) == 0
 
     @property

@@ -56,9 +56,7 @@ class ResponseOutcome(RowOutcome):
     def decision(self, aspect: str, within: int) -> Decision | None:
         if not isinstance(self.first, Judgement):
             return None
-        numbers = self.aspects[aspect].numbers
-        if numbers is None:  # labels without an order are numbered in the order of the rubric
-            numbers = {value: index for index, value in enumerate(self.aspects[aspect].values.values())}
+        numbers = self.aspects[aspect].numbers_or_indices
         number = numbers[self.first.scores[aspect]]
         probability = 0.0
         for other, share in zip(numbers.values(), self.first.probabilities[aspect], strict=True):

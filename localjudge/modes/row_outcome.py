@@ -129,6 +129,11 @@ class RowOutcome(ABC):
         return (self.first.response_digest,)
 
     @property
+    def response_lengths(self) -> tuple[int | None, ...]:
+        """The characters of each response, in the input's order; None if they are not known."""
+        return (self.first.characters,)
+
+    @property
     def response_names(self) -> tuple[str, ...]:
         """The names of the responses, for people."""
         return ("candidate",)

@@ -38,7 +38,7 @@ def _moved(noise: Noise, mode: Mode[Any]) -> str:
     """Return how far the numbers of the columns moved; the columns are in order of the share of their scale."""
     what = _numbers(noise, mode)
     if not any(column.change.rows for column in noise.columns.values()):
-        return f"no {mode.item} has a {mode.numbers.word}"
+        return f"no {mode.item} has a {mode.number_words.word}"
     moved = {name: column for name, column in noise.columns.items() if column.change.largest}
     if not moved:
         return f"no {what} moved"
@@ -54,7 +54,7 @@ def _moved(noise: Noise, mode: Mode[Any]) -> str:
 def _numbers(noise: Noise, mode: Mode[Any]) -> str:
     """Return what the numbers of the columns are called."""
     are_expected = all(column.expected for column in noise.columns.values())
-    return f"expected {mode.numbers.word}" if are_expected else mode.numbers.word
+    return f"expected {mode.number_words.word}" if are_expected else mode.number_words.word
 
 
 def _size(change: AbsoluteChange, noise: Noise, mode: Mode[Any]) -> str:

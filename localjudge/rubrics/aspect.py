@@ -161,6 +161,13 @@ class Aspect(RubricPart):
             return None
         return {label: number for number, label in enumerate(self.choices.values(), 1)}
 
+    @property
+    def numbers_or_indices(self) -> Mapping[Value, int]:
+        """The number of each value; of labels without an order, the index in the rubric, from 0."""
+        if self.numbers is not None:
+            return self.numbers
+        return {value: index for index, value in enumerate(self.values.values())}
+
     def _numbers_of_preference(self, labels: Sequence[str]) -> dict[Value, int]:
         """Return the numbers of the labels: 2, 1, -1, -2 of four, and 2, 1, 0, -1, -2 of five."""
         half = len(labels) // 2

@@ -18,8 +18,6 @@ from localjudge.rubrics.aspect import (
     ASPECTS,
     Aspect,
     ValueOrders,
-    answer_format,
-    aspects_text,
     values_in_words,
 )
 from localjudge.rubrics.rubric import Rubric
@@ -70,18 +68,10 @@ def with_values_in(rubric: Rubric, orders: ValueOrders, name: str) -> Rubric:
                 f"{what} writes its own list of the values of {aspect_name} ({values}), whose order cannot be "
                 f"changed{instead}"
             )
-    texts = {
-        ASPECTS: aspects_text(rubric.aspects, orders),
-        ANSWER_FORMAT: answer_format(rubric.answer_layout, rubric.aspects, orders),
-    }
-
-    def filled(text: str) -> str:
-        return PLACEHOLDER.sub(lambda placeholder: texts.get(placeholder[1], placeholder[0]), text)
-
     document = rubric.model_dump()
     document["name"] = name
-    document["prompt"]["template"] = filled(rubric.prompt.template)
-    document["prompt"]["system"] = filled(rubric.prompt.system)
+    document["prompt"]["template"] = rubric.filled(rubric.prompt.template, orders)
+    document["prompt"]["system"] = rubric.filled(rubric.prompt.system, orders)
     return Rubric.model_validate(document)
 
 

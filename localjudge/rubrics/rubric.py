@@ -53,8 +53,10 @@ from localjudge.rubrics.answer_keys import AnswerKeys
 from localjudge.rubrics.aspect import (
     ANSWER_FORMAT,
     ASPECTS,
+    NO_ORDERS,
     Aspect,
     RubricPart,
+    ValueOrders,
     answer_format,
     aspects_text,
     with_aspects,
@@ -100,15 +102,15 @@ class Rubric(RubricPart):
         """
         document = read_document(name_or_file)
         if guard:
-            _table(document, "prompt")["guard"] = True
+            _set(document, "prompt", key="guard", value=True)
         if rationale is not None:
-            answer = _table(document, "answer")
-            if "form" in answer:
+            answer = document.get("answer")
+            if isinstance(answer, dict) and "form" in answer:
                 raise RubricError(
                     f"rubric {name_or_file}: `rationale` {rationale}: the form of its answer says where texts "
                     "stand; leave it out"
                 )
-            answer["rationale_place"] = rationale
+            _set(document, "answer", key="rationale_place", value=rationale)
         try:
             rubric = cls.model_validate(document)
         except ValidationError as error:
@@ -129,7 +131,7 @@ class Rubric(RubricPart):
 
     @field_serializer("aspects")
     def _in_order(self, aspects: dict[str, Aspect], info: SerializationInfo) -> list[dict[str, Any]]:
-        """The order of the aspects counts, and JSON objects do not keep it everywhere."""
+        """Return the aspects as a list, because JSON objects do not keep their order everywhere."""
         mode = "json" if info.mode_is_json() else "python"
         return [
             {"name": name, **aspect.model_dump(mode=mode, exclude_unset=info.exclude_unset)}
@@ -157,20 +159,25 @@ class Rubric(RubricPart):
     @cached_property
     def _template(self) -> str:
         """The template with the placeholders that do not depend on the row filled."""
-        return self._filled(self.prompt.template)
+        return self.filled(self.prompt.template)
 
-    def _filled(self, text: str) -> str:
-        """Return a text with the aspects and the form of the answer in their places."""
+    def filled(self, text: str, orders: ValueOrders = NO_ORDERS) -> str:
+        """Return a text with the aspects and the form of the answer in their places.
+
+        Args:
+            text: the text.
+            orders: another order of the values of some aspects.
+        """
         texts = {
-            ASPECTS: aspects_text(self.aspects),
-            ANSWER_FORMAT: answer_format(self.answer_layout, self.aspects),
+            ASPECTS: aspects_text(self.aspects, orders),
+            ANSWER_FORMAT: answer_format(self.answer_layout, self.aspects, orders),
         }
         return PLACEHOLDER.sub(lambda placeholder: texts.get(placeholder[1], placeholder[0]), text)
 
     @cached_property
     def problems(self) -> list[str]:
         """What looks wrong in the prompt, in words."""
-        return prompt_problems(self.prompt, self._filled(self.prompt.text), self.aspects, self.answer)
+        return prompt_problems(self.prompt, self.filled(self.prompt.text), self.aspects, self.answer)
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
@@ -180,7 +187,7 @@ class Rubric(RubricPart):
     @cached_property
     def system(self) -> str:
         """The system prompt; empty for none."""
-        return self._filled(self.prompt.system)
+        return self.filled(self.prompt.system)
 
     @cached_property
     def mode(self) -> Mode[Any]:
@@ -325,10 +332,8 @@ class Rubric(RubricPart):
             raise ValueError(f"not an answer to the rubric {self.name}: {error}") from None
 
 
-def _table(document: dict[str, Any], key: str) -> dict[str, Any]:
-    """Return a table of a rubric's document, which is added if it is missing.
-
-    A value that is no table stays in the document, where it is refused; the table is then one of its own.
-    """
-    table = document.setdefault(key, {})
-    return table if isinstance(table, dict) else {}
+def _set(document: dict[str, Any], table: str, *, key: str, value: object) -> None:
+    """Set a key of a table, which is added if it is missing; what is no table is refused by the check."""
+    content = document.setdefault(table, {})
+    if isinstance(content, dict):
+        content[key] = value

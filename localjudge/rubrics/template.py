@@ -67,7 +67,7 @@ def visible(text: str) -> str:
     """Return the text with invisible characters as code points and a count: `<U+200B>`, `<U+E0041 x3>`."""
 
     def shown(run: re.Match[str]) -> str:
-        before = text[run.start() - 1 : run.start()]
+        before = text[: run.start()][-1:]
         if run[0] in _JOINERS and len(run[0]) == 1 and before > "\x7f" and not _INVISIBLE.match(before):
             return run[0]
         code_point = f"U+{ord(run[1]):04X}"

@@ -66,7 +66,7 @@ class AuditedScores:
         expected = numbers.table([EXPECTED], aspects)
         is_measured = np.isfinite(expected[rows.judged]).all(axis=0) & (len(rows.judged) > 0)
         score = np.where(is_measured, expected, numbers.table([VALUE], aspects))
-        score_kind = "expected" if is_measured.any() else rubric.mode.numbers.kind
+        score_kind = "expected" if is_measured.any() else rubric.mode.number_words.kind
         if rubric.mode.pairs is None:
             return cls(rubric.row_columns, score_kind, perturbed.tables(score), errors=perturbed.errors)
 

@@ -144,7 +144,7 @@ def read_orders(
         instructions=int(reader.group.max()) + 1,
         seed=seed,
         score_kinds={
-            column.name: "expected" if column.name in reader.measured else rubric.mode.numbers.kind
+            column.name: "expected" if column.name in reader.measured else rubric.mode.number_words.kind
             for column in rubric.row_columns
         },
         sampled=manifest.settings.temperature > 0,

@@ -101,7 +101,7 @@ def keys_by_response(
 
 def _rows_with_texts(rows: ComparedRows, run: int) -> list[int]:
     """Return the rows of a run whose texts are known."""
-    return [row for row in rows.rows_of(run) if rows.identities[row].has_texts]
+    return [row for row in rows.rows_of(run) if rows.identities[row].has_digests]
 
 
 def _identities(rows: ComparedRows, chosen: Sequence[int]) -> list[Identity]:
