@@ -109,7 +109,7 @@ def merge(
 
 def _tell(progress: Progress, summary: Summary, run: Path) -> None:
     """Print the numbers of a run that was written."""
-    from localjudge.report.tables import summary_tables
+    from localjudge.report.summary_tables import summary_tables
     from localjudge.runs.reader import read_notices
 
     notices = read_notices(run)

@@ -65,7 +65,7 @@ def score(
     ] = None,
 ) -> None:
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
-    from localjudge.report.tables import summary_tables
+    from localjudge.report.summary_tables import summary_tables
     from localjudge.runs.pipeline import score_run
     from localjudge.runs.row_source import Shard
 

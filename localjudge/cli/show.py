@@ -50,7 +50,7 @@ def show(
     verdict (a is the first, ? is undecided), the probability that a is better (a tie counts half), and whether
     both orders agree.
     """
-    from localjudge.report.tables import summary_tables
+    from localjudge.report.summary_tables import summary_tables
     from localjudge.runs.reader import read_notices
     from localjudge.runs.reread_texts import RowTextStore
     from localjudge.runs.run_manifest import read_manifest

@@ -1,4 +1,4 @@
-"""The rows of a page as columns: a few numbers for each, and the places of its lines and its text.
+"""The rows of a page as columns: a few numbers for each, and where its lines and its texts are.
 
 A run of 50,000 judgements is a hundred megabytes of text. Memory holds only the numbers that are counted,
 filtered or sorted. A row's lines and texts are read again when it is written to the page.
@@ -7,41 +7,31 @@ filtered or sorted. A row's lines and texts are read again when it is written to
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.arrays import Floats
 from localjudge.errors import UsageError
 from localjudge.matching.run_rows import FAILED, common_rubric, read_judged_rows
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Judgement, Outcome, Row
-from localjudge.records.outcome_columns import OVERALL, from_bytes
-from localjudge.rubrics.rubric import Rubric
+from localjudge.records.outcome_columns import from_bytes
+from localjudge.report.listed_answers import AnswerArrays, ListedAnswers
+from localjudge.report.page_columns import PageColumns
+from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.reread_texts import RowTextStore
 from localjudge.runs.run_files import JUDGEMENTS
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.studies.calibration import IntervalsOf
 from localjudge.system.durable import LineStore
 
-_TYPED = {
-    "i2": ("Int16Array", "<i2"), "i4": ("Int32Array", "<i4"), "u1": ("Uint8Array", "u1"),
-    "f8": ("Float32Array", "<f4"),
-}  # fmt: skip
-"""The page's array of a numpy type, and the type of its bytes."""
 SNIPPET = 160
 """Number of characters of an instruction that the list shows."""
-ORDERS_DIFFER = 8
-"""The bit of a pair's flags, besides those of all rows: in some aspect the orders say different things."""
-_DECIDES = "decides"
-"""The kind of the number that decides about a row."""
-_DIGITS = 6
-"""Number of decimals on the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,90 +51,6 @@ class PageRow:
     characters: int
 
 
-@dataclass(frozen=True, slots=True)
-class PageColumns:
-    """N rows with R responses each, in A aspects, by instruction, in the order of the first row of each.
-
-    Attributes:
-        series: int16 (R, N), the index of the system of each response.
-        group: int32 (N,), the number of the instruction; rows with equal instruction and reference share it.
-        scores: int16 (A, M), the place of each answer among the values of its aspect, or of a pair's winner in
-            `WINNERS`; -1 if it failed. M is N, or the number of criteria of all rows.
-        expected: float64 (A, M), the expected score, or the preference for the first response; NaN if it is
-            unknown, or the aspect has no order.
-        confidence: float64 (A, M), the probability of the score; NaN if it is unknown.
-        agree: float64 (A, M), 1 if both orders say the same, a tie or a response, 0 if not; NaN for one order.
-        overall: float64 (N,), the number that decides which row is better; NaN if the row failed, or no aspect
-            is ordered.
-        length: int32 (R, N), characters of the responses; -1 if the texts were not found.
-        flags: uint8 (N,), a sum of `FAILED` and the other bits.
-        criteria: int32 (N + 1,), where the criteria of each row begin; None for rows without criteria.
-    """
-
-    series: NDArray[np.int16]
-    group: NDArray[np.int32]
-    scores: NDArray[np.int16]
-    expected: NDArray[np.float64]
-    confidence: NDArray[np.float64]
-    agree: NDArray[np.float64]
-    overall: NDArray[np.float64]
-    length: NDArray[np.int32]
-    flags: NDArray[np.uint8]
-    criteria: NDArray[np.int32] | None
-
-
-class _ListedAnswers:
-    """Collects the answers of rows, and the number that decides about each.
-
-    Args:
-        rubric: the rubric of the first run.
-
-    Attributes:
-        details: what was counted of rows of the rubric's mode.
-    """
-
-    def __init__(self, rubric: Rubric) -> None:
-        self._aspects = len(rubric.aspects)
-        self.details = rubric.mode.details(rubric.aspects)
-        self._place, self._size = array("h"), array("i")
-        self._numbers = array("d")
-        self._differ = array("B")
-
-    def add(self, run: int, row: RowOutcome) -> Iterable[tuple[str, str, float]]:
-        """Add the answers of a row of a run, and return its numbers and the one that decides about it."""
-        answers = row.list_answers()
-        self.details.add(row)
-        self._differ.append(ORDERS_DIFFER * any(each.agree == 0 for each in answers))
-        self._size.append(len(answers) // self._aspects)
-        for each in answers:
-            self._place.append(each.value_index)
-            self._numbers.extend((each.expected, each.confidence, each.agree))
-        return [*row.numbers(), (_DECIDES, OVERALL, row.overall)]
-
-    def columns(self, order: NDArray[np.intp], by_criterion: bool) -> dict[str, Any]:
-        """Return the columns of the answers.
-
-        Args:
-            order: the numbers of the rows in the order of the page, [N].
-            by_criterion: rows have an answer for each of their criteria.
-        """
-        sizes = np.asarray(self._size, np.int64)
-        ends = np.cumsum(sizes[order])
-        begins = np.repeat((np.cumsum(sizes) - sizes)[order] - (ends - sizes[order]), sizes[order])
-        chosen = begins + np.arange(len(begins))
-        expected, confidence, agree = np.reshape(self._numbers, (-1, self._aspects, 3))[chosen].transpose(
-            2, 1, 0
-        )
-        return {
-            "scores": np.reshape(self._place, (-1, self._aspects))[chosen].T.astype(np.int16),
-            "expected": expected,
-            "confidence": confidence,
-            "agree": agree,
-            "differ": np.asarray(self._differ)[order],
-            "criteria": np.append(0, ends).astype(np.int32) if by_criterion else None,
-        }
-
-
 class ListedRows:
     """The rows of a page: what is judged in runs with the same aspects and scale.
 
@@ -159,7 +65,9 @@ class ListedRows:
         folders: the run directories.
         manifests: the content of each `run.json`.
         rubric: the rubric of the first run.
-        read: the rows and their numbers in the order of the lines, for statistics.
+        mode: its mode.
+        rows_by_line: the rows in the order of the lines, for statistics.
+        numbers_by_line: their numbers, in the same order.
         rows: the rows in the order of the page.
         lengths: int32 (N, R), characters of the R responses of each row; -1 if its texts were not found.
         snippets: the beginning of each instruction, or the id of its first row if the text was not found.
@@ -168,44 +76,40 @@ class ListedRows:
         details: what was counted of rows of their mode.
         notes: remarks on their names.
         problems: the reasons why texts are missing.
-        intervals_of: what gives the intervals of an outcome's scores; None without intervals.
 
     Raises:
         UsageError: a folder is not a run, the runs differ in their mode, aspects or scale, or a run was written
             while it was read.
     """
 
-    intervals_of: IntervalsOf | None = None
-    details: Any
-
     def __init__(self, folders: Sequence[Path], moved: Sequence[str] = ()) -> None:
         self.folders = list(folders)
         self.manifests = [read_manifest(folder) for folder in folders]
         self.rubric = common_rubric(folders, self.manifests)
         self.mode = self.rubric.mode
-        answers = _ListedAnswers(self.rubric)
         with ExitStack() as stack:
             files = [folder / JUDGEMENTS for folder in folders]
             self._lines = [stack.enter_context(LineStore.of_file(file)) for file in files]
-            rows, numbers = self.read = read_judged_rows(folders, self.manifests, answers.add)
+            answers = ListedAnswers(self.rubric)
+            self.rows_by_line, self.numbers_by_line = read_judged_rows(
+                folders, self.manifests, numbers_of=answers.add
+            )
+            self.details = answers.details
             for file, lines in zip(files, self._lines, strict=True):
                 if not lines.is_in(file):
                     raise UsageError(f"{file}: was written again while it was read; repeat the command")
-            _, self.notes = rows.names.names()
-            order = np.argsort(rows.group, kind="stable")
-            self.rows = rows.take(order)
+            _, self.notes = self.rows_by_line.names.names()
+            order = np.argsort(self.rows_by_line.group, kind="stable")
+            self.rows = self.rows_by_line.take(order)
             self._texts = [
-                stack.enter_context(RowTextStore(manifest, self._digests(run), moved))
+                stack.enter_context(RowTextStore(manifest, self._digests(run), moved=moved))
                 for run, manifest in enumerate(self.manifests)
             ]
-            self.problems = [
-                f"{folder}: {problem}"
-                for folder, texts in zip(folders, self._texts, strict=True)
-                for problem in texts.problems
-            ]
-            self.lengths, self.snippets = self._measured()
-            self.series, self.columns = self._columns(answers, order, numbers.column(_DECIDES, OVERALL)[order])
-            self.details = answers.details
+            self.problems = self._problems()
+            self.lengths, self.snippets = self._lengths_and_snippets()
+            names = self.rows.system_names(self.mode.unnamed)
+            self.series = self._series(names)
+            self.columns = self._columns(names, answers.arrays(order))
             self._open = stack.pop_all()
 
     def __enter__(self) -> Self:
@@ -225,103 +129,187 @@ class ListedRows:
     def compares_systems(self) -> bool:
         """Whether systems are compared: of two responses, in a judged row with two systems that are known."""
         series = self.columns.series
-        unnamed = [place for place, name in enumerate(self.series) if name in self.mode.unnamed]
-        known = ~np.isin(series, unnamed).any(axis=0) & (self.columns.flags & FAILED == 0)
-        return len(series) == 1 or bool((known & (series[0] != series[-1])).any())
+        if len(series) == 1:
+            return True
+        unnamed = [index for index, name in enumerate(self.series) if name in self.mode.unnamed]
+        has_names = ~np.isin(series, unnamed).any(axis=0)
+        is_judged = self.columns.flags & FAILED == 0
+        differs = series[0] != series[-1]
+        return bool((has_names & is_judged & differs).any())
 
     @property
-    def found(self) -> int:
+    def rows_with_text(self) -> int:
         """Number of rows whose texts were found in the inputs."""
         return int((self.lengths[:, 0] >= 0).sum())
 
-    def _columns(
-        self, answers: _ListedAnswers, order: NDArray[np.intp], overall: Floats
-    ) -> tuple[list[str], PageColumns]:
-        """Return the names of the systems, and the columns; the answers are in the order of the lines."""
-        unnamed = self.mode.unnamed
-        named = self.rows.system_names(unnamed)
-        series = sorted({name for names in named for name in names}, key=lambda name: (name in unnamed, name))
-        rank = {name: place for place, name in enumerate(series)}
-        found = answers.columns(order, self.mode.criteria is not None)
-        return series, PageColumns(
-            series=np.array([[rank[name] for name in names] for names in named], np.int16)
-            .reshape(-1, len(self.mode.responses))
-            .T,
-            group=self.rows.group.astype(np.int32),
-            overall=overall,
-            length=self.lengths.T,
-            flags=self.rows.flags + found.pop("differ"),
-            **found,
-        )
+    def page_rows(self, intervals_of: IntervalsOf | None = None) -> Iterator[PageRow]:
+        """Yield the rows as the page reads them, in the order of the columns.
 
-    def arrays(self) -> Mapping[str, tuple[str, bytes]]:
-        """Return the columns as the page's typed arrays; NaN means unknown."""
-        found = {field.name: getattr(self.columns, field.name) for field in fields(self.columns)}
-        return {name: typed(np.round(values, _DIGITS)) for name, values in found.items() if values is not None}
-
-    def page_rows(self) -> Iterator[PageRow]:
-        """Yield the rows as the page reads them, in the order of the columns."""
-        join = self.rubric.mode.join(self.rubric.aspects, 1)
+        Args:
+            intervals_of: returns the intervals of an outcome's scores; None for a page without intervals.
+        """
+        aspects = self.rubric.aspects
+        join = self.mode.join(aspects, 1)
         for number, group in enumerate(self.rows.group.tolist()):
-            row, text = join.joined(self._outcomes(number)), self.text(number)
-            responses, prompts = (
-                self.responses(number, text),
-                [self._prompt(row, each) for each in row.prompts],
+            outcome = join.joined(self._outcomes(number))
+            first = outcome.first
+            text = self.text(number)
+            responses = self.responses(number, text)
+            shown_responses = None if text is None else responses
+            prompts = [_prompt_document(prompt, aspects) for prompt in outcome.prompts]
+            intervals = None if intervals_of is None else intervals_of(first)
+            result_lines = list(outcome.result_lines())
+            yield PageRow(
+                instruction=group,
+                text=text,
+                values=[
+                    shown_responses,
+                    outcome.error,
+                    prompts,
+                    first.source,
+                    first.columns,
+                    intervals,
+                    result_lines,
+                ],
+                characters=_characters(responses, outcome),
             )
-            intervals = self.intervals_of(row.first) if self.intervals_of else None
-            shown = [text and responses, row.error, prompts, row.first.source, row.first.columns, intervals]
-            size = sum(len(said or "") for said in responses)
-            size += sum(len(said) for each in row.judged for said in each.texts.values())
-            yield PageRow(group, text, [*shown, [*row.result_lines()]], size)
-
-    def _prompt(self, row: RowOutcome, outcome: Outcome) -> dict[str, Any]:
-        """Return what the page shows of a prompt and its answer; values that are not there are left out."""
-        shown: dict[str, Any] = {"swapped": outcome.swapped or None, "error": outcome.error}
-        if outcome.criterion:
-            shown["criterion"] = outcome.criterion.model_dump(exclude={"part", "parts"})
-        if isinstance(outcome, Judgement):
-            values = {name: [*aspect.values.values()] for name, aspect in self.rubric.aspects.items()}
-            shares = outcome.probabilities.items()
-            shown |= {
-                "scores": {name: known.index(outcome.scores[name]) for name, known in values.items()},
-                "probabilities": {name: [round(share, 4) for share in each] for name, each in shares} or None,
-                "texts": outcome.texts,
-                "rationale_cut": outcome.rationale_cut or None,
-                "candidate_cut": outcome.candidate_cut or None,
-                "thoughts": outcome.thoughts,
-            }
-        return {name: value for name, value in shown.items() if value is not None}
-
-    def _digests(self, run: int) -> list[str | None]:
-        return [self.rows.shown[row][0] for row in np.flatnonzero(self.rows.run == run).tolist()]
 
     def text(self, row: int) -> Row | None:
         """Return the texts of a row, by its number; None if they were not found."""
         run = int(self.rows.run[row])
-        return self._texts[run].get(self.rows.shown[row][0])
+        digest, _ = self.rows.shown[row]
+        return self._texts[run].get(digest)
 
     def responses(self, row: int, text: Row | None) -> tuple[str | None, ...]:
         """Return the responses of a row in the input's order; None for those that were not found."""
-        count = len(self.mode.responses)
-        return (None,) * count if text is None else text.texts_in_input_order(self.rows.shown[row][1])
+        if text is None:
+            return (None,) * len(self.mode.responses)
+        _, is_swapped = self.rows.shown[row]
+        return text.texts_in_input_order(is_swapped)
 
     def _outcomes(self, row: int) -> list[Outcome]:
         """Return the outcomes of a row's prompts, by its number."""
         run = int(self.rows.run[row])
+        lines = self._lines[run]
         columns = self.manifests[run].rubric.columns
-        return [from_bytes(self._lines[run][line], columns) for line in self.rows.lines[row]]
+        return [from_bytes(lines[line], columns) for line in self.rows.lines[row]]
 
-    def _measured(self) -> tuple[NDArray[np.int32], list[str]]:
-        lengths, snippets = array("i"), dict[int, str]()
+    def _digests(self, run: int) -> list[str | None]:
+        """Return the digests of the texts of a run's rows."""
+        digests = []
+        for row in np.flatnonzero(self.rows.run == run).tolist():
+            digest, _ = self.rows.shown[row]
+            digests.append(digest)
+        return digests
+
+    def _problems(self) -> list[str]:
+        """Return the reasons why texts are missing, each after its run directory."""
+        problems = []
+        for folder, texts in zip(self.folders, self._texts, strict=True):
+            problems += [f"{folder}: {problem}" for problem in texts.problems]
+        return problems
+
+    def _lengths_and_snippets(self) -> tuple[NDArray[np.int32], list[str]]:
+        """Return the lengths of the responses, and the beginning of each instruction; texts are read once."""
+        lengths = array("i")
+        snippets: dict[int, str] = {}
         for row, group in enumerate(self.rows.group.tolist()):
             text = self.text(row)
-            lengths.extend(-1 if each is None else len(each) for each in self.responses(row, text))
-            beginning = text and (text.instruction or next(iter(text.fields.values()), ""))
-            snippets.setdefault(group, beginning[:SNIPPET] if beginning else self.ids[row])
-        return np.asarray(lengths, np.int32).reshape(-1, len(self.mode.responses)), list(snippets.values())
+            for response in self.responses(row, text):
+                lengths.append(-1 if response is None else len(response))
+            if group not in snippets:
+                snippets[group] = _snippet(text) or self.ids[row]
+        table = np.asarray(lengths, np.int32).reshape(-1, len(self.mode.responses))
+        return table, list(snippets.values())
+
+    def _series(self, names: Sequence[tuple[str, ...]]) -> list[str]:
+        """Return the systems in the order of their names; those that are not known are the last.
+
+        Args:
+            names: the names of the systems of each row.
+        """
+        unnamed = self.mode.unnamed
+        systems: set[str] = set()
+        for names_of_row in names:
+            systems.update(names_of_row)
+        return sorted(systems, key=lambda name: (name in unnamed, name))
+
+    def _columns(self, names: Sequence[tuple[str, ...]], answers: AnswerArrays) -> PageColumns:
+        """Return the columns.
+
+        Args:
+            names: the names of the systems of each row.
+            answers: the answers in the order of the page.
+        """
+        index_of_system = {name: index for index, name in enumerate(self.series)}
+        indices = array("h")
+        for names_of_row in names:
+            indices.extend(index_of_system[name] for name in names_of_row)
+        series = np.asarray(indices, np.int16).reshape(-1, len(self.mode.responses))
+        has_criteria = self.mode.criteria is not None
+        return PageColumns(
+            series=series.T,
+            group=self.rows.group.astype(np.int32),
+            scores=answers.scores,
+            expected=answers.expected,
+            confidence=answers.confidence,
+            agree=answers.agree,
+            overall=answers.overall,
+            length=self.lengths.T,
+            flags=self.rows.flags + answers.flags,
+            criteria=answers.row_starts if has_criteria else None,
+        )
 
 
-def typed(values: NDArray[Any]) -> tuple[str, bytes]:
-    """Return the page's typed array of these numbers, little-endian: its name, and its bytes."""
-    name, code = _TYPED[values.dtype.kind + str(values.dtype.itemsize)]
-    return name, values.astype(code).tobytes()
+def _snippet(text: Row | None) -> str:
+    """Return the beginning of a row's instruction, or of the first field of its template; empty without one."""
+    if text is None:
+        return ""
+    if text.instruction:
+        return text.instruction[:SNIPPET]
+    first_field = next(iter(text.fields.values()), "")
+    return first_field[:SNIPPET]
+
+
+def _characters(responses: Sequence[str | None], outcome: RowOutcome) -> int:
+    """Return the number of characters of a row's responses and of the judge's texts on them."""
+    characters = sum(len(response) for response in responses if response is not None)
+    for judgement in outcome.judged:
+        characters += sum(len(text) for text in judgement.texts.values())
+    return characters
+
+
+def _prompt_document(outcome: Outcome, aspects: Mapping[str, Aspect]) -> dict[str, Any]:
+    """Return what the page shows of a prompt and its answer; what does not apply is missing."""
+    document: dict[str, Any] = {}
+    if outcome.swapped:
+        document["swapped"] = True
+    if outcome.error is not None:
+        document["error"] = outcome.error
+    if outcome.criterion is not None:
+        document["criterion"] = outcome.criterion.model_dump(exclude={"part", "parts"})
+    if not isinstance(outcome, Judgement):
+        return document
+    document["scores"] = _value_indices(outcome, aspects)
+    if outcome.probabilities:
+        document["probabilities"] = {
+            name: [round(probability, 4) for probability in probabilities]
+            for name, probabilities in outcome.probabilities.items()
+        }
+    document["texts"] = outcome.texts
+    if outcome.rationale_cut:
+        document["rationale_cut"] = outcome.rationale_cut
+    if outcome.candidate_cut:
+        document["candidate_cut"] = outcome.candidate_cut
+    if outcome.thoughts is not None:
+        document["thoughts"] = outcome.thoughts
+    return document
+
+
+def _value_indices(judgement: Judgement, aspects: Mapping[str, Aspect]) -> dict[str, int]:
+    """Return the index of the value of each aspect among its values."""
+    indices = {}
+    for name, aspect in aspects.items():
+        values = list(aspect.values.values())
+        indices[name] = values.index(judgement.scores[name])
+    return indices

@@ -8,9 +8,11 @@ from typing import Any
 
 from localjudge import __version__
 from localjudge.matching.run_rows import FAILED, run_names
+from localjudge.report.findings_document import findings_document
 from localjudge.report.listed_rows import ListedRows
 from localjudge.report.shown_values import decides, kind, value_colours, value_texts
 from localjudge.report.tables import Findings
+from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.system.quantities import counted
 
@@ -29,54 +31,108 @@ def head(
         sections: the findings of each section; None for a section that is not shown.
         notices: further notices, after those of the runs.
     """
-    one, rubric = listed.mode.list_words.one, listed.rubric
-    systems = {name for each in listed.rows.identities for name in each.systems if name}
-    of = f" of {counted(len(systems), 'system')}" * listed.compares_systems
-    of += f" in {len(listed.folders)} runs" * (len(listed.folders) > 1)
-    on = f"{counted(len(listed), one)}{of} on {counted(len(listed.snippets), 'instruction')}"
+    manifests = listed.manifests
+    rubric = listed.rubric
+    all_notices = _notices(listed, notices)
     return {
         "title": title or ", ".join(run_names(listed.folders)),
-        "about": f"{on} · {_origin(listed.manifests)}",
-        "notices": [*dict.fromkeys(_notices(listed, notices))],
-        "foot": f"Made by localjudge {__version__} on {time.strftime('%Y-%m-%d')}. "
-        f"Prompt {', '.join({each.prompt_sha256[:12] for each in listed.manifests})}. "
-        "This file fetches nothing and sends nothing.",
-        "rationale": any(manifest.rubric.columns.texts for manifest in listed.manifests),
+        "about": f"{_size(listed)} · {_origin(manifests)}",
+        "notices": list(dict.fromkeys(all_notices)),
+        "foot": _foot(manifests),
+        "rationale": any(manifest.rubric.columns.texts for manifest in manifests),
         "series": listed.series,
-        "aspects": [
-            {
-                "name": name,
-                "kind": kind(aspect),
-                "lowest": min(aspect.numbers.values()) if aspect.numbers else 0,
-                "values": value_texts(aspect),
-                "colours": value_colours(aspect),
-                "labels": [*aspect.values.values()],
-            }
-            for name, aspect in rubric.aspects.items()
-        ],
+        "aspects": [_aspect_document(name, aspect) for name, aspect in rubric.aspects.items()],
         "decides": decides(rubric),
-        # The first details of the systems are their means in the other columns.
-        "sections": {name: found and found.for_page(name == "systems") for name, found in sections.items()},
+        "sections": {name: _section_document(name, findings) for name, findings in sections.items()},
     }
 
 
-def _notices(listed: ListedRows, more: Iterable[str]) -> Iterator[str]:
-    """Yield what a reader must know before the numbers."""
-    one, item = listed.mode.list_words.one, listed.mode.item
-    yield from listed.rows.notices
-    yield from listed.notes
-    yield from more
-    if missing := len(listed) - listed.found:
-        reasons = f" ({'; '.join(listed.problems)})" if listed.problems else ""
-        yield f"{counted(missing, one)} without text: the input row was not found{reasons}."
-    if failed := int((listed.rows.flags & FAILED > 0).sum()):
-        yield f"{counted(failed, item)} failed; the tables exclude failed {item}s."
+def _size(listed: ListedRows) -> str:
+    """Return the numbers of rows, systems, runs and instructions."""
+    size = counted(len(listed), listed.mode.list_words.one)
+    if listed.compares_systems:
+        size += f" of {counted(_number_of_systems(listed), 'system')}"
+    if len(listed.folders) > 1:
+        size += f" in {len(listed.folders)} runs"
+    return f"{size} on {counted(len(listed.snippets), 'instruction')}"
+
+
+def _number_of_systems(listed: ListedRows) -> int:
+    """Return the number of systems that have a name, as their runs call them."""
+    systems: set[str | None] = set()
+    for identity in listed.rows.identities:
+        systems.update(identity.systems)
+    return len(systems - {None, ""})
 
 
 def _origin(manifests: Sequence[RunManifest]) -> str:
     """Return who judged, by which rubric, and when."""
     models = dict.fromkeys(manifest.model.name for manifest in manifests)
     rubrics = dict.fromkeys(manifest.rubric.name for manifest in manifests)
-    starts = sorted((start for each in manifests for start in each.starts), key=lambda start: start.instant)
-    when = dict.fromkeys(starts[place].started[:10] for place in (0, -1))
-    return f"judged by {', '.join(models)} · rubric {', '.join(rubrics)} · {' to '.join(when)}"
+    return f"judged by {', '.join(models)} · rubric {', '.join(rubrics)} · {_days(manifests)}"
+
+
+def _days(manifests: Sequence[RunManifest]) -> str:
+    """Return the days of the first and the last start of the runs."""
+    starts = []
+    for manifest in manifests:
+        starts += manifest.starts
+    starts.sort(key=lambda start: start.instant)
+    first_day = starts[0].started[:10]
+    last_day = starts[-1].started[:10]
+    if first_day == last_day:
+        return first_day
+    return f"{first_day} to {last_day}"
+
+
+def _notices(listed: ListedRows, further: Iterable[str]) -> Iterator[str]:
+    """Yield what a reader must know before the numbers."""
+    yield from listed.rows.notices
+    yield from listed.notes
+    yield from further
+    missing = len(listed) - listed.rows_with_text
+    if missing:
+        reasons = ""
+        if listed.problems:
+            reasons = f" ({'; '.join(listed.problems)})"
+        rows = counted(missing, listed.mode.list_words.one)
+        yield f"{rows} without text: the input row was not found{reasons}."
+    failed = int((listed.rows.flags & FAILED > 0).sum())
+    if failed:
+        noun = listed.mode.item
+        yield f"{counted(failed, noun)} failed; the tables exclude failed {noun}s."
+
+
+def _foot(manifests: Sequence[RunManifest]) -> str:
+    """Return what made the page, and by which prompts."""
+    today = time.strftime("%Y-%m-%d")
+    prompts = dict.fromkeys(manifest.prompt_sha256[:12] for manifest in manifests)
+    return (
+        f"Made by localjudge {__version__} on {today}. Prompt {', '.join(prompts)}. "
+        "This file fetches nothing and sends nothing."
+    )
+
+
+def _aspect_document(name: str, aspect: Aspect) -> dict[str, Any]:
+    """Return an aspect and its values."""
+    lowest: float = 0
+    if aspect.numbers:
+        lowest = min(aspect.numbers.values())
+    return {
+        "name": name,
+        "kind": kind(aspect),
+        "lowest": lowest,
+        "values": value_texts(aspect),
+        "colours": value_colours(aspect),
+        "labels": list(aspect.values.values()),
+    }
+
+
+def _section_document(name: str, findings: Findings | None) -> dict[str, Any] | None:
+    """Return the findings of a section; None if it is not shown."""
+    if findings is None:
+        return None
+    opened = 0
+    if name == "systems":
+        opened = 1  # the first details of the systems are their means in the other columns
+    return findings_document(findings, opened)

@@ -12,7 +12,8 @@ import gzip
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
@@ -20,7 +21,9 @@ from string import Template
 from typing import Any
 
 from localjudge.errors import UsageError
+from localjudge.modes.mode import ListWords
 from localjudge.report.listed_rows import ListedRows, PageRow
+from localjudge.studies.calibrate import IntervalsOf
 from localjudge.system.durable import replacing
 from localjudge.system.steps import Report, no_progress, with_progress
 
@@ -30,94 +33,151 @@ _SCRIPTS = ("page_data.js", "row_view.js", "overview.js", "search.js", "reader.j
 """The parts of the page's script, in their order; they share one scope."""
 
 
-def write_page(out: Path, head: dict[str, Any], listed: ListedRows, report: Report = no_progress) -> None:
+def write_page(
+    out: Path,
+    head: dict[str, Any],
+    listed: ListedRows,
+    intervals_of: IntervalsOf | None = None,
+    report: Report = no_progress,
+) -> None:
     """Write the report.
 
     Args:
         out: the file to write; an existing file is replaced when the new one is complete.
         head: the content of the page above the list.
         listed: the rows; they are written in chunks, and the page reads a chunk when it needs it.
+        intervals_of: returns the intervals of an outcome's scores; None for a page without intervals.
         report: receives the number of rows that were written.
 
     Raises:
         UsageError: the file cannot be written.
     """
     script = page_script()
-    policy = (
-        "default-src 'none'; "
-        f"script-src '{_digest(script)}'; "
-        "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-    )
-    list_words = listed.mode.list_words
-    words = {
-        "one": list_words.one,
-        "many": list_words.many,
-        "Many": list_words.many.capitalize(),
-        "result": list_words.answer,
-    }
-    page = Template(_asset("template.html")).substitute(
-        policy=html.escape(policy),
-        title=html.escape(head["title"]),
-        style=_asset("style.css"),
-        data="\0",
-        **words,
-    )
-    begin, end = page.split("\0")
-    arrays, sizes = listed.arrays(), []
+    words = _words(listed.mode.list_words)
+    begin, end = _template(head["title"], script, words=words)
+    arrays = listed.columns.typed_arrays()
+    page_rows = with_progress(listed.page_rows(intervals_of), report, total=len(listed))
+    chunk_sizes: list[list[int]] = []
     try:
         with replacing(out) as scratch, scratch.open("w", encoding="utf-8") as stream:
             stream.write(begin)
-            for name, (_, numbers) in arrays.items():
-                stream.write(_data(name, numbers))
-            page_rows = with_progress(listed.page_rows(), report, len(listed))
-            for number, (instructions, rows) in enumerate(_chunks(page_rows)):
-                sizes.append([len(instructions), len(rows)])
-                chunk = json.dumps({"instructions": instructions, "rows": rows})
-                stream.write(_data(f"chunk-{number}", chunk.encode()))
-            kinds = {name: kind for name, (kind, _) in arrays.items()}
-            lists = {"ids": listed.ids, "snippets": listed.snippets, "chunks": sizes}
+            for name, array in arrays.items():
+                stream.write(_data(name, array.content))
+            for number, chunk in enumerate(_chunks(page_rows)):
+                stream.write(_json_data(f"chunk-{number}", chunk.document))
+                chunk_sizes.append([len(chunk.instructions), len(chunk.rows)])
             # The head is written last because the number of chunks is known only then. The order does not
             # matter: the script runs after the browser has read the whole file.
-            stream.write(_data("head", json.dumps(head | lists | {"words": words, "arrays": kinds}).encode()))
+            lists = {
+                "ids": listed.ids,
+                "snippets": listed.snippets,
+                "chunks": chunk_sizes,
+                "words": words,
+                "arrays": {name: array.kind for name, array in arrays.items()},
+            }
+            stream.write(_json_data("head", head | lists))
             stream.write(f"<script>{script}</script>\n")
             stream.write(end)
     except OSError as error:
         raise UsageError(f"`out` {out}: {error.strerror}") from None
 
 
-def _chunks(page_rows: Iterable[PageRow]) -> Iterator[tuple[list[Any], list[Any]]]:
-    """Yield the instructions, each with its reference, and the rows of each chunk of about `CHUNK` characters.
+def _words(list_words: ListWords) -> dict[str, str]:
+    """Return the words of the list, by their names in the template and the script."""
+    return {
+        "one": list_words.one,
+        "many": list_words.many,
+        "Many": list_words.many.capitalize(),
+        "result": list_words.answer,
+    }
 
-    All rows of an instruction are in one chunk. Missing values are None.
+
+def _template(title: str, script: str, words: Mapping[str, str]) -> tuple[str, str]:
+    """Return the text of the file before its data and its script, and the text after them."""
+    policy = (
+        "default-src 'none'; "
+        f"script-src '{_digest(script)}'; "
+        "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    text = Template(_asset("template.html")).substitute(
+        words,
+        policy=html.escape(policy),
+        title=html.escape(title),
+        style=_asset("style.css"),
+        data="\0",
+    )
+    begin, end = text.split("\0")
+    return begin, end
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """The rows of some instructions, which the page reads together.
+
+    Attributes:
+        instructions: the text and the reference of each instruction; None for one that was not found.
+        rows: what the view of each row shows.
+        characters: about how many characters their texts have.
     """
-    instructions, rows, size = list[Any](), list[Any](), 0
-    for _, together in groupby(page_rows, key=lambda row: row.instruction):
-        if size >= CHUNK:
-            yield instructions, rows
-            instructions, rows, size = [], [], 0
-        of_one = [*together]
-        text = next((row.text for row in of_one if row.text), None)
-        said = [text.instruction, text.reference] if text else [None, None]
-        instructions.append(said)
-        rows += [row.values for row in of_one]
-        size += sum(len(each or "") for each in said) + sum(row.characters for row in of_one)
-    if rows:
-        yield instructions, rows
+
+    instructions: list[list[str | None]] = field(default_factory=list)
+    rows: list[Sequence[Any]] = field(default_factory=list)
+    characters: int = 0
+
+    def add(self, rows: Sequence[PageRow]) -> None:
+        """Add all rows of an instruction."""
+        instruction = None
+        reference = None
+        texts = [row.text for row in rows if row.text is not None]
+        if texts:
+            instruction = texts[0].instruction
+            reference = texts[0].reference
+        self.instructions.append([instruction, reference])
+        self.rows += [row.values for row in rows]
+        self.characters += len(instruction or "") + len(reference or "")
+        self.characters += sum(row.characters for row in rows)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The chunk as the page reads it."""
+        return {"instructions": self.instructions, "rows": self.rows}
+
+
+def _chunks(page_rows: Iterable[PageRow]) -> Iterator[_Chunk]:
+    """Yield chunks of about `CHUNK` characters; all rows of an instruction are in one chunk."""
+    chunk = _Chunk()
+    for _, rows in groupby(page_rows, key=lambda row: row.instruction):
+        if chunk.characters >= CHUNK:
+            yield chunk
+            chunk = _Chunk()
+        chunk.add(list(rows))
+    if chunk.rows:
+        yield chunk
+
+
+def _json_data(name: str, document: Mapping[str, Any]) -> str:
+    """Return the element of the page with this document."""
+    return _data(name, json.dumps(document).encode())
 
 
 def _data(name: str, content: bytes) -> str:
+    """Return the element of the page with these bytes."""
     packed = base64.b64encode(gzip.compress(content, compresslevel=6, mtime=0)).decode()
     return f'<script type="application/gzip" id="data-{name}">{packed}</script>\n'
 
 
 def _asset(name: str) -> str:
+    """Return the text of a file beside this module."""
     return (files("localjudge") / "report" / name).read_text(encoding="utf-8")
 
 
 def page_script() -> str:
     """Return the page's own script."""
-    return '"use strict";\n(async () => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "})();\n"
+    parts = "\n".join(_asset(name) for name in _SCRIPTS)
+    return f'"use strict";\n(async () => {{\n{parts}}})();\n'
 
 
 def _digest(script: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    """Return the digest of a script, as a Content-Security-Policy has it."""
+    digest = hashlib.sha256(script.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"

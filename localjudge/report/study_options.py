@@ -58,7 +58,7 @@ class LabelOptions:
     @property
     def files(self) -> list[str]:
         """The names of all these files."""
-        return [*(self.labels or ()), *(self.inputs or ())]
+        return list(self.labels or ()) + list(self.moved)
 
     def require_labels(self) -> None:
         """Require files of labels."""
@@ -78,20 +78,26 @@ class LabelOptions:
         require(what, "trust", *input_extras(self.files))
         find_inputs(self.moved)
 
-    def labels_of(self, judged: Scores | JudgedPairs, equal_chances: bool = True) -> Labels:
-        """Return the labels of the judged rows; the labels of pairs can be in the inputs."""
+    def labels_of(self, judged: Scores | JudgedPairs, *, equal_chances: bool = True) -> Labels:
+        """Return the labels of the judged rows; the labels of pairs can be in the inputs.
+
+        Args:
+            judged: the rows.
+            equal_chances: refuse labels of rows that were drawn with unequal chances.
+        """
         from localjudge.matching.label_records import ANNOTATOR
         from localjudge.matching.labels import label_targets, parse_mapping, read_labels
         from localjudge.rows.columns import parse_columns
 
         rubric = judged.manifests[0].rubric
+        fields = rubric.fields + (ANNOTATOR,)
         return read_labels(
             self.labels or self.moved,
             judged,
-            parse_mapping(self.mapping or (), label_targets(rubric)),
-            self.moved,
-            equal_chances,
-            columns=parse_columns(self.columns or (), (*rubric.fields, ANNOTATOR)),
+            mapping=parse_mapping(self.mapping or (), label_targets(rubric)),
+            inputs=self.moved,
+            equal_chances=equal_chances,
+            columns=parse_columns(self.columns or (), fields),
         )
 
 
@@ -106,5 +112,5 @@ class ReportOptions(LabelOptions):
     @property
     def files(self) -> list[str]:
         """The names of all these files."""
-        maps = [str(file) for file in (self.calibration, self.intervals) if file is not None]
-        return super().files + maps
+        calibrations = [str(file) for file in (self.calibration, self.intervals) if file is not None]
+        return super().files + calibrations

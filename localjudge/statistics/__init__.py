@@ -108,10 +108,6 @@ class Estimate:
             return f"≤ {_bare(self.high)}"
         return None
 
-    def as_dict(self) -> dict[str, float | None]:
-        """Return the value and both ends by name."""
-        return {"value": self.value, "low": self.low, "high": self.high}
-
 
 def _closed_end(end: float) -> float | None:
     """Return an end of an interval; None for an infinite one, which is open."""
