@@ -18,7 +18,7 @@ from localjudge import UsageError
 from localjudge.modes import ONE_ROW_PER_PROMPT
 from localjudge.records import Judgement
 from localjudge.records.outcome_columns import AnswerColumns, to_bytes, to_line
-from localjudge.report.run_export import write_csv, write_jsonl, write_parquet
+from localjudge.report.table_files import LineTable, write_csv, write_jsonl, write_parquet
 from localjudge.runs.reader import read_notices
 
 
@@ -195,9 +195,10 @@ def test_columns_that_json_cannot_hold_are_one_line_that_names_the_row(
     said = r"^mine.py:7: its columns cannot be written as JSON: [^\n]+$"
     with pytest.raises(UsageError, match=said):
         to_bytes(judgement, WIT)
+    table = LineTable(list(line), [line], SCHEMA)
     for write in (write_jsonl, write_csv, write_parquet):
         with pytest.raises(UsageError, match=said):
-            write([line], list(line), SCHEMA, tmp_path / "out")
+            write(table, tmp_path / "out")
 
 
 @pytest.mark.parametrize("to", ["jsonl", "csv", "parquet"])

@@ -372,7 +372,7 @@ def test_a_run_its_merge_its_export_and_its_repetition_tell_how_far_they_are(
     with watcher.step("merging") as report:
         merge(parts, tmp_path / "whole", report)
     with watcher.step("exporting") as report:
-        export(tmp_path / "whole", "csv", tmp_path / "whole.csv", True, report)
+        export(tmp_path / "whole", "csv", out=tmp_path / "whole.csv", with_texts=True, report=report)
     repeat(tmp_path / "whole", 3, step=watcher.step)
     assert watcher.last("merging") == watcher.last("exporting") == (8, 8)
     with watcher.step("reading scores") as report:

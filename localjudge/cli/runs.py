@@ -60,16 +60,16 @@ def export(
     intervals: IntervalFile = None,
 ) -> None:
     """Write a run, or its pairs, as a table for other tools: JSON lines, CSV or Parquet."""
-    from localjudge.report.run_export import TABLES
     from localjudge.report.run_export import export as write_export
+    from localjudge.report.table_files import FORMATS
     from localjudge.runs.reader import read_notices
     from localjudge.runs.run_manifest import read_manifest
 
     if to is None:
         to = out.suffix.removeprefix(".")
-        if to not in TABLES:
+        if to not in FORMATS:
             raise UsageError(
-                f"--out {out}: its suffix names no table; end it with .{', .'.join(TABLES)}, or give --to"
+                f"--out {out}: its suffix names no table; end it with .{', .'.join(FORMATS)}, or give --to"
             )
     check_out_file(out)
     if intervals is not None:
@@ -78,7 +78,7 @@ def export(
     with one_run(runs) as run:
         what = read_manifest(run).rubric.mode.item
         with progress.step("exporting", f"{what}s") as report:
-            written = write_export(run, to, out, with_texts, report, intervals)
+            written = write_export(run, to, out=out, with_texts=with_texts, report=report, intervals=intervals)
         progress.say(f"{counted(written, what)} · {out}")
         progress.notices(read_notices(run))
 
