@@ -292,10 +292,7 @@ def _prompt_document(outcome: Outcome, aspects: Mapping[str, Aspect]) -> dict[st
         return document
     document["scores"] = _value_indices(outcome, aspects)
     if outcome.probabilities:
-        document["probabilities"] = {
-            name: [round(probability, 4) for probability in probabilities]
-            for name, probabilities in outcome.probabilities.items()
-        }
+        document["probabilities"] = _rounded_probabilities(outcome)
     document["texts"] = outcome.texts
     if outcome.rationale_cut:
         document["rationale_cut"] = outcome.rationale_cut
@@ -304,6 +301,14 @@ def _prompt_document(outcome: Outcome, aspects: Mapping[str, Aspect]) -> dict[st
     if outcome.thoughts is not None:
         document["thoughts"] = outcome.thoughts
     return document
+
+
+def _rounded_probabilities(judgement: Judgement) -> dict[str, list[float]]:
+    """Return the probability of each value of each aspect, where they are known."""
+    rounded = {}
+    for name, probabilities in judgement.probabilities.items():
+        rounded[name] = [round(probability, 4) for probability in probabilities]
+    return rounded
 
 
 def _value_indices(judgement: Judgement, aspects: Mapping[str, Aspect]) -> dict[str, int]:

@@ -10,14 +10,14 @@ from localjudge import __version__
 from localjudge.matching.run_rows import FAILED, run_names
 from localjudge.report.findings_document import findings_document
 from localjudge.report.listed_rows import ListedRows
-from localjudge.report.shown_values import decides, kind, value_colours, value_texts
+from localjudge.report.shown_values import aspect_kind, deciding_score, value_colours, value_texts
 from localjudge.report.tables import Findings
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.system.quantities import counted
 
 
-def head(
+def page_head(
     listed: ListedRows,
     title: str | None,
     sections: Mapping[str, Findings | None],
@@ -42,7 +42,7 @@ def head(
         "rationale": any(manifest.rubric.columns.texts for manifest in manifests),
         "series": listed.series,
         "aspects": [_aspect_document(name, aspect) for name, aspect in rubric.aspects.items()],
-        "decides": decides(rubric),
+        "decides": deciding_score(rubric),
         "sections": {name: _section_document(name, findings) for name, findings in sections.items()},
     }
 
@@ -120,7 +120,7 @@ def _aspect_document(name: str, aspect: Aspect) -> dict[str, Any]:
         lowest = min(aspect.numbers.values())
     return {
         "name": name,
-        "kind": kind(aspect),
+        "kind": aspect_kind(aspect),
         "lowest": lowest,
         "values": value_texts(aspect),
         "colours": value_colours(aspect),

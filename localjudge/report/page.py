@@ -62,9 +62,9 @@ def write_page(
         with replacing(out) as scratch, scratch.open("w", encoding="utf-8") as stream:
             stream.write(begin)
             for name, array in arrays.items():
-                stream.write(_data(name, array.content))
+                stream.write(_element(name, array.content))
             for number, chunk in enumerate(_chunks(page_rows)):
-                stream.write(_json_data(f"chunk-{number}", chunk.document))
+                stream.write(_json_element(f"chunk-{number}", chunk.document))
                 chunk_sizes.append([len(chunk.instructions), len(chunk.rows)])
             # The head is written last because the number of chunks is known only then. The order does not
             # matter: the script runs after the browser has read the whole file.
@@ -75,7 +75,7 @@ def write_page(
                 "words": words,
                 "arrays": {name: array.kind for name, array in arrays.items()},
             }
-            stream.write(_json_data("head", head | lists))
+            stream.write(_json_element("head", head | lists))
             stream.write(f"<script>{script}</script>\n")
             stream.write(end)
     except OSError as error:
@@ -155,13 +155,13 @@ def _chunks(page_rows: Iterable[PageRow]) -> Iterator[_Chunk]:
         yield chunk
 
 
-def _json_data(name: str, document: Mapping[str, Any]) -> str:
+def _json_element(name: str, document: Mapping[str, Any]) -> str:
     """Return the element of the page with this document."""
-    return _data(name, json.dumps(document).encode())
+    return _element(name, json.dumps(document).encode())
 
 
-def _data(name: str, content: bytes) -> str:
-    """Return the element of the page with these bytes."""
+def _element(name: str, content: bytes) -> str:
+    """Return the element of the page with these bytes, compressed."""
     packed = base64.b64encode(gzip.compress(content, compresslevel=6, mtime=0)).decode()
     return f'<script type="application/gzip" id="data-{name}">{packed}</script>\n'
 

@@ -21,7 +21,7 @@ from localjudge.modes.mode import Mode
 from localjudge.report.agreement_tables import agreement_findings, pair_agreement_findings
 from localjudge.report.change_tables import change_findings
 from localjudge.report.listed_rows import ListedRows
-from localjudge.report.overview import head
+from localjudge.report.overview import page_head
 from localjudge.report.page import write_page
 from localjudge.report.ranking_tables import preference_findings, ranking_findings
 from localjudge.report.run_findings import RunFindings, join_findings
@@ -76,10 +76,10 @@ def write_report(
                 if options.intervals is not None:
                     intervals_of = read_intervals(options.intervals, listed.folders)
                 findings = _ReportStudies(listed, options, resamples=resamples).findings()
-                page_head = head(listed, options.title, sections=findings.sections, notices=findings.notices)
+                head = page_head(listed, options.title, sections=findings.sections, notices=findings.notices)
         with step("writing the page", mode.list_words.many) as report:
-            write_page(out, page_head, listed=listed, intervals_of=intervals_of, report=report)
-    return list(page_head["notices"])
+            write_page(out, head, listed=listed, intervals_of=intervals_of, report=report)
+    return list(head["notices"])
 
 
 def _refuse_options(options: ReportOptions, mode: Mode[Any]) -> None:
