@@ -23,43 +23,53 @@ def noise_line(noise: Noise, mode: Mode[Any]) -> str:
         noise: the noise.
         mode: the mode of the run's rubric.
     """
-    item = mode.item
-    failed = f"; {counted(noise.failed, item)} failed then" if noise.failed else ""
+    failed = ""
+    if noise.failed:
+        failed = f"; {counted(noise.failed, mode.item)} failed then"
     if not noise.rows:
-        return f"Noise: no {item} could be judged again{failed}."
-    again = f"Noise: {counted(noise.rows, item)} judged again"
-    changed = (
-        f"{sum(noise.changed.values()):,} of {counted(noise.values * len(noise.changed), 'written value')}"
-    )
-    return f"{again}; {_moved(noise, mode)}; {changed} changed{failed}."
+        return f"Noise: no {mode.item} could be judged again{failed}."
+    rows = counted(noise.rows, mode.item)
+    changed = sum(noise.changed.values())
+    values = counted(noise.values * len(noise.changed), "written value")
+    return f"Noise: {rows} judged again; {_moved(noise, mode)}; {changed:,} of {values} changed{failed}."
 
 
 def _moved(noise: Noise, mode: Mode[Any]) -> str:
     """Return how far the numbers of the columns moved; the columns are in order of the share of their scale."""
-    what = _numbers(noise, mode)
+    noun = _noun(noise, mode)
     if not any(column.change.rows for column in noise.columns.values()):
         return f"no {mode.item} has a {mode.number_words.word}"
     moved = {name: column for name, column in noise.columns.items() if column.change.largest}
     if not moved:
-        return f"no {what} moved"
-    by_size = sorted(moved, key=lambda name: moved[name].mean_share, reverse=True)
-    sizes = {name: _size(moved[name].change, noise, mode) for name in by_size}
+        return f"no {noun} moved"
+    names = sorted(moved, key=lambda name: moved[name].mean_share, reverse=True)
+    sizes = {name: _size(moved[name].change, noise, mode=mode) for name in names}
     if len(noise.columns) <= _MOST_COLUMNS:
         in_columns = ", ".join(f"in {name} by {size}" for name, size in sizes.items())
-        return f"{what}s moved {in_columns}"
-    largest = by_size[0]
-    return f"{what}s moved most in {largest}, of {len(noise.columns)} columns: by {sizes[largest]}"
+        return f"{noun}s moved {in_columns}"
+    largest = names[0]
+    return f"{noun}s moved most in {largest}, of {len(noise.columns)} columns: by {sizes[largest]}"
 
 
+<<<<<<< HEAD
 def _numbers(noise: Noise, mode: Mode[Any]) -> str:
     """Return what the numbers of the columns are called."""
     are_expected = all(column.expected for column in noise.columns.values())
     return f"expected {mode.number_words.word}" if are_expected else mode.number_words.word
+=======
+def _noun(noise: Noise, mode: Mode[Any]) -> str:
+    """Return what one of the numbers of the columns is called."""
+    if all(column.expected for column in noise.columns.values()):
+        return f"expected {mode.numbers.word}"
+    return mode.numbers.word
+>>>>>>> 3d797ba3 (report: readings, orders, audits and noise in plain statements)
 
 
 def _size(change: AbsoluteChange, noise: Noise, mode: Mode[Any]) -> str:
     """Return the mean and the largest change, and of how many rows they are if some have no number."""
-    size = f"{in_figures(change.mean)} on average and {in_digits(change.largest)} at most"
+    mean = in_figures(change.mean)
+    largest = in_digits(change.largest)
+    size = f"{mean} on average and {largest} at most"
     if change.rows < noise.rows:
         return f"{size} (of {counted(change.rows, mode.item)})"
     return size

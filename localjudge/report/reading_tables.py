@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from localjudge.report.tables import Table
@@ -22,8 +23,8 @@ def reading_tables(inputs: Inputs) -> list[Table | str]:
         if file.reading is None or file.reading in shown:
             continue
         shown.append(file.reading)
-        same = [other.name for other in inputs.files if other.reading == file.reading]
-        parts.append(_table(file, ", ".join(same)))
+        names = [other.name for other in inputs.files if other.reading == file.reading]
+        parts.append(_table(file, ", ".join(names)))
         if file.not_shown:
             parts.append(f"in no field: {', '.join(file.not_shown)}")
     return parts
@@ -35,29 +36,41 @@ def _table(file: InputFile, names: str) -> Table:
     assert reading is not None
     rows = []
     for name, source in reading.fields.items():
+        kind = _kind(source, reading.encoded)
         example = _example(file.examples.get(name))
-        rows.append((name, reading.columns_of(name), _kind(source, reading.encoded), example))
-    read = f"{file.rows} of its first {file.records} records are rows"
-    title = " · ".join(part for part in (names, reading.title, read) if part)
+        rows.append((name, reading.columns_of(name), kind, example))
+    row_count = f"{file.rows} of its first {file.records} records are rows"
+    title = " · ".join(part for part in (names, reading.title, row_count) if part)
     return Table(title, ("field", "column", "kind", "example"), rows, words=("column", "kind", "example"))
 
 
-def _kind(source: FieldSource, encoded: tuple[str, ...]) -> str:
+def _kind(source: FieldSource, encoded: Sequence[str]) -> str:
     """Return the kind of a field's values in words."""
+    sources = list(source.sources)
+    paths = [part.path for part in sources]
     words: str = source.kind
-    if any(each.file == "joined" for each in source.sources):
+    if any(part.file == "joined" for part in sources):
         words += ", joined"
-    if any(overlap(each.path, path) for each in source.sources for path in encoded):
+    if any(_is_encoded(path, encoded) for path in paths):
         words += ", JSON"
-    if any("[*]" in each.path for each in source.sources):
+    if any("[*]" in path for path in paths):
         words += ", each of a list"
     return words
+
+
+def _is_encoded(path: str, encoded: Sequence[str]) -> bool:
+    """Return whether the value at a path is JSON in a text, or inside one, or has one."""
+    return any(overlap(path, encoded_path) for encoded_path in encoded)
 
 
 def _example(value: Any) -> str:
     """Return the beginning of a value as one line; nothing without one."""
     if value is None:
         return ""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = value
+    if not isinstance(value, str):
+        text = json.dumps(value, ensure_ascii=False, default=str)
     line = " ".join(text.split())
-    return line if len(line) <= _LONGEST_EXAMPLE else f"{line[: _LONGEST_EXAMPLE - 1]}…"
+    if len(line) <= _LONGEST_EXAMPLE:
+        return line
+    return f"{line[: _LONGEST_EXAMPLE - 1]}…"
