@@ -7,23 +7,21 @@ filtered or sorted. A row's lines and texts are read again when it is written to
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.errors import UsageError
 from localjudge.matching.run_rows import FAILED, common_rubric, read_judged_rows
-from localjudge.modes.row_outcome import RowOutcome
-from localjudge.records import Judgement, Outcome, Row
+from localjudge.records import Outcome, Row
 from localjudge.records.outcome_columns import from_bytes
 from localjudge.report.listed_answers import AnswerArrays, ListedAnswers
 from localjudge.report.page_columns import PageColumns
-from localjudge.rubrics.aspect import Aspect
+from localjudge.report.page_row import PageRow
 from localjudge.runs.reread_texts import RowTextStore
 from localjudge.runs.run_files import JUDGEMENTS
 from localjudge.runs.run_manifest import read_manifest
@@ -32,23 +30,6 @@ from localjudge.system.durable import LineStore
 
 SNIPPET = 160
 """Number of characters of an instruction that the list shows."""
-
-
-@dataclass(frozen=True, slots=True)
-class PageRow:
-    """A row as the page reads it.
-
-    Attributes:
-        instruction: the number of its instruction.
-        text: the texts of its row, if they were found.
-        values: what its view shows.
-        characters: about how many characters its texts have.
-    """
-
-    instruction: int
-    text: Row | None
-    values: Sequence[Any]
-    characters: int
 
 
 class ListedRows:
@@ -148,30 +129,15 @@ class ListedRows:
         Args:
             intervals_of: returns the intervals of an outcome's scores; None for a page without intervals.
         """
-        aspects = self.rubric.aspects
-        join = self.mode.join(aspects, 1)
-        for number, group in enumerate(self.rows.group.tolist()):
-            outcome = join.joined(self._outcomes(number))
-            first = outcome.first
+        join = self.mode.join(self.rubric.aspects, 1)
+        for number, instruction in enumerate(self.rows.group.tolist()):
             text = self.text(number)
-            responses = self.responses(number, text)
-            shown_responses = None if text is None else responses
-            prompts = [_prompt_document(prompt, aspects) for prompt in outcome.prompts]
-            intervals = None if intervals_of is None else intervals_of(first)
-            result_lines = list(outcome.result_lines())
-            yield PageRow(
-                instruction=group,
+            yield PageRow.from_outcome(
+                join.joined(self._outcomes(number)),
+                instruction=instruction,
                 text=text,
-                values=[
-                    shown_responses,
-                    outcome.error,
-                    prompts,
-                    first.source,
-                    first.columns,
-                    intervals,
-                    result_lines,
-                ],
-                characters=_characters(responses, outcome),
+                responses=self.responses(number, text),
+                intervals_of=intervals_of,
             )
 
     def text(self, row: int) -> Row | None:
@@ -269,52 +235,3 @@ def _snippet(text: Row | None) -> str:
         return text.instruction[:SNIPPET]
     first_field = next(iter(text.fields.values()), "")
     return first_field[:SNIPPET]
-
-
-def _characters(responses: Sequence[str | None], outcome: RowOutcome) -> int:
-    """Return the number of characters of a row's responses and of the judge's texts on them."""
-    characters = sum(len(response) for response in responses if response is not None)
-    for judgement in outcome.judged:
-        characters += sum(len(text) for text in judgement.texts.values())
-    return characters
-
-
-def _prompt_document(outcome: Outcome, aspects: Mapping[str, Aspect]) -> dict[str, Any]:
-    """Return what the page shows of a prompt and its answer; what does not apply is missing."""
-    document: dict[str, Any] = {}
-    if outcome.swapped:
-        document["swapped"] = True
-    if outcome.error is not None:
-        document["error"] = outcome.error
-    if outcome.criterion is not None:
-        document["criterion"] = outcome.criterion.model_dump(exclude={"part", "parts"})
-    if not isinstance(outcome, Judgement):
-        return document
-    document["scores"] = _value_indices(outcome, aspects)
-    if outcome.probabilities:
-        document["probabilities"] = _rounded_probabilities(outcome)
-    document["texts"] = outcome.texts
-    if outcome.rationale_cut:
-        document["rationale_cut"] = outcome.rationale_cut
-    if outcome.candidate_cut:
-        document["candidate_cut"] = outcome.candidate_cut
-    if outcome.thoughts is not None:
-        document["thoughts"] = outcome.thoughts
-    return document
-
-
-def _rounded_probabilities(judgement: Judgement) -> dict[str, list[float]]:
-    """Return the probability of each value of each aspect, where they are known."""
-    rounded = {}
-    for name, probabilities in judgement.probabilities.items():
-        rounded[name] = [round(probability, 4) for probability in probabilities]
-    return rounded
-
-
-def _value_indices(judgement: Judgement, aspects: Mapping[str, Aspect]) -> dict[str, int]:
-    """Return the index of the value of each aspect among its values."""
-    indices = {}
-    for name, aspect in aspects.items():
-        values = list(aspect.values.values())
-        indices[name] = values.index(judgement.scores[name])
-    return indices
