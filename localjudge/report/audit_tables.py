@@ -6,13 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from localjudge.report.shares import share_in_words
-<<<<<<< HEAD
 from localjudge.report.tables import Findings, Table
 from localjudge.studies.audit.audit_findings import DOUBTFUL, SOUND, Audit, AuditCheck, AuditVerdict
-=======
-from localjudge.report.tables import Cells, Findings, Table
-from localjudge.studies.audit.audit_findings import VERDICTS, Audit, AuditCheck
->>>>>>> 3d797ba3 (report: readings, orders, audits and noise in plain statements)
 from localjudge.system.quantities import UNDEFINED_SIGN, counted, percent
 
 VERDICT_MEANINGS: Mapping[AuditVerdict, str] = {
@@ -36,7 +31,6 @@ def audit_findings(audit: Audit) -> Findings:
 
     The details are the shift of each check, and the rows that were not tested.
     """
-<<<<<<< HEAD
     checks = [
         (
             check.name,
@@ -53,29 +47,8 @@ def audit_findings(audit: Audit) -> Findings:
     title, words = "Shift of the scores, and rows that were not tested", ("what it does", "not tested")
     details = [Table(title, ("check", "shift", *words), shifts, words=words)]
     main = Table("", columns, checks, words=["scores of a sound judge", "verdict"])
-=======
->>>>>>> 3d797ba3 (report: readings, orders, audits and noise in plain statements)
     answer = [_verdicts(audit), _meanings(audit)]
-    details = {"shifts and rows that were not tested": [_shifts_table(audit)]}
-    return Findings(answer, [_checks_table(audit)], details=details, notices=audit.notices)
-
-
-def _checks_table(audit: Audit) -> Table:
-    """Return a row for each check: the share of scores that moved as expected, and the verdict."""
-    rows: list[Cells] = []
-    for check in audit.checks:
-        share = share_in_words(check.share)
-        rows.append((check.name, check.expected, share, _chance(check), check.verdict, check.rows))
-    columns = ("check", "scores of a sound judge", "held", "chance", "verdict", "rows")
-    return Table("", columns, rows, words=["scores of a sound judge", "verdict"])
-
-
-def _shifts_table(audit: Audit) -> Table:
-    """Return a row for each check: the shift of the scores, and the rows that were not tested."""
-    rows = [(check.name, check.shift, check.does, check.not_tested) for check in audit.checks]
-    title = "Shift of the scores, and rows that were not tested"
-    columns = ("check", "shift", "what it does", "not tested")
-    return Table(title, columns, rows, words=["what it does", "not tested"])
+    return Findings(answer, [main], {"shifts and rows that were not tested": details}, audit.notices)
 
 
 def _verdicts(audit: Audit) -> str:

@@ -51,18 +51,11 @@ def _moved(noise: Noise, mode: Mode[Any]) -> str:
     return f"{noun}s moved most in {largest}, of {len(noise.columns)} columns: by {sizes[largest]}"
 
 
-<<<<<<< HEAD
-def _numbers(noise: Noise, mode: Mode[Any]) -> str:
-    """Return what the numbers of the columns are called."""
-    are_expected = all(column.expected for column in noise.columns.values())
-    return f"expected {mode.number_words.word}" if are_expected else mode.number_words.word
-=======
 def _noun(noise: Noise, mode: Mode[Any]) -> str:
     """Return what one of the numbers of the columns is called."""
     if all(column.expected for column in noise.columns.values()):
-        return f"expected {mode.numbers.word}"
-    return mode.numbers.word
->>>>>>> 3d797ba3 (report: readings, orders, audits and noise in plain statements)
+        return f"expected {mode.number_words.word}"
+    return mode.number_words.word
 
 
 def _size(change: AbsoluteChange, noise: Noise, mode: Mode[Any]) -> str:

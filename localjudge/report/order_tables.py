@@ -15,13 +15,8 @@ def order_findings(audit: OrderAudit) -> Findings:
     answer.append(
         "The first line is the control: the same prompts judged again; no change there is due to an order"
     )
-<<<<<<< HEAD
     notes = [f"{effect.name}: {'; '.join(effect.lists)}" for effect in audit.orders if effect.lists]
     written = [name for name, kind in audit.score_kinds.items() if kind == "integer"]
-=======
-    notes = [f"{effect.name}: {'; '.join(effect.given)}" for effect in audit.orders if effect.given]
-    written = [column for column, kind in audit.of.items() if kind == "integer"]
->>>>>>> 3d797ba3 (report: readings, orders, audits and noise in plain statements)
     if written:
         notes.append(f"Shifts of written values, as some rows have no probabilities: {', '.join(written)}")
     if audit.sampled:
@@ -29,7 +24,7 @@ def order_findings(audit: OrderAudit) -> Findings:
             "The temperature is above 0: each order draws answers anew, so changed verdicts include those by "
             "chance. The own order is judged again with the same draws"
         )
-    return Findings(answer, [_table(audit)], notices=audit.notices, notes=notes)
+    return Findings(answer, [_table(audit)], {}, audit.notices, notes)
 
 
 def order_description(name: OrderName, check: OrderCheck) -> str:
@@ -43,16 +38,11 @@ def order_description(name: OrderName, check: OrderCheck) -> str:
 
 def _changes(effect: OrderEffect, audit: OrderAudit) -> str:
     """Return the range of the shares of changed verdicts, of which rows they are, and which are left out."""
-<<<<<<< HEAD
     description = order_description(effect.name, audit.check)
     order = f"{description[0].upper()}{description[1:]}"
-=======
-    order = effect.does[0].upper() + effect.does[1:]
->>>>>>> 3d797ba3 (report: readings, orders, audits and noise in plain statements)
     rows = f"{counted(effect.rows, audit.item)} of {counted(effect.instructions, 'instruction')}"
     if effect.failed:
-        failed = counted(effect.failed, f"further {audit.item}")
-        rows += f"; {failed} not judged in both"
+        rows += f"; {counted(effect.failed, f'further {audit.item}')} not judged in both"
     return f"{order}: {_range(effect)} ({rows})"
 
 
@@ -61,10 +51,9 @@ def _range(effect: OrderEffect) -> str:
     values = {aspect: share.value for aspect, share in effect.changed.items() if share.value is not None}
     if not values:
         return "nothing was judged in both orders"
-    least = min(values, key=values.__getitem__)
-    most = max(values, key=values.__getitem__)
-    smallest = share_in_words(effect.changed[least])
-    largest = share_in_words(effect.changed[most])
+    least = min(values, key=lambda aspect: values[aspect])
+    most = max(values, key=lambda aspect: values[aspect])
+    smallest, largest = share_in_words(effect.changed[least]), share_in_words(effect.changed[most])
     if len(values) == 1:
         return f"{smallest} of the verdicts on {least} changed"
     if values[least] == values[most]:
@@ -73,15 +62,13 @@ def _range(effect: OrderEffect) -> str:
 
 
 def _table(audit: OrderAudit) -> Table:
-    """Return a row for each order and aspect, and for each label of an aspect without an order."""
     rows: list[Cells] = []
     for effect in audit.orders:
         for aspect, share in effect.changed.items():
             # An aspect without an order has no mean; each of its labels has a share.
-            mean_shift = effect.shift.get(aspect)
-            rows.append((effect.name, aspect, share_in_words(share), mean_shift, effect.rows))
-            for column, shift in effect.shift.items():
-                if column.startswith(f"{aspect}="):
-                    rows.append((effect.name, column, "", shift, effect.rows))
-    columns = ("order", "aspect", "verdicts changed", "shift of the mean", f"{audit.item}s")
+            rows.append((effect.name, aspect, share_in_words(share), effect.shift.get(aspect), effect.rows))
+            for name, shift in effect.shift.items():
+                if name.startswith(f"{aspect}="):
+                    rows.append((effect.name, name, "", shift, effect.rows))
+    columns = "order", "aspect", "verdicts changed", "shift of the mean", f"{audit.item}s"
     return Table("Compared with the rubric's own order", columns, rows, words=["aspect"])

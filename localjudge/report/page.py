@@ -24,7 +24,7 @@ from localjudge.errors import UsageError
 from localjudge.modes.mode import ListWords
 from localjudge.report.listed_rows import ListedRows
 from localjudge.report.page_row import PageRow
-from localjudge.studies.calibrate import IntervalsOf
+from localjudge.studies.calibration import IntervalsOf
 from localjudge.system.durable import replacing
 from localjudge.system.steps import Report, no_progress, with_progress
 

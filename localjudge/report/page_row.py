@@ -9,7 +9,7 @@ from typing import Any
 from localjudge.modes.row_outcome import RowOutcome
 from localjudge.records import Judgement, Outcome, Row
 from localjudge.rubrics.aspect import Aspect
-from localjudge.studies.calibrate import IntervalsOf
+from localjudge.studies.calibration import IntervalsOf
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,12 @@ from localjudge.report.run_findings import RunFindings, join_findings
 from localjudge.report.study_options import ReportOptions
 from localjudge.report.tables import Findings
 from localjudge.runs.reader import is_complete
-from localjudge.studies.agree import agree, agree_on_pairs
-from localjudge.studies.calibrate import Calibration
+from localjudge.studies.agree import agree
+from localjudge.studies.calibration import Calibration
 from localjudge.studies.compare import compare_runs
 from localjudge.studies.compare.compared_rows import ComparedRows
 from localjudge.studies.compare.matched_runs import match_runs
+from localjudge.studies.pair_agreement import agree_on_pairs
 from localjudge.studies.rank import Ranking, rank
 from localjudge.studies.rank.preference_ranking import rank_pairs
 

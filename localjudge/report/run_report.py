@@ -19,18 +19,7 @@ from localjudge.report.study_options import ReportOptions
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.runs.run_state import unchanged
 from localjudge.statistics.resampling import RESAMPLES
-<<<<<<< HEAD
-from localjudge.studies.agree import agree
-from localjudge.studies.calibration import Calibration, read_intervals
-from localjudge.studies.compare import compare_runs
-from localjudge.studies.compare.compared_rows import ComparedRows
-from localjudge.studies.compare.matched_runs import match_runs
-from localjudge.studies.pair_agreement import agree_on_pairs
-from localjudge.studies.rank import Ranking, rank
-from localjudge.studies.rank.preference_ranking import rank_pairs
-=======
-from localjudge.studies.calibrate import read_intervals
->>>>>>> 69b81c8a (report: the studies of a report and a row as the page reads it have modules of their own)
+from localjudge.studies.calibration import read_intervals
 from localjudge.system.requirements import require
 from localjudge.system.steps import Step, no_steps
 
