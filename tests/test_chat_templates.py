@@ -20,7 +20,7 @@ from localjudge import Judge, Judgement, ModelError, Rubric, UsageError
 from localjudge.config import JudgeConfig
 from localjudge.errors import SettingError
 from localjudge.given_template import NO_TEMPLATE_NOTICE, GivenTemplate
-from localjudge.integrations.judge_service import SharedJudge
+from localjudge.integrations.shared_judge import SharedJudge
 from localjudge.models.model import Model
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import reads_parts

@@ -33,8 +33,9 @@ from localjudge import Judge, RowSource, score_run
 from localjudge.engines.protocol import Enforced
 from localjudge.errors import RunMismatchError, SettingError
 from localjudge.integrations.http_app import AccessRules, JudgeApp
-from localjudge.integrations.judge_service import JudgeService, SharedJudge
+from localjudge.integrations.judge_service import JudgeService
 from localjudge.integrations.served_rewards import RewardFormula
+from localjudge.integrations.shared_judge import SharedJudge
 from localjudge.records import Failure, Judgement
 from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import read_manifest

@@ -38,9 +38,9 @@ def kind_of(node: ast.expr, names: Mapping[str, Kind]) -> Kind:
         case ast.BinOp(left=left, right=right):
             _require_number(left, names)
             _require_number(right, names)
-        case ast.BoolOp(values=values):
-            for each in values:
-                _require_number(each, names)
+        case ast.BoolOp(values=operands):
+            for operand in operands:
+                _require_number(operand, names)
         case ast.Compare():
             _check_comparison(node, names)
         case ast.IfExp(test=test, body=body, orelse=orelse):
@@ -72,7 +72,8 @@ def _common_kind(nodes: list[ast.expr], names: Mapping[str, Kind]) -> Kind:
     for node in nodes[1:]:
         kind = kind_of(node, names)
         if kind is not first:
-            raise ValueError(f"{ast.unparse(nodes[0])} is {first.value}, and {ast.unparse(node)} {kind.value}")
+            first_text = ast.unparse(nodes[0])
+            raise ValueError(f"{first_text} is {first.value}, and {ast.unparse(node)} {kind.value}")
     return first
 
 
@@ -82,6 +83,6 @@ def _check_comparison(node: ast.Compare, names: Mapping[str, Kind]) -> None:
     Raises:
         ValueError: a number is compared with a text.
     """
-    sides = [node.left, *node.comparators]
-    for two in pairwise(sides):
-        _common_kind(list(two), names)
+    sides = [node.left] + node.comparators
+    for left, right in pairwise(sides):
+        _common_kind([left, right], names)

@@ -14,6 +14,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -22,28 +24,26 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from localjudge.errors import EngineError, ServiceBusyError
+from localjudge.integrations.http_refusals import busy, client_gone, refusal_as_json, stopping, unavailable
 from localjudge.integrations.judge_service import JudgeService
 from localjudge.integrations.listener import LOOPBACK
+from localjudge.integrations.request_bodies import RequestBodies
 from localjudge.integrations.served_rewards import RewardFormula
 from localjudge.integrations.strict_requests import refuse_ambiguous
 from localjudge.judge import Judge
 from localjudge.modes import prompt_rows
 from localjudge.modes.row_outcome import RowOutcome
-from localjudge.records import Outcome
+from localjudge.records import Failure, Outcome, Row
 from localjudge.rows.columns import names_of
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.program_rows import rows_of_program
 from localjudge.rubrics.answer import RepeatedKeyError, without_duplicates
 
-_RETRY = {"Retry-After": "5"}
-_BODIES_AT_ONCE = 2
-"""The bodies of all requests together may have as many times the bytes of the largest one."""
 FailedReward = float | Literal["null"] | None
 """The reward of a row that could not be judged; None answers such a request with an error."""
 
@@ -65,9 +65,22 @@ class AccessRules:
         """Refuse a request without the token."""
         if self.token is None:
             return
-        given = request.headers.get("authorization", "").encode("latin-1", "replace")
-        if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
+        authorization = request.headers.get("authorization", "").encode("latin-1", "replace")
+        if not hmac.compare_digest(authorization, f"Bearer {self.token}".encode()):
             raise HTTPException(401, "no valid token: send Authorization: Bearer TOKEN")
+
+
+@dataclass(frozen=True, slots=True)
+class _RowReward:
+    """The answer to a row whose reward is asked for.
+
+    Attributes:
+        reward: its reward; of a row without one, the reward of failed rows.
+        error: why it has no reward of its own; None if it has one.
+    """
+
+    reward: float | None
+    error: str | None
 
 
 class JudgeApp:
@@ -89,173 +102,163 @@ class JudgeApp:
         formula: RewardFormula | None = None,
         failed_reward: FailedReward = None,
     ) -> None:
-        self._judge_of_rows, self._rubric, self._service, self._rules = judge, judge.rubric, service, rules
-        self._formula, self._failed_reward = formula, failed_reward
+        self._judge = judge
+        self._rubric = judge.rubric
+        self._service = service
+        self._rules = rules
+        self._formula = formula
+        self._failed_reward = failed_reward
         self._pairing = Pairing.usual(judge.rubric.fields)
-        self._held_bytes = 0
+        self._bodies = RequestBodies(rules.most_bytes)
 
     def asgi(self) -> Starlette:
         """Return the application."""
-        routes = [
-            Route("/v1/judge", self._judge, methods=["POST"]),
-            Route("/v1/rewards", self._rewards, methods=["POST"]),
-            Route("/v1/rubric", self._rubric_fields),
-            Route("/health", self._health),
-        ]
         middleware = [Middleware(refuse_ambiguous)]
         if self._rules.token is None:
             middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK)))
-        middleware.append(Middleware(self._counting))
-        return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _refusal})
+        middleware.append(Middleware(self._bodies.released_at_end))
+        return Starlette(
+            routes=[
+                Route("/v1/judge", self._answer_outcomes, methods=["POST"]),
+                Route("/v1/rewards", self._answer_rewards, methods=["POST"]),
+                Route("/v1/rubric", self._answer_rubric),
+                Route("/health", self._answer_health),
+            ],
+            middleware=middleware,
+            exception_handlers={HTTPException: refusal_as_json},
+        )
 
-    def _counting(self, app: ASGIApp) -> ASGIApp:
-        """Return the application; the bytes that it holds for a request are free when that is answered."""
-
-        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
-            scope["held"] = held = [0]
-            try:
-                await app(scope, receive, send)
-            finally:
-                self._held_bytes -= held[0]
-
-        return counted
-
-    async def _judge(self, request: Request) -> Response:
+    async def _answer_outcomes(self, request: Request) -> Response:
         columns = self._rubric.columns
-        rows = enumerate(await self._outcomes(request), 1)
-        return self._answer({"outcomes": [row.line(columns) | {"row": number} for number, row in rows]})
+        lines: list[dict[str, Any]] = []
+        for number, row in enumerate(await self._judged_rows(request), 1):
+            line = row.line(columns)
+            line["row"] = number
+            lines.append(line)
+        return self._with_notices({"outcomes": lines})
 
-    def _answer(self, document: dict[str, Any]) -> Response:
-        """Return an answer, with what a reader of the scores must know of the judge."""
-        notices = self._judge_of_rows.notices
-        return JSONResponse(document | {"notices": notices} if notices else document)
-
-    async def _rewards(self, request: Request) -> Response:
-        if self._formula is None:
+    async def _answer_rewards(self, request: Request) -> Response:
+        formula = self._formula
+        if formula is None:
             raise HTTPException(404, "rewards are not served; start localjudge serve with a reward formula")
-        failed = None if self._failed_reward == "null" else self._failed_reward
-        rewards, errors = list[float | None](), list[str | None]()
-        for outcome in await self._outcomes(request):
-            reward, problem = failed, outcome.error
-            if problem is None:
-                try:
-                    reward = self._formula.reward(outcome)
-                except ValueError as undefined:
-                    problem = str(undefined)
-            rewards.append(reward)
-            errors.append(problem)
-        reason = next(filter(None, errors), None)
-        if reason is not None and self._failed_reward is None:
-            raise HTTPException(422, f"{reason}; `failed_reward` of localjudge serve gives such rows a reward")
-        document: dict[str, Any] = {"rewards": rewards}
-        if reason is not None:
-            document["errors"] = errors
-        return self._answer(document)
+        rows = [self._reward_of(row, formula) for row in await self._judged_rows(request)]
+        document: dict[str, Any] = {"rewards": [row.reward for row in rows]}
+        first_error = next((row.error for row in rows if row.error is not None), None)
+        if first_error is not None:
+            if self._failed_reward is None:
+                advice = "`failed_reward` of localjudge serve gives such rows a reward"
+                raise HTTPException(422, f"{first_error}; {advice}")
+            document["errors"] = [row.error for row in rows]
+        return self._with_notices(document)
 
-    async def _outcomes(self, request: Request) -> list[RowOutcome]:
+    def _reward_of(self, row: RowOutcome, formula: RewardFormula) -> _RowReward:
+        """Return the reward of a row, or the one of failed rows with the reason."""
+        failed_reward = None if self._failed_reward == "null" else self._failed_reward
+        if row.error is not None:
+            return _RowReward(failed_reward, row.error)
+        try:
+            return _RowReward(formula.reward(row), None)
+        except ValueError as error:  # not defined for this row
+            return _RowReward(failed_reward, str(error))
+
+    async def _answer_rubric(self, request: Request) -> Response:
+        self._rules.check(request)
+        used = self._rubric.fields
+        fields = {name: list(names_of(name, {}, used=used)) for name in ("id", *used)}
+        return self._with_notices({"rubric": self._rubric.name, "fields": fields})
+
+    async def _answer_health(self, request: Request) -> Response:
+        if self._service.error is not None:
+            state = "failed"
+        elif self._service.ready:
+            state = "ready"
+        else:
+            state = "loading"
+        return JSONResponse({"state": state}, status_code=200 if state == "ready" else 503)
+
+    def _with_notices(self, document: dict[str, Any]) -> Response:
+        """Return an answer, with what a reader of the scores must know of the judge."""
+        notices = self._judge.notices
+        if notices:
+            document["notices"] = notices
+        return JSONResponse(document)
+
+    async def _judged_rows(self, request: Request) -> list[RowOutcome]:
         """Return the outcomes of the rows or pairs of a request, in their order.
 
         If the client goes away, rows that have not begun are not judged.
         """
-        read = partial(rows_of_program, _records(await self._body(request)), one_each=True)
-        rows = list(prompt_rows(read, self._rubric.fields, self._pairing))
+        records = await self._records(request)
+        read_rows = partial(rows_of_program, records, one_each=True)
+        prompts = list(prompt_rows(read_rows, self._rubric.fields, pairing=self._pairing))
+        futures = self._submit(prompts)
+        outcomes = await _outcomes(futures, request)
         orders = 1 if self._pairing is None else self._pairing.orders
-        try:
-            futures = self._service.submit(rows)
-        except ServiceBusyError as error:
-            raise HTTPException(429, str(error), _RETRY) from None
-        except EngineError as error:
-            raise HTTPException(503, str(error), _RETRY) from None
-        gathered: asyncio.Future[list[Outcome]] = asyncio.gather(*map(asyncio.wrap_future, futures))
-        gone = asyncio.create_task(_disconnected(request))
-        gone.add_done_callback(lambda _: gathered.cancel())
-        try:
-            # The numbers of the rows of a request follow those of whole rows.
-            return [*self._rubric.mode.join(self._rubric.aspects, orders).all(await gathered)]
-        except asyncio.CancelledError:
-            raise _client_gone() if gone.done() else _stopping() from None
-        except EngineError as error:
-            raise HTTPException(503, str(error), _RETRY) from None
-        finally:
-            gone.cancel()
-            for future in futures:
-                future.cancel()
+        # A request has all prompts of its rows, so the service numbers prompts row by row, as `join` needs.
+        join = self._rubric.mode.join(self._rubric.aspects, orders)
+        return list(join.all(outcomes))
 
-    async def _body(self, request: Request) -> bytearray:
-        """Return the body of a request that may ask."""
+    async def _records(self, request: Request) -> list[Any]:
+        """Return the records of a request that may ask.
+
+        Raises:
+            HTTPException: it may not ask, or its body is not a list in JSON, or is too large.
+        """
         self._rules.check(request)
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":  # a web page cannot send it to another origin unasked
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content_type != "application/json":  # a web page cannot send it to another origin unasked
             raise HTTPException(415, "send the rows as application/json")
-        most = self._rules.most_bytes
-        too_large = HTTPException(413, f"the body is larger than {most:,} bytes; send fewer rows at a time")
-        length = int(request.headers.get("content-length", "0") or 0)
-        body, received, together = bytearray(), 0, _BODIES_AT_ONCE * most
-        if length > most:
-            raise too_large
-        held, holds = request.scope["held"], self._held_bytes + length <= together
+        body = await self._bodies.read(request)
         try:
-            async for piece in request.stream():
-                received += len(piece)
-                if received > most:
-                    raise too_large
-                if holds := holds and self._held_bytes + len(piece) <= together:
-                    body += piece
-                    held[0] += len(piece)
-                    self._held_bytes += len(piece)
-        except ClientDisconnect:
-            raise _client_gone() from None
-        except asyncio.CancelledError:
-            raise _stopping() from None
-        if not holds:  # the rest was read, because a client that still sends would not see the answer
-            busy = f"the bodies of all requests have more than {together:,} bytes; send this later"
-            raise HTTPException(429, busy, _RETRY)
-        return body
+            records = json.loads(body, object_pairs_hook=without_duplicates)
+        except RepeatedKeyError as error:  # which of the two is meant is not known
+            raise HTTPException(400, f"the body {error}; give each key once") from None
+        except (ValueError, RecursionError) as error:
+            raise HTTPException(400, f"not JSON: {error}") from None
+        if not isinstance(records, list):
+            raise HTTPException(400, "give a list of rows")
+        return records
 
-    async def _rubric_fields(self, request: Request) -> Response:
-        self._rules.check(request)
-        used = self._rubric.fields
-        fields = {name: list(names_of(name, {}, used)) for name in ("id", *used)}
-        return self._answer({"rubric": self._rubric.name, "fields": fields})
+    def _submit(self, prompts: Sequence[Row | Failure]) -> list[Future[Outcome]]:
+        """Give prompts to the service, and return the future outcome of each.
 
-    async def _health(self, request: Request) -> Response:
-        service = self._service
-        state = "failed" if service.error is not None else "ready" if service.ready else "loading"
-        return JSONResponse({"state": state}, 200 if state == "ready" else 503)
+        Raises:
+            HTTPException: the service has no room, or cannot judge.
+        """
+        try:
+            return self._service.submit(prompts)
+        except ServiceBusyError as error:
+            raise busy(str(error)) from None
+        except EngineError as error:
+            raise unavailable(str(error)) from None
 
 
-def _records(body: bytearray) -> list[Any]:
-    """Return the records of a request.
+async def _outcomes(futures: list[Future[Outcome]], request: Request) -> list[Outcome]:
+    """Wait for the outcomes of a request's prompts; cancel those that have not begun if its client goes away.
 
     Raises:
-        HTTPException: the body has none.
+        HTTPException: the client went away, the server stops, or the engine failed.
     """
+    all_outcomes: asyncio.Future[list[Outcome]] = asyncio.gather(*map(asyncio.wrap_future, futures))
+    disconnection = asyncio.create_task(_disconnected(request))
+    disconnection.add_done_callback(lambda _: all_outcomes.cancel())
     try:
-        found = json.loads(body, object_pairs_hook=without_duplicates)
-    except RepeatedKeyError as error:  # which of the two is meant is not known
-        raise HTTPException(400, f"the body {error}; give each key once") from None
-    except (ValueError, RecursionError) as error:
-        raise HTTPException(400, f"not JSON: {error}") from None
-    if not isinstance(found, list):
-        raise HTTPException(400, "give a list of rows")
-    return found
-
-
-def _client_gone() -> HTTPException:
-    return HTTPException(499, "the client went away")
-
-
-def _stopping() -> HTTPException:
-    """Return the refusal of a request that the end of the server interrupts; clients repeat it."""
-    return HTTPException(503, "the judge is stopping; send the rows again", _RETRY)
+        return await all_outcomes
+    except asyncio.CancelledError:
+        if disconnection.done():
+            raise client_gone() from None
+        raise stopping() from None
+    except EngineError as error:
+        raise unavailable(str(error)) from None
+    finally:
+        disconnection.cancel()
+        for future in futures:
+            future.cancel()
 
 
 async def _disconnected(request: Request) -> None:
     """Return when the client goes away."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _refusal(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, headers=dict(error.headers or {}))
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            return

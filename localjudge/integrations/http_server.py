@@ -13,13 +13,14 @@ from starlette.applications import Starlette
 
 from localjudge.integrations.judge_service import JudgeService
 
-REQUEST_SECONDS, CLOSING_SECONDS = 15, 2
-"""After SIGTERM, seconds to finish requests; then seconds to refuse the others, and for the engine to end its
-batch. Kubernetes kills a container after 30."""
+REQUEST_SECONDS = 15
+"""Seconds after SIGTERM to finish requests; Kubernetes kills a container after 30."""
+CLOSING_SECONDS = 2
+"""Seconds after these to refuse the requests that are not finished, and for the engine to end its batch."""
 
 
-def server_config(app: Starlette, **others: Any) -> uvicorn.Config:
-    """Return the configuration of a quiet server; `others` are for uvicorn.
+def server_config(app: Starlette, **options: Any) -> uvicorn.Config:
+    """Return the configuration of a quiet server, with further options of uvicorn.
 
     Requests are read by h11 on every machine, whatever else is installed (`strict_requests`). The applications
     do nothing at their start and end (`lifespan`): of an end that they were not told of, after a second Ctrl-C,
@@ -32,7 +33,7 @@ def server_config(app: Starlette, **others: Any) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         server_header=False,
-        **others,
+        **options,
     )
 
 
@@ -48,7 +49,10 @@ class JudgeServer(uvicorn.Server):
         seconds = REQUEST_SECONDS + CLOSING_SECONDS
         super().__init__(server_config(app, timeout_graceful_shutdown=seconds))
         self._service = service
-        service.on_error = lambda: setattr(self, "should_exit", True)
+        service.on_error = self._exit
+
+    def _exit(self) -> None:
+        self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, and end the others."""
@@ -70,7 +74,11 @@ class EndInBatch:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self.service is not None and self.service.running:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(int(error.code or 0) if isinstance(error, SystemExit) else 130)
+        if self.service is None or not self.service.running:
+            return
+        exit_code = 130
+        if isinstance(error, SystemExit):
+            exit_code = int(error.code or 0)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(exit_code)

@@ -15,12 +15,13 @@ import anyio
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
-from localjudge.integrations.judge_service import SharedJudge, shared_judge
+from localjudge.integrations.shared_judge import SharedJudge, shared_judge
 from localjudge.records import Judgement
 from localjudge.rows.columns import CONVERSATIONS, MESSAGES, USED_FIELDS
 from localjudge.rows.inspect_records import message_records
 
 _METADATA = {"key", "scores", "expected", "probabilities", "mass", "texts", "rationale_cut"}
+"""The fields of an outcome that the metadata of a score has."""
 # Inspect puts the package before the name, unless it is an editable install of another distribution's name.
 _NAME = "judge" if "-packages" in __file__ else "localjudge/judge"
 
@@ -44,33 +45,54 @@ def judge(rubric: str = "just-eval", model: str | None = None, **settings: Any) 
     Raises:
         UsageError: the settings, the rubric or the model cannot be used.
     """
-    found = shared_judge(rubric=rubric, model=model, **settings)
-    told: set[str] = set()
-    waiting = anyio.CapacityLimiter(float("inf"))
+    shared = shared_judge(rubric=rubric, model=model, **settings)
+    notices = _LoggedNotices()
+    no_limit = anyio.CapacityLimiter(float("inf"))  # all samples wait at once, so that they share batches
 
     async def score(state: TaskState, target: Target) -> Score:
-        ask, answer = partial(found.outcomes, [_row(state, target, found)]), state.output.completion
-        [outcome] = await anyio.to_thread.run_sync(ask, limiter=waiting, abandon_on_cancel=True)
-        notice = found.about["notice"]
-        if notice is not None and notice not in told:
-            told.add(notice)
-            # Inspect prints warnings of a running task; its table shows no metadata.
-            logging.getLogger(__name__).warning("localjudge: %s", notice)
-        about = {**found.about, **outcome.model_dump(include=_METADATA)}
-        if not isinstance(outcome, Judgement):
-            reason = outcome.error
-            return Score.unscored(reason="grader_failed", answer=answer, explanation=reason, metadata=about)
-        value = found.numbers(outcome)
-        return Score(value=value, answer=answer, explanation=outcome.rationale, metadata=about)
+        judge_row = partial(shared.outcomes, [_row(state, target, judge=shared)])
+        [outcome] = await anyio.to_thread.run_sync(judge_row, limiter=no_limit, abandon_on_cancel=True)
+        about = shared.about
+        notices.log(about["notice"])
+        metadata = about | outcome.model_dump(include=_METADATA)
+        response = state.output.completion
+        if isinstance(outcome, Judgement):
+            numbers = shared.numbers(outcome)
+            return Score(value=numbers, answer=response, explanation=outcome.rationale, metadata=metadata)
+        return Score.unscored(
+            reason="grader_failed", answer=response, explanation=outcome.error, metadata=metadata
+        )
 
     return score
+
+
+class _LoggedNotices:
+    """What a reader of the scores must know; each text is logged once."""
+
+    def __init__(self) -> None:
+        self._logged: set[str] = set()
+
+    def log(self, notice: str | None) -> None:
+        """Log a notice, if there is one that was not logged before."""
+        if notice is None or notice in self._logged:
+            return
+        self._logged.add(notice)
+        # Inspect prints warnings of a running task; its table shows no metadata.
+        logging.getLogger(__name__).warning("localjudge: %s", notice)
 
 
 def _row(state: TaskState, target: Target, judge: SharedJudge) -> dict[str, Any]:
     """Return the row of a sample."""
     fields = judge.rubric.fields
-    row = {name: state.metadata[name] for name in fields if name in state.metadata and name not in USED_FIELDS}
-    row |= {"reference": list(target), "id": str(state.sample_id)}
-    if not CONVERSATIONS.isdisjoint(fields):  # the last turn is the output
-        return row | {MESSAGES: message_records(state.messages, state.output)}
-    return row | {"instruction": state.input_text, "candidate": state.output.completion}
+    row: dict[str, Any] = {}
+    for name in fields:
+        if name in state.metadata and name not in USED_FIELDS:
+            row[name] = state.metadata[name]
+    row["reference"] = list(target)
+    row["id"] = str(state.sample_id)
+    if CONVERSATIONS.isdisjoint(fields):
+        row["instruction"] = state.input_text
+        row["candidate"] = state.output.completion
+    else:  # the last turn is the output
+        row[MESSAGES] = message_records(state.messages, state.output)
+    return row

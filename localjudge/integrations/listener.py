@@ -49,21 +49,29 @@ class ListenSettings:
             SettingError: the address is taken, or not one of this machine.
         """
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        found = socket.socket(family)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound = socket.socket(family)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            found.bind((self.host, self.port))
+            bound.bind((self.host, self.port))
         except (OSError, OverflowError) as error:
-            found.close()
-            reason = getattr(error, "strerror", None) or error
+            bound.close()
+            reason = str(error)
+            if isinstance(error, OSError) and error.strerror:
+                reason = error.strerror
             advice = f"port {self.port}: {reason}; give an address of this machine and a free port"
             raise SettingError("host", self.host, advice) from None
-        return found
+        return bound
 
 
 def _token(file: Path | None) -> str | None:
+    """Return the token of a file, or without one that of the environment; None if there is none.
+
+    Raises:
+        SettingError: the file cannot be read, or is empty.
+    """
     if file is None:
-        return os.environ.get(TOKEN) or None
+        token = os.environ.get(TOKEN, "")
+        return token if token else None
     try:
         token = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from statistics import fmean
 from typing import Any
 
@@ -21,7 +22,7 @@ from lm_eval.api.filter import Filter
 from lm_eval.api.registry import register_filter
 
 from localjudge.errors import UsageError
-from localjudge.integrations.judge_service import SharedJudge, shared_judge
+from localjudge.integrations.shared_judge import SharedJudge, shared_judge
 from localjudge.records import Judgement, Outcome
 from localjudge.records.outcome_columns import to_json, to_line
 from localjudge.rows.columns import names_of
@@ -44,7 +45,8 @@ class JudgedResponses(Filter):  # type: ignore[misc]
 
     def __init__(self, columns: Mapping[str, str] | None = None, **settings: Any) -> None:
         super().__init__()
-        self._columns, self._judge = columns or {}, shared_judge(**settings)
+        self._columns = {} if columns is None else columns
+        self._judge = shared_judge(**settings)
 
     def apply(self, resps: Iterable[Sequence[str] | str], docs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         """Return the outcomes of each document, as JSON: the harness writes them into its samples.
@@ -53,15 +55,20 @@ class JudgedResponses(Filter):  # type: ignore[misc]
             resps: the responses to each document, or its only one if an earlier filter took it out of its list.
             docs: the documents.
         """
-        responses = [[each] if isinstance(each, str) else list(each) for each in resps]
+        responses_of_docs = [_as_list(responses) for responses in resps]
         column_of = self._columns_of(docs[0]) if docs else {}
-        rows = [
-            self._row(doc, column_of) | {"candidate": text}
-            for doc, texts in zip(docs, responses, strict=True)
-            for text in texts
-        ]
+        rows: list[dict[str, Any]] = []
+        for doc, responses in zip(docs, responses_of_docs, strict=True):
+            for response in responses:
+                row = _row(doc, column_of)
+                row["candidate"] = response
+                rows.append(row)
         outcomes = iter(self._judge.outcomes(rows))
-        return [[_judged(self._judge, next(outcomes)) for _ in texts] for texts in responses]
+        judged: list[list[str]] = []
+        for responses in responses_of_docs:
+            outcomes_of_doc = islice(outcomes, len(responses))
+            judged.append([_outcome_as_json(outcome, self._judge) for outcome in outcomes_of_doc])
+        return judged
 
     def _columns_of(self, doc: Mapping[str, Any]) -> dict[str, str]:
         """Return the column of each field of the rubric, as the first document has them.
@@ -70,22 +77,14 @@ class JudgedResponses(Filter):  # type: ignore[misc]
             UsageError: the documents lack a column that is given.
         """
         used = self._judge.rubric.fields
-        found = {}
+        column_of: dict[str, str] = {}
         for field in used:
-            for name in names_of(field, self._columns, used):
-                if name in doc:
-                    found[field] = name
-                    break
-            if field in self._columns and field not in found:
+            columns = [name for name in names_of(field, self._columns, used=used) if name in doc]
+            if columns:
+                column_of[field] = columns[0]
+            elif field in self._columns:
                 raise UsageError(f"`columns` {field}: the documents have no {self._columns[field]}")
-        return found
-
-    def _row(self, doc: Mapping[str, Any], column_of: Mapping[str, str]) -> dict[str, Any]:
-        """Return the fields of a document; one that it lacks is missing."""
-        row = {field: doc[name] for field, name in column_of.items() if name in doc}
-        if "id" in doc:
-            row["id"] = str(doc["id"])
-        return row
+        return column_of
 
 
 def scores(doc: Mapping[str, Any], results: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -93,13 +92,34 @@ def scores(doc: Mapping[str, Any], results: Sequence[Sequence[str]]) -> dict[str
 
     A response that was not judged has no score; `not_judged` is the share of these.
     """
-    found = [json.loads(each) for each in results[0]]
-    judged = [each["scores"] for each in found if each["scores"] is not None]
-    means = {name: fmean(each[name] for each in judged) for name in (judged[0] if judged else ())}
-    return means | {NOT_JUDGED: 1 - len(judged) / len(found)}
+    scores_of_responses = [json.loads(outcome)["scores"] for outcome in results[0]]
+    judged = [scores for scores in scores_of_responses if scores is not None]
+    metrics: dict[str, float] = {}
+    if judged:
+        for name in judged[0]:
+            metrics[name] = fmean(scores[name] for scores in judged)
+    metrics[NOT_JUDGED] = 1 - len(judged) / len(scores_of_responses)
+    return metrics
 
 
-def _judged(judge: SharedJudge, outcome: Outcome) -> str:
+def _as_list(responses: Sequence[str] | str) -> list[str]:
+    """Return the responses to a document, or its only one, as a list."""
+    if isinstance(responses, str):
+        return [responses]
+    return list(responses)
+
+
+def _row(doc: Mapping[str, Any], column_of: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a document; one that it lacks is missing."""
+    row = {field: doc[column] for field, column in column_of.items() if column in doc}
+    if "id" in doc:
+        row["id"] = str(doc["id"])
+    return row
+
+
+def _outcome_as_json(outcome: Outcome, judge: SharedJudge) -> str:
+    """Return the scores of a response, null if it was not judged, with the line of a run, as JSON."""
     numbers = judge.numbers(outcome) if isinstance(outcome, Judgement) else None
     line = to_line(outcome, judge.rubric.columns)
-    return to_json({"scores": numbers, "outcome": line, **judge.about}, line)
+    document = {"scores": numbers, "outcome": line} | judge.about
+    return to_json(document, line)

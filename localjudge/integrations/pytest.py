@@ -11,18 +11,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
 from localjudge.system.terminal import printable
 
 if TYPE_CHECKING:
-    from localjudge.integrations.judge_service import SharedJudge
-    from localjudge.records import Judgement, Outcome
+    from localjudge.integrations.shared_judge import SharedJudge
+    from localjudge.records import Failure, Judgement, Outcome
 
-_SHOWN, _WIDTH = 5, 100
+_MOST_ROWS_SHOWN = 5
+"""How many rows the message of a test that failed shows."""
+_MOST_CHARACTERS = 100
+"""How much of a text it shows."""
 _NOTICES = pytest.StashKey[list[str]]()
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRow:
+    """A row of a mean.
+
+    Attributes:
+        score: its score.
+        judgement: its judgement.
+        beginning: the beginning of its response.
+    """
+
+    score: int
+    judgement: Judgement
+    beginning: str
 
 
 class Mean(float):
@@ -30,11 +48,19 @@ class Mean(float):
 
     Attributes:
         name: the aspect, or the label as `aspect=label`.
-        scored: the score of each row with its judgement and the beginning of its response.
+        rows: the rows.
     """
 
     name: str
-    scored: list[tuple[int, Judgement, str]]
+    rows: Sequence[ScoredRow]
+
+    @classmethod
+    def of_rows(cls, name: str, rows: Sequence[ScoredRow]) -> Self:
+        """Return the mean score of rows."""
+        mean = cls(sum(row.score for row in rows) / len(rows))
+        mean.name = name
+        mean.rows = rows
+        return mean
 
 
 @dataclass(frozen=True)
@@ -59,23 +85,24 @@ class JudgedRows:
         Raises:
             KeyError: the rubric has no such aspect or label; the message names those that it has.
         """
-        known = [column.name for column in self.judge.rubric.score_columns]
-        if name not in known:
-            raise KeyError(f"{name}: the rubric has {', '.join(known)}")
-        texts = [*zip(self.outcomes, map(_beginning, self.rows), strict=True)]
-        judged = [(each, text) for each, text in texts if each.status == "judged"]
-        failed = [
-            printable(f"  {f'{each.id}  ' * (each.id != each.source)}{each.error}") + f"\n    {text}"
-            for each, text in texts
-            if each.status == "failed"
-        ]
-        if failed or not judged:
-            said = f"{len(failed)} of {len(self.outcomes)} rows could not be judged, so {name} has no mean:"
-            pytest.fail("\n".join([said, *failed[:_SHOWN]]), pytrace=False)
-        scored = [(self.judge.numbers(each)[name], each, text) for each, text in judged]
-        mean = Mean(sum(score for score, *_ in scored) / len(scored))
-        mean.name, mean.scored = name, scored
-        return mean
+        names = [column.name for column in self.judge.rubric.score_columns]
+        if name not in names:
+            raise KeyError(f"{name}: the rubric has {', '.join(names)}")
+        scored_rows: list[ScoredRow] = []
+        failures: list[str] = []
+        for outcome, row in zip(self.outcomes, self.rows, strict=True):
+            beginning = _beginning(row)
+            if outcome.status == "judged":
+                score = self.judge.numbers(outcome)[name]
+                scored_rows.append(ScoredRow(score, outcome, beginning=beginning))
+            else:
+                failures.append(f"  {_failure_in_words(outcome)}\n    {beginning}")
+        if failures or not scored_rows:
+            heading = (
+                f"{len(failures)} of {len(self.outcomes)} rows could not be judged, so {name} has no mean:"
+            )
+            pytest.fail("\n".join([heading] + failures[:_MOST_ROWS_SHOWN]), pytrace=False)
+        return Mean.of_rows(name, scored_rows)
 
 
 @pytest.fixture(scope="session")
@@ -89,13 +116,13 @@ def judged(
     judge_settings: dict[str, Any], pytestconfig: pytest.Config
 ) -> Iterator[Callable[[Iterable[Any]], JudgedRows]]:
     """Judge rows, dicts as for `Judge.score`; the engine is loaded at the first rows of the session."""
-    from localjudge.integrations.judge_service import SharedJudge
+    from localjudge.integrations.shared_judge import SharedJudge
 
     judge = SharedJudge(**judge_settings)
 
     def judge_rows(rows: Iterable[Any]) -> JudgedRows:
-        given = rows if isinstance(rows, Sequence) else [*rows]
-        return JudgedRows(judge.outcomes(given), judge, given)
+        all_rows = rows if isinstance(rows, Sequence) else list(rows)
+        return JudgedRows(judge.outcomes(all_rows), judge, rows=all_rows)
 
     yield judge_rows
     notice = judge.about["notice"]
@@ -106,28 +133,33 @@ def judged(
 
 def _beginning(row: Any) -> str:
     """Return the beginning of the response in a row, or of the row if it names the response otherwise."""
-    return _one_line(str(row.get("candidate") or row))
+    response = row.get("candidate")
+    return _one_line(str(response) if response else str(row))
 
 
 def _one_line(text: str) -> str:
     """Return the beginning of a text on one line, without characters that control a terminal."""
-    return printable(" ".join(text.split())[:_WIDTH])
+    line = " ".join(text.split())
+    return printable(line[:_MOST_CHARACTERS])
+
+
+def _failure_in_words(failure: Failure) -> str:
+    """Return the reason of a failure after the id of its row, if it has one of its own."""
+    if failure.id == failure.source:
+        return printable(failure.error)
+    return printable(f"{failure.id}  {failure.error}")
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
     """Show the lowest rows of a mean that an assertion compares."""
     if not isinstance(left, Mean):
         return None
-    lowest = sorted(left.scored, key=lambda each: each[0])[:_SHOWN]
-    return [
-        f"mean {left.name} {left:.4g} of {len(left.scored)} rows {op} {right!r}",
-        "lowest rows:",
-        *(
-            line
-            for score, each, text in lowest
-            for line in (f"  {score}  {printable(each.id)}  {text}", f"    {_one_line(each.rationale)}")
-        ),
-    ]
+    lines = [f"mean {left.name} {left:.4g} of {len(left.rows)} rows {op} {right!r}", "lowest rows:"]
+    from_lowest = sorted(left.rows, key=lambda row: row.score)
+    for row in from_lowest[:_MOST_ROWS_SHOWN]:
+        lines.append(f"  {row.score}  {printable(row.judgement.id)}  {row.beginning}")
+        lines.append(f"    {_one_line(row.judgement.rationale)}")
+    return lines
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

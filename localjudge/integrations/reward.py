@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import time
 import urllib.error
@@ -23,7 +24,14 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-_TRIES, _PAUSE = 5, 5.0
+_MOST_TRIES = 5
+_PAUSE = 5.0
+"""Seconds between two tries."""
+_BUSY = 429
+"""The status of an endpoint that has no room now; such an answer is no try."""
+_UNAVAILABLE = 503
+_PROMPT_NAMES = ("question", "prompt", "raw_prompt")
+"""The names of the prompt that verl passes, the best first."""
 _TURNS = ("conversation", "conversation_with_reasoning")
 _FROM_PROMPT = ("instruction", "candidate", *_TURNS)
 """The fields of a rubric that the prompt and the completion have, never a column of a dataset."""
@@ -47,7 +55,8 @@ class RewardEndpoint:
     __name__ = "localjudge"  # trainers name the columns of their logs by it
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 600.0) -> None:
-        self._url, self._timeout = url.rstrip("/"), timeout
+        self._url = url.rstrip("/")
+        self._timeout = timeout
         self._token = token or os.environ.get("LOCALJUDGE_TOKEN")
         # Neither a proxy of the environment nor a redirect leads elsewhere.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
@@ -77,12 +86,16 @@ class RewardEndpoint:
         """
         if len(prompts) != len(completions):
             raise ValueError(f"{len(prompts)} prompts and {len(completions)} completions: give one for each")
-        fields, count = self.fields(), len(completions)
-        own = {name: each for name, each in columns.items() if isinstance(each, list) and len(each) == count}
-        rows = [
-            _row(fields, prompt, completion, {name: own[name][place] for name in own})
-            for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True))
-        ]
+        fields = self.fields()
+        data_columns = {
+            name: values
+            for name, values in columns.items()
+            if isinstance(values, list) and len(values) == len(completions)
+        }
+        rows: list[dict[str, Any]] = []
+        for index, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
+            values_of_row = {name: values[index] for name, values in data_columns.items()}
+            rows.append(_row(fields, prompt, completion, values_of_row))
         return self.rewards(rows)
 
     def rewards(self, rows: Sequence[Mapping[str, Any]]) -> list[float | None]:
@@ -92,11 +105,12 @@ class RewardEndpoint:
             RuntimeError: the endpoint refuses the rows, or does not answer after several tries.
         """
         answer = self._ask("/v1/rewards", list(rows))
-        if errors := [error for error in answer.get("errors") or [] if error]:
+        errors = [error for error in answer.get("errors", []) if error]
+        if errors:
             text = "%d of %d rows could not be judged, the first because of %s"
             logging.getLogger(__name__).warning(text, len(errors), len(rows), errors[0])
-        found: list[float | None] = answer["rewards"]
-        return found
+        rewards: list[float | None] = answer["rewards"]
+        return rewards
 
     def judge(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return the outcome of each row as a flat object, in their order.
@@ -104,8 +118,8 @@ class RewardEndpoint:
         Raises:
             RuntimeError: the endpoint refuses the rows, or does not answer after several tries.
         """
-        found: list[dict[str, Any]] = self._ask("/v1/judge", list(rows))["outcomes"]
-        return found
+        outcomes: list[dict[str, Any]] = self._ask("/v1/judge", list(rows))["outcomes"]
+        return outcomes
 
     def fields(self) -> dict[str, list[str]]:
         """Return the fields that the rubric of the endpoint reads, each with the columns that can have it.
@@ -113,34 +127,53 @@ class RewardEndpoint:
         Raises:
             RuntimeError: the endpoint does not answer.
         """
-        found: dict[str, list[str]] = self._ask("/v1/rubric")["fields"]
-        return found
+        fields: dict[str, list[str]] = self._ask("/v1/rubric")["fields"]
+        return fields
 
     def _ask(self, path: str, document: Any = None) -> Any:
+        """Return the answer to a request, which is repeated while the endpoint is busy, stops or is away.
+
+        Args:
+            path: the route.
+            document: what is posted as JSON; None for a GET.
+
+        Raises:
+            RuntimeError: the endpoint refuses the request, or does not answer after several tries.
+        """
+        url = self._url + path
+        body = None if document is None else json.dumps(document, default=_plain).encode()
+        tries = 0
+        end = time.monotonic() + self._timeout
+        while True:
+            try:
+                return self._answer(url, body)
+            except urllib.error.HTTPError as error:
+                reason = error.read(10_000).decode("utf-8", "replace")
+                if error.code != _BUSY:
+                    tries += 1
+                is_temporary = error.code in (_BUSY, _UNAVAILABLE)
+                if not is_temporary or tries >= _MOST_TRIES or time.monotonic() > end:
+                    raise RuntimeError(f"{url}: {error.code} {reason}") from None
+            except OSError as error:
+                tries += 1
+                if tries >= _MOST_TRIES:
+                    raise RuntimeError(f"{url}: no answer: {error}") from None
+            time.sleep(_PAUSE)
+
+    def _answer(self, url: str, body: bytes | None) -> Any:
+        """Send one request, and return the JSON of its answer."""
         headers = {"Content-Type": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
-        body = None if document is None else json.dumps(document, default=_plain).encode()
-        tries, end = 0, time.monotonic() + self._timeout
-        while True:
-            request = urllib.request.Request(self._url + path, body, headers)
-            try:
-                with self._opener.open(request, timeout=self._timeout) as response:
-                    return json.load(response)
-            except urllib.error.HTTPError as error:
-                said = error.read(10_000).decode("utf-8", "replace")
-                tries += error.code != 429  # a busy endpoint answers later
-                if error.code not in (429, 503) or tries >= _TRIES or time.monotonic() > end:
-                    raise RuntimeError(f"{self._url}{path}: {error.code} {said}") from None
-            except OSError as error:
-                tries += 1
-                if tries >= _TRIES:
-                    raise RuntimeError(f"{self._url}{path}: no answer: {error}") from None
-            time.sleep(_PAUSE)
+        request = urllib.request.Request(url, body, headers=headers)
+        with self._opener.open(request, timeout=self._timeout) as response:
+            return json.load(response)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *arguments: Any, **more: Any) -> None:
+    """A handler that follows no redirect."""
+
+    def redirect_request(self, *arguments: Any, **options: Any) -> None:
         return None
 
 
@@ -149,7 +182,7 @@ def compute_score(
     solution_str: str,
     ground_truth: Any,
     extra_info: Mapping[str, Any] | None = None,
-    **others: Any,
+    **arguments: Any,
 ) -> float:
     """Return the reward of one solution, as verl asks for.
 
@@ -163,31 +196,48 @@ def compute_score(
         RuntimeError: the solution could not be judged, because verl takes nothing but a number.
     """
     endpoint = RewardEndpoint(os.environ.get("LOCALJUDGE_URL", "http://127.0.0.1:8700"))
-    columns, fields = dict(extra_info or {}), endpoint.fields()
-    prompts = [*_prompts(columns, others.get("reward_model"), others)]
+    columns = {} if extra_info is None else dict(extra_info)
+    fields = endpoint.fields()
+    prompts = list(_prompts(columns, arguments.get("reward_model"), arguments))
     if not prompts:
-        there = ", ".join(map(str, columns)) or "nothing"
-        raise ValueError(f"{data_source}: no prompt: extra_info has {there}; give it `question`")
-    messages = [prompt for prompt in prompts if _shows_turns(fields) and not isinstance(prompt, str)]
+        names = ", ".join(str(name) for name in columns)
+        raise ValueError(f"{data_source}: no prompt: extra_info has {names or 'nothing'}; give it `question`")
     if not _is_missing(ground_truth):
-        columns["reference"] = str(ground_truth) if isinstance(ground_truth, int | float) else ground_truth
-    (reward,) = endpoint.rewards([_row(fields, [*messages, *prompts][0], solution_str, columns)])
+        is_number = isinstance(ground_truth, int | float)
+        columns["reference"] = str(ground_truth) if is_number else ground_truth
+    prompt = _chosen_prompt(prompts, fields)
+    (reward,) = endpoint.rewards([_row(fields, prompt, solution_str, columns)])
     if reward is None:
         raise RuntimeError(f"{data_source}: no reward, and verl needs one; start the endpoint without null")
     return reward
 
 
-def _prompts(*places: Any) -> Iterator[str | list[Any]]:
+def _prompts(*mappings: Any) -> Iterator[str | list[Any]]:
     """Yield the prompts in these mappings: texts that are not empty, and lists of messages."""
-    for place in places:
-        for name in ("question", "prompt", "raw_prompt"):
-            found: Any = place.get(name) if isinstance(place, Mapping) else None
-            found = found.tolist() if hasattr(found, "tolist") else found
-            if (isinstance(found, str) and found.strip()) or (isinstance(found, list) and found):
-                yield found
+    for mapping in mappings:
+        if not isinstance(mapping, Mapping):
+            continue
+        for name in _PROMPT_NAMES:
+            prompt: Any = mapping.get(name)
+            if hasattr(prompt, "tolist"):
+                prompt = prompt.tolist()
+            if isinstance(prompt, str) and prompt.strip():
+                yield prompt
+            elif isinstance(prompt, list) and prompt:
+                yield prompt
+
+
+def _chosen_prompt(prompts: Sequence[str | list[Any]], fields: Mapping[str, Any]) -> str | list[Any]:
+    """Return the first prompt; for a rubric that shows the conversation, the first one of messages, if any."""
+    if _shows_turns(fields):
+        for prompt in prompts:
+            if not isinstance(prompt, str):
+                return prompt
+    return prompts[0]
 
 
 def _shows_turns(fields: Mapping[str, Any]) -> bool:
+    """Return whether the rubric with these fields shows the conversation."""
     return any(name in fields for name in _TURNS)
 
 
@@ -198,36 +248,61 @@ def _row(
 
     Of the columns, it has those that have fields of the rubric: `meta` for the field `meta.topic`, too.
     """
-    names = {name for field, each in fields.items() if field not in _FROM_PROMPT for name in each}
-    names |= {name.partition(".")[0] for name in names}
-    own = {name: value for name, value in columns.items() if name in names and not _is_missing(value)}
+    read_columns = _columns_of_fields(fields)
+    row: dict[str, Any] = {}
+    for name, value in columns.items():
+        if name in read_columns and not _is_missing(value):
+            row[name] = value
     if isinstance(prompt, str) and isinstance(completion, str) and not _shows_turns(fields):
-        return {**own, "instruction": prompt, "candidate": completion}
-    return {**own, "messages": [*_messages(prompt, "user"), *_messages(completion, "assistant")]}
+        row["instruction"] = prompt
+        row["candidate"] = completion
+    else:
+        row["messages"] = _messages(prompt, "user") + _messages(completion, "assistant")
+    return row
 
 
-def _messages(given: Any, role: str) -> list[Any]:
+def _columns_of_fields(fields: Mapping[str, Sequence[str]]) -> set[str]:
+    """Return the columns of a dataset that the rubric can read: `meta.topic`, and `meta`, which can have it."""
+    names: set[str] = set()
+    for field, columns in fields.items():
+        if field not in _FROM_PROMPT:
+            names.update(columns)
+    return names | {name.partition(".")[0] for name in names}
+
+
+def _messages(turns: Any, role: str) -> list[Any]:
     """Return a text as one message of this role, and messages with the keys that the judge reads."""
-    if isinstance(given, str):
-        return [{"role": role, "content": given}]
-    return [_message(each) if isinstance(each, Mapping) else each for each in given]
+    if isinstance(turns, str):
+        return [{"role": role, "content": turns}]
+    return [_message(turn) for turn in turns]
 
 
-def _message(given: Mapping[str, Any]) -> dict[str, Any]:
-    message = {key: given[key] for key in _KEYS if given.get(key) is not None}
-    if isinstance(message.get("content"), list | tuple):
-        message["content"] = [_part(each) for each in message["content"]]
-    return message | ({"audio": True} if message.get("audio") else {})
+def _message(turn: Any) -> Any:
+    """Return a message with the keys that the judge reads, without the data of images and sounds."""
+    if not isinstance(turn, Mapping):
+        return turn
+    message = {key: turn[key] for key in _KEYS if turn.get(key) is not None}
+    content = message.get("content")
+    if isinstance(content, list | tuple):
+        message["content"] = [_part(part) for part in content]
+    if message.get("audio"):
+        message["audio"] = True
+    return message
 
 
 def _part(part: Any) -> Any:
     """Return a part of a message; an image or a sound without its data, because the judge refuses the row."""
-    kind = str(part.get("type")) if isinstance(part, Mapping) else ""
-    return {"type": kind} if kind.startswith(_MEDIA) else part
+    if not isinstance(part, Mapping):
+        return part
+    part_type = str(part.get("type"))
+    if part_type.startswith(_MEDIA):
+        return {"type": part_type}
+    return part
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and value != value)
+    """Return whether a value is None or NaN."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _plain(value: Any) -> Any:

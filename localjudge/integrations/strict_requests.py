@@ -19,18 +19,20 @@ def refuse_ambiguous(app: ASGIApp) -> ASGIApp:
     """Return an application that answers an ambiguous request with status 400 and closes its connection."""
 
     async def strict(scope: Scope, receive: Receive, send: Send) -> None:
-        problem = _problem_of(scope) if scope["type"] == "http" else None
+        problem = _problem_of(scope)
         if problem is None:
             await app(scope, receive, send)
             return
-        refusal = JSONResponse({"error": problem}, 400, {"Connection": "close"})
+        refusal = JSONResponse({"error": problem}, status_code=400, headers={"Connection": "close"})
         await refusal(scope, receive, send)
 
     return strict
 
 
 def _problem_of(scope: Scope) -> str | None:
-    """Return in one line why a request is ambiguous; None if it is not."""
+    """Return in one line why a request is ambiguous; None if it is not, or if it is none of HTTP."""
+    if scope["type"] != "http":
+        return None
     names = [name for name, _ in scope["headers"]]
     if b"transfer-encoding" in names:
         if b"content-length" in names:

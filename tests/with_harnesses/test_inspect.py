@@ -14,7 +14,7 @@ from test_guide import PAGES, script_of
 from test_inspect_rows import written
 
 from localjudge import Judge, Row, read_rows
-from localjudge.integrations.judge_service import SharedJudge
+from localjudge.integrations.shared_judge import SharedJudge
 from localjudge.records import Judgement
 from localjudge.rows.program_rows import rows_of_program
 
