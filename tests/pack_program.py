@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import localjudge.airgap.pack
-from localjudge.airgap.wheels import Say, Target
+from localjudge.airgap.target_machine import Target
+from localjudge.airgap.wheels import Say
 from localjudge.cli import main
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.airgap import install, unpack
-from localjudge.airgap.pack_files import PackManifest, write_beside, write_parts
+from localjudge.airgap.pack_files import write_beside
+from localjudge.airgap.pack_manifest import PackManifest
+from localjudge.airgap.pack_parts import write_parts
 
 HERE = "{}.{}".format(*sys.version_info[:2])
 FILES = {

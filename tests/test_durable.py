@@ -17,7 +17,9 @@ import typer
 from conftest import Cli, random_model, write_rows
 
 from localjudge.airgap import unpack
-from localjudge.airgap.pack_files import PackManifest, write_beside, write_parts
+from localjudge.airgap.pack_files import write_beside
+from localjudge.airgap.pack_manifest import PackManifest
+from localjudge.airgap.pack_parts import write_parts
 from localjudge.cli import app
 from localjudge.system.durable import replacing, scratch_folder, settle, write_text
 

@@ -31,9 +31,11 @@ from small_packs import FILES, HERE, contents, packed, parts_of, refused, tiny_w
 import localjudge.airgap.pack
 from localjudge import UsageError
 from localjudge.airgap import install, unpack
+from localjudge.airgap.own_wheel import check_extras, installed_wheel
 from localjudge.airgap.pack import parse_size
-from localjudge.airgap.pack_files import PackedFile
-from localjudge.airgap.wheels import Target, check_extras, gather_wheels, installed_wheel, locked
+from localjudge.airgap.pack_manifest import PackedFile
+from localjudge.airgap.target_machine import Target
+from localjudge.airgap.wheels import gather_wheels, locked
 from localjudge.errors import LocalJudgeError
 
 
@@ -468,7 +470,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def offline_index(index: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Use only packages of this index, and do not build localjudge, because a build needs the network."""
     own = next(index.glob("localjudge_eval-*.whl"))
-    monkeypatch.setattr(localjudge.airgap.pack, "own_wheel", lambda *_: own)
+    monkeypatch.setattr(localjudge.airgap.pack, "own_wheel", lambda folder, pip_args, say: own)
     return [f"--pip-arg={argument}" for argument in ("--no-index", f"--find-links={index}", "--no-cache-dir")]
 
 

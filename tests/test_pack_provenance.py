@@ -15,8 +15,9 @@ from cyclonedx.validation.json import JsonStrictValidator
 from small_packs import FILES, HERE, contents, key_pair, packed, refused, tiny_wheel, unpacker
 
 import localjudge.airgap.pack
-from localjudge.airgap.pack_files import sign_pack
-from localjudge.airgap.wheels import installed_wheel, locked
+from localjudge.airgap.own_wheel import installed_wheel
+from localjudge.airgap.pack_signature import sign_pack
+from localjudge.airgap.wheels import locked
 from localjudge.errors import LocalJudgeError
 
 
@@ -142,7 +143,7 @@ def test_a_pack_is_signed_and_its_bill_of_materials_has_all_that_it_brings(
     licence = ("License-Expression: MIT OR Apache-2.0", "Classifier: License :: OSI Approved :: MIT License")
     tiny_wheel(index, "scales", *licence)
     installed_wheel("pip", index)
-    monkeypatch.setattr(localjudge.airgap.pack, "own_wheel", lambda *_: own)
+    monkeypatch.setattr(localjudge.airgap.pack, "own_wheel", lambda folder, pip_args, say: own)
     judge = shutil.copytree(model, tmp_path / "judge")
     (judge / "README.md").write_text("---\nlicense: apache-2.0\n---\nlicense: none of the card's head\n")
     rows = write_rows(tmp_path / "rows.jsonl", 2)

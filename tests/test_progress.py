@@ -16,7 +16,7 @@ import pytest
 from conftest import Cli, write_rows
 
 from localjudge import JudgeConfig, RowSource, RunObserver, score_run
-from localjudge.airgap.pack_files import write_parts
+from localjudge.airgap.pack_parts import write_parts
 from localjudge.cli.progress import JudgingProgress, Progress, StepProgress
 from localjudge.matching.judged_rows import read_scores
 from localjudge.models.digests import read_digests

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-import zipfile
 from collections.abc import Iterable, Mapping
 from email.message import Message
-from email.parser import BytesParser
 from pathlib import Path
 from uuid import UUID
 
@@ -26,10 +24,12 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 from packaging.utils import parse_wheel_filename
 
-from localjudge.airgap.pack_files import PackedFile, PackManifest
+from localjudge.airgap.pack_manifest import PackedFile, PackManifest
+from localjudge.airgap.wheels import wheel_metadata
 from localjudge.models.digests import decisive_digest
 
 _UNKNOWN = ("", "UNKNOWN")
+"""What packages write that declare no licence."""
 
 
 def bill_of_materials(manifest: PackManifest, sources: Mapping[str, Path]) -> str:
@@ -39,35 +39,38 @@ def bill_of_materials(manifest: PackManifest, sources: Mapping[str, Path]) -> st
         manifest: the sealed manifest of the pack.
         sources: where each file of the manifest lies on this machine; licences are read from them.
     """
-    groups: dict[str, list[PackedFile]] = {}
-    for file in manifest.files:
-        kind, *rest = file.name.split("/")
-        groups.setdefault("/".join([kind, *rest[:1]]), []).append(file)
-    components = []
-    for place, files in groups.items():
-        kind, _, name = place.partition("/")
-        if kind == "wheels":
-            components.append(_wheel(files[0], sources[place]))
-        elif kind == "models":
-            components.append(_model(place, name, files, sources))
-        elif kind == "rows":
-            components.append(_file(files[0], name, ComponentType.DATA))
-    root = next(each for each in components if each.name == manifest.name)
+    components: list[Component] = []
+    for path, files in _files_by_path(manifest).items():
+        folder, _, name = path.partition("/")
+        if folder == "wheels":
+            components.append(_wheel(files[0], sources[path]))
+        elif folder == "models":
+            components.append(_model(path, files, sources=sources))
+        elif folder == "rows":
+            components.append(_file(files[0], name, component_type=ComponentType.DATA))
+    root = next(component for component in components if component.name == manifest.name)
     root.type = ComponentType.APPLICATION
-    others = [each for each in components if each is not root]
-    bill = Bom(serial_number=UUID(hex=manifest.sha256[:32], version=4), components=others)
+    required = [component for component in components if component is not root]
+    bill = Bom(serial_number=UUID(hex=manifest.sha256[:32], version=4), components=required)
     bill.metadata.component = root
-    bill.register_dependency(root, others)
+    bill.register_dependency(root, required)
     document = json.loads(JsonV1Dot6(bill).output_as_string())
     del document["metadata"]["timestamp"]
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
+def _files_by_path(manifest: PackManifest) -> dict[str, list[PackedFile]]:
+    """Return the files of each component by its path: `wheels/FILE`, `models/NAME` or `rows/FILE`."""
+    files_by_path: dict[str, list[PackedFile]] = {}
+    for file in manifest.files:
+        first_two = file.name.split("/")[:2]
+        files_by_path.setdefault("/".join(first_two), []).append(file)
+    return files_by_path
+
+
 def _wheel(file: PackedFile, path: Path) -> Component:
-    with zipfile.ZipFile(path) as wheel:
-        metadata = next(name for name in wheel.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
-        about = BytesParser().parsebytes(wheel.read(metadata))
-    name, version, *_ = parse_wheel_filename(path.name)
+    """Return a package, of which a wheel of the pack lies in this path."""
+    name, version, _, _ = parse_wheel_filename(path.name)
     return Component(
         name=name,
         version=str(version),
@@ -75,48 +78,66 @@ def _wheel(file: PackedFile, path: Path) -> Component:
         type=ComponentType.LIBRARY,
         purl=PackageURL("pypi", None, name, str(version)),
         hashes=[_hash(file)],
-        licenses=_licences(_declared(about)),
+        licenses=_licences(_package_licence(wheel_metadata(path))),
     )
 
 
-def _declared(about: Message) -> str:
+def _package_licence(metadata: Message) -> str:
     """Return the licence that a package declares: the expression of PEP 639, a line, or its classifiers."""
-    lines: list[str | None] = [about.get("License-Expression"), about.get("License")]
-    for line in lines:
-        if line and line.strip() not in _UNKNOWN and "\n" not in line.strip():
-            return line.strip()
-    classifiers = [line for line in about.get_all("Classifier") or [] if line.startswith("License :: ")]
-    return " AND ".join(line.rpartition(" :: ")[2] for line in classifiers)
+    for header in ("License-Expression", "License"):
+        line = metadata.get(header, "").strip()
+        if line not in _UNKNOWN and "\n" not in line:
+            return line
+    licences: list[str] = []
+    for classifier in metadata.get_all("Classifier", []):
+        if classifier.startswith("License :: "):
+            licences.append(classifier.rpartition(" :: ")[2])
+    return " AND ".join(licences)
 
 
-def _model(place: str, name: str, files: list[PackedFile], sources: Mapping[str, Path]) -> Component:
-    """Return a model; its digest is the one that a run records."""
-    within = {file.name.removeprefix(f"{place}/"): file for file in files}
-    digests = {inside: file.sha256 for inside, file in within.items()}
+def _model(path: str, files: list[PackedFile], sources: Mapping[str, Path]) -> Component:
+    """Return a model; its digest is the one that a run records.
+
+    Args:
+        path: its folder in the pack.
+        files: its files.
+        sources: where each file of the pack lies on this machine.
+    """
+    card = ""
+    digests: dict[str, str] = {}
+    components: list[Component] = []
+    for file in files:
+        name = file.name.removeprefix(f"{path}/")
+        digests[name] = file.sha256
+        components.append(_file(file, name, component_type=ComponentType.FILE))
+        if name == "README.md":
+            card = sources[file.name].read_text(encoding="utf-8", errors="replace")
     return Component(
-        name=name,
-        bom_ref=place,
+        name=path.removeprefix("models/"),
+        bom_ref=path,
         type=ComponentType.MACHINE_LEARNING_MODEL,
-        licenses=_licences(_model_licence({inside: sources[file.name] for inside, file in within.items()})),
+        licenses=_licences(_model_licence(card)),
         properties=[Property(name="localjudge:digest", value=decisive_digest(digests))],
-        components=[_file(file, inside, ComponentType.FILE) for inside, file in within.items()],
+        components=components,
     )
 
 
-def _model_licence(files: Mapping[str, Path]) -> str:
-    """Return the licence that a model's card declares; empty without one."""
-    if "README.md" not in files:
-        return ""
-    card = files["README.md"].read_text(encoding="utf-8", errors="replace")
+def _model_licence(card: str) -> str:
+    """Return the licence that the head of a model's card declares; empty if there is none."""
     head = re.match(r"---\s*\n(.*?)\n---", card, re.DOTALL)
-    said: dict[str, str] = dict(
-        re.findall(r"^(license|license_name): *[\"']?([^\s\"'#]+)", head[1] if head else "", re.MULTILINE)
+    if head is None:
+        return ""
+    declared: dict[str, str] = dict(
+        re.findall(r"^(license|license_name): *[\"']?([^\s\"'#]+)", head[1], re.MULTILINE)
     )
-    return said.get("license_name", "") or said.get("license", "")
+    for key in ("license_name", "license"):
+        if key in declared:
+            return declared[key]
+    return ""
 
 
-def _file(file: PackedFile, name: str, kind: ComponentType) -> Component:
-    return Component(name=name, bom_ref=file.name, type=kind, hashes=[_hash(file)])
+def _file(file: PackedFile, name: str, component_type: ComponentType) -> Component:
+    return Component(name=name, bom_ref=file.name, type=component_type, hashes=[_hash(file)])
 
 
 def _hash(file: PackedFile) -> HashType:
@@ -124,8 +145,10 @@ def _hash(file: PackedFile) -> HashType:
 
 
 def _licences(declared: str) -> Iterable[License]:
+    """Return a declared licence; none if it is not known."""
     if declared in _UNKNOWN:
         return []
-    return [
-        LicenseFactory().make_from_string(declared, license_acknowledgement=LicenseAcknowledgement.DECLARED)
-    ]
+    licence = LicenseFactory().make_from_string(
+        declared, license_acknowledgement=LicenseAcknowledgement.DECLARED
+    )
+    return [licence]

@@ -8,14 +8,20 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ByteSize, TypeAdapter
 
 from localjudge.airgap import unpack
 from localjudge.airgap.bill_of_materials import bill_of_materials
-from localjudge.airgap.pack_files import PackManifest, check_signer, sign_pack, write_beside, write_parts
-from localjudge.airgap.wheels import Say, Target, check_extras, gather_wheels, locked, own_wheel
+from localjudge.airgap.own_wheel import check_extras, own_wheel
+from localjudge.airgap.pack_files import write_beside
+from localjudge.airgap.pack_manifest import PackManifest
+from localjudge.airgap.pack_parts import write_parts
+from localjudge.airgap.pack_signature import check_signer, sign_pack
+from localjudge.airgap.target_machine import Target
+from localjudge.airgap.wheels import Say, gather_wheels, locked
 from localjudge.errors import UsageError
 from localjudge.models.catalogue import model_path
 from localjudge.models.digests import MANIFEST, model_files
@@ -30,7 +36,11 @@ _MOST_PARTS = 9999
 
 
 def parse_size(text: str) -> int:
-    """Return a size in bytes. K, M and G are powers of 1000; KiB, MiB and GiB are powers of 1024."""
+    """Return a size in bytes. K, M and G are powers of 1000; KiB, MiB and GiB are powers of 1024.
+
+    Raises:
+        UsageError: it is not a size, or too small for a part.
+    """
     try:
         if not re.fullmatch(r"\d*\.?\d+ *[KMG]?(i?B)?", text, re.IGNORECASE):  # ByteSize ignores what follows
             raise ValueError(text)
@@ -45,6 +55,7 @@ def parse_size(text: str) -> int:
 def make_pack(
     out: Path,
     part_size: int,
+    *,
     target: Target,
     extras: Iterable[str] = (),
     models: Iterable[str] = (),
@@ -69,7 +80,7 @@ def make_pack(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"--out {out}: exists already; give a new folder")
     out.parent.mkdir(parents=True, exist_ok=True)
-    _check_room(out, sources, part_size)
+    _check_room(out, sources, part_size=part_size)
     try:
         manifest = _written_pack(
             out,
@@ -97,7 +108,7 @@ def _written_pack(
     *,
     target: Target,
     extras: Set[str],
-    sources: dict[str, Path],
+    sources: Mapping[str, Path],
     pip_args: Sequence[str],
     say: Say,
     report: Report,
@@ -108,70 +119,131 @@ def _written_pack(
         sources: the files of models and rows, by name in the pack.
     """
     with scratch_folder(out) as scratch:
-        (scratch / "own").mkdir()
-        own = own_wheel(scratch / "own", pip_args, say)
-        version = own.name.split("-")[1]
-        chosen = sorted(extras)
-        check_extras(own, chosen)
-        brackets = f"[{','.join(chosen)}]" if chosen else ""  # pip reads no empty ones behind a file's name
-        say(f"collecting {SELF}{brackets} {version} for Python {target.python} on {target.platforms[0]}")
-        gather_wheels(f"{own}{brackets}", target, scratch / "wheels", pip_args, say)
-        wheels = sorted((scratch / "wheels").iterdir())
-        (scratch / unpack.LOCK).write_text(locked(wheels), encoding="utf-8")
-        sources |= {f"wheels/{file.name}": file for file in wheels}
-        sources[unpack.LOCK] = scratch / unpack.LOCK
-        sources[unpack.INSTALLER] = Path(unpack.__file__).with_name(unpack.INSTALLER)
-        _check_room(out, sources, part_size)
-        say(f"writing {len(sources)} files, {file_size(sum(map(_size, sources.values())))}")
+        wheels = _collected_wheels(scratch, target, extras=extras, pip_args=pip_args, say=say)
+        lock = scratch / unpack.LOCK
+        lock.write_text(locked(wheels.files), encoding="utf-8")
+        all_sources = dict(sources)
+        for wheel in wheels.files:
+            all_sources[f"wheels/{wheel.name}"] = wheel
+        all_sources[unpack.LOCK] = lock
+        all_sources[unpack.INSTALLER] = Path(unpack.__file__).with_name(unpack.INSTALLER)
+        _check_room(out, all_sources, part_size=part_size)
+        say(f"writing {len(all_sources)} files, {file_size(_total_size(all_sources))}")
         folder = scratch / "pack"
-        parts, files = write_parts(sources, folder, part_size, report)
+        parts, files = write_parts(all_sources, folder, part_size, report=report)
         manifest = PackManifest(
-            version=version,
-            extras=tuple(chosen),
+            version=wheels.version,
+            extras=tuple(sorted(extras)),
             python=target.python,
             platforms=target.platforms,
             parts=tuple(parts),
             files=tuple(files),
         ).sealed()
-        (folder / unpack.BILL).write_text(bill_of_materials(manifest, sources), encoding="utf-8")
+        (folder / unpack.BILL).write_text(bill_of_materials(manifest, all_sources), encoding="utf-8")
         write_beside(manifest, folder)
         settle(folder, out)
     return manifest
+
+
+@dataclass(frozen=True, slots=True)
+class _CollectedWheels:
+    """The wheels of a pack.
+
+    Attributes:
+        version: the version of localjudge.
+        files: its wheel, and those that it requires.
+    """
+
+    version: str
+    files: list[Path]
+
+
+def _collected_wheels(
+    scratch: Path, target: Target, *, extras: Set[str], pip_args: Sequence[str], say: Say
+) -> _CollectedWheels:
+    """Collect localjudge's own wheel and all that it requires with these extras, in folders of `scratch`."""
+    own_folder = scratch / "own"
+    own_folder.mkdir()
+    wheel = own_wheel(own_folder, pip_args, say=say)
+    version = wheel.name.split("-")[1]
+    check_extras(wheel, sorted(extras))
+    brackets = ""  # pip reads no empty ones behind a file's name
+    if extras:
+        brackets = f"[{','.join(sorted(extras))}]"
+    say(f"collecting {SELF}{brackets} {version} for Python {target.python} on {target.platforms[0]}")
+    folder = scratch / "wheels"
+    gather_wheels(f"{wheel}{brackets}", target, folder=folder, pip_args=pip_args, say=say)
+    return _CollectedWheels(version, sorted(folder.iterdir()))
 
 
 def _sources(models: Iterable[str], rows: Iterable[Path]) -> dict[str, Path]:
     """Return all files of models and of rows, by name in the pack.
 
     A model's directory is `models/NAME/…`, without hidden files.
+
+    Raises:
+        UsageError: a file is missing, two have the same name, or some systems cannot unpack a name.
     """
-    files: dict[str, Path] = {}
-
-    def add(flag: str, more: Mapping[str, Path]) -> None:
-        if more.keys() & files:
-            raise UsageError(f"{flag}: a second one of this name; rename it")
-        for name, file in more.items():
-            if not unpack.is_safe(name):
-                raise UsageError(f"{file}: some systems cannot unpack this name; rename it")
-        files.update(more)
-
+    sources: dict[str, Path] = {}
     for name in models:
-        model = Model.find(name)
-        folder = f"models/{model.path.name if model_path(name).is_dir() else name.rpartition('/')[2]}/"
-        manifest = model.path / MANIFEST
-        inside = model_files(model.path) | ({MANIFEST: manifest} if manifest.is_file() else {})
-        add(f"--model {name}", {f"{folder}{place}": file for place, file in inside.items()})
+        files = _files_of_model(name)
+        _check_names(files, sources, flag=f"--model {name}")
+        sources.update(files)
     for file in rows:
         if not file.is_file():
             raise UsageError(f"--rows {file}: no such file")
-        add(f"--rows {file}", {f"rows/{file.name}": file})
-    return files
+        files = {f"rows/{file.name}": file}
+        _check_names(files, sources, flag=f"--rows {file}")
+        sources.update(files)
+    return sources
 
 
-def _check_room(out: Path, sources: Mapping[str, Path], part_size: int) -> None:
-    size = sum(map(_size, sources.values()))
+def _files_of_model(name: str) -> dict[str, Path]:
+    """Return the files of a model, by name in the pack.
+
+    Args:
+        name: the model's directory, or its id in the hub cache.
+    """
+    model = Model.find(name)
+    files = model_files(model.path)
+    manifest = model.path / MANIFEST
+    if manifest.is_file():
+        files[MANIFEST] = manifest
+    is_directory = model_path(name).is_dir()
+    folder = model.path.name if is_directory else name.rpartition("/")[2]
+    return {f"models/{folder}/{path}": file for path, file in files.items()}
+
+
+def _check_names(files: Mapping[str, Path], sources: Mapping[str, Path], *, flag: str) -> None:
+    """Check that files can be added to others under their names in the pack.
+
+    Args:
+        files: the files by their names.
+        sources: those of the pack so far.
+        flag: what asks for the files.
+
+    Raises:
+        UsageError: there is a file of such a name already, or some systems cannot unpack it.
+    """
+    if files.keys() & sources.keys():
+        raise UsageError(f"{flag}: a second one of this name; rename it")
+    for name, file in files.items():
+        if not unpack.is_safe(name):
+            raise UsageError(f"{file}: some systems cannot unpack this name; rename it")
+
+
+def _check_room(out: Path, sources: Mapping[str, Path], *, part_size: int) -> None:
+    """Check that a pack of these files has not too many parts, and that the disk has room for it.
+
+    Raises:
+        UsageError: it has, or the disk has none.
+    """
+    size = _total_size(sources)
     if size > part_size * _MOST_PARTS:
-        least = -(-size // _MOST_PARTS)
-        raise UsageError(f"--part-size {part_size}: gives more than {_MOST_PARTS} parts; give at least {least}")
+        smallest = -(-size // _MOST_PARTS)
+        raise UsageError(
+            f"--part-size {part_size}: gives more than {_MOST_PARTS} parts; give at least {smallest}"
+        )
     free = shutil.disk_usage(out.parent).free
     if size > free:
         raise UsageError(
@@ -179,5 +251,6 @@ def _check_room(out: Path, sources: Mapping[str, Path], part_size: int) -> None:
         )
 
 
-def _size(file: Path) -> int:
-    return file.stat().st_size
+def _total_size(sources: Mapping[str, Path]) -> int:
+    """Return how many bytes these files have together."""
+    return sum(file.stat().st_size for file in sources.values())

@@ -81,7 +81,7 @@ def pack(
     pip_arg: Annotated[list[str] | None, Flag("Any option of pip, such as --constraint=FILE.", "ARG")] = None,
 ) -> None:
     """Pack wheels, models and rows for a machine without a network; its Python unpacks and installs them."""
-    from localjudge.airgap.wheels import Target
+    from localjudge.airgap.target_machine import Target
 
     require("pack", "pack")
     from localjudge.airgap.pack import make_pack, parse_size
@@ -99,14 +99,14 @@ def pack(
             manifest = make_pack(
                 out,
                 size,
-                target,
-                extra or (),
-                model or (),
-                rows or (),
-                pip_arg or (),
-                progress.say,
-                sign,
-                report,
+                target=target,
+                extras=extra or (),
+                models=model or (),
+                rows=rows or (),
+                pip_args=pip_arg or (),
+                say=progress.say,
+                key=sign,
+                report=report,
             )
     except WrittenError:
         raise
