@@ -26,7 +26,12 @@ _ROWS_AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True)
 class _WaitingRow:
-    """A row in the queue, with its number in the service."""
+    """A row in the queue.
+
+    Attributes:
+        number: its number among all rows of the service, from 1.
+        row: the row, or why it could not be read.
+    """
 
     number: int
     row: Row | Failure

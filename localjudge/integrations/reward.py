@@ -95,7 +95,7 @@ class RewardEndpoint:
         rows: list[dict[str, Any]] = []
         for index, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
             values_of_row = {name: values[index] for name, values in data_columns.items()}
-            rows.append(_row(fields, prompt, completion, values_of_row))
+            rows.append(_row(fields, prompt, completion=completion, columns=values_of_row))
         return self.rewards(rows)
 
     def rewards(self, rows: Sequence[Mapping[str, Any]]) -> list[float | None]:
@@ -206,7 +206,8 @@ def compute_score(
         is_number = isinstance(ground_truth, int | float)
         columns["reference"] = str(ground_truth) if is_number else ground_truth
     prompt = _chosen_prompt(prompts, fields)
-    (reward,) = endpoint.rewards([_row(fields, prompt, solution_str, columns)])
+    row = _row(fields, prompt, completion=solution_str, columns=columns)
+    (reward,) = endpoint.rewards([row])
     if reward is None:
         raise RuntimeError(f"{data_source}: no reward, and verl needs one; start the endpoint without null")
     return reward
