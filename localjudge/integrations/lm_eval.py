@@ -92,13 +92,13 @@ def scores(doc: Mapping[str, Any], results: Sequence[Sequence[str]]) -> dict[str
 
     A response that was not judged has no score; `not_judged` is the share of these.
     """
-    scores_of_responses = [json.loads(outcome)["scores"] for outcome in results[0]]
-    judged = [scores for scores in scores_of_responses if scores is not None]
+    outcomes = [json.loads(outcome) for outcome in results[0]]
+    judged = [outcome["scores"] for outcome in outcomes if outcome["scores"] is not None]
     metrics: dict[str, float] = {}
     if judged:
         for name in judged[0]:
-            metrics[name] = fmean(scores[name] for scores in judged)
-    metrics[NOT_JUDGED] = 1 - len(judged) / len(scores_of_responses)
+            metrics[name] = fmean(numbers[name] for numbers in judged)
+    metrics[NOT_JUDGED] = 1 - len(judged) / len(outcomes)
     return metrics
 
 
