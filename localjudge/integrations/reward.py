@@ -33,7 +33,7 @@ _UNAVAILABLE = 503
 _PROMPT_NAMES = ("question", "prompt", "raw_prompt")
 """The names of the prompt that verl passes, the best first."""
 _TURNS = ("conversation", "conversation_with_reasoning")
-_FROM_PROMPT = ("instruction", "candidate", *_TURNS)
+_FROM_PROMPT = ("instruction", "candidate") + _TURNS
 """The fields of a rubric that the prompt and the completion have, never a column of a dataset."""
 _KEYS = (
     "role", "content", "name", "function", "tool_calls", "tool_call_id", "function_call", "error", "is_error",
