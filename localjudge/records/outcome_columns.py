@@ -199,8 +199,9 @@ def _answer_fields(line: Mapping[str, Any], columns: AnswerColumns) -> dict[str,
     fields["texts"] = {text: line[text] for text in columns.texts}
     fields["scores"] = {aspect: line[aspect] for aspect in columns.aspects}
     for field, column_of in columns.of_aspects.items():
-        values = {aspect: line[column] for aspect, column in column_of.items()}
-        fields[field] = {aspect: value for aspect, value in values.items() if value is not None}
+        fields[field] = {
+            aspect: line[column] for aspect, column in column_of.items() if line[column] is not None
+        }
     return fields
 
 
