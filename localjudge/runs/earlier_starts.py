@@ -23,7 +23,7 @@ class LinesOfEarlierStarts:
 
     Args:
         folder: the run directory.
-        aspects: the aspects of the run's rubric.
+        columns: the columns of an answer to the run's rubric.
         key: returns the key of the row at a place of the plan.
         rows: the number of rows of the plan.
         retry_failed: lines of rows that failed do not stay.
@@ -37,22 +37,29 @@ class LinesOfEarlierStarts:
     """
 
     def __init__(
-        self, folder: Path, columns: AnswerColumns, key: Callable[[int], str], rows: int, retry_failed: bool
+        self, folder: Path, columns: AnswerColumns, *, key: Callable[[int], str], rows: int, retry_failed: bool
     ) -> None:
-        self._journal, self._aside = folder / JUDGEMENTS, folder / SET_ASIDE
-        self._columns, self._key, self._retry_failed = columns, key, retry_failed
+        self._journal = folder / JUDGEMENTS
+        self._aside = folder / SET_ASIDE
+        self._columns = columns
+        self._key = key
+        self._retry_failed = retry_failed
         self.set_aside = 0
-        some = self._journal.exists() or self._aside.exists()
-        self.rows = KeyIndex(b"".join(key_digest(key(place)) for place in range(rows if some else 0)))
-        there, staying = bytearray(), bytearray()
+        row_keys = bytearray()
+        if self._journal.exists() or self._aside.exists():
+            for place in range(rows):
+                row_keys += key_digest(key(place))
+        self.rows = KeyIndex(row_keys)
+        in_journal = bytearray()
+        staying = bytearray()
         for _, outcome in read_journal(self._journal, columns):
             if outcome.key not in self.rows:
                 self.set_aside += 1
                 continue
-            there += key_digest(outcome.key)
+            in_journal += key_digest(outcome.key)
             if not self._must_be_rejudged(outcome):
                 staying += key_digest(outcome.key)
-        self._present = KeyIndex(there)
+        self._in_journal = KeyIndex(in_journal)
         for _, outcome in self._to_restore():
             if outcome.key in self.rows and not self._must_be_rejudged(outcome):
                 staying += key_digest(outcome.key)
@@ -67,36 +74,41 @@ class LinesOfEarlierStarts:
 
         This method can be called once.
         """
-        for piece, outcome in chain(read_journal(self._journal, self._columns), self._to_restore()):
+        for line, outcome in chain(read_journal(self._journal, self._columns), self._to_restore()):
             if not self._must_be_rejudged(outcome) and self.rows.take(outcome.key):
-                yield outcome.key, piece
+                yield outcome.key, line
 
-    def aside(self) -> Iterator[bytes]:
+    def all_set_aside(self) -> Iterator[bytes]:
         """Yield the lines that were set aside before, and those of the journal that belong to no row now.
 
         A start that ended while it set lines aside has left some in both files.
         """
-        there = set()
-        for piece, _ in read_journal(self._aside, self._columns):
-            there.add(hashlib.sha256(piece).digest())
-            yield piece
-        for piece in self._without_row(self._journal):
-            if hashlib.sha256(piece).digest() not in there:
-                yield piece
+        digests = set()
+        for line, _ in read_journal(self._aside, self._columns):
+            digests.add(hashlib.sha256(line).digest())
+            yield line
+        for line in self._without_row(self._journal):
+            if hashlib.sha256(line).digest() not in digests:
+                yield line
 
-    def kept_aside(self) -> Iterator[bytes]:
+    def still_set_aside(self) -> Iterator[bytes]:
         """Yield the lines of the file of set-aside lines that belong to no row of the input."""
         return self._without_row(self._aside)
 
     def _without_row(self, file: Path) -> Iterator[bytes]:
-        lines = read_journal(file, self._columns)
-        return (piece for piece, outcome in lines if outcome.key not in self.rows)
+        """Yield the lines of a file that belong to no row of the input."""
+        for line, outcome in read_journal(file, self._columns):
+            if outcome.key not in self.rows:
+                yield line
 
     def _to_restore(self) -> Iterator[tuple[bytes, Outcome]]:
         """Yield the lines that were set aside and whose key has no line in the journal."""
-        return (each for each in read_journal(self._aside, self._columns) if each[1].key not in self._present)
+        for line, outcome in read_journal(self._aside, self._columns):
+            if outcome.key not in self._in_journal:
+                yield line, outcome
 
     def _must_be_rejudged(self, outcome: Outcome) -> bool:
+        """Return whether an outcome is a failure, and failed rows are judged again."""
         return self._retry_failed and isinstance(outcome, Failure)
 
 
@@ -113,9 +125,10 @@ def recorded_run(folder: Path, described: Mapping[str, Any]) -> RunManifest | No
     if not (folder / MANIFEST).exists():
         return None
     manifest = read_manifest(folder)
-    if found := changes(manifest, described):
+    differences = changes(manifest, described)
+    if differences:
         raise RunMismatchError(
-            f"`out` {folder}: holds another run; it differs in {'; '.join(found)}. "
+            f"`out` {folder}: holds another run; it differs in {'; '.join(differences)}. "
             "Choose another folder, or give the settings of that run"
         )
     return manifest
@@ -133,7 +146,7 @@ def with_start(before: RunManifest | None, described: Mapping[str, Any], now: St
         return RunManifest.model_validate({"format": FORMAT, **described, "starts": [now]})
     # What decides no judgement, such as a weight, is that of the last start.
     rubric = RunManifest.model_validate({**before.as_dict(), **described}).rubric
-    return before.model_copy(update={"rubric": rubric, "starts": [*before.starts, now]})
+    return before.model_copy(update={"rubric": rubric, "starts": before.starts + [now]})
 
 
 def changes(manifest: RunManifest, described: Mapping[str, Any]) -> list[str]:
@@ -143,24 +156,22 @@ def changes(manifest: RunManifest, described: Mapping[str, Any]) -> list[str]:
         manifest: the manifest of the run.
         described: the same fields of a judge, by name; its settings may be incomplete.
     """
-    found = []
-    named = {
-        "rubric": (manifest.rubric.name, described["rubric"]["name"]),
-        "model": (manifest.model.name, described.get("model", {}).get("name")),
-    }
-    recorded, settings = manifest.settings.as_dict(), dict(described["settings"])
-    for name in differing_settings(recorded, settings):
-        was, now = recorded.get(name), settings.get(name)
-        if name in named:
-            was, now = (
-                f"{of} ({digest[:8]})" if digest else "none"
-                for of, digest in zip(named[name], (was, now), strict=True)
-            )
-        found.append(f"{name}: {_shown(name, was)} there, {_shown(name, now)} now")
-    was, now = manifest.shard, described.get("shard")
-    if was != now:
-        found.append(f"shard: {was or 'the whole input'} there, {now or 'the whole input'} now")
-    return found
+    recorded = manifest.settings.as_dict()
+    settings = described["settings"]
+    recorded_names = {"rubric": manifest.rubric.name, "model": manifest.model.name}
+    new_names = {"rubric": described["rubric"]["name"], "model": described.get("model", {}).get("name")}
+    phrases = []
+    for setting in differing_settings(recorded, settings):
+        recorded_value = _shown(setting, recorded.get(setting), names=recorded_names)
+        new_value = _shown(setting, settings.get(setting), names=new_names)
+        phrases.append(f"{setting}: {recorded_value} there, {new_value} now")
+    recorded_shard = manifest.shard
+    new_shard = described.get("shard")
+    if recorded_shard != new_shard:
+        phrases.append(
+            f"shard: {recorded_shard or 'the whole input'} there, {new_shard or 'the whole input'} now"
+        )
+    return phrases
 
 
 def differing_settings(recorded: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
@@ -171,26 +182,38 @@ def differing_settings(recorded: Mapping[str, Any], settings: Mapping[str, Any])
         settings: the settings of a judge. Without `engine`, they are those that are known before the engine is
             open, and a setting that they lack is not compared.
     """
-    names = [*settings]
+    names = list(settings)
     if "engine" in settings:
         names += [name for name in recorded if name not in settings]
     return [name for name in names if recorded.get(name) != settings.get(name)]
 
 
-def _shown(name: str, value: Any) -> Any:
-    """Return the value of a setting for a message; of a digest, the beginning."""
-    if name == "chat_template" and value is None:
+def _shown(setting: str, value: Any, *, names: Mapping[str, str | None]) -> Any:
+    """Return the value of a setting for a message; of a digest, the beginning.
+
+    Args:
+        setting: the name of the setting.
+        value: its value.
+        names: the names of what has a digest, by its setting.
+    """
+    if setting in names:
+        return f"{names[setting]} ({value[:8]})" if value else "none"
+    if setting == "chat_template" and value is None:
         return "the model's own"
-    is_digest = isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value)
-    return value[:8] if is_digest else value
+    if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value):
+        return value[:8]
+    return value
 
 
 def changed_weights(rubric: Rubric, before: Rubric) -> str:
     """Return in words which weights and best labels differ from those of a rubric of the same digest."""
-    found = []
+    changed = []
     for name, aspect in rubric.aspects.items():
-        was = before.aspects[name]
-        if (aspect.weight, aspect.best) != (was.weight, was.best):
-            best = f", best {aspect.best} instead of {was.best}" * (aspect.best != was.best)
-            found.append(f"{name} {aspect.weight:g} instead of {was.weight:g}{best}")
-    return "; ".join(found)
+        earlier = before.aspects[name]
+        if aspect.weight == earlier.weight and aspect.best == earlier.best:
+            continue
+        change = f"{name} {aspect.weight:g} instead of {earlier.weight:g}"
+        if aspect.best != earlier.best:
+            change += f", best {aspect.best} instead of {earlier.best}"
+        changed.append(change)
+    return "; ".join(changed)

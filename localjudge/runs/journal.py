@@ -35,22 +35,23 @@ class Journal(AbstractContextManager["Journal"]):
     Args:
         file: the path of the journal.
         within: a folder on the same file system, for the temporary file.
-        pieces: the first lines, each with its key. They may come from the old file.
+        lines: the first lines, each after its key. They may come from the old file.
 
     Raises:
         OSError: the file cannot be written; the old file is unchanged.
     """
 
-    def __init__(self, file: Path, within: Path, pieces: Iterable[tuple[str, bytes]] = ()) -> None:
+    def __init__(self, file: Path, within: Path, lines: Iterable[tuple[str, bytes]] = ()) -> None:
         self.file = file
         self._keys = bytearray()
         with ExitStack() as stack:
             with replacing(file, within) as scratch:
                 sizes = array("q")
                 with scratch.open("xb") as stream:
-                    for key, piece in pieces:
+                    for key, line in lines:
                         self._keys += key_digest(key)
-                        sizes.append(stream.write(piece))
+                        size = stream.write(line)
+                        sizes.append(size)
                 self._stream: IO[bytes] = stack.enter_context(scratch.open("a+b", buffering=0))
                 self._lines = LineStore(self._stream)
                 for size in sizes:
@@ -64,18 +65,19 @@ class Journal(AbstractContextManager["Journal"]):
     def __len__(self) -> int:
         return len(self._lines)
 
-    def append(self, pieces: Iterable[tuple[str, bytes]]) -> None:
-        """Write lines, each given with its key, all or none.
+    def append(self, keyed_lines: Iterable[tuple[str, bytes]]) -> None:
+        """Write lines, each given after its key, all or none.
 
         Raises:
             RunBrokenError: the file was removed or cut, or another owner has replaced it.
             OSError: the lines cannot be written; none of them was written.
         """
         self._check()
-        keys, lines = bytearray(), []
-        for key, piece in pieces:
+        keys = bytearray()
+        lines = []
+        for key, line in keyed_lines:
             keys += key_digest(key)
-            lines.append(piece)
+            lines.append(line)
         block = b"".join(lines)
         try:
             written = 0
@@ -85,8 +87,8 @@ class Journal(AbstractContextManager["Journal"]):
             os.ftruncate(self._stream.fileno(), self._lines.size)
             raise
         self._keys += keys
-        for piece in lines:
-            self._lines.add(len(piece))
+        for line in lines:
+            self._lines.add(len(line))
         if time.monotonic() - self._synced >= SYNC_EVERY:
             self.sync()
 
@@ -96,32 +98,37 @@ class Journal(AbstractContextManager["Journal"]):
         os.fsync(self._stream.fileno())
         self._synced = time.monotonic()
 
-    def line_at(self, place: int) -> bytes:
-        """Return the line at this place, from 0.
+    def line_at(self, number: int) -> bytes:
+        """Return the line of this number, from 0.
 
         Raises:
             RunBrokenError: the file was cut.
         """
-        line = self._lines[place]
+        line = self._lines[number]
         if not line.endswith(b"\n"):
             raise self.was_cut
         return line
 
     def index(self) -> KeyIndex:
-        """Return the places of the current lines."""
+        """Return the numbers of the current lines, by their keys."""
         return KeyIndex(self._keys)
 
     def _check(self) -> None:
+        """Check that the file is the one that is open, and is not shorter than what was written.
+
+        Raises:
+            RunBrokenError: it is another one, or was removed or cut.
+        """
         try:
-            there = os.stat(self.file)
+            file_status = os.stat(self.file)
         except OSError:
             raise RunBrokenError(
                 f"{self.file}: removed or renamed while the run was writing it; put it back, and the same "
                 "command continues it"
             ) from None
-        if not os.path.samestat(there, os.fstat(self._stream.fileno())):
+        if not os.path.samestat(file_status, os.fstat(self._stream.fileno())):
             raise RunBrokenError(f"{self.file}: another localjudge has taken this run over")
-        if there.st_size < self._lines.size:
+        if file_status.st_size < self._lines.size:
             raise self.was_cut
 
     @property
@@ -134,39 +141,48 @@ class Journal(AbstractContextManager["Journal"]):
 
 
 class KeyIndex:
-    """The places of keys in a sequence, from 0; of several equal keys, the last place.
+    """The positions of keys in a sequence, from 0; of several equal keys, the last position.
 
     Args:
         keys: their digests, 16 bytes each.
     """
 
     def __init__(self, keys: bytes | bytearray) -> None:
-        found = np.frombuffer(bytes(keys), "S16")
-        self._places = np.argsort(found, kind="stable")
-        self._keys = found[self._places]
-        self._taken = np.zeros(len(found), np.int64)
+        digests = np.frombuffer(bytes(keys), "S16")
+        self._positions = np.argsort(digests, kind="stable")
+        self._sorted = digests[self._positions]
+        # The number of positions of a key that `take` has used, at the first rank of the key.
+        self._used = np.zeros(len(digests), np.int64)
 
     def __contains__(self, key: str) -> bool:
         return self.get(key) is not None
 
     def get(self, key: str) -> int | None:
-        """Return the last place of this key; None if there is none."""
-        wanted = key_digest(key).rstrip(b"\0")  # NumPy removes zero bytes at the end
-        rank = int(np.searchsorted(self._keys, wanted, side="right")) - 1
-        return int(self._places[rank]) if rank >= 0 and self._keys[rank] == wanted else None
+        """Return the last position of this key; None if there is none."""
+        digest = _sortable(key)
+        last = int(np.searchsorted(self._sorted, digest, side="right")) - 1
+        if last < 0 or self._sorted[last] != digest:
+            return None
+        return int(self._positions[last])
 
     def take(self, key: str) -> bool:
-        """Mark one place of this key as taken. Return False if it has no other place."""
-        wanted = key_digest(key).rstrip(b"\0")
-        first, end = (int(np.searchsorted(self._keys, wanted, side=side)) for side in ("left", "right"))
-        if first == end or self._taken[first] == end - first:
+        """Use one position of this key. Return False if all are used, or there is none."""
+        digest = _sortable(key)
+        first = int(np.searchsorted(self._sorted, digest, side="left"))
+        end = int(np.searchsorted(self._sorted, digest, side="right"))
+        if first == end or self._used[first] == end - first:
             return False
-        self._taken[first] += 1
+        self._used[first] += 1
         return True
 
     def count_in(self, other: KeyIndex) -> int:
         """Return the number of entries, repeated keys included, whose key is in the other index."""
-        return int(np.isin(self._keys, other._keys).sum())
+        return int(np.isin(self._sorted, other._sorted).sum())
+
+
+def _sortable(key: str) -> bytes:
+    """Return the digest of a key as NumPy has it, which removes zero bytes at the end."""
+    return key_digest(key).rstrip(b"\0")
 
 
 def read_journal(file: Path, columns: AnswerColumns) -> Iterator[tuple[bytes, Outcome]]:
@@ -184,16 +200,17 @@ def read_journal(file: Path, columns: AnswerColumns) -> Iterator[tuple[bytes, Ou
     if not file.is_file():
         raise RunMismatchError(f"{file}: is not a file")
     with file.open("rb") as stream:
-        for number, piece in enumerate(stream, 1):
-            if piece.endswith(b"\n"):
-                try:
-                    outcome = from_bytes(piece, columns)
-                except ValueError:
-                    raise RunMismatchError(
-                        f"{file}:{number}: not a line of a run, or damaged; delete this line, and the same "
-                        "score command judges its row again"
-                    ) from None
-                yield piece, outcome
+        for number, line in enumerate(stream, 1):
+            if not line.endswith(b"\n"):
+                continue
+            try:
+                outcome = from_bytes(line, columns)
+            except ValueError:
+                raise RunMismatchError(
+                    f"{file}:{number}: not a line of a run, or damaged; delete this line, and the same score "
+                    "command judges its row again"
+                ) from None
+            yield line, outcome
 
 
 def key_digest(key: str) -> bytes:

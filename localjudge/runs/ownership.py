@@ -30,7 +30,8 @@ from localjudge.system.durable import StoppedAfterWriting, WrittenError, replaci
 
 LEASE = 30.0
 """Lease in seconds: an owner on another host that has not renewed its lock for this time counts as dead."""
-_OWN = ".owner-"
+_PRIVATE = ".owner-"
+"""The beginning of the name of an owner's private folder."""
 _ROOM = 16 * 1024
 """Free disk space in bytes that a run needs to start."""
 _NAMESPACE = "?pidns-"
@@ -51,7 +52,7 @@ class Ownership(AbstractContextManager["Ownership"]):
         lease: the lease in seconds; all processes that write to the folder must use the same value.
 
     Attributes:
-        own: the private folder of this owner, for temporary files.
+        private_folder: the private folder of this owner, for temporary files.
 
     Raises:
         RunLockedError: another process owns the folder.
@@ -62,7 +63,7 @@ class Ownership(AbstractContextManager["Ownership"]):
 
     def __init__(self, folder: Path, say: Callable[[str], None], lease: float = LEASE) -> None:
         self.folder = folder
-        self.own = folder / f"{_OWN}{secrets.token_hex(8)}"
+        self.private_folder = folder / f"{_PRIVATE}{secrets.token_hex(8)}"
         self._say = say
         self._lease = SoftFileLease(folder / LOCK, lease_duration=lease)
         self._open = ExitStack()
@@ -70,21 +71,22 @@ class Ownership(AbstractContextManager["Ownership"]):
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             try:
-                new = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
-                stack.callback(_remove_empty, new)
+                folders = (self.folder, *self.folder.parents)
+                new_folders = [folder for folder in folders if not folder.exists()]
+                stack.callback(_remove_empty, new_folders)
                 self.folder.mkdir(parents=True, exist_ok=True)
                 stack.callback(remove_needless_mark, self.folder)
                 mark(self.folder)
                 stack.callback(self._lease.release)  # a signal may come right after it was acquired
                 self._acquire()
                 mark(self.folder)  # the owner that this one has waited for may have removed the mark
-                stack.callback(shutil.rmtree, self.own, ignore_errors=True)
+                stack.callback(shutil.rmtree, self.private_folder, ignore_errors=True)
                 self._take_over()
             except OSError as error:
-                why = f"`out` {self.folder}: {error.strerror or error}"
+                problem = f"`out` {self.folder}: {error.strerror or error}"
                 if error.errno in _FULL:
-                    raise RunBrokenError(f"{why}; free some space, or choose another folder") from None
-                raise UsageError(f"{why}; choose another folder") from None
+                    raise RunBrokenError(f"{problem}; free some space, or choose another folder") from None
+                raise UsageError(f"{problem}; choose another folder") from None
             self._open = stack.pop_all()
         return self
 
@@ -97,13 +99,14 @@ class Ownership(AbstractContextManager["Ownership"]):
         Raises:
             RunBrokenError: another process has taken the folder over, or the folder was removed.
         """
-        if not self.own.is_dir():
-            raise RunBrokenError(
-                f"{self.folder}: another localjudge has taken this run over"
-                if self.folder.is_dir()
-                else f"{self.folder}: removed or renamed while the run was writing it; put it back, and the "
-                "same command continues it"
-            )
+        if self.private_folder.is_dir():
+            return
+        if self.folder.is_dir():
+            raise RunBrokenError(f"{self.folder}: another localjudge has taken this run over")
+        raise RunBrokenError(
+            f"{self.folder}: removed or renamed while the run was writing it; put it back, and the same "
+            "command continues it"
+        )
 
     @contextmanager
     def placing(self) -> Iterator[None]:
@@ -128,16 +131,17 @@ class Ownership(AbstractContextManager["Ownership"]):
             RunBrokenError: another process has taken the folder over, or the folder was removed; the old file
                 is unchanged.
         """
-        with self.placing(), replacing(self.folder / name, self.own) as scratch:
+        with self.placing(), replacing(self.folder / name, self.private_folder) as scratch:
             yield scratch
 
     def remove(self, name: str) -> None:
         """Remove a file if it exists and this process still owns the folder."""
         with suppress(FileNotFoundError):
-            os.replace(self.folder / name, self.own / name)
+            os.replace(self.folder / name, self.private_folder / name)
 
     @property
-    def _taken_over(self) -> RunLockedError:
+    def _was_taken_over(self) -> RunLockedError:
+        """The error that says that another process has taken the folder over."""
         return RunLockedError(f"`out` {self.folder}: another localjudge has taken this run over")
 
     def _acquire(self) -> None:
@@ -145,26 +149,33 @@ class Ownership(AbstractContextManager["Ownership"]):
 
         The lock of a dead process on this host is taken over at once.
         """
-        lease = self._lease.lease_duration
-        try:
-            self._lease.acquire(timeout=1)
+        if self._acquires(timeout=1):
             return
-        except Timeout:
-            owner = self._lease.owner
-        elsewhere = owner is not None and not _is_here(owner.hostname)
-        if owner is None or elsewhere:
-            if owner is None:
-                self._remove_unreadable_lock()
-            else:
-                host = _host(owner.hostname)
-                self._say(f"{self.folder} is locked from {host}; waiting {lease:.0f} s for a sign of life")
-            try:
-                self._lease.acquire(timeout=lease + 5 if elsewhere else 1)
+        owner = self._lease.owner
+        if owner is None:
+            self._remove_unreadable_lock()
+            if self._acquires(timeout=1):
                 return
-            except Timeout:
-                owner = self._lease.owner
-        who = f" (process {owner.pid} on {_host(owner.hostname)})" if owner else ""
-        raise RunLockedError(f"`out` {self.folder}: another localjudge{who} is writing this run")
+            owner = self._lease.owner
+        elif not _is_here(owner.hostname):
+            lease = self._lease.lease_duration
+            host = _host(owner.hostname)
+            self._say(f"{self.folder} is locked from {host}; waiting {lease:.0f} s for a sign of life")
+            if self._acquires(timeout=lease + 5):
+                return
+            owner = self._lease.owner
+        process = ""
+        if owner is not None:
+            process = f" (process {owner.pid} on {_host(owner.hostname)})"
+        raise RunLockedError(f"`out` {self.folder}: another localjudge{process} is writing this run")
+
+    def _acquires(self, timeout: float) -> bool:
+        """Acquire the lock within a time in seconds. Return False if it cannot be had."""
+        try:
+            self._lease.acquire(timeout=timeout)
+        except Timeout:
+            return False
+        return True
 
     def _remove_unreadable_lock(self) -> None:
         """Remove a lock that names no owner and is older than a lease: a power cut or a full disk cut it.
@@ -175,16 +186,16 @@ class Ownership(AbstractContextManager["Ownership"]):
 
         lock = self.folder / LOCK
         with suppress(FileNotFoundError), lock.open("rb+") as stream:  # an open file keeps its inode number
-            seen = os.fstat(stream.fileno())
-            if time.time() - seen.st_mtime < self._lease.lease_duration:
+            before = os.fstat(stream.fileno())
+            if time.time() - before.st_mtime < self._lease.lease_duration:
                 self._say(
                     f"{lock}: names no owner; waiting {self._lease.lease_duration:.0f} s for a sign of life"
                 )
                 time.sleep(self._lease.lease_duration)
             fcntl.flock(stream, fcntl.LOCK_EX)  # of two starts, one removes it
             now = lock.stat()
-            same = (now.st_ino, now.st_mtime_ns) == (seen.st_ino, seen.st_mtime_ns)
-            if same and self._lease.owner is None:
+            is_unchanged = now.st_ino == before.st_ino and now.st_mtime_ns == before.st_mtime_ns
+            if is_unchanged and self._lease.owner is None:
                 lock.unlink()
                 self._say(f"{lock}: names no owner, and no process writes it; taken over")
 
@@ -194,29 +205,43 @@ class Ownership(AbstractContextManager["Ownership"]):
         An owner that loses the lock before its folder exists detects this here; an owner that loses the lock
         later finds that its folder was removed.
         """
-        self.own.mkdir()
-        room = self.own / "room"
+        self.private_folder.mkdir()
+        self._check_disk()
+        if not self._holds_lock():
+            raise self._was_taken_over
+        for former in self.folder.glob(f"{_PRIVATE}*"):
+            if former == self.private_folder:
+                continue
+            removed = former.replace(self.private_folder / former.name)
+            while removed.exists():  # on a network file system, its owner may still write to it
+                shutil.rmtree(removed, onerror=_raise_unless_filled)
+
+    def _check_disk(self) -> None:
+        """Check the free space of the disk, and that an open file of the private folder can be renamed.
+
+        Raises:
+            RunLockedError: another process has removed the private folder.
+            OSError: the disk is full.
+        """
+        room = self.private_folder / "room"
         with room.open("xb") as stream:
             stream.write(os.urandom(_ROOM))  # random bytes, which no file system compresses
             stream.flush()
             os.fsync(stream.fileno())
             try:
-                room = room.replace(self.own / "renamed")
+                room = room.replace(self.private_folder / "renamed")
             except FileNotFoundError:
-                raise self._taken_over from None
+                raise self._was_taken_over from None
         room.unlink()
+
+    def _holds_lock(self) -> bool:
+        """Return whether the lock names this process."""
         for pause in (0, 0.1, 0.3, 1):  # another process that reads the lock may move it for a moment
             time.sleep(pause)
             owner = self._lease.owner
             if owner is not None and owner.token == self._lease.token:
-                break
-        else:
-            raise self._taken_over
-        for former in self.folder.glob(f"{_OWN}*"):
-            if former != self.own:
-                removed = former.replace(self.own / former.name)
-                while removed.exists():  # on a network file system, its owner may still write to it
-                    shutil.rmtree(removed, onerror=_raise_unless_filled)
+                return True
+        return False
 
 
 def _raise_unless_filled(function: object, path: str, error: Any) -> None:
@@ -236,8 +261,10 @@ def _is_here(name: str) -> bool:
         inode = os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         inode = _FIRST_NAMESPACE
-    suffix = "" if inode == _FIRST_NAMESPACE else f"{_NAMESPACE}{inode:x}"
-    return name == socket.gethostname() + suffix
+    host = socket.gethostname()
+    if inode != _FIRST_NAMESPACE:
+        host += f"{_NAMESPACE}{inode:x}"
+    return name == host
 
 
 def _remove_empty(folders: Iterable[Path]) -> None:

@@ -13,7 +13,7 @@ are judged once and share the outcome.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,7 @@ from typing import Any, Self
 from localjudge.config import JudgeConfig
 from localjudge.errors import RunBrokenError
 from localjudge.judge import Judge
+from localjudge.modes.row_outcome import RowOutcome
 from localjudge.prompts.task import StopSubmitting, Task
 from localjudge.records import Outcome, Row
 from localjudge.records.keys import settings_digest
@@ -31,6 +32,7 @@ from localjudge.runs.earlier_starts import LinesOfEarlierStarts, changed_weights
 from localjudge.runs.journal import Journal
 from localjudge.runs.noise import Noise, encoded_rows
 from localjudge.runs.noise_plan import NoisePlan
+from localjudge.runs.notices import DRY_RUN, SERVER
 from localjudge.runs.ownership import LEASE, Ownership
 from localjudge.runs.repeat import judge_again
 from localjudge.runs.row_source import WHOLE, RowSource, Shard
@@ -82,7 +84,8 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
     ) -> None:
         self.folder = folder
         self.complete = False
-        self.done = self.set_aside = 0
+        self.done = 0
+        self.set_aside = 0
         self.new_weights = ""
         self.changed_inputs: list[str] = []
         self.tokenization_warning: str | None = None
@@ -92,7 +95,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self._ownership)
-            self._there = files_of_run(self.folder)
+            self._files_before = files_of_run(self.folder)
             stack.callback(self._remove_if_in_vain)
             self._open = stack.pop_all()
         return self
@@ -116,7 +119,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             described = judge.describe(judge.known_settings)
         else:
             described = {"settings": judge.run_identity, "rubric": {"name": judge.rubric.name}}
-        recorded_run(self.folder, {**described, "shard": shard.recorded})
+        recorded_run(self.folder, described | {"shard": shard.recorded})
 
     def begin(
         self, judge: Judge, plan: RunPlan, source: RowSource = _UNNAMED, retry_failed: bool = False
@@ -135,35 +138,26 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         Raises:
             RunMismatchError: the folder holds another run, or something else.
         """
-        self._judge, self._plan = judge, plan
+        self._judge = judge
+        self._plan = plan
         shard = {"shard": plan.shard.recorded}
         before = recorded_run(self.folder, judge.describe(judge.known_settings) | shard)
         lines = None
         if before is not None:
             # The engine's settings are those of the earlier starts, or the comparison below refuses this start.
-            earlier = judge.known_settings | before.settings.of_engine
-            lines = self._find_lines(settings_digest(earlier), retry_failed)
+            settings = judge.known_settings | before.settings.of_engine
+            lines = self._find_lines(settings_digest(settings), retry_failed=retry_failed)
         self.tokenization_warning = judge.tokenization_warning(plan)
-        measures_all = judge.config.engine == "dry-run"
-        self.tasks = plan.encode() if lines is None or measures_all else plan.encode(lines.has)
+        if lines is None or judge.config.engine == DRY_RUN:  # a dry run measures the prompts of all rows
+            self.tasks = plan.encode()
+        else:
+            self.tasks = plan.encode(lines.has)
         described = judge.describe(judge.settings) | shard  # loads the engine, while the prompts are encoded
         before = recorded_run(self.folder, described)
         if lines is None:
-            lines = self._find_lines(settings_digest(judge.settings), retry_failed)
-        start = StartRecord.now(
-            recorded_inputs(source.inputs),
-            source.columns,
-            **source.recorded_readings,
-            max_row_bytes=source.max_row_bytes,
-            **({} if source.pairing is None else {"pairing": source.pairing, "missing": source.missing}),
-            input_rows=plan.input_rows,
-            input_digest=plan.input_digest,
-            rows=plan.rows,
-            **({"tokenization_warning": self.tokenization_warning} if self.tokenization_warning else {}),
-            engine=judge.engine.info,
-            config=judge.config.per_start_settings,
-        )
-        self._manifest = with_start(before, described, start)
+            lines = self._find_lines(settings_digest(judge.settings), retry_failed=retry_failed)
+        start = self._start_record(source)
+        self._manifest = with_start(before, described, now=start)
         if before is not None:
             self.changed_inputs = start.changed_inputs(before.last_start)
             self.new_weights = changed_weights(judge.rubric, before.rubric)
@@ -172,6 +166,26 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self._ownership.remove(SUMMARY)
         self._begin_journal(lines)
         return self.done
+
+    def _start_record(self, source: RowSource) -> StartRecord:
+        """Return the record of this start; only fields that are given are written."""
+        optional = source.recorded_readings
+        if source.pairing is not None:
+            optional["pairing"] = source.pairing
+            optional["missing"] = source.missing
+        if self.tokenization_warning:
+            optional["tokenization_warning"] = self.tokenization_warning
+        return StartRecord.now(
+            recorded_inputs(source.inputs),
+            source.columns,
+            max_row_bytes=source.max_row_bytes,
+            input_rows=self._plan.input_rows,
+            input_digest=self._plan.input_digest,
+            rows=self._plan.rows,
+            engine=self._judge.engine.info,
+            config=self._judge.config.per_start_settings,
+            **optional,
+        )
 
     def score(
         self,
@@ -197,14 +211,15 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
                 written.
         """
         self._stopped = False
-        ended: StoppedBySignal | None = None
-        self._noise_plan = NoisePlan(
-            self.folder, noise_rows, self._judge.config.engine, self._judge.config.seed
-        )
+        signal_stop: StoppedBySignal | None = None
+        config = self._judge.config
+        self._noise_plan = NoisePlan(self.folder, noise_rows, engine=config.engine, seed=config.seed)
         try:
             with stopping:
                 for judged in self._judge.judge_tasks(self._undone(stopping.asked)):
-                    report([outcome for _, outcome in judged], self._append(judged))
+                    outcomes = [outcome for _, outcome in judged]
+                    rows = self._append(judged)
+                    report(outcomes, rows)
                     self._record_named_models()
                 if not self._stopped:
                     self._journal.sync()
@@ -212,16 +227,19 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
                         self._write_lines(JUDGEMENTS, self._in_order(report_lines))
                     self.complete = True
         except StoppedBySignal as stopped:
-            ended = stopped
+            signal_stop = stopped
         self._record_named_models()
         with step("counting the rows") as report_lines:
-            summary = read_summary(self.folder, report_lines, self._manifest, self._noise_plan.add)
-        self._summary, self._engine_counts = summary, dict(self._judge.engine.statistics())
+            summary = read_summary(
+                self.folder, report_lines, manifest=self._manifest, report_row=self._noise_plan.add
+            )
+        self._summary = summary
+        self._engine_counts = dict(self._judge.engine.statistics())
         if self.complete:
             self._keep_noise()
         self._write_summary()
-        if ended is not None:
-            raise ended
+        if signal_stop is not None:
+            raise signal_stop
         return summary
 
     @property
@@ -245,21 +263,15 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             EngineError: the engine failed. The run is complete all the same.
         """
         chosen = self._noise_plan.chosen
-        keys = {prompt.key for row in chosen for prompt in row.prompts}
-        rows: dict[str, Row] = {}
-        for place in range(self._plan.rows):
-            key = self._key(place)
-            row = self._plan.row(place) if key in keys and key not in rows else None
-            if isinstance(row, Row):
-                rows[key] = row
+        rows = self._rows_by_key(chosen)
         try:
             with stopping, step("judging some rows again, for the noise", "prompts") as report:
                 repeated = judge_again(
                     self._judge,
                     self._manifest,
-                    chosen,
-                    rows,
-                    self._plan.rows,
+                    chosen=chosen,
+                    rows=rows,
+                    most=self._plan.rows,
                     stop=stopping.asked,
                     report=report,
                 )
@@ -274,15 +286,32 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self._write_summary()
         return True
 
+    def _rows_by_key(self, outcomes: Sequence[RowOutcome]) -> dict[str, Row]:
+        """Return the row of each prompt of these outcomes, by the key of its judgement."""
+        keys: set[str] = set()
+        for outcome in outcomes:
+            keys.update(prompt.key for prompt in outcome.prompts)
+        rows: dict[str, Row] = {}
+        for place in range(self._plan.rows):
+            key = self._key(place)
+            if key not in keys or key in rows:
+                continue
+            row = self._plan.row(place)
+            if isinstance(row, Row):
+                rows[key] = row
+        return rows
+
     def _record_named_models(self) -> None:
         """Write what the replies of a server say of the model into the manifest, if it lacks some of it."""
-        if self._judge.config.engine != "server":
+        if self._judge.config.engine != SERVER:
             return
-        start, engine = self._manifest.last_start, self._judge.engine.info
+        start = self._manifest.last_start
+        engine = self._judge.engine.info
         assert start.engine is not None
         if start.engine.details["model"] == engine.details["model"]:
             return
-        starts = [*self._manifest.starts[:-1], start.model_copy(update={"engine": engine})]
+        new_start = start.model_copy(update={"engine": engine})
+        starts = self._manifest.starts[:-1] + [new_start]
         self._manifest = self._manifest.model_copy(update={"starts": starts})
         self.write_json(MANIFEST, self._manifest.as_dict())
 
@@ -295,8 +324,9 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             self._ownership.remove(NOISE)
 
     def _write_summary(self) -> None:
-        counted = self._summary.as_dict(complete=self.complete, planned=self._plan.rows)
-        self.write_json(SUMMARY, {**counted, "engine": self._engine_counts})
+        content = self._summary.as_dict(complete=self.complete, planned=self._plan.rows)
+        content["engine"] = self._engine_counts
+        self.write_json(SUMMARY, content)
 
     def writing(self, name: str) -> AbstractContextManager[Path]:
         """Return a context with a scratch path for a file of the run; without an error, it gets its name.
@@ -329,27 +359,34 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         """Write a line for each row of these tasks, and return their number."""
         self._ownership.check()
         columns = self._judge.rubric.columns
-        given = [outcome.copied_to(self._plan.row(place)) for task, outcome in judged for place in task.places]
-        self._journal.append((outcome.key, to_bytes(outcome, columns)) for outcome in given)
-        self.done += len(given)
-        return len(given)
+        outcomes: list[Outcome] = []
+        for task, outcome in judged:
+            outcomes += [outcome.copied_to(self._plan.row(place)) for place in task.places]
+        self._journal.append((outcome.key, to_bytes(outcome, columns)) for outcome in outcomes)
+        self.done += len(outcomes)
+        return len(outcomes)
 
     def _in_order(self, report: Report) -> Iterator[bytes]:
         """Yield the line of each row of the input."""
-        index, columns = self._journal.index(), self._judge.rubric.columns
-        for place, row in enumerate(with_progress(self._plan.in_order(), report, self._plan.rows)):
-            line = index.get(self._key(place))
-            if line is None:
+        index = self._journal.index()
+        columns = self._judge.rubric.columns
+        rows = with_progress(self._plan.in_order(), report, self._plan.rows)
+        for place, row in enumerate(rows):
+            line_number = index.get(self._key(place))
+            if line_number is None:
                 raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is missing")
-            piece = self._journal.line_at(line)
+            line = self._journal.line_at(line_number)
             try:
-                outcome = from_bytes(piece, columns)
+                outcome = from_bytes(line, columns)
             except ValueError:
                 raise self._journal.was_cut from None
-            own = outcome.copied_to(row)
-            yield piece if own is outcome else to_bytes(own, columns)
+            row_outcome = outcome.copied_to(row)
+            if row_outcome is outcome:
+                yield line
+            else:
+                yield to_bytes(row_outcome, columns)
 
-    def _find_lines(self, settings: bytes, retry_failed: bool) -> LinesOfEarlierStarts:
+    def _find_lines(self, settings: bytes, *, retry_failed: bool) -> LinesOfEarlierStarts:
         """Read the lines of earlier starts.
 
         Args:
@@ -358,7 +395,11 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         """
         self._settings = settings
         return LinesOfEarlierStarts(
-            self.folder, self._judge.rubric.columns, self._key, self._plan.rows, retry_failed=retry_failed
+            self.folder,
+            self._judge.rubric.columns,
+            key=self._key,
+            rows=self._plan.rows,
+            retry_failed=retry_failed,
         )
 
     def _begin_journal(self, lines: LinesOfEarlierStarts) -> None:
@@ -368,20 +409,23 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         """
         self.set_aside = lines.set_aside
         if self.set_aside:
-            self._write_lines(SET_ASIDE, lines.aside())
+            self._write_lines(SET_ASIDE, lines.all_set_aside())
         with self._ownership.placing():
-            journal = Journal(self.folder / JUDGEMENTS, self._ownership.own, lines.staying())
+            journal = Journal(
+                self.folder / JUDGEMENTS, within=self._ownership.private_folder, lines=lines.staying()
+            )
             self._journal = self._open.enter_context(journal)
         self.done = lines.rows.count_in(self._journal.index())
         aside = self.folder / SET_ASIDE
         if aside.exists():
-            self._write_lines(SET_ASIDE, lines.kept_aside())
+            self._write_lines(SET_ASIDE, lines.still_set_aside())
             if not aside.stat().st_size:
                 self._ownership.remove(SET_ASIDE)
 
-    def _write_lines(self, name: str, pieces: Iterable[bytes]) -> None:
+    def _write_lines(self, name: str, lines: Iterable[bytes]) -> None:
+        """Write a file of the run."""
         with self.writing(name) as scratch, scratch.open("xb") as stream:
-            stream.writelines(pieces)
+            stream.writelines(lines)
 
     def _key(self, place: int) -> str:
         """Return the key of the row at this place of the plan."""
@@ -392,8 +436,8 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
 
         The engine's log stays, which may say why.
         """
-        if MANIFEST in self._there or self.complete or self.done:
+        if MANIFEST in self._files_before or self.complete or self.done:
             return
         for name in files_of_run(self.folder):
-            if name not in self._there and name != ENGINE_LOG:
+            if name not in self._files_before and name != ENGINE_LOG:
                 self._ownership.remove(name)
